@@ -1,0 +1,114 @@
+"""One tree of errors, grouped by what the caller can do about them.
+
+    FirnError
+      InvalidInputError      fix the call: a bad name, predicate, type or option
+        SchemaConflictError  fix the data, or widen the table
+      NotFoundError          name something that exists
+        TableNotFoundError, ObjectNotFoundError, SnapshotTooOldError
+      AlreadyExistsError     choose another name
+        TableExistsError, ObjectExistsError
+      ConflictError          nothing was changed: read again and retry
+        ObjectChangedError, LockHeldError, LockLostError, AppendExpiredError
+      OutcomeUnknownError    it may or may not have happened: look before retrying
+      StoreError             the bucket failed: retry later, or mend access
+        AccessDeniedError, StoreUnavailableError
+      CorruptObjectError     an object's bytes are not what Firn wrote
+      UnsupportedError       this store, format version or engine can't do it
+
+Every message names the object, says what happened and what to do. `kind` is a stable, machine-readable
+name of the class (the command line prints it with ``--json``).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class FirnError(Exception):
+    """Base of all errors that Firn raises on purpose."""
+
+    kind: ClassVar[str] = "firn"
+
+    def __init_subclass__(cls) -> None:
+        name = cls.__name__.removesuffix("Error")
+        cls.kind = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+class InvalidInputError(FirnError, ValueError):
+    """The call itself is wrong; nothing was read or written because of it."""
+
+
+class SchemaConflictError(InvalidInputError):
+    """Two types for one column that no widening joins."""
+
+
+class NotFoundError(FirnError, LookupError):
+    """What was named doesn't exist."""
+
+
+class TableNotFoundError(NotFoundError):
+    """No table of that name in the database."""
+
+
+class ObjectNotFoundError(NotFoundError):
+    """No object under that key."""
+
+
+class SnapshotTooOldError(NotFoundError):
+    """The version is older than what sweep has kept."""
+
+
+class AlreadyExistsError(FirnError):
+    """The name is taken."""
+
+
+class TableExistsError(AlreadyExistsError):
+    """A table of that name exists."""
+
+
+class ObjectExistsError(AlreadyExistsError):
+    """put_if_absent found an object."""
+
+
+class ConflictError(FirnError):
+    """Somebody else was first; nothing of this call is visible."""
+
+
+class ObjectChangedError(ConflictError):
+    """put_if_match found another version, or none."""
+
+
+class LockHeldError(ConflictError):
+    """Another maintenance job holds the table's lock."""
+
+
+class LockLostError(ConflictError):
+    """The table's lock was taken over; what this job prepared will never be visible."""
+
+
+class AppendExpiredError(ConflictError):
+    """The append took so long that sweep might have removed its first files; start it over."""
+
+
+class OutcomeUnknownError(FirnError):
+    """A commit was sent and no answer came: it may be there, now or within a few minutes."""
+
+
+class StoreError(FirnError):
+    """The object store refused or failed."""
+
+
+class AccessDeniedError(StoreError):
+    """Missing or insufficient credentials."""
+
+
+class StoreUnavailableError(StoreError):
+    """Still failing after all retries; known not to have happened."""
+
+
+class CorruptObjectError(FirnError):
+    """An object can't be decoded, or its checksum is wrong."""
+
+
+class UnsupportedError(FirnError):
+    """Neither this store, nor this version of Firn, nor this engine can do it."""

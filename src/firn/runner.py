@@ -1,0 +1,100 @@
+"""Runner: map a function over independent tasks. The in-process one is here; Spark's is `firn.spark.runner`.
+
+A maintenance job is a plan of tasks and a pure function over a bucket. The function is a module-level
+callable `fn(bucket, context, task) -> result`; function, context, tasks and results are picklable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, Protocol, TypeVar
+
+from firn.bucket.base import Bucket
+
+Context = TypeVar("Context")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+Progress = Callable[[int, int], None]
+"""Called with (tasks done, tasks in all) after each task or bin."""
+
+
+class Runner(Protocol):
+    """Maps tasks; the order of results is the order of tasks."""
+
+    @property
+    def distributed(self) -> bool:
+        """True where tasks run in other processes, so the bucket must be shareable."""
+        ...
+
+    def map(
+        self,
+        fn: Callable[[Bucket, Context, Task], Result],
+        tasks: Sequence[Task],
+        *,
+        bucket: Bucket,
+        context: Context,
+        weights: Sequence[int],
+        progress: Progress | None = None,
+    ) -> list[Result]:
+        """Run all tasks. `weights` are bytes of input a task, for packing. The first FirnError of a
+        task is raised here with its own type; requests that tasks made are added to `bucket.counters`."""
+        ...
+
+
+class LocalRunner:
+    """Tasks in threads of this process: pyarrow and duckdb release the GIL while they work.
+
+    Example:
+        >>> from firn.bucket import open_bucket
+        >>> b = open_bucket("memory://")
+        >>> LocalRunner().map(lambda bucket, k, x: k * x, [1, 2], bucket=b, context=10, weights=[1, 1])
+        [10, 20]
+    """
+
+    distributed = False
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or min(8, os.cpu_count() or 1)
+
+    def map(
+        self,
+        fn: Callable[[Bucket, Context, Task], Result],
+        tasks: Sequence[Task],
+        *,
+        bucket: Bucket,
+        context: Context,
+        weights: Sequence[int],
+        progress: Progress | None = None,
+    ) -> list[Result]:
+        if len(tasks) <= 1 or self.threads == 1:
+            return list(self._serial(fn, tasks, bucket, context, progress))
+        results: list[Any] = [None] * len(tasks)
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="firn-task") as pool:
+            # The heaviest first: the last task to finish is then a light one.
+            order = sorted(range(len(tasks)), key=lambda i: -weights[i])
+            futures = {pool.submit(fn, bucket, context, tasks[i]): i for i in order}
+            try:
+                for done, future in enumerate(as_completed(futures), 1):
+                    results[futures[future]] = future.result()
+                    if progress is not None:
+                        progress(done, len(tasks))
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        return results
+
+    @staticmethod
+    def _serial(
+        fn: Callable[[Bucket, Context, Task], Result],
+        tasks: Sequence[Task],
+        bucket: Bucket,
+        context: Context,
+        progress: Progress | None,
+    ) -> Iterator[Result]:
+        for done, task in enumerate(tasks, 1):
+            yield fn(bucket, context, task)
+            if progress is not None:
+                progress(done, len(tasks))
