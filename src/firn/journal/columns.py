@@ -1,0 +1,289 @@
+"""A table's columns: which types widen to which, and what many logs and one append agree on.
+
+The safe widenings form an order, and `join` is its least upper bound, so it doesn't matter in which order
+logs are read. Every value of a type is a value of all wider ones, exactly:
+
+- TINYINT < SMALLINT < INTEGER < BIGINT < HUGEINT; an unsigned type below the signed one twice as wide, and
+  UBIGINT with a signed type is DECIMAL(20,0);
+- integers below every DECIMAL with digits enough, and DECIMAL(p,s) below those with as many digits on both
+  sides of the point; DECIMAL(p,0) below HUGEINT;
+- FLOAT, and integers up to 32 bits (UINTEGER isn't one: with INTEGER it makes BIGINT), below DOUBLE;
+- TIMESTAMP_S < TIMESTAMP_MS < TIMESTAMP (not TIMESTAMP_NS, whose years end in 2262); TIME < TIME_NS;
+- ENUM, JSON and UUID below VARCHAR;
+- lists by item, a fixed size below any; maps by key and value; structs by field, with the union of fields;
+- NULL below everything.
+
+Pure: knows neither Arrow nor DuckDB. Names are DuckDB's, see `firn.journal.typenames`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from firn.errors import SchemaConflictError
+from firn.journal.model import ColumnTypes
+from firn.journal.typenames import NULL, Decimal, Enum, List, Map, Scalar, Struct, Type, parse
+
+OnConflict = Literal["error", "widen", "skip-file"]
+"""What reading does about logs whose types don't join."""
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What many logs agree on: `columns`, the sources to leave out, and what a reader should be told."""
+
+    columns: dict[str, str]
+    skipped: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=4096)
+def join(a: str, b: str) -> str | None:
+    """The narrowest type that holds every value of both exactly, or None where there is none.
+
+    Commutative, associative and idempotent, but for the order of a struct's fields: `a`'s come first.
+
+    >>> join("INTEGER", "BIGINT"), join("INTEGER", "DECIMAL(5,2)"), join("BIGINT", "DOUBLE")
+    ('BIGINT', 'DECIMAL(12,2)', None)
+    """
+    joined = _join(parse(a), parse(b))
+    return None if joined is None else str(joined)
+
+
+@lru_cache(maxsize=4096)
+def join_loose(a: str, b: str) -> str:
+    """A type for both at any price: `join`, else DOUBLE for numbers, else VARCHAR, item by item where nested.
+
+    Numbers may be rounded on the way to DOUBLE, and anything becomes its text on the way to VARCHAR.
+
+    >>> join_loose("BIGINT", "DOUBLE"), join_loose("DATE[]", "BIGINT[]")
+    ('DOUBLE', 'VARCHAR[]')
+    """
+    return str(_join_loose(parse(a), parse(b)))
+
+
+def reconcile(logs: Iterable[tuple[str, ColumnTypes]], *, on_conflict: OnConflict) -> Reconciled:
+    """The columns of a table whose logs, as (source, columns), say what they wrote.
+
+    Columns stand in the order in which they first appear, under canonical type names. A column that differs
+    from an earlier one only by case is that column, under its earlier spelling, and a warning says so: DuckDB
+    and Spark couldn't tell the two apart. (Appends refuse such columns; the reference may write them.) A
+    column of NULL type has no type yet and is left out.
+
+    Types that `join` has no answer for are, by `on_conflict`: `"error"`, a `SchemaConflictError` that names
+    both sources; `"widen"`, joined by `join_loose`; `"skip-file"`, a reason to leave out the later source,
+    its columns and its files. Costs a dict comparison for each log that says what an earlier one said.
+
+    >>> reconcile([("a", {"x": "INTEGER"}), ("b", {"x": "BIGINT", "y": "DATE"})], on_conflict="error").columns
+    {'x': 'BIGINT', 'y': 'DATE'}
+    """
+    union = _Union(on_conflict)
+    previous: ColumnTypes | None = None
+    refused: dict[tuple[tuple[str, str], ...], bool] = {}
+    skipped: list[str] = []
+    skip = False
+    for source, columns in logs:
+        if previous is None or columns != previous:
+            key = tuple(columns.items())
+            if key not in refused:
+                refused[key] = not union.add(source, columns)
+            skip = refused[key]
+            previous = columns
+        if skip:
+            skipped.append(source)
+    warnings = tuple(union.warned.values())
+    if skipped:
+        warnings += (
+            f"the files of {len(skipped)} logs are left out because on_conflict is 'skip-file'; "
+            f"the first is {skipped[0]}",
+        )
+    return Reconciled(union.columns(), frozenset(skipped), warnings)
+
+
+def evolve(current: ColumnTypes, incoming: ColumnTypes, *, allow_widening: bool) -> dict[str, str]:
+    """The table's columns after an append of `incoming`: its own first, then the new ones.
+
+    A narrower incoming type leaves the table's as it is; a wider one widens it where `allow_widening`, which
+    is off for tables shared with the reference: to it, two names of types for one column are a conflict.
+    Raises `SchemaConflictError`, before anything is written, for types that don't join, for a refused
+    widening, and for a new column that differs only by case from another.
+
+    >>> evolve({"x": "INTEGER"}, {"y": "DATE", "x": "BIGINT"}, allow_widening=True)
+    {'x': 'BIGINT', 'y': 'DATE'}
+    """
+    after = {name: parse(kind) for name, kind in current.items() if parse(kind) != NULL}
+    spelled = {name.lower(): name for name in after}
+    for name, text in incoming.items():
+        kind = parse(text)
+        if kind == NULL:
+            continue
+        there = spelled.setdefault(name.lower(), name)
+        if there != name:
+            raise SchemaConflictError(
+                f"the column {name!r} differs from {there!r} only by case, and SQL can't tell them apart: "
+                f"rename it to {there!r}, or to something else"
+            )
+        before = after.get(name)
+        joined = kind if before is None else _join(before, kind)
+        if joined is None:
+            raise SchemaConflictError(
+                f"column {name!r} is {before} in the table and {kind} in the data, and no type holds the "
+                "values of both exactly: cast the data, or append it under another column name"
+            )
+        if before is not None and joined != before and not allow_widening:
+            raise SchemaConflictError(
+                f"column {name!r} is {before} in the table and {kind} in the data, and a table that is "
+                f"shared with the reference can't be widened to {joined}: cast the data to {before}"
+            )
+        after[name] = joined
+    return {name: str(kind) for name, kind in after.items()}
+
+
+class _Union:
+    """The columns so far, each with the source that gave it its present type."""
+
+    def __init__(self, on_conflict: OnConflict) -> None:
+        self.on_conflict = on_conflict
+        self.types: dict[str, tuple[str, Type, str]] = {}
+        self.warned: dict[tuple[str, ...], str] = {}  # one warning for each sort of trouble, not for each log
+
+    def columns(self) -> dict[str, str]:
+        return {name: str(kind) for name, kind, _ in self.types.values()}
+
+    def add(self, source: str, columns: ColumnTypes) -> bool:
+        """Take in a source's columns; False if it is to be skipped instead."""
+        changed: dict[str, tuple[str, Type, str]] = {}
+        warned: dict[tuple[str, ...], str] = {}
+        for name, text in columns.items():
+            kind, folded = parse(text), name.lower()
+            if kind == NULL:
+                continue
+            there = changed.get(folded) or self.types.get(folded)
+            if there is None:
+                changed[folded] = (name, kind, source)
+                continue
+            spelling, before, origin = there
+            if spelling != name:
+                warned[name,] = f"column {name!r} in {source} is read as {spelling!r}: only the case differs"
+            joined = _join(before, kind)
+            if joined is None:
+                conflict = f"column {spelling!r} is {before} in {origin} and {kind} in {source}"
+                if self.on_conflict == "error":
+                    raise SchemaConflictError(
+                        f"{conflict}, and no type holds the values of both exactly: set the table's "
+                        "on_conflict to 'widen' or 'skip-file', or rewrite the files of one of the two"
+                    )
+                if self.on_conflict == "skip-file":
+                    self.warned.setdefault((spelling, str(kind)), f"{conflict}; the latter is skipped")
+                    return False
+                joined = _join_loose(before, kind)
+                warned[spelling, str(kind)] = f"{conflict}; both are read as {joined}"
+            if joined != before:
+                changed[folded] = (spelling, joined, source)
+        self.types.update(changed)
+        for key, text in warned.items():
+            self.warned.setdefault(key, text)
+        return True
+
+
+_SIGNED = {name: rank for rank, name in enumerate(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"))}
+_UNSIGNED = {name: rank for rank, name in enumerate(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"))}
+# An unsigned type asks for the digits of the signed one that holds it. With fewer (3 for UTINYINT),
+# UINTEGER and INTEGER would have two least upper bounds, BIGINT and DECIMAL(10,0).
+_DIGITS = dict(zip((*_SIGNED, *_UNSIGNED), (3, 5, 10, 19, 39, 5, 10, 19, 20), strict=True))
+_FLOATS = ("FLOAT", "DOUBLE")
+_CHAINS = (("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP"), ("TIME", "TIME_NS"))
+_TEXTS = ("VARCHAR", "JSON", "UUID")
+_DOUBLE, _HUGEINT, _VARCHAR = Scalar("DOUBLE"), Scalar("HUGEINT"), Scalar("VARCHAR")
+
+
+def _join(a: Type, b: Type) -> Type | None:
+    if a == b:
+        return a
+    if NULL in (a, b):
+        return b if a == NULL else a
+    if isinstance(a, List) and isinstance(b, List):
+        item = _join(a.item, b.item)
+        return None if item is None else List(item, a.size if a.size == b.size else None)
+    if isinstance(a, Map) and isinstance(b, Map):
+        key, value = _join(a.key, b.key), _join(a.value, b.value)
+        return None if key is None or value is None else Map(key, value)
+    if isinstance(a, Struct) and isinstance(b, Struct):
+        return _join_structs(a, b, _join)
+    if _is_number(a) and _is_number(b):
+        return _join_numbers(a, b)
+    if _is_text(a) and _is_text(b):
+        return _VARCHAR
+    for chain in _CHAINS:
+        if str(a) in chain and str(b) in chain:
+            return Scalar(chain[max(chain.index(str(a)), chain.index(str(b)))])
+    return None
+
+
+def _join_loose(a: Type, b: Type) -> Type:
+    joined = _join(a, b)
+    if joined is not None:
+        return joined
+    if isinstance(a, List) and isinstance(b, List):
+        return List(_join_loose(a.item, b.item), a.size if a.size == b.size else None)
+    if isinstance(a, Map) and isinstance(b, Map):
+        key = _join(a.key, b.key)  # two keys may become one by rounding: never loosely
+        return _VARCHAR if key is None else Map(key, _join_loose(a.value, b.value))
+    if isinstance(a, Struct) and isinstance(b, Struct):
+        return _join_structs(a, b, _join_loose) or _VARCHAR
+    return _DOUBLE if _is_number(a) and _is_number(b) else _VARCHAR
+
+
+def _join_structs(a: Struct, b: Struct, join: Callable[[Type, Type], Type | None]) -> Struct | None:
+    fields: dict[str, tuple[str, Type]] = {name.lower(): (name, kind) for name, kind in a.fields}
+    for name, kind in b.fields:
+        spelling, before = fields.get(name.lower(), (name, NULL))
+        joined = join(before, kind)
+        if joined is None:
+            return None
+        fields[name.lower()] = (spelling, joined)
+    return Struct(tuple(fields.values()))
+
+
+def _is_number(kind: Type) -> bool:
+    return isinstance(kind, Decimal) or str(kind) in _DIGITS or str(kind) in _FLOATS
+
+
+def _is_text(kind: Type) -> bool:
+    return isinstance(kind, Enum) or str(kind) in _TEXTS
+
+
+def _join_numbers(a: Type, b: Type) -> Type | None:
+    if isinstance(a, Decimal) and isinstance(b, Decimal):
+        return _decimal(a, b.precision - b.scale, b.scale)
+    if isinstance(b, Decimal):
+        a, b = b, a
+    if isinstance(a, Decimal):
+        if b == _HUGEINT:
+            return _HUGEINT if a.scale == 0 else None
+        return _decimal(a, _DIGITS[str(b)], 0) if str(b) in _DIGITS else None
+    if str(a) in _FLOATS or str(b) in _FLOATS:
+        exact = all(str(kind) in _FLOATS or _DIGITS[str(kind)] <= 10 for kind in (a, b))
+        return _DOUBLE if exact else None
+    return _join_integers(str(a), str(b))
+
+
+def _decimal(a: Decimal, digits: int, scale: int) -> Decimal | None:
+    scale = max(a.scale, scale)
+    precision = max(a.precision - a.scale, digits) + scale
+    return Decimal(precision, scale) if precision <= 38 else None
+
+
+def _join_integers(a: str, b: str) -> Type:
+    ranks: Mapping[str, int]
+    for ranks in (_SIGNED, _UNSIGNED):
+        if a in ranks and b in ranks:
+            return Scalar(max(a, b, key=ranks.__getitem__))
+    signed, unsigned = (a, b) if a in _SIGNED else (b, a)
+    if unsigned == "UBIGINT":
+        return _HUGEINT if signed == "HUGEINT" else Decimal(20, 0)
+    rank = max(_SIGNED[signed], _UNSIGNED[unsigned] + 1)
+    return Scalar(next(name for name, at in _SIGNED.items() if at == rank))
