@@ -1,0 +1,138 @@
+"""Run one Spark action so that it can be watched and stopped.
+
+On the main thread a Ctrl-C leaves the Python workers running, and their slots taken. So the action runs in a
+thread of its own under a job group (classic) or a tag (Connect), this thread polls, and whatever ends the
+wait early cancels the action first.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from firn.spark.session import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Answer = TypeVar("Answer")
+
+Ticks = Callable[[int], None]
+"""Called on the caller's thread with the number of Spark tasks that are done, when it has grown."""
+
+_POLL_SECONDS = 0.1
+_CANCEL_SECONDS = 30.0
+
+
+def run_job(
+    spark: SparkSession, action: Callable[[], Answer], *, description: str, ticks: Ticks | None = None
+) -> Answer:
+    """The action's answer; its exception is raised here. KeyboardInterrupt cancels its tasks first.
+
+    After an interrupt the slots are free again within seconds: the wait for that is bounded by 30 s.
+    """
+    job = _ConnectJob(spark) if is_connect(spark) else _ClassicJob(spark, description)
+    outcome = _Outcome[Answer]()
+    thread = job.thread(lambda: outcome.record(action))
+    thread.start()
+    seen = 0
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+            if ticks is not None:
+                done = job.done()
+                if done > seen:
+                    seen = done
+                    ticks(done)
+    except BaseException:
+        job.cancel()
+        thread.join(_CANCEL_SECONDS)
+        raise
+    return outcome.answer()
+
+
+class _Outcome(list[tuple[Answer | None, BaseException | None]]):
+    """What the action's thread leaves behind: one entry, its answer or its exception."""
+
+    def record(self, action: Callable[[], Answer]) -> None:
+        try:
+            self.append((action(), None))
+        except BaseException as error:
+            self.append((None, error))
+
+    def answer(self) -> Answer:
+        value, error = self[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]
+
+
+class _Job(Protocol):
+    def thread(self, target: Callable[[], None]) -> threading.Thread: ...
+
+    def done(self) -> int: ...
+
+    def cancel(self) -> None: ...
+
+
+class _ClassicJob:
+    def __init__(self, spark: SparkSession, description: str) -> None:
+        self.context = spark.sparkContext
+        self.description = description
+        self.group = f"firn-{uuid.uuid4().hex}"
+
+    def thread(self, target: Callable[[], None]) -> threading.Thread:
+        from pyspark import InheritableThread
+
+        def grouped() -> None:
+            self.context.setJobGroup(self.group, self.description, interruptOnCancel=True)
+            target()
+
+        thread: threading.Thread = InheritableThread(target=grouped, daemon=True)
+        return thread
+
+    def done(self) -> int:
+        tracker = self.context.statusTracker()
+        stages: set[int] = set()
+        for job in tracker.getJobIdsForGroup(self.group):
+            info = tracker.getJobInfo(job)
+            stages.update(info.stageIds if info is not None else ())
+        infos = [tracker.getStageInfo(stage) for stage in stages]
+        return sum(info.numCompletedTasks for info in infos if info is not None)
+
+    def cancel(self) -> None:
+        self.context.cancelJobGroup(self.group)
+
+
+class _ConnectJob:
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.tag = f"firn-{uuid.uuid4().hex}"
+        self.completed = 0
+
+    def thread(self, target: Callable[[], None]) -> threading.Thread:
+        def tagged() -> None:
+            mine = threading.get_ident()
+
+            def handler(stages: Iterable[Any] | None, **_: Any) -> None:
+                # Handlers belong to the session but are called by the thread whose query moves.
+                if stages is not None and threading.get_ident() == mine:
+                    self.completed = sum(stage.num_completed_tasks for stage in stages)
+
+            self.spark.addTag(self.tag)
+            self.spark.registerProgressHandler(handler)
+            try:
+                target()
+            finally:
+                self.spark.removeProgressHandler(handler)
+                self.spark.removeTag(self.tag)
+
+        return threading.Thread(target=tagged, daemon=True)
+
+    def done(self) -> int:
+        return self.completed
+
+    def cancel(self) -> None:
+        self.spark.interruptTag(self.tag)

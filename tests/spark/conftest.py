@@ -1,0 +1,51 @@
+"""One Spark session for all tests of this room: starting one takes seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in Path(item.path).parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from firn.spark.session import active_or_start
+
+    # Workers import the functions and classes that tests define.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    session = active_or_start(
+        master="local[2,4]", config={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def child_environment() -> dict[str, str]:
+    """For programs that tests start: the same Firn, the same Python in Spark's workers."""
+    import sys
+
+    from firn.spark.java import find_java
+
+    source = str(HERE.parents[1] / "src")
+    return {
+        **os.environ,
+        "JAVA_HOME": find_java(),
+        "PYTHONPATH": os.pathsep.join([source, str(HERE), os.environ.get("PYTHONPATH", "")]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",
+    }
