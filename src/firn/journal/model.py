@@ -121,6 +121,15 @@ class Session(Protocol):
     @property
     def snapshot(self) -> Snapshot: ...
 
+    @property
+    def log_length(self) -> int:
+        """How many log objects a reader must look at; a merge makes it one."""
+        ...
+
+    def revivable(self, at: str | int | datetime) -> Snapshot:
+        """The snapshot at `at`, whose files are sure to outlast a commit that makes them live again."""
+        ...
+
     def check(self) -> None:
         """Raise `LockLostError` early if somebody took over. Free of requests."""
         ...

@@ -1,0 +1,209 @@
+"""Append: data files first, then one log under a name that nobody else makes (rules 1, 3 and 4).
+
+    F data PUTs + 1 log PUT
+
+An append with a batch id also makes a claim, which names its log before the log is written, so that two
+retries of one batch that race make one commit: + 1 PUT, and both PUTs are conditional.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from firn.bucket.conditional import create, swap
+from firn.errors import (
+    AppendExpiredError,
+    CorruptObjectError,
+    InvalidInputError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+)
+from firn.journal.leaderless.codec import Log, decode, encode
+from firn.journal.leaderless.layout import new_log_name
+from firn.journal.model import Commit
+
+if TYPE_CHECKING:
+    from firn.journal.leaderless.journal import LeaderlessJournal
+
+SKEW_CHECK_EVERY_S = 600.0
+
+
+class Append:
+    """One append under way. Made before its first data PUT: its age is the age of its files."""
+
+    def __init__(self, journal: LeaderlessJournal) -> None:
+        self.journal = journal
+        self.started = journal.clock.monotonic()
+        self.started_ms = journal.clock.now_ms()
+
+    def commit(self, commit: Commit) -> str:
+        """Publish the files; the version.
+
+        Raises:
+            AppendExpiredError: so slow that sweep might have deleted its first files. Nothing is visible.
+            OutcomeUnknownError: the log was sent and no answer came within the retry window.
+        """
+        self._check_files(commit)
+        self.journal.check_skew(commit, self.started_ms)
+        if commit.batch_id is not None and self.journal.log_bucket.capabilities.conditional_put:
+            version = _BatchCommit(self, commit).run()
+        else:
+            if commit.batch_id is not None and (seen := self.journal.seen_batch(commit.batch_id)):
+                return seen
+            version = self._publish(commit)
+        self.journal.note_columns(commit.columns)
+        return version
+
+    def _publish(self, commit: Commit) -> str:
+        bucket, layout = self.journal.log_bucket, self.journal.layout
+        log = append_log(commit, self.journal.clock.now_ms())
+        self.check_age()
+        key = layout.log_key(log.name)
+        try:
+            bucket.put(key, encode(log), retry_for=self.journal.settings.retry_window_ms / 1000)
+        except OutcomeUnknownError as error:
+            settle_append(self.journal, key, error)
+        return log.name.removesuffix(".jsonl")
+
+    def check_age(self) -> None:
+        """Rule 3: nothing is published that sweep might already take for an orphan."""
+        settings = self.journal.settings
+        elapsed = (self.journal.clock.monotonic() - self.started) * 1000
+        if elapsed >= settings.orphan_age_ms - settings.landing_delay_ms:
+            raise AppendExpiredError(
+                f"this append to {self.journal.layout.prefix} began {elapsed / 1000:.0f} s ago, and files "
+                f"that no log names are swept after {settings.orphan_age_ms / 1000:.0f} s. Nothing of it is "
+                "visible; start it over, in smaller parts or with a larger orphan_age."
+            )
+
+    def _check_files(self, commit: Commit) -> None:
+        """Past half the orphan age: a sweep by a shorter age may have been run. 1 HEAD a file."""
+        elapsed = (self.journal.clock.monotonic() - self.started) * 1000
+        if elapsed <= self.journal.settings.orphan_age_ms / 2:
+            return
+        for file in commit.adds:
+            try:
+                self.journal.bucket.head(file.path)
+            except ObjectNotFoundError as error:
+                raise AppendExpiredError(
+                    f"{self.journal.bucket.uri(file.path)} was swept before this slow append could publish "
+                    "it. Nothing of the append is visible; start it over."
+                ) from error
+
+
+def append_log(commit: Commit, ms: int) -> Log:
+    """The log of an append stamped `ms`."""
+    rows = [f.rows for f in commit.adds]
+    notes: dict[str, Any] = {"op": commit.op, "adds": len(commit.adds)}
+    notes["rows"] = None if None in rows else sum(r for r in rows if r is not None)
+    notes["bytes"] = sum(f.size for f in commit.adds)
+    if commit.batch_id is not None:
+        notes["batch"] = commit.batch_id
+    if commit.summary:
+        notes["summary"] = dict(commit.summary)
+    name = new_log_name(ms, maintenance=False)
+    return Log(name, ms, commit.columns, commit.adds, notes=notes, nonce=secrets.token_hex(16))
+
+
+def settle_append(journal: LeaderlessJournal, key: str, error: OutcomeUnknownError) -> None:
+    """Look whether a log that was sent without an answer is there; else it stays unknown."""
+    try:
+        journal.log_bucket.head(key)
+    except ObjectNotFoundError:
+        wait = journal.settings.landing_delay_ms / 60_000
+        raise OutcomeUnknownError(
+            f"{journal.log_bucket.uri(key)} was sent and no answer came; it isn't there now, and may still "
+            f"appear within {wait:g} minutes. Look for it with `firn log` before you append the rows again, "
+            "or give appends a batch_id: then a retry can't double them."
+        ) from error
+
+
+class _BatchCommit:
+    """An append that happens once however often it is retried.
+
+    The claim object names the log of the attempt. Whoever finds another's claim puts a void log under the
+    claimed name: if that succeeds, that attempt can never publish, and the claim is taken over.
+    """
+
+    def __init__(self, append: Append, commit: Commit) -> None:
+        assert commit.batch_id is not None
+        self.append, self.commit, self.batch_id = append, commit, commit.batch_id
+        self.journal = append.journal
+        self.bucket, self.layout = append.journal.log_bucket, append.journal.layout
+        self.claim_key = self.layout.batch_key(commit.batch_id)
+
+    def run(self) -> str:
+        while True:
+            log = append_log(self.commit, self.journal.clock.now_ms())
+            claim = self._claim(log)
+            try:
+                create(self.bucket, self.claim_key, claim, nonce=log.nonce)
+            except ObjectExistsError:
+                done = self._take_over(log)
+                if done is not None:
+                    return done
+            version = self._publish(log)
+            if version is not None:
+                return version
+
+    def _claim(self, log: Log) -> bytes:
+        return orjson.dumps({"firn": 1, "batch": self.batch_id, "log": log.name, "id": log.nonce})
+
+    def _publish(self, log: Log) -> str | None:
+        """put-if-absent under the claimed name; None if another retry made it void."""
+        self.append.check_age()
+        window = self.journal.settings.retry_window_ms / 1000
+        key = self.layout.log_key(log.name)
+        try:
+            create(self.bucket, key, encode(log), nonce=log.nonce, retry_for=window)
+        except ObjectExistsError:
+            return None
+        except OutcomeUnknownError as error:
+            settle_append(self.journal, key, error)
+        return log.name.removesuffix(".jsonl")
+
+    def _take_over(self, log: Log) -> str | None:
+        """The version if the batch is committed; None once the claim names `log`."""
+        while True:
+            blob = self.bucket.get(self.claim_key)
+            name = claimed_log(blob.data, self.batch_id, self.bucket.uri(self.claim_key))
+            if not self._void(name):
+                return name.removesuffix(".jsonl")
+            # Void, or merged and cleaned away: then a maintenance log carries the batch's id.
+            if (seen := self.journal.carried_batch(self.batch_id)) is not None:
+                return seen
+            try:
+                swap(self.bucket, self.claim_key, self._claim(log), blob.info.etag, nonce=log.nonce)
+            except ObjectChangedError:
+                continue
+            return None
+
+    def _void(self, name: str) -> bool:
+        """Make sure that the claimed attempt can't publish any more; False if it has."""
+        key = self.layout.log_key(name)
+        nonce = secrets.token_hex(16)
+        ms = int(name.partition("_")[0])
+        try:
+            create(self.bucket, key, encode(Log(name, ms, notes={"op": "fence"}, nonce=nonce)), nonce=nonce)
+        except ObjectExistsError:
+            found = decode(name, self.bucket.get(key).data, where=self.bucket.uri(key))
+            return found.notes.get("op") == "fence"
+        return True
+
+
+def claimed_log(data: bytes, batch_id: str, where: str) -> str:
+    """The log name that a claim object holds."""
+    try:
+        claim = orjson.loads(data)
+        if claim["batch"] != batch_id:
+            raise InvalidInputError(f"{where} belongs to the batch {claim['batch']!r}, not {batch_id!r}.")
+        return str(claim["log"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise CorruptObjectError(
+            f"{where} is not a batch claim ({error!r}). If batch {batch_id!r} isn't in `firn log`, delete it."
+        ) from error

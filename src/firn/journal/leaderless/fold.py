@@ -1,0 +1,207 @@
+"""From logs to a table's state, and from a state and a change to the next maintenance log. Pure.
+
+The reader's rule is the reference's: apply markers in log order, the last one wins per path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from firn.journal.columns import OnConflict, reconcile
+from firn.journal.leaderless.codec import Log
+from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot
+
+EMPTY_VERSION = "0"
+PAST_LIMIT = 1000
+"""History lines that a maintenance log carries for the logs it replaces."""
+BATCH_MEMORY_MS = 30 * 24 * 3600 * 1000
+"""How long batch ids are remembered after their logs are gone."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The folded view. `files` holds every path named, dead ones too; `dead` those not alive."""
+
+    logs: tuple[Log, ...]
+    columns: ColumnTypes
+    files: Mapping[str, DataFile]
+    dead: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+    skipped: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def live(self) -> tuple[DataFile, ...]:
+        if not self.dead and not self.skipped:
+            return tuple(self.files.values())
+        hidden = self.skipped
+        return tuple(f for p, f in self.files.items() if p not in self.dead and p not in hidden)
+
+    @property
+    def last(self) -> Log | None:
+        return self.logs[-1] if self.logs else None
+
+    def snapshot(self) -> Snapshot:
+        last = self.last
+        version = last.name.removesuffix(".jsonl") if last else EMPTY_VERSION
+        return Snapshot(version, last.t if last else 0, self.columns, self.live, self.warnings)
+
+    def replaced(self) -> set[str]:
+        """Base names of the logs that a log tombstones *and* carries whole. The reference tombstones logs
+        without carrying them (its hole 1): those still count."""
+        return {
+            key.rpartition("/")[2] for log in self.logs if log.notes.get("complete") for key in log.tombstones
+        }
+
+    def batches(self) -> dict[str, tuple[str, int]]:
+        """Batch id → (version, t) of all batches that these logs know."""
+        found: dict[str, tuple[str, int]] = {}
+        for log in self.logs:
+            found.update({b: (v, t) for b, (v, t) in (log.notes.get("batches") or {}).items()})
+            if batch := log.notes.get("batch"):
+                found[batch] = (log.name.removesuffix(".jsonl"), log.t)
+        return found
+
+
+def fold(
+    logs: Iterable[Log], *, declared: ColumnTypes | None = None, on_conflict: OnConflict = "error"
+) -> State:
+    """Apply `logs` in the order of (header's time, name). `declared` columns come first."""
+    ordered = tuple(sorted(logs, key=lambda log: log.order))
+    files: dict[str, DataFile] = {}
+    dead: dict[str, int] = {}
+    for log in ordered:
+        buried = log.dead
+        for file in log.files:
+            path = file.path
+            files[path] = file
+            if path in buried:
+                dead[path] = buried[path]
+            elif path in dead:
+                del dead[path]
+    schemas = reconcile(
+        [("the table's definition", declared or {}), *((log.name, log.columns) for log in ordered)],
+        on_conflict=on_conflict,
+    )
+    skipped: frozenset[str] = frozenset()
+    if schemas.skipped:
+        skipped = frozenset(f.path for log in ordered if log.name in schemas.skipped for f in log.files)
+    return State(ordered, schemas.columns, files, dead, schemas.warnings, skipped)
+
+
+def effective_time(t: int, log: Log, modified_ms: int) -> int:
+    """A tombstone's age counts from when its log really appeared: a holder may stall between stamping and
+    publishing (rule 12). What an earlier log stamped was settled when it was copied."""
+    return max(t, modified_ms) if t == log.t else t
+
+
+def maintenance_log(
+    state: State,
+    commit: Commit,
+    *,
+    name: str,
+    t: int,
+    nonce: str,
+    log_key: Mapping[str, str],
+    modified: Mapping[str, int],
+    fold_all: bool,
+) -> Log:
+    """The log that makes `commit` true: tombstones, carried markers, new files (rules 10 to 12).
+
+    `log_key` and `modified` give each listed log's key and last-modified by name. With `fold_all` every
+    log is replaced, else those that name a removed file. Every path of a tombstoned log is carried, in
+    its folded state, not in that log's words: else its other partitions vanish at cleanup, or removed
+    files come back.
+    """
+    removed = set(commit.removes)
+    added = {f.path: f for f in commit.adds}
+    touched = removed | added.keys()
+    already = state.replaced()
+    replaced = [
+        log
+        for log in state.logs
+        if log.name not in already and (fold_all or any(f.path in touched for f in log.files))
+    ]
+    tombstones = _carried_tombstones(replaced, modified)
+    for log in replaced:
+        tombstones.setdefault(log_key[log.name], t)
+    paths: dict[str, None] = {}
+    for log in replaced:
+        paths.update(dict.fromkeys(f.path for f in log.files))
+    paths.update(dict.fromkeys(commit.removes))
+    dead_since = _effective_dead(state, modified)
+    files: list[DataFile] = []
+    dead: dict[str, int] = {}
+    for path in paths:
+        if path in added:
+            continue
+        files.append(state.files[path])
+        if path in removed:
+            dead[path] = t
+        elif path in state.dead:
+            dead[path] = dead_since[path]
+    files.extend(added.values())
+    columns = dict(state.columns)
+    columns.update(commit.columns)
+    return Log(name, t, columns, files, dead, tombstones, _notes(state, commit, replaced, t), nonce)
+
+
+def _carried_tombstones(replaced: Sequence[Log], modified: Mapping[str, int]) -> dict[str, int]:
+    carried: dict[str, int] = {}
+    for log in replaced:
+        for key, stamped in log.tombstones.items():
+            since = effective_time(stamped, log, modified[log.name])
+            carried[key] = min(since, carried.get(key, since))
+    return carried
+
+
+def _effective_dead(state: State, modified: Mapping[str, int]) -> dict[str, int]:
+    since: dict[str, int] = {}
+    for log in state.logs:
+        for path, stamped in log.dead.items():
+            at = effective_time(stamped, log, modified[log.name])
+            since[path] = min(at, since.get(path, at))
+    return since
+
+
+def _notes(state: State, commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
+    batches: dict[str, tuple[str, int]] = {}
+    past: list[list[Any]] = []
+    for log in replaced:
+        batches.update({b: (v, at) for b, (v, at) in (log.notes.get("batches") or {}).items()})
+        if batch := log.notes.get("batch"):
+            batches[batch] = (log.name.removesuffix(".jsonl"), log.t)
+        past.extend(log.notes.get("past") or [])
+        if not log.is_reservation and log.notes.get("op") != "fence":
+            past.append(past_line(log))
+    past.sort(key=lambda line: (line[1], line[0]))
+    notes: dict[str, Any] = {"op": commit.op, "complete": True, "adds": len(commit.adds)}
+    notes["removes"] = len(commit.removes)
+    if commit.batch_id is not None:
+        notes["batch"] = commit.batch_id
+    if commit.summary:
+        notes["summary"] = dict(commit.summary)
+    if batches := {b: v for b, v in batches.items() if v[1] > t - BATCH_MEMORY_MS}:
+        notes["batches"] = batches
+    if past:
+        notes["past"] = past[-PAST_LIMIT:]
+    rows = [f.rows for f in commit.adds]
+    notes["rows"] = None if None in rows else sum(r for r in rows if r is not None)
+    notes["bytes"] = sum(f.size for f in commit.adds)
+    return notes
+
+
+def past_line(log: Log) -> list[Any]:
+    """One commit for `history()`: [version, t, op, files added, removed, rows, bytes, summary]."""
+    notes = log.notes
+    if "op" in notes:
+        counts = [notes.get("adds", 0), notes.get("removes", 0), notes.get("rows"), notes.get("bytes", 0)]
+        op = notes["op"]
+    else:  # the reference's: what is alive and not older than the log itself was added by it
+        merged = "_m_" in log.name
+        op = "merge" if merged else "append"
+        new = [f for f in log.files if f.path not in log.dead]
+        removed = sum(1 for at in log.dead.values() if at <= log.t)
+        counts = [len(new), removed if merged else 0, None, sum(f.size for f in new)]
+    return [log.name.removesuffix(".jsonl"), log.t, op, *counts, notes.get("summary") or {}]

@@ -1,0 +1,126 @@
+"""All object names of a leaderless table, built and parsed in this one place.
+
+    <table>/_data/<partition>/part-a-<unique>.parquet   written by appends
+    <table>/_data/<partition>/part-m-<unique>.parquet   written by maintenance
+    <table>/_log/<ms>_<host>.jsonl                      append logs
+    <table>/_log/<ms>_m_<host>.jsonl                    logs of merge, removal, rewrite, …
+    <table>/_firn/…                                     all else: the reference crashes on other keys in _log*
+
+Sweep tells parts of maintenance from parts of appends by name; the reference's parts are bare UUIDs, which
+never begin with `p`, and count as appends. No base name begins with `_` or `.`: Spark hides such files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import socket
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+LOG_DIR = "_log"  # frozen
+DATA_DIR = "_data"  # frozen
+FIRN_DIR = "_firn"  # frozen
+
+_MS_NAME = re.compile(r"(\d{13,16})_(m_)?(.+)\.jsonl")
+
+
+class LogName(NamedTuple):
+    """A parsed base name. `ms` is None where the name holds no time (the papers' ksuid)."""
+
+    name: str
+    ms: int | None
+    maintenance: bool
+
+
+def parse_log_name(name: str) -> LogName | None:
+    """The parts of a log's base name; None for what isn't a log.
+
+    >>> parse_log_name("1795224444056_m_dan-mbp.jsonl")
+    LogName(name='1795224444056_m_dan-mbp.jsonl', ms=1795224444056, maintenance=True)
+    """
+    match = _MS_NAME.fullmatch(name)
+    if match is not None:
+        return LogName(name, int(match[1]), match[2] is not None)
+    if name.endswith(".jsonl") and "/" not in name:
+        return LogName(name, None, "_m_" in name)
+    return None
+
+
+@cache
+def _host() -> str:
+    """This machine's name, without `_`: the reference splits names on it and takes `m_…` for a merge."""
+    return re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower()).strip("-")[:24] or "host"
+
+
+def new_log_name(ms: int, *, maintenance: bool) -> str:
+    """A name that nobody else makes: 64 random bits, as one host and one millisecond aren't unique."""
+    return f"{ms:013d}_{'m_' if maintenance else ''}{_host()}-{secrets.token_hex(8)}.jsonl"
+
+
+def is_maintenance_part(key: str) -> bool:
+    return key.rpartition("/")[2].startswith("part-m-")
+
+
+@dataclass(frozen=True)
+class DataNamer:
+    """Makes data file keys; picklable, see `firn.journal.model.Namer`."""
+
+    data_prefix: str
+    kind: str
+
+    def __call__(self, partition: str) -> str:
+        directory = f"{partition}/" if partition else ""
+        return f"{self.data_prefix}{directory}part-{self.kind}-{secrets.token_hex(16)}.parquet"
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Keys of one table. `prefix` is the table's whole key prefix without a trailing slash; `log_prefix_root`
+    the same in the store of the log, which may be another one."""
+
+    prefix: str
+    log_root: str
+
+    @property
+    def log_prefix(self) -> str:
+        return f"{self.log_root}/{LOG_DIR}/"
+
+    @property
+    def data_prefix(self) -> str:
+        return f"{self.prefix}/{DATA_DIR}/"
+
+    def log_key(self, name: str) -> str:
+        return self.log_prefix + name
+
+    def log_name(self, key: str) -> str:
+        """The base name of a log key, as tombstones hold it."""
+        return key.rpartition("/")[2]
+
+    @property
+    def lock_key(self) -> str:
+        return f"{self.log_root}/{FIRN_DIR}/lock.json"
+
+    @property
+    def checkpoint_key(self) -> str:
+        return f"{self.log_root}/{FIRN_DIR}/checkpoint.bin"
+
+    @property
+    def horizon_key(self) -> str:
+        return f"{self.log_root}/{FIRN_DIR}/sweep.json"
+
+    @property
+    def batch_prefix(self) -> str:
+        return f"{self.log_root}/{FIRN_DIR}/batches/"
+
+    def batch_key(self, batch_id: str) -> str:
+        return self.batch_prefix + hashlib.sha256(batch_id.encode()).hexdigest()
+
+    def namer(self, *, maintenance: bool) -> DataNamer:
+        return DataNamer(self.data_prefix, "m" if maintenance else "a")
+
+    def owns(self, key: str) -> bool:
+        """Whether Firn may delete this data file: only what lies under the table's own prefix."""
+        return key.startswith(self.data_prefix)

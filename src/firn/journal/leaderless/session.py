@@ -1,0 +1,201 @@
+"""Exclusive maintenance: hold the lock, read every log, publish one log (rules 8 to 11).
+
+Publishing is three conditional PUTs and a release, in this order:
+
+    (a) put-if-absent X, a reservation: an empty log with a nonce
+    (b) swap the lock: intent = X
+    (c) put-if-match X, the reservation's version: the real log
+    (d) swap the lock: released
+
+Whoever takes the lock over in between finds X by the lock and makes a mere reservation void, so that (c)
+of a holder that slept is refused for ever. Checking the lease and then putting would double rows.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from firn.bucket.conditional import create, swap
+from firn.errors import (
+    LockLostError,
+    ObjectChangedError,
+    OutcomeUnknownError,
+    SnapshotTooOldError,
+    UnsupportedError,
+)
+from firn.journal.leaderless.codec import Log, encode
+from firn.journal.leaderless.fold import State, maintenance_log
+from firn.journal.leaderless.layout import new_log_name
+from firn.journal.leaderless.lease import Lease, acquire
+from firn.journal.leaderless.loader import Loaded
+from firn.journal.model import Commit, Snapshot
+
+if TYPE_CHECKING:
+    from firn.journal.leaderless.journal import LeaderlessJournal
+
+
+class MaintenanceSession:
+    """The lock held, and every log read after it was acquired."""
+
+    def __init__(self, journal: LeaderlessJournal, op: str, lease: Lease | None, token: Any) -> None:
+        self.journal, self.op, self.lease = journal, op, lease
+        self._token = token
+        self._loaded: Loaded | None = None
+        self._state: State | None = None
+        self.outcome_unknown = False
+
+    @property
+    def loaded(self) -> Loaded:
+        if self._loaded is None:
+            self._loaded = self.journal.loader.load(every=True)
+        return self._loaded
+
+    @property
+    def state(self) -> State:
+        if self._state is None:
+            self._state = self.journal.fold(self.loaded.logs)
+        return self._state
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.state.snapshot()
+
+    @property
+    def log_length(self) -> int:
+        """Logs that no other log carries."""
+        replaced = self.state.replaced()
+        return sum(1 for log in self.state.logs if log.name not in replaced)
+
+    def revivable(self, at: str | int | datetime) -> Snapshot:
+        """The snapshot at `at`, if none of its files may be in the eyes of a cleanup by now.
+
+        A cleanup needs no lock: one that has listed the log before this session publishes may still delete
+        what was dead for a whole grace. So files dead for longer than grace − R − Z stay dead.
+        """
+        past = self.journal.snapshot(at)
+        settings = self.journal.settings
+        margin = settings.retry_window_ms + settings.landing_delay_ms
+        oldest = self.journal.clock.now_ms() - max(settings.grace_ms - margin, 0)
+        for file in past.files:
+            if self.state.dead.get(file.path, oldest) < oldest:
+                raise SnapshotTooOldError(
+                    f"{self.journal.layout.prefix} can't be restored to {at}: {file.path} was removed longer "
+                    "ago than the tombstone_grace allows for, and cleanup may be deleting it. Read that "
+                    "version and overwrite the table with it instead."
+                )
+        return past
+
+    def check(self) -> None:
+        """Raise `LockLostError` as soon as a renewal was refused. No request with the bucket's lease."""
+        if self.lease is not None:
+            self.lease.check()
+        elif self.journal.lock is not None:
+            self.journal.lock.renew(self._token)
+
+    def publish(self, commit: Commit) -> str:
+        """Make `commit` visible at once; the version. 3 PUTs (1 where the lock is from outside).
+
+        Raises:
+            LockLostError: somebody took over; nothing of the commit will ever be visible.
+            OutcomeUnknownError: the log was sent and no answer came; whoever maintains next settles it.
+        """
+        clock = self.journal.clock
+        highest = max((log.t for log in self.state.logs), default=0)
+        listed = max((int(n[:13]) for n in self.loaded.listed if n[:13].isdigit()), default=0)
+        # Rule 2: above everything listed, so that appends that come late sort below and stay visible.
+        t = max(clock.now_ms(), highest + 1, listed + 1)
+        name = new_log_name(t, maintenance=True)
+        log = maintenance_log(
+            self.state,
+            commit,
+            name=name,
+            t=t,
+            nonce=secrets.token_hex(16),
+            log_key={n: info.key for n, info in self.loaded.listed.items()},
+            modified={n: info.modified_ms for n, info in self.loaded.listed.items()},
+            fold_all=commit.op == "merge",
+        )
+        if self.lease is not None:
+            self._publish_fenced(self.lease, log)
+        else:
+            self._publish_plain(log)
+        self.journal.note_columns(commit.columns)
+        return name.removesuffix(".jsonl")
+
+    def _publish_fenced(self, lease: Lease, log: Log) -> None:
+        bucket = self.journal.log_bucket
+        key = self.journal.layout.log_key(log.name)
+        nonce = secrets.token_hex(16)
+        lease.check()
+        reservation = encode(Log(log.name, log.t, notes={"op": "reserve"}, nonce=nonce))
+        etag = create(bucket, key, reservation, nonce=nonce)  # (a)
+        lease.announce(key)  # (b)
+        try:
+            swap(bucket, key, encode(log), etag, nonce=log.nonce)  # (c)
+        except ObjectChangedError as error:
+            raise LockLostError(
+                f"{bucket.uri(key)} was made void by another process that took over the lock of this "
+                f"{self.op}. Nothing of it is visible; run it again."
+            ) from error
+        except OutcomeUnknownError as error:
+            self.outcome_unknown = True  # the lock must keep the intent: it lapses, and the next one settles it
+            raise OutcomeUnknownError(
+                f"{bucket.uri(key)} was sent and no answer came: this {self.op} may be visible, now or later. "
+                "The next maintenance of the table settles it; look with `firn log`."
+            ) from error
+
+    def _publish_plain(self, log: Log) -> None:
+        bucket = self.journal.log_bucket
+        self.check()
+        window = self.journal.settings.retry_window_ms / 1000
+        bucket.put(self.journal.layout.log_key(log.name), encode(log), retry_for=window)
+
+
+@contextmanager
+def exclusive(journal: LeaderlessJournal, op: str) -> Iterator[MaintenanceSession]:
+    """Hold the table's lock for the body: the lock from outside first, where one is given, then the lease.
+
+    Raises:
+        LockHeldError: somebody else maintains the table.
+        UnsupportedError: the store has no conditional puts, and no lock was given.
+    """
+    settings, layout = journal.settings, journal.layout
+    fenced = journal.log_bucket.capabilities.conditional_put
+    if not fenced and journal.lock is None:
+        raise UnsupportedError(
+            f"{journal.log_bucket.uri(layout.log_root)}: {op} needs an exclusive lock, and this store has no "
+            "conditional puts to make one of. Pass one: firn.connect(url, lock=firn.FileLock(directory))."
+        )
+    token = None
+    if journal.lock is not None:
+        token = journal.lock.acquire(layout.log_root, timeout=settings.lock_wait_ms / 1000)
+    lease = None
+    try:
+        if fenced:
+            lease = acquire(
+                journal.log_bucket,
+                layout.lock_key,
+                journal.clock,
+                op=op,
+                lease_ms=settings.lease_ms,
+                wait_ms=settings.lock_wait_ms,
+            )
+            if journal.renew_in_background:
+                lease.start_keeper()
+        session = MaintenanceSession(journal, op, lease, token)
+        try:
+            yield session
+        finally:
+            if lease is not None:
+                lease.stop_keeper()
+                if not session.outcome_unknown:
+                    lease.release()
+    finally:
+        if journal.lock is not None:
+            journal.lock.release(token)
+
+

@@ -1,0 +1,95 @@
+"""Append and register: what adds files and removes none. No lock, no conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from firn.errors import AppendExpiredError, InvalidInputError
+from firn.journal.columns import evolve
+from firn.journal.model import ColumnTypes, Commit, DataFile
+from firn.lake.engine import run_query
+from firn.lake.engines import Written
+from firn.lake.inputs import Rows, to_reader
+from firn.lake.predicate import Query
+from firn.lake.results import AppendResult
+from firn.lake.types import columns_of
+from firn.lake.write import write_batches
+
+if TYPE_CHECKING:
+    from firn.lake.table import LakeTable
+
+ATTEMPTS = 3
+
+
+def append(
+    table: LakeTable,
+    data: Any,
+    *,
+    batch_id: str | None = None,
+    query: str | None = None,
+    summary: Mapping[str, Any] | None = None,
+) -> AppendResult:
+    """See `LakeTable.append`."""
+    if batch_id is not None and (seen := table.journal.seen_batch(batch_id)) is not None:
+        return AppendResult(seen, 0, 0, 0, duplicate=True)
+    for attempt in range(ATTEMPTS):
+        ticket = table.journal.begin_append()
+        written, repeatable = write(table, data, query=query, maintenance=False)
+        if not written.files and batch_id is None:
+            return AppendResult(table.journal.snapshot().version, 0, 0, 0)
+        commit = Commit(
+            "append", written.files, columns=written.columns, batch_id=batch_id, summary=summary or {}
+        )
+        try:
+            version = ticket.commit(commit)
+        except AppendExpiredError:
+            if repeatable and attempt + 1 < ATTEMPTS:
+                continue  # rule 3: start over under new names
+            raise
+        return _result(version, written.files)
+    raise AssertionError("unreachable")
+
+
+def write(table: LakeTable, data: Any, *, query: str | None, maintenance: bool) -> tuple[Written, bool]:
+    """Write `data` as files that nobody sees yet; also whether `data` can be written once more.
+
+    Schema conflicts are refused before anything is uploaded.
+    """
+    if table.engines.is_dataframe(data):
+        return table.engines.write(table, data, query=query, maintenance=maintenance), True
+    known = table.journal.columns()
+    rows = to_reader(data, known=known)
+    if query is not None:
+        rows = _transformed(rows, query, known)
+    columns = target_columns(table, known, columns_of(rows.schema))
+    spec = table.write_spec(columns, maintenance=maintenance)
+    return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
+
+
+def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:
+    """The types under which `incoming` columns are written: the table's, widened where that is allowed.
+
+    Raises:
+        SchemaConflictError: types that nothing joins; nothing was written.
+    """
+    if missing := [c for c in table.required_columns if c not in incoming and c not in known]:
+        raise InvalidInputError(
+            f"{table.name}: the column {missing[0]!r}, which the table is partitioned or sorted by, is neither "
+            f"in the table nor in these rows (they have: {', '.join(incoming) or 'none'})."
+        )
+    evolved = evolve(known, incoming, allow_widening=not table.descriptor.shared)
+    spelled = {c.casefold(): c for c in evolved}
+    return {spelled[c.casefold()]: evolved[spelled[c.casefold()]] for c in incoming}
+
+
+def _transformed(rows: Rows, query: str, known: ColumnTypes) -> Rows:
+    import pyarrow as pa
+
+    text = Query.parse(query, "_rows").sql
+    table = pa.Table.from_batches(rows.batches(), rows.schema)
+    return to_reader(run_query(text, {"_rows": table}), known=known)
+
+
+def _result(version: str, files: Sequence[DataFile]) -> AppendResult:
+    return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))

@@ -1,0 +1,75 @@
+"""Register: make Parquet files that are there already part of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from firn.bucket.base import Bucket, ObjectInfo
+from firn.errors import InvalidInputError, ObjectNotFoundError
+from firn.journal.columns import evolve
+from firn.journal.model import Commit, DataFile
+from firn.lake.partition import PartitionSpec, single_partition
+from firn.lake.read import inspect_file
+from firn.lake.results import AppendResult
+
+if TYPE_CHECKING:
+    from firn.lake.table import LakeTable
+
+
+def register(table: LakeTable, paths: Sequence[str]) -> AppendResult:
+    """See `LakeTable.register`."""
+    if not paths:
+        raise InvalidInputError("register needs at least one path.")
+    ticket = table.journal.begin_append()
+    infos = [info for path in paths for info in _resolve(table, path)]
+    live = {f.path for f in table.snapshot().files}
+    for info in infos:
+        if info.key in live:
+            raise InvalidInputError(
+                f"{table.bucket.uri(info.key)} is part of {table.name} already; registering it again would "
+                "double its rows."
+            )
+    runner = table.engines.runner(0)
+    found = runner.map(
+        _inspect, infos, bucket=table.bucket, context=table.partition_spec, weights=[1] * len(infos)
+    )
+    known = columns = dict(table.journal.columns())
+    files = []
+    for file, types in found:
+        columns = dict(evolve(columns, types, allow_widening=not table.descriptor.shared))
+        files.append(file)
+    changed = {c: t for c, t in columns.items() if known.get(c) != t} or columns
+    version = ticket.commit(Commit("register", files, columns=changed))
+    return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))
+
+
+def _resolve(table: LakeTable, path: str) -> list[ObjectInfo]:
+    root = table.bucket.uri("")
+    key = path[len(root) :] if path.startswith(root) else path
+    if "://" in key or key.startswith("/"):
+        raise InvalidInputError(
+            f"{path} isn't in the table's bucket {root}; only files of the same bucket can be registered. "
+            "Append them instead."
+        )
+    if key.startswith(table.data_prefix) or f"{table.data_prefix}".startswith(key):
+        raise InvalidInputError(
+            f"{path} lies under the table's own {table.data_prefix}, where sweep deletes what no log names. Put "
+            "the files elsewhere in the bucket first."
+        )
+    if not key.endswith("/"):
+        return [table.bucket.head(key)]
+    infos = [i for i in table.bucket.list(key).objects if i.key.endswith(".parquet")]
+    if not infos:
+        raise ObjectNotFoundError(f"there is no *.parquet object below {table.bucket.uri(key)}.")
+    return infos
+
+
+def _inspect(bucket: Bucket, spec: PartitionSpec, info: ObjectInfo) -> tuple[DataFile, Any]:
+    """One file's marker, columns and partition, from its footer."""
+    columns, file = inspect_file(bucket, info.key, info.size)
+    extra = dict(file.extra or {})
+    if spec.fields:
+        extra["part"] = single_partition(spec, file, columns, bucket.uri(info.key))
+        extra["spec"] = spec.id
+    return DataFile(file.path, file.size, info.modified_ms, extra), columns

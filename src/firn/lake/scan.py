@@ -1,0 +1,213 @@
+"""Scan: one snapshot of a table, some of its columns, the rows of a predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.journal.model import ColumnTypes, DataFile, Snapshot
+from firn.lake.predicate import Predicate
+from firn.lake.prune import Pruner
+from firn.lake.read import ReadSpec, count_rows, read_file, read_table
+from firn.lake.types import arrow_schema
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from firn.lake.table import LakeTable
+
+RETRIES = 5
+
+
+class Scan:
+    """A lazy read. The snapshot is pinned at the first look, and all that one scan returns comes from it.
+
+    A scan of the table as it is now (no `at`) whose files were swept meanwhile looks again, as long as it
+    has returned nothing; later, and for an `at`, that is a `SnapshotTooOldError`.
+    """
+
+    def __init__(
+        self,
+        table: LakeTable,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        at: Any = None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        self.table = table
+        self.at = at
+        self._requested = None if columns is None else tuple(columns)
+        self._where = where
+        self._snapshot = snapshot
+        self._pinned = snapshot is not None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The pinned snapshot."""
+        if self._snapshot is None:
+            self._snapshot = self.table.snapshot(self.at)
+        return self._snapshot
+
+    @cached_property
+    def columns(self) -> ColumnTypes:
+        """Output columns and their types, in the order asked for."""
+        known = self.snapshot.columns
+        if self._requested is None:
+            return known
+        spelled = {c.casefold(): c for c in known}
+        chosen: dict[str, str] = {}
+        for name in self._requested:
+            found = name if name in known else spelled.get(name.casefold())
+            if found is None:
+                raise InvalidInputError(
+                    f"{self.table.name} has no column {name!r}; it has: {', '.join(known) or 'none yet'}."
+                )
+            if found in chosen:
+                raise InvalidInputError(f"the column {found!r} is asked for twice.")
+            chosen[found] = known[found]
+        return chosen
+
+    @cached_property
+    def predicate(self) -> Predicate | None:
+        if self._where is None:
+            return None
+        return Predicate.parse(self._where, self.snapshot.columns)
+
+    @cached_property
+    def pruner(self) -> Pruner | None:
+        if self.predicate is None:
+            return None
+        return Pruner(self.predicate, self.snapshot.columns, self.table.pruning_spec)
+
+    def files(self) -> list[DataFile]:
+        """The live files that may hold a matching row, by partition and statistics. No request but the
+        snapshot's."""
+        if self.pruner is None:
+            return list(self.snapshot.files)
+        return [f for f in self.snapshot.files if self.pruner.may_match(f)]
+
+    def read_spec(self) -> ReadSpec:
+        """What a task needs to read one file of this scan; picklable."""
+        return ReadSpec(
+            columns=dict(self.columns),
+            where=self.predicate.sql if self.predicate is not None else None,
+            table_columns=dict(self.snapshot.columns),
+        )
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Record batches, file by file; memory is bounded by a few batches."""
+        files, spec = self.files(), self.read_spec()
+        returned = False
+        for file in files:
+            try:
+                for batch in read_file(self.table.bucket, file, spec):
+                    returned = True
+                    yield from batch.to_batches() if hasattr(batch, "to_batches") else [batch]
+            except ObjectNotFoundError as error:
+                if returned or not self._look_again():
+                    raise self._vanished(file) from error
+                yield from self.to_batches()
+                return
+
+    def to_arrow(self) -> pa.Table:
+        """One Arrow table, files read in parallel.
+
+        Cost: the snapshot's requests, and 1 GET a small file, or a few ranged GETs a large one.
+
+        Example:
+            >>> import firn
+            >>> t = firn.connect("memory://").create_table("t")
+            >>> _ = t.append([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}])
+            >>> t.scan(columns=["b"], where="a > 1").to_arrow().to_pylist()
+            [{'b': 'y'}]
+        """
+        for _ in range(RETRIES):
+            try:
+                return read_table(self.table.bucket, self.files(), self.read_spec())
+            except ObjectNotFoundError as error:
+                if not self._look_again():
+                    raise self._vanished(None) from error
+        raise self._vanished(None)
+
+    def _look_again(self) -> bool:
+        if self.at is not None or self._pinned:
+            return False
+        self._snapshot = None
+        for name in ("columns", "predicate", "pruner"):
+            self.__dict__.pop(name, None)
+        return True
+
+    def _vanished(self, file: DataFile | None) -> SnapshotTooOldError:
+        what = f"{self.table.bucket.uri(file.path)} of " if file is not None else "a file of "
+        return SnapshotTooOldError(
+            f"{what}{self.table.name}, version {self.snapshot.version}, is gone: sweep deleted it while it was "
+            "read, or somebody outside Firn did. Read a newer version, or raise the table's tombstone_grace."
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A pandas DataFrame (extra `firn[pandas]`)."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """A polars DataFrame (extra `firn[polars]`)."""
+        import polars
+
+        return polars.DataFrame(polars.from_arrow(self.to_arrow()))
+
+    def to_duckdb(self) -> duckdb.DuckDBPyRelation:
+        """A DuckDB relation over the rows, on DuckDB's default connection."""
+        import duckdb
+
+        return duckdb.from_arrow(self.to_arrow())
+
+    def to_spark(self) -> Any:
+        """A Spark DataFrame: read by Spark's own Parquet reader where it can, else by tasks."""
+        return self.table.engines.to_spark(self)
+
+    def count(self) -> int:
+        """How many rows match. From metadata alone without a predicate; with one, only files that match in
+        part are read."""
+        if self.predicate is None or self.pruner is None:
+            with ThreadPoolExecutor(16) as pool:
+                return sum(pool.map(lambda f: count_rows(self.table.bucket, f), self.snapshot.files))
+        certain, partial = 0, []
+        for file in self.files():
+            if file.rows is not None and self.pruner.certainly_all(file):
+                certain += file.rows
+            else:
+                partial.append(file)
+        if not partial:
+            return certain
+        columns = {c: self.snapshot.columns[c] for c in self.predicate.columns} or dict(self.columns)
+        spec = ReadSpec(
+            columns=columns, where=self.predicate.sql, table_columns=dict(self.snapshot.columns)
+        )
+        return certain + read_table(self.table.bucket, partial, spec).num_rows
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what this scan returns."""
+        return arrow_schema(self.columns)
+
+    def explain(self) -> str:
+        """What the scan reads, for a person: version, columns, predicate, files kept and pruned."""
+        kept = self.files()
+        everything = self.snapshot.files
+        size = sum(f.size for f in kept)
+        total = sum(f.size for f in everything)
+        lines = [
+            f"Scan of {self.table.name} at version {self.snapshot.version}",
+            f"  columns    {', '.join(self.columns) or '(none yet)'}",
+            f"  where      {self.predicate.sql if self.predicate is not None else '(all rows)'}",
+            f"  files      {len(kept)} of {len(everything)}, {size:,} of {total:,} bytes",
+        ]
+        lines += [f"    {f.path}  {f.size:,} bytes, {f.rows} rows" for f in kept[:10]]
+        if len(kept) > 10:
+            lines.append(f"    … and {len(kept) - 10} more")
+        return "\n".join(lines)

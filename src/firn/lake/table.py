@@ -1,0 +1,321 @@
+"""`LakeTable`: what users hold. Every verb is one call into the module that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from firn.bucket.base import Bucket
+from firn.errors import InvalidInputError
+from firn.journal.model import ColumnTypes, CommitInfo, DataFile, LakeJournal, Snapshot, SweepReport
+from firn.lake import append as appends
+from firn.lake import maintenance
+from firn.lake.descriptor import Descriptor
+from firn.lake.engines import Engines, InProcess
+from firn.lake.partition import PartitionSpec, values_of
+from firn.lake.plan import directory_of
+from firn.lake.register import register
+from firn.lake.results import AppendResult, ChangeResult, Partition
+from firn.lake.retention import expired_partitions
+from firn.lake.scan import Scan
+from firn.lake.types import arrow_schema
+from firn.lake.write import WriteSpec
+from firn.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+At = str | int | datetime | None
+Size = int | str
+Duration = float | str | timedelta
+
+
+class LakeTable:
+    """A table of Parquet files behind a journal. Safe to use from several threads and processes at once.
+
+    Get one from `Database.create_table` or `Database.table`.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        descriptor: Descriptor,
+        journal: LakeJournal,
+        engines: Engines | None = None,
+    ) -> None:
+        self.bucket = bucket
+        self.prefix = prefix
+        self.descriptor = descriptor
+        self.journal = journal
+        self.engines: Engines = engines or InProcess()
+
+    def __repr__(self) -> str:
+        return f"<LakeTable {self.bucket.uri(self.prefix)}>"
+
+    @property
+    def name(self) -> str:
+        return self.descriptor.name
+
+    @property
+    def data_prefix(self) -> str:
+        return f"{self.prefix}/_data/"
+
+    @property
+    def partition_spec(self) -> PartitionSpec:
+        return self.descriptor.partition
+
+    @property
+    def required_columns(self) -> tuple[str, ...]:
+        """Columns without which a row has no place: those the table is partitioned by."""
+        return tuple(f.source for f in self.descriptor.partition.fields)
+
+    @property
+    def pruning_spec(self) -> PartitionSpec:
+        return self.descriptor.partition
+
+    # -- writing
+
+    def append(self, data: Any, *, batch_id: str | None = None, query: str | None = None) -> AppendResult:
+        """Add rows. Atomic: all of them become visible at once, or none.
+
+        Any number of processes append at the same time and never conflict (papers: "Log file(s)").
+
+        Args:
+            data: an Arrow table, batch, or reader; a pandas or polars DataFrame; a list of dicts (columns are
+                the union over all rows); a Spark DataFrame, written by Spark's tasks.
+            batch_id: any string; an append whose id the table has seen is a no-op, so retries are safe.
+            query: a SELECT over `_rows` that the rows pass through before they are partitioned.
+
+        Raises:
+            SchemaConflictError: a column's type conflicts with the table's; nothing was uploaded.
+            OutcomeUnknownError: no answer came to the commit; a retry with the same `batch_id` is safe.
+
+        Cost: 1 PUT a data file + 1 PUT; at most every 10 s 1 LIST for other writers' new columns; with a
+        batch_id 1 GET + 1 PUT more. The first append of a process also reads the log.
+
+        Example:
+            >>> import firn
+            >>> flights = firn.connect("memory://").create_table("flights", partition_by=["origin"])
+            >>> flights.append([{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]).files
+            2
+        """
+        return appends.append(self, data, batch_id=batch_id, query=query)
+
+    def overwrite(
+        self, data: Any, *, where: str | None = None, partitions: Literal["touched"] | None = None
+    ) -> ChangeResult:
+        """Replace rows by `data`, atomically: all rows, those of a predicate, or those of the partitions that
+        the new rows touch (`partitions="touched"`).
+
+        With `where`, all new rows must satisfy it. Streams that read the table don't see overwrites.
+
+        Raises:
+            InvalidInputError: new rows outside `where`; nothing was changed.
+            LockHeldError: other maintenance is under way.
+
+        Cost: that of an append, plus the lock (1 GET + 2 PUTs) and 3 PUTs to publish.
+        """
+        return maintenance.overwrite(self, data, where=where, partitions=partitions)
+
+    def register(self, paths: str | Sequence[str]) -> AppendResult:
+        """Make existing Parquet files of the bucket part of the table, without rewriting them.
+
+        Args:
+            paths: keys or URLs in the table's bucket; one that ends in `/` means all `*.parquet` below it.
+
+        The files stay where they are, and sweep never deletes them, even after a merge or rewrite has replaced
+        them: Firn deletes only what it wrote (`SweepReport.kept_foreign` names them). Each must lie within one
+        partition.
+
+        Cost: 1 or 2 ranged GETs a file, for its footer, + 1 PUT.
+        """
+        return register(self, [paths] if isinstance(paths, str) else list(paths))
+
+    # -- reading
+
+    def scan(self, *, columns: Sequence[str] | None = None, where: str | None = None, at: At = None) -> Scan:
+        """Read: `to_arrow to_batches to_pandas to_polars to_duckdb to_spark count files explain`.
+
+        Args:
+            columns: names in the order wanted; all by default.
+            where: a predicate in DuckDB's SQL; prunes partitions, files and row groups, and filters rows.
+            at: a version, a datetime (naive is UTC) or an ISO string; what was committed at that time is
+                included.
+        """
+        return Scan(self, columns=columns, where=where, at=at)
+
+    def snapshot(self, at: At = None) -> Snapshot:
+        """The live files and columns of one version. 1 LIST sequence + the logs that aren't cached."""
+        return self.journal.snapshot(at)
+
+    def schema(self, at: At = None) -> pa.Schema:
+        """The Arrow schema: the union of all columns ever written."""
+        return arrow_schema(self.snapshot(at).columns)
+
+    def history(self) -> list[CommitInfo]:
+        """Commits and sweeps, oldest first."""
+        return self.journal.history()
+
+    def partitions(self, at: At = None) -> list[Partition]:
+        """The partitions that hold files, with their sizes."""
+        return list(self.partitions_of(self.snapshot(at)).values())
+
+    def partitions_of(self, snapshot: Snapshot) -> dict[str, Partition]:
+        """Partitions of a snapshot by their directory."""
+        members: dict[str, list[DataFile]] = {}
+        for file in snapshot.files:
+            members.setdefault(directory_of(file, self.data_prefix), []).append(file)
+        found = {}
+        for directory, files in sorted(members.items()):
+            rows = [f.rows for f in files]
+            found[directory] = Partition(
+                values_of(files[0], self.data_prefix),
+                len(files),
+                None if None in rows else sum(r for r in rows if r is not None),
+                sum(f.size for f in files),
+            )
+        return found
+
+    # -- maintenance
+
+    def merge(
+        self,
+        *,
+        target_size: Size | None = None,
+        partitions: Sequence[Partition | Mapping[str, Any]] | None = None,
+        query: str | None = None,
+        dry_run: bool = False,
+    ) -> ChangeResult:
+        """Merge small files and the log (papers: "Merging"). Readers and appenders go on meanwhile.
+
+        Args:
+            target_size: Parquet bytes a merged file, "128MB" by default.
+            partitions: only these, as `partitions()` returns them or as their values.
+            query: a SELECT over `source_files`, by which rows that are merged are aggregated or replaced. It sees
+                the files that are merged together: at most about `target_size` of one partition.
+            dry_run: only say which files would be merged.
+
+        Raises:
+            LockHeldError: other maintenance is under way.
+            LockLostError: this process stalled and another took over; nothing is visible.
+
+        Cost: 1 LIST + 1 GET a log; 1 GET a source file (ranged ones for large files), 1 PUT a merged one;
+        the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish.
+        """
+        size = parse_size(target_size or self.descriptor.property("target_size"))
+        if size <= 0:
+            raise InvalidInputError(f"target_size is {target_size!r}; it must be positive.")
+        return maintenance.merge(
+            self, target_size=size, partitions=partitions, query=query, dry_run=dry_run
+        )
+
+    def delete(self, where: str, *, dry_run: bool = False) -> ChangeResult:
+        """Delete the rows that satisfy a predicate: rewrites only files whose statistics may match.
+
+        The rows stay in older files, for time travel, until `sweep`.
+        """
+        return maintenance.delete(self, where, dry_run=dry_run)
+
+    def rewrite(
+        self, query: str, *, partitions: Sequence[Partition | Mapping[str, Any]] | None = None
+    ) -> ChangeResult:
+        """Pass files through a query, for erasure requests and mending (paper b: "Partition rewrite").
+
+        Args:
+            query: a predicate of the rows to keep, or a SELECT over `_rows` (one file's rows).
+            partitions: only these.
+
+        All or nothing: the log is written after every part. A file that keeps no row becomes an empty one.
+        """
+        return maintenance.rewrite(self, query, partitions=partitions)
+
+    def remove_partitions(
+        self, where: str | Sequence[Partition | Mapping[str, Any]], *, dry_run: bool = False
+    ) -> ChangeResult:
+        """Remove whole partitions by one log object (paper b: "Partition removal"): reads no data.
+
+        Args:
+            where: a predicate over partition values, like `date_month < '2001-02'`, or a list of partitions.
+        """
+        return maintenance.remove_partitions(self, where, dry_run=dry_run)
+
+    def expire(self, older_than: Duration | None = None, *, dry_run: bool = False) -> ChangeResult:
+        """Remove partitions of a time whose end is older than `older_than`, or than the table's `retention`
+        (the papers' TTL). Needs a field like `month(date)` in partition_by."""
+        age = older_than if older_than is not None else self.descriptor.property("retention")
+        if age is None:
+            raise InvalidInputError(
+                f"{self.name} has no retention; pass expire(older_than='90d') or create it with "
+                "properties={'retention': '90d'}."
+            )
+        chosen = expired_partitions(self, parse_duration(age))
+        return maintenance.remove_partitions(self, chosen, dry_run=dry_run)
+
+    def restore(self, at: At) -> ChangeResult:
+        """Make the table as it was at a version or time. Itself a commit: history stays, and can be restored.
+
+        Raises:
+            SnapshotTooOldError: files of that version are gone, or may be going.
+        """
+        if at is None:
+            raise InvalidInputError("restore needs a version or a time; see history().")
+        return maintenance.restore(self, at)
+
+    def sweep(
+        self,
+        *,
+        older_than: Duration | None = None,
+        orphans: Duration | None = None,
+        dry_run: bool = False,
+    ) -> SweepReport:
+        """Delete what nothing may read any more: files and logs that were replaced longer ago than
+        `older_than` (the table's tombstone_grace), and files that no log names and that are older than
+        `orphans` (its orphan_age) (papers: "Tombstone cleanup").
+
+        A shorter time than the table's is your word that nobody reads older versions, or is appending for so
+        long; "0s" drops the margin for skewed clocks too.
+
+        Cost: 2 LIST sequences + 1 GET a log not cached; 1 DELETE an object (fewer where the store has bulk
+        deletes); 1 PUT a changed log.
+        """
+        properties = self.descriptor.properties
+        grace = parse_duration(
+            older_than if older_than is not None else properties.get("tombstone_grace", "1h")
+        )
+        orphan_age = parse_duration(orphans if orphans is not None else properties.get("orphan_age", "7d"))
+        return self.journal.sweep(
+            grace_ms=int(grace * 1000),
+            orphan_age_ms=int(orphan_age * 1000),
+            margin=grace > 0,
+            dry_run=dry_run,
+        )
+
+    def checkpoint(self) -> int:
+        """Write a replay cache, so that opening costs 1 LIST + 1 GET + newer logs. The logs it covers."""
+        return self.journal.checkpoint()
+
+    # -- for engines
+
+    def write_spec(
+        self, columns: ColumnTypes, *, maintenance: bool = False, target_size: int | None = None
+    ) -> WriteSpec:
+        """What tasks need to write files of this table."""
+        d = self.descriptor
+        spec = WriteSpec(
+            namer=self.journal.namer(maintenance=maintenance),
+            columns=dict(columns),
+            partition=d.partition,
+            sort_by=d.sort_by,
+            target_size=target_size or parse_size(d.property("target_size")),
+            stats_columns=d.property("stats_columns"),
+        )
+        if d.property("codec") is not None:
+            spec = replace(spec, codec=d.property("codec"))
+        if d.property("row_group_rows") is not None:
+            spec = replace(spec, row_group_rows=int(d.property("row_group_rows")))
+        if d.property("memory_budget") is not None:
+            spec = replace(spec, memory_budget=parse_size(d.property("memory_budget")))
+        return spec
