@@ -7,6 +7,7 @@ own never share one, which is why everything that is compare-and-swapped carries
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import threading
 from collections.abc import Iterable, Sequence
@@ -112,7 +113,7 @@ class Bucket(Protocol):
 
     def get_range(self, key: str, start: int, length: int) -> bytes: ...
 
-    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
         """Ranges as (start, length); neighbours may be fetched by one request."""
         ...
 
@@ -135,7 +136,7 @@ class Bucket(Protocol):
         """All objects whose key begins with `prefix`, in key order, keys > `after`."""
         ...
 
-    def list_dirs(self, prefix: str) -> list[str]:
+    def list_dirs(self, prefix: str) -> builtins.list[str]:
         """Names (no slashes) of the directories directly below `prefix`, which ends in '/' or is ''."""
         ...
 
@@ -143,11 +144,11 @@ class Bucket(Protocol):
         """Remove; a missing key is fine."""
         ...
 
-    def get_many(self, keys: Sequence[str]) -> list[Blob | None]:
+    def get_many(self, keys: Sequence[str]) -> builtins.list[Blob | None]:
         """Like get, with many requests in flight; None for a missing key."""
         ...
 
-    def put_many(self, items: Sequence[tuple[str, BytesLike]]) -> list[str]: ...
+    def put_many(self, items: Sequence[tuple[str, BytesLike]]) -> builtins.list[str]: ...
 
     def delete_many(self, keys: Iterable[str]) -> None: ...
 
