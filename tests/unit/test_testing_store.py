@@ -133,9 +133,9 @@ def test_counters_are_exact() -> None:
     bucket.delete_many(["a", "b"])
     counted = bucket.counters.as_dict()
     assert counted == {
-        "get": 5, "put": 2, "list": 2, "head": 1, "delete": 2, "bytes_in": 7, "bytes_out": 5,
+        "get": 4, "put": 2, "list": 2, "head": 1, "delete": 2, "bytes_in": 7, "bytes_out": 5,
     }  # fmt: skip
-    assert bucket.counters.requests == 12
+    assert bucket.counters.requests == 11
 
 
 def test_time_is_virtual_and_can_be_coarse() -> None:
@@ -146,6 +146,18 @@ def test_time_is_virtual_and_can_be_coarse() -> None:
     assert bucket.clock.now_ms() == START_MS + 1500 - 5000
     bucket.put("a", b"")
     assert bucket.head("a").modified_ms == START_MS + 1000
+
+
+@pytest.mark.parametrize("key", ["", "/a", "a//b", "../a", "a\0b", ".firn-tmp/x", "a" * 1100])
+def test_keys_that_no_bucket_has_are_refused_here_too(key: str) -> None:
+    bucket = SimStore().bucket()
+    for request in (bucket.get, bucket.head, bucket.delete, lambda k: bucket.put(k, b"")):
+        with pytest.raises(InvalidInputError):
+            request(key)
+    with pytest.raises(InvalidInputError):
+        bucket.get_range("a", -1, 5)
+    with pytest.raises(InvalidInputError, match="list_dirs"):
+        bucket.list_dirs("a")
 
 
 def test_a_copy_goes_its_own_way() -> None:

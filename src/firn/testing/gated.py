@@ -8,9 +8,10 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
+from firn.bucket.ranges import fetch
 from firn.errors import (
     FirnError,
     ObjectNotFoundError,
@@ -24,6 +25,14 @@ from firn.testing.faults import Fault
 T = TypeVar("T")
 
 
+class Page(NamedTuple):
+    """One page of a LIST: its objects, whether there are more, and whether these are of one moment."""
+
+    objects: Sequence[ObjectInfo]
+    more: bool
+    atomic: bool
+
+
 class Backing(Protocol):
     """Single requests, each atomic, without faults: what the store does once a request has reached it."""
 
@@ -32,11 +41,6 @@ class Backing(Protocol):
 
     @property
     def conditional_put(self) -> bool: ...
-
-    @property
-    def atomic_page(self) -> bool:
-        """Whether one page of a LIST shows one moment."""
-        ...
 
     def fetch(self, key: str) -> Blob: ...
 
@@ -48,8 +52,8 @@ class Backing(Protocol):
 
     def remove(self, key: str) -> None: ...
 
-    def page(self, prefix: str, after: str | None) -> tuple[Sequence[ObjectInfo], bool]:
-        """The first objects with keys > `after`, and whether there are more."""
+    def page(self, prefix: str, after: str | None) -> Page:
+        """The first objects with keys > `after`."""
         ...
 
     def dirs_page(self, prefix: str, start: str) -> tuple[Sequence[str], str | None]:
@@ -97,13 +101,10 @@ class GatedBucket:
         return blob
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        self._counters.get += 1
-        data = self._do("get_range", key, lambda: self._backing.fetch_range(key, start, length))
-        self._counters.bytes_in += len(data)
-        return data
+        return self.get_ranges(key, [(start, length)])[0]
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
-        return self._each([partial(self.get_range, key, *r) for r in ranges])
+        return fetch(ranges, partial(self._get_span, key))
 
     def head(self, key: str) -> ObjectInfo:
         self._counters.head += 1
@@ -133,15 +134,14 @@ class GatedBucket:
 
     def list(self, prefix: str, *, after: str | None = None) -> Listing:
         objects: list[ObjectInfo] = []
-        pages, more = 0, True
-        while more:
+        while True:
             self._counters.list += 1
-            entries, more = self._do("list", prefix, partial(self._backing.page, prefix, after))
-            objects.extend(entries)
-            pages += 1
-            if entries:
-                after = entries[-1].key
-        return Listing(tuple(objects), atomic=pages == 1 and self._backing.atomic_page)
+            page = self._do("list", prefix, partial(self._backing.page, prefix, after))
+            first = not objects
+            objects.extend(page.objects)
+            if not page.more:
+                return Listing(tuple(objects), atomic=first and page.atomic)
+            after = page.objects[-1].key
 
     def list_dirs(self, prefix: str) -> builtins.list[str]:
         names: list[str] = []
@@ -167,6 +167,12 @@ class GatedBucket:
 
     def uri(self, key: str) -> str:
         return f"{self.url}/{key}"
+
+    def _get_span(self, key: str, start: int, length: int) -> bytes:
+        self._counters.get += 1
+        data = self._do("get_range", key, lambda: self._backing.fetch_range(key, start, length))
+        self._counters.bytes_in += len(data)
+        return data
 
     def _get_or_none(self, key: str) -> Blob | None:
         try:

@@ -8,10 +8,11 @@ from hashlib import md5
 from typing import Literal, NamedTuple
 
 from firn.bucket.base import Blob, BytesLike, ObjectInfo
+from firn.bucket.keys import check_key, check_prefix
 from firn.errors import InvalidInputError, ObjectChangedError, ObjectExistsError, ObjectNotFoundError
 from firn.testing.client import Client, Solo, Timeline
 from firn.testing.faults import FaultPlan
-from firn.testing.gated import GatedBucket
+from firn.testing.gated import GatedBucket, Page
 
 START_MS = 1_767_225_600_000
 """When a simulation begins unless told: 2026-01-01 00:00 UTC."""
@@ -60,7 +61,6 @@ class SimStore:
         self.conditional_put = conditional_put
         self.modified_step_ms = modified_step_ms
         self.url = url
-        self.atomic_page = True
         self.time = Timeline(start_ms)
         self._stored: dict[str, Stored] = {}
         self._keys: list[str] = []
@@ -119,6 +119,8 @@ class SimStore:
         if match is not None and (old is None or old.blob.info.etag != match):
             found = "is gone" if old is None else "has another version"
             raise ObjectChangedError(f"{self.url}/{key} {found}; read it again and retry")
+        if old is None:
+            check_key(key)
         body = bytes(data)
         self._revision += 1
         if self.etags == "content":
@@ -132,16 +134,22 @@ class SimStore:
         return etag
 
     def remove(self, key: str) -> None:
-        if self._stored.pop(key, None) is not None:
-            del self._keys[bisect_left(self._keys, key)]
+        if self._stored.pop(key, None) is None:
+            check_key(key)
+            return
+        del self._keys[bisect_left(self._keys, key)]
 
-    def page(self, prefix: str, after: str | None) -> tuple[Sequence[ObjectInfo], bool]:
+    def page(self, prefix: str, after: str | None) -> Page:
+        check_prefix(prefix)
         first, end = self._span(prefix, "" if after is None else after + "\0")
         last = min(end, first + self.page_size)
         stored = self._stored
-        return [stored[key].blob.info for key in self._keys[first:last]], last < end
+        return Page([stored[key].blob.info for key in self._keys[first:last]], last < end, atomic=True)
 
     def dirs_page(self, prefix: str, start: str) -> tuple[Sequence[str], str | None]:
+        check_prefix(prefix)
+        if prefix and not prefix.endswith("/"):
+            raise InvalidInputError(f"the prefix {prefix!r} of list_dirs is neither '' nor ends in '/'")
         at, end = self._span(prefix, start)
         names: list[str] = []
         for _ in range(self.page_size):
@@ -159,6 +167,7 @@ class SimStore:
     def _found(self, key: str) -> Stored:
         stored = self._stored.get(key)
         if stored is None:
+            check_key(key)
             raise ObjectNotFoundError(f"{self.url}/{key} doesn't exist")
         return stored
 

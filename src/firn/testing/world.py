@@ -162,10 +162,10 @@ class World:
     """A store, its clients, and the order in which their requests reach it: all from `seed`.
 
     `store` is a `SimStore` (a fresh one unless given) or any real bucket. `faults` says what goes wrong.
-    Each request takes up to `latency_ms` of virtual time. Time jumps to the next sleeper's or late put's moment
-    when no client can go on; with `wake="any"` at times before, as if all the others had stalled meanwhile.
-    `page_size` cuts a real bucket's LISTs into pages; a SimStore has its own. More
-    than `max_steps` steps are taken for a livelock.
+    Each request takes up to `latency_ms` of virtual time. When no client can go on, time jumps to the next
+    sleeper's or late put's moment; with `wake="any"` at times before, as if all the others had stalled.
+    `page_size` cuts a real bucket's LISTs into pages; a SimStore has its own. More than `max_steps` steps
+    are taken for a livelock.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from firn.bucket.base import Blob, Bucket, ObjectInfo
 from firn.testing.client import Client, Solo, Timeline
 from firn.testing.faults import FaultPlan
-from firn.testing.gated import GatedBucket
+from firn.testing.gated import GatedBucket, Page
 
 
 class BucketBacking:
@@ -24,7 +24,6 @@ class BucketBacking:
         self.inner = inner
         self.time = timeline
         self.page_size = page_size
-        self.atomic_page = False
         self._written: dict[str, tuple[str, int]] = {}
 
     @property
@@ -58,11 +57,10 @@ class BucketBacking:
     def remove(self, key: str) -> None:
         self.inner.delete(key)
 
-    def page(self, prefix: str, after: str | None) -> tuple[Sequence[ObjectInfo], bool]:
+    def page(self, prefix: str, after: str | None) -> Page:
         listing = self.inner.list(prefix, after=after)
-        self.atomic_page = listing.atomic
         objects = [self._virtual(info) for info in listing.objects[: self.page_size]]
-        return objects, len(objects) < len(listing.objects)
+        return Page(objects, len(objects) < len(listing.objects), listing.atomic)
 
     def dirs_page(self, prefix: str, start: str) -> tuple[Sequence[str], str | None]:
         return self.inner.list_dirs(prefix), None
