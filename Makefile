@@ -1,0 +1,103 @@
+# Everything a developer runs. `make help` lists it.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+VENV_41 := .venv-spark41
+BIN := $(VENV)/bin
+
+# Fast rooms first, so that a mistake shows early; Spark last.
+SUITES := $(wildcard tests/unit tests/format tests/regressions tests/conformance tests/stateful \
+            tests/simulation tests/docs tests/cli tests/inspect tests/spark)
+PYTEST := $(BIN)/python -m pytest
+PYTEST_ARGS ?=
+
+# How long `make soak` runs: seeds for each simulation, and seconds after which no new seed begins.
+SEEDS ?= 1000
+TIME ?= 600
+
+##@ Use
+
+.PHONY: help
+help: ## List the commands
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9.-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.firn-packages $(VENV)/.firn-java ## Make .venv with Firn in it, and find or install a Java
+
+$(VENV)/.firn-packages: pyproject.toml scripts/make-venv
+	@scripts/make-venv $(VENV) '.[dev]'
+	@touch $@
+
+$(VENV)/.firn-java: $(VENV)/.firn-packages scripts/ensure-java
+	@scripts/ensure-java $(VENV)
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Load flights and airports into ./demo-db, change them, query them on Spark
+	$(BIN)/firn demo
+
+##@ Check
+
+.PHONY: test
+test: setup ## Run all tests that need no service (about ten minutes on two cores)
+	$(PYTEST) $(PYTEST_ARGS) $(SUITES)
+
+.PHONY: lint
+lint: setup ## Formatting, lints, types, and the direction of imports
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: check
+check: lint test smoke-4.1 ## What CI runs: lint, test, and the smoke suite on the oldest Spark
+
+.PHONY: setup-spark41
+setup-spark41: $(VENV_41)/.firn-packages $(VENV)/.firn-java
+
+$(VENV_41)/.firn-packages: pyproject.toml scripts/make-venv
+	@scripts/make-venv $(VENV_41) '.[spark,testing]' 'pyspark[connect]==4.1.*' 'pytest>=8.3' 'pytest-timeout>=2.3' 'psutil>=6'
+	@touch $@
+
+.PHONY: smoke-4.1
+smoke-4.1: setup setup-spark41 ## A few end-to-end tests on PySpark 4.1, the oldest that Firn supports
+	$(VENV_41)/bin/python -m pytest tests/spark41 $(PYTEST_ARGS)
+
+.PHONY: test-stores
+test-stores: setup ## The suites on a real S3 server and on Azurite (builds both; needs Go and Node)
+	$(PYTEST) -m stores $(PYTEST_ARGS) tests
+
+.PHONY: soak
+soak: setup ## Simulate for as long as you like: make soak SEEDS=100000 TIME=3600
+	FIRN_SEEDS=$(SEEDS) FIRN_SECONDS=$(TIME) $(PYTEST) -m soak -s $(PYTEST_ARGS) tests/simulation
+
+.PHONY: bench
+bench: setup ## Run the programs of bench/ beside their peers; figures go to bench/results
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@mkdir -p bench/results
+	@for program in bench/*.py; do \
+	  case $$program in bench/_*) continue;; esac; \
+	  echo "== $$program"; $(BIN)/python $$program; \
+	done
+
+##@ Write
+
+.PHONY: format
+format: setup ## Format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+.PHONY: docs
+docs: setup ## Write docs/reference from the docstrings
+	$(BIN)/python scripts/write_reference.py
+
+.PHONY: clean
+clean: ## Remove what the commands above made, but for bench/results
+	rm -rf $(VENV) $(VENV_41) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	  build dist demo-db spark-warehouse
