@@ -1,0 +1,242 @@
+"""Open Parquet objects: a file of this machine, a body in memory, or ranges of a large object.
+
+Everything here turns Parquet's and the operating system's failures into errors that name the object.
+"""
+
+from __future__ import annotations
+
+import bisect
+import io
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from firn.bucket.base import Bucket
+from firn.errors import (
+    AccessDeniedError,
+    CorruptObjectError,
+    FirnError,
+    ObjectNotFoundError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from firn.lake.encode import leaf_count
+
+WHOLE_BYTES = 8 << 20
+"""Objects up to this size are fetched whole, by one GET."""
+
+FOOTER_BYTES = 128 << 10
+"""Fetched from the end of a larger object; nearly every footer fits."""
+
+GAP_BYTES = 512 << 10
+"""Ranges that are no further apart are fetched as one: faster than another request."""
+
+BATCH_ROWS = 131_072
+
+
+class ParquetSource:
+    """One open Parquet object; read by one thread. Made by `open_parquet`."""
+
+    def __init__(self, bucket: Bucket, key: str, file: pq.ParquetFile, ranges: RangedFile | None) -> None:
+        self._bucket = bucket
+        self._key = key
+        self._file = file
+        self._ranges = ranges
+        self.metadata: pq.FileMetaData = file.metadata
+        self.schema: pa.Schema = file.schema_arrow
+        ends: list[int] = []
+        for field in self.schema:
+            ends.append((ends[-1] if ends else 0) + leaf_count(field.type))
+        self._leaves = {
+            field.name: range(end - leaf_count(field.type), end)
+            for field, end in zip(self.schema, ends, strict=True)
+        }
+        self.names = self._leaves.keys()
+        self.uri = bucket.uri(key)
+
+    def batches(self, row_groups: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of some row groups, in batches of at most `BATCH_ROWS` rows; with no columns, batches
+        that know their number of rows alone. At most one `get_ranges` call, if it wasn't loaded before."""
+        if self._ranges is not None and names:
+            self.load(row_groups, names)
+        paths = [self.metadata.schema.column(i).path for name in names for i in self._leaves[name]]
+        with decoding(self._bucket, self._key):
+            yield from self._file.iter_batches(BATCH_ROWS, row_groups=list(row_groups), columns=paths)
+
+    def load(self, row_groups: Sequence[int], names: Sequence[str]) -> None:
+        """Fetch what `batches` of these will read, for one call or several."""
+        if self._ranges is not None:
+            chunks = [self._chunk(g, i) for g in row_groups for name in names for i in self._leaves[name]]
+            self._ranges.load(_merged(chunks))
+
+    def compressed_bytes(self, row_group: int, names: Sequence[str]) -> int:
+        """Bytes of these columns in the file."""
+        return sum(self._chunk(row_group, i)[1] for name in names for i in self._leaves[name])
+
+    def _chunk(self, row_group: int, leaf: int) -> tuple[int, int]:
+        column = self.metadata.row_group(row_group).column(leaf)
+        start = column.data_page_offset
+        if column.dictionary_page_offset is not None and 0 < column.dictionary_page_offset < start:
+            start = column.dictionary_page_offset
+        return start, column.total_compressed_size
+
+
+class RangedFile(io.RawIOBase):
+    """A file object over ranges that were fetched; a read outside of them costs a request of its own."""
+
+    def __init__(self, bucket: Bucket, key: str, size: int) -> None:
+        self._bucket = bucket
+        self._key = key
+        self._size = size
+        self._position = 0
+        self._starts: list[int] = []
+        self._bodies: list[bytes] = []
+
+    def load(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch these ranges (start, length), in order and apart, unless they are there; drop all others."""
+        if all(self._find(start, length) is not None for start, length in ranges):
+            return
+        self._starts, self._bodies = [], []
+        bodies = self._bucket.get_ranges(self._key, ranges)
+        for (_, length), body in zip(ranges, bodies, strict=True):
+            if len(body) != length:
+                raise _too_short(self._bucket, self._key)
+        self._starts, self._bodies = [start for start, _ in ranges], bodies
+
+    def _find(self, start: int, length: int) -> memoryview | None:
+        at = bisect.bisect_right(self._starts, start) - 1
+        if at < 0 or start + length > self._starts[at] + len(self._bodies[at]):
+            return None
+        offset = start - self._starts[at]
+        return memoryview(self._bodies[at])[offset : offset + length]
+
+    def read(self, size: int | None = -1) -> Any:
+        length = self._size - self._position
+        if size is not None and 0 <= size < length:
+            length = size
+        found: Any = self._find(self._position, length)
+        if found is None:
+            found = self._bucket.get_range(self._key, self._position, length)
+        self._position += len(found)
+        return found
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        return self._size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
+@contextmanager
+def open_parquet(
+    bucket: Bucket, key: str, size: int, *, body: bytes | None = None
+) -> Iterator[ParquetSource]:
+    """Open an object of `size` bytes, or its `body` where that was fetched already.
+
+    A directory of this machine is read in place. Elsewhere: 1 GET up to 8 MiB; above that 1 ranged GET for
+    the footer (2 if it has more than 128 KiB), and then those that `ParquetSource` makes.
+
+    Raises:
+        ObjectNotFoundError: there is no such object.
+        CorruptObjectError: it isn't Parquet, or not all of it; reading it later may raise this too.
+    """
+    path = bucket.local_path(key) if body is None else None
+    ranges, metadata = None, None
+    if path is not None:
+        source: Any = path
+        bucket.counters.add(get=1)
+    elif body is not None or size <= WHOLE_BYTES:
+        source = pa.BufferReader(bucket.get(key).data if body is None else body)
+    else:
+        metadata = file_footer(bucket, key, size)
+        ranges = RangedFile(bucket, key, size)
+        source = pa.PythonFile(ranges, mode="r")
+    with decoding(bucket, key):
+        file = pq.ParquetFile(
+            source,
+            metadata=metadata,
+            memory_map=False,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+        )
+    with file:
+        yield ParquetSource(bucket, key, file, ranges)
+
+
+def file_footer(bucket: Bucket, key: str, size: int) -> pq.FileMetaData:
+    """The footer of an object of `size` bytes: 1 ranged GET, or 2 if it has more than 128 KiB; none for a
+    directory of this machine. Errors as for `open_parquet`."""
+    path = bucket.local_path(key)
+    if path is not None:
+        bucket.counters.add(get=1)
+        with decoding(bucket, key):
+            return pq.read_metadata(path)
+    length = min(size, FOOTER_BYTES)
+    tail = bucket.get_range(key, size - length, length) if length else b""
+    if len(tail) < length:
+        raise _too_short(bucket, key)
+    needed = struct.unpack("<I", tail[-8:-4])[0] + 8 if tail[-4:] == b"PAR1" and len(tail) >= 12 else 0
+    if length < needed <= size:
+        tail = bucket.get_range(key, size - needed, needed)
+    with decoding(bucket, key):
+        return pq.read_metadata(pa.BufferReader(tail))
+
+
+@contextmanager
+def decoding(bucket: Bucket, key: str) -> Iterator[None]:
+    """Failures of Parquet's as `CorruptObjectError`, those of the file system's as what they are."""
+    try:
+        yield
+    except FirnError:
+        raise
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError(f"there is no object {bucket.uri(key)}") from error
+    except PermissionError as error:
+        raise AccessDeniedError(f"{bucket.uri(key)} may not be read: {error.strerror}") from error
+    except MemoryError:
+        raise
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError(
+            f"{bucket.uri(key)} uses a part of Parquet that can't be read: {error}"
+        ) from error
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StoreUnavailableError(f"{bucket.uri(key)} can't be read: {error}") from error
+        raise CorruptObjectError(
+            f"{bucket.uri(key)} can't be decoded as Parquet ({str(error).strip().splitlines()[0]}). Its "
+            "bytes aren't those that were written: restore the object from a backup or an older version of it, "
+            "or remove its file from the table."
+        ) from error
+
+
+def _too_short(bucket: Bucket, key: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"{bucket.uri(key)} is shorter than the table's log says. Restore the object from a backup or an "
+        "older version of it, or remove its file from the table."
+    )
+
+
+def _merged(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, length in sorted(chunks):
+        if merged and start - sum(merged[-1]) <= GAP_BYTES:
+            first = merged[-1][0]
+            merged[-1] = (first, max(sum(merged[-1]), start + length) - first)
+        else:
+            merged.append((start, length))
+    return merged

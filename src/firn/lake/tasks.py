@@ -1,0 +1,254 @@
+"""What runs in tasks of a merge, delete or rewrite: files in, files that replace them out.
+
+Module-level functions `fn(bucket, context, task)` for a `firn.runner.Runner`; contexts, tasks and results are
+picklable. They only add files: nothing changes for readers until the caller commits the results.
+
+Memory of a task: a few batches; with a sort order `2 × memory_budget` of Arrow rows (`firn.lake.write`); with
+a query its whole result, and all its input if it mentions its source more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from firn.bucket.base import Bucket
+from firn.errors import InvalidInputError, SchemaConflictError
+from firn.journal.columns import join
+from firn.journal.model import ColumnTypes, DataFile
+from firn.lake.ahead import ahead
+from firn.lake.decode import FileMask, ReadSpec
+from firn.lake.engine import run_query
+from firn.lake.plan import directory_of
+from firn.lake.read import read_files
+from firn.lake.sort import sort_keys
+from firn.lake.source import WHOLE_BYTES, ParquetSource, open_parquet
+from firn.lake.types import arrow_schema, columns_of, conform
+from firn.lake.write import Order, WriteSpec, marker_for, write_empty, write_partition
+
+
+@dataclass(frozen=True)
+class MergeContext:
+    """`read.columns` are all columns of the table; `query` is a SELECT over `source_files`, or None."""
+
+    write: WriteSpec
+    read: ReadSpec
+    query: str | None = None
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Files of one partition directory."""
+
+    directory: str
+    files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True)
+class DeleteContext:
+    """Rows for which `where` is true go."""
+
+    write: WriteSpec
+    read: ReadSpec
+    where: str
+
+
+@dataclass(frozen=True)
+class RewriteContext:
+    """Rows for which `keep` is true stay; or the file becomes what `query`, a SELECT, makes of `_rows`."""
+
+    write: WriteSpec
+    read: ReadSpec
+    keep: str | None = None
+    query: str | None = None
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """`adds` replace the task's files where it `changed` them; else these stay. `columns` are the types that
+    a query's result was written with: what the commit has to tell."""
+
+    adds: tuple[DataFile, ...]
+    changed: bool
+    rows_in: int
+    rows_out: int
+    bytes_in: int
+    columns: ColumnTypes = field(default_factory=dict)
+
+    @property
+    def bytes_out(self) -> int:
+        return sum(file.size for file in self.adds)
+
+
+def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskResult:
+    """Write the rows of all files anew, in as few files as the target size allows (paper: "Merging").
+
+    Columns are the union by name, in the table's types. The files stay in their directory; where a query runs
+    and its result has the columns that the table is partitioned by, rows go where these say. No file comes of
+    no rows.
+
+    Cost: `read_files`, and 1 PUT a file. Raises its errors: a missing source file aborts the merge.
+    """
+    counted = _Counted(_read(bucket, task.files, context.read))
+    marker = _marker_of(task.files)
+    if context.query is None:
+        order: Order = "sort" if context.write.sort_by else "keep"
+        spec = replace(context.write, columns=context.read.columns)
+        adds = write_partition(bucket, spec, counted, task.directory, marker, order=order)
+        columns: ColumnTypes = {}
+    else:
+        result = _query(context.query, "source_files", counted, context.read.columns)
+        known = context.read.columns
+        adds, columns = _write_result(bucket, context.write, result, task.directory, marker, known)
+    return _result(task.files, adds, counted.rows, columns)
+
+
+def delete_task(bucket: Bucket, context: DeleteContext, file: DataFile) -> TaskResult:
+    """Write the file without the rows for which the predicate is true; none, if that is all of them. The
+    file is left as it is if no row matches.
+
+    Reads the predicate's columns first: files without a match cost no more than these.
+    """
+    return _filter(bucket, context.write, context.read, file, context.where, keep=False)
+
+
+def rewrite_task(bucket: Bucket, context: RewriteContext, file: DataFile) -> TaskResult:
+    """Write the file anew with the rows to keep, or with what a query makes of them (paper: "Partition
+    rewrite"). Where no row is left a file without rows stands for the partition. A predicate that keeps every
+    row leaves the file as it is.
+    """
+    if context.keep is not None:
+        return _filter(bucket, context.write, context.read, file, context.keep, keep=True)
+    if context.query is None:
+        raise InvalidInputError("a rewrite needs a predicate of the rows to keep, or a query")
+    counted = _Counted(_read(bucket, [file], context.read))
+    result = _query(context.query, "_rows", counted, context.read.columns)
+    directory, marker = _directory(context.write, file), _marker_of([file])
+    known = context.read.columns
+    adds, columns = _write_result(bucket, context.write, result, directory, marker, known)
+    if not adds:
+        adds = [write_empty(bucket, replace(context.write, columns=context.read.columns), directory, marker)]
+    return _result([file], adds, counted.rows, columns)
+
+
+def _filter(
+    bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, where: str, *, keep: bool
+) -> TaskResult:
+    with open_parquet(bucket, file.path, file.size) as source:
+        mask = FileMask(source, read, where, keep=keep)
+        if mask.kept == mask.rows:
+            return TaskResult((), False, mask.rows, mask.rows, file.size)
+        directory, marker = _directory(write, file), _marker_of([file])
+        spec = replace(write, columns=read.columns)
+        if mask.kept:
+            adds = write_partition(bucket, spec, mask.tables(), directory, marker, order=_order(spec, source))
+        elif keep:
+            adds = [write_empty(bucket, spec, directory, marker)]
+        else:
+            adds = []
+        return _result([file], adds, mask.rows)
+
+
+def _order(spec: WriteSpec, source: ParquetSource) -> Order:
+    """A part of a file that says it is sorted is sorted too."""
+    if not spec.sort_by:
+        return "keep"
+    ours = sort_keys(spec.sort_by, spec.columns)
+    for group in range(source.metadata.num_row_groups):
+        claimed = source.metadata.row_group(group).sorting_columns
+        if not claimed or pq.SortingColumn.to_ordering(source.schema, claimed) != (tuple(ours), "at_end"):
+            return "sort"
+    return "sorted"
+
+
+def _read(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Iterable[pa.Table]:
+    tables = read_files(bucket, files, spec)
+    # A directory of this machine has no latency to hide, and a little data none worth a thread.
+    remote = bucket.local_path(files[0].path) is None
+    return ahead(tables) if remote and sum(file.size for file in files) > WHOLE_BYTES else tables
+
+
+class _Counted:
+    """Tables passing by, and how many rows they had."""
+
+    def __init__(self, tables: Iterable[pa.Table]) -> None:
+        self._tables = tables
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for table in self._tables:
+            self.rows += table.num_rows
+            yield table
+
+
+def _query(query: str, source: str, tables: Iterable[pa.Table], columns: ColumnTypes) -> pa.Table:
+    schema = arrow_schema(columns)
+    batches = (batch for table in tables for batch in table.to_batches())
+    return run_query(query, {source: pa.RecordBatchReader.from_batches(schema, batches)})
+
+
+def _write_result(
+    bucket: Bucket,
+    write: WriteSpec,
+    result: pa.Table,
+    directory: str,
+    marker: Mapping[str, Any],
+    known: ColumnTypes,
+) -> tuple[list[DataFile], ColumnTypes]:
+    """Write what a query gave; the files and the types of its columns."""
+    columns = _result_columns(result.schema, known)
+    try:
+        rows = conform(result, columns)
+    except SchemaConflictError:
+        # sum() of integers is wider than they are: the table's type grows only where a value asks for it.
+        columns = _result_columns(result.schema, known, widen=True)
+        rows = conform(result, columns)
+    spec = replace(write, columns=columns)
+    order: Order = "sort" if spec.sort_by else "keep"
+    sources = {f.source for f in spec.partition.fields}
+    if sources and sources <= columns.keys():
+        adds: list[DataFile] = []
+        for part in spec.partition.split(rows):
+            told = marker_for(spec.partition, part.values)
+            adds += write_partition(bucket, spec, [part.rows], part.directory, told, order=order)
+    else:
+        adds = write_partition(bucket, spec, [rows], directory, marker, order=order)
+    return adds, columns
+
+
+def _result_columns(schema: pa.Schema, known: ColumnTypes, *, widen: bool = False) -> dict[str, str]:
+    """A query's columns under the table's names and types, or under types wide enough for both."""
+    spelled = {name.lower(): name for name in known}
+    columns = {}
+    for name, kind in columns_of(schema).items():
+        there = spelled.get(name.lower(), name)
+        table_type = known.get(there, kind)
+        columns[there] = (join(table_type, kind) or table_type) if widen else table_type
+    return columns
+
+
+def _directory(spec: WriteSpec, file: DataFile) -> str:
+    """Where the file's replacement goes. A namer's key for no partition lies right below the data prefix."""
+    prefix = spec.namer("").rpartition("/")[0] + "/"
+    return directory_of(file, prefix)
+
+
+def _marker_of(files: Sequence[DataFile]) -> dict[str, Any]:
+    """What replacements take over: how the partition's values are known, where all files agree on it."""
+    extras = [file.extra or {} for file in files]
+    return {
+        key: extras[0][key]
+        for key in ("spec", "part")
+        if key in extras[0] and all(extra.get(key) == extras[0][key] for extra in extras)
+    }
+
+
+def _result(
+    files: Sequence[DataFile], adds: Sequence[DataFile], rows_in: int, columns: ColumnTypes | None = None
+) -> TaskResult:
+    rows_out = sum(file.rows or 0 for file in adds)
+    return TaskResult(tuple(adds), True, rows_in, rows_out, sum(f.size for f in files), columns or {})
