@@ -56,13 +56,13 @@ class Descriptor:
     id: str = ""
     dropped: bool = False
 
-    def property(self, name: str) -> Any:
-        return self.properties.get(name, TABLE_PROPERTIES[name])
-
     @property
     def shared(self) -> bool:
         """Whether the reference implementation reads and writes this table too."""
-        return self.property("shared") == "icedb"
+        return self.setting("shared") == "icedb"
+
+    def setting(self, name: str) -> Any:
+        return self.properties.get(name, TABLE_PROPERTIES[name])
 
     def encode(self) -> bytes:
         return orjson.dumps(
