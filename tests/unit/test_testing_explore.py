@@ -143,24 +143,30 @@ def test_sleepers_may_wake_at_every_moment_when_explored() -> None:
             client.bucket.put("lease", b"")
             client.bucket.put("written", b"by the holder")
 
-        def heir(client: SimClient) -> None:
+        def takes_over(client: SimClient) -> bool:
             client.clock.sleep(60)
-            if world.bucket_for(client).get_many(["lease"])[0] is not None:
-                client.bucket.put("written", b"by the heir")
+            if client.bucket.get_many(["lease"]) == [None]:
+                return False
+            client.bucket.put("written", b"by the heir")
+            return True
 
         world.spawn("holder", holder)
-        world.spawn("heir", heir)
+        heir = world.spawn("heir", takes_over)
 
         @world.check
         def the_heir_is_the_last() -> None:
-            if world.trace[-1].client == "holder":
-                assert world.store.contents("written")["written"] != b"by the holder"
+            if heir.result:
+                assert world.store.contents("written")["written"] == b"by the heir"
 
         return world
 
     assert explore(lambda seed: make(seed, "idle")).complete
     with pytest.raises(SimulationFailure, match="the_heir_is_the_last"):
         explore(lambda seed: make(seed, "any"))
+    # Nobody interrupts the holder: one schedule. One interruption is enough to break the lease.
+    assert explore(lambda seed: make(seed, "any"), preemptions=0).schedules == 1
+    with pytest.raises(SimulationFailure, match="the_heir_is_the_last"):
+        explore(lambda seed: make(seed, "any"), preemptions=1)
 
 
 def test_a_program_that_differs_from_run_to_run_is_noticed() -> None:

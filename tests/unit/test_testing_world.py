@@ -342,12 +342,13 @@ def test_a_failure_elsewhere_kills_the_others_at_once() -> None:
         raise ValueError
 
     world = World(1)
-    world.spawn("witness", witness)
+    world.spawn("witness", witness, restarts=2)
     world.spawn("failing", failing)
     with pytest.raises(SimulationFailure):
         world.run()
     assert gone == [Crashed]
     assert "last words" not in world.store
+    assert [client.name for client in world.clients] == ["witness", "failing"]
 
 
 def test_a_client_used_by_another_or_by_a_thread_is_refused() -> None:

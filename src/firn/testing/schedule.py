@@ -105,11 +105,11 @@ class ReplaySchedule:
         return chosen - 1 if chosen <= current else chosen
 
     def jumps(self) -> bool:
+        # Only the switch to whoever wakes is a preemption; without one left, waking anybody is idle.
         bound = self._replay.preemptions
-        if (bound is not None and self._preempted >= bound) or self._choose(2) == 0:
+        if bound is not None and self._preempted >= bound:
             return False
-        self._preempted += 1
-        return True
+        return self._choose(2) == 1
 
     def latency_ms(self) -> int:
         return 1
