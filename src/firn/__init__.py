@@ -9,36 +9,42 @@ Rooms, from the top: `cli`, `inspect`, `database`, `spark`, `lake`, `journal`, `
 downward only. Start reading at `database`.
 """
 
-from firn.database import Database, connect
-from firn.errors import (
-    AccessDeniedError,
-    AlreadyExistsError,
-    AppendExpiredError,
-    ConflictError,
-    CorruptObjectError,
-    FirnError,
-    InvalidInputError,
-    LockHeldError,
-    LockLostError,
-    NotFoundError,
-    ObjectChangedError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    OutcomeUnknownError,
-    SchemaConflictError,
-    SnapshotTooOldError,
-    StoreError,
-    StoreUnavailableError,
-    TableExistsError,
-    TableNotFoundError,
-    UnsupportedError,
-)
-from firn.journal.lock import ExclusiveLock, FileLock
-from firn.journal.model import CommitInfo, DataFile, Snapshot, SweepReport
-from firn.lake.results import AppendResult, ChangeResult, Partition
-from firn.lake.scan import Scan
-from firn.lake.table import LakeTable
-from firn.runner import LocalRunner, Runner
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from firn.database import Database, connect
+    from firn.errors import (
+        AccessDeniedError,
+        AlreadyExistsError,
+        AppendExpiredError,
+        ConflictError,
+        CorruptObjectError,
+        FirnError,
+        InvalidInputError,
+        LockHeldError,
+        LockLostError,
+        NotFoundError,
+        ObjectChangedError,
+        ObjectExistsError,
+        ObjectNotFoundError,
+        OutcomeUnknownError,
+        SchemaConflictError,
+        SnapshotTooOldError,
+        StoreError,
+        StoreUnavailableError,
+        TableExistsError,
+        TableNotFoundError,
+        UnsupportedError,
+    )
+    from firn.journal.lock import ExclusiveLock, FileLock
+    from firn.journal.model import CommitInfo, DataFile, Snapshot, SweepReport
+    from firn.lake.results import AppendResult, ChangeResult, Partition
+    from firn.lake.scan import Scan
+    from firn.lake.table import LakeTable
+    from firn.runner import LocalRunner, Runner
 
 __version__ = "0.1.0"
 
@@ -81,3 +87,28 @@ __all__ = [
     "__version__",
     "connect",
 ]
+
+_MODULES = (
+    "firn.errors",
+    "firn.database",
+    "firn.journal.lock",
+    "firn.journal.model",
+    "firn.lake.results",
+    "firn.lake.scan",
+    "firn.lake.table",
+    "firn.runner",
+)
+
+
+def __getattr__(name: str) -> object:
+    """Public names are found when they are first used: `firn --help` needs neither Arrow nor SQL."""
+    if name in __all__:
+        for module in _MODULES:
+            if (found := getattr(import_module(module), name, None)) is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module 'firn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
