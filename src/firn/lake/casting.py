@@ -69,7 +69,7 @@ def convert(array: pa.Array, to: pa.DataType, *, loose: bool = False) -> pa.Arra
     if loose and pt.is_string(to):
         return _as_text(array)
     row = pc.index(array.is_valid(), True).as_py()
-    raise MisfitError(kind, array[row].as_py(), row)
+    raise MisfitError(kind, _value(array, row), row)
 
 
 def _within(path: str, array: pa.Array, to: pa.DataType, loose: bool) -> pa.Array:
@@ -99,7 +99,7 @@ def _convert_list(array: pa.Array, to: pa.DataType, loose: bool) -> pa.Array:
         pc.fill_null(pc.not_equal(pc.list_value_length(plain), to.list_size), False), True
     ).as_py()
     if wrong >= 0:
-        raise MisfitError(array.type, array[wrong].as_py(), wrong)
+        raise MisfitError(array.type, _value(array, wrong), wrong)
     return plain.cast(to)
 
 
@@ -150,7 +150,7 @@ def _convert_leaf(array: pa.Array, to: pa.DataType, loose: bool) -> pa.Array:
         return _cast(array, to, loose)
     except pa.ArrowInvalid:
         row = _first_misfit(array, to, loose)
-        raise MisfitError(array.type, array[row].as_py(), row) from None
+        raise MisfitError(array.type, _value(array, row), row) from None
 
 
 def _cast(array: pa.Array, to: pa.DataType, loose: bool) -> pa.Array:
@@ -172,6 +172,13 @@ def _cast(array: pa.Array, to: pa.DataType, loose: bool) -> pa.Array:
         if pc.all(same).as_py() is False:
             raise pa.ArrowInvalid("the value is rounded")
     return there
+
+
+def _value(array: pa.Array, row: int) -> object:
+    try:
+        return array[row].as_py()
+    except ValueError:  # nanoseconds, which Python's own times don't have
+        return str(array[row])
 
 
 def _first_misfit(array: pa.Array, to: pa.DataType, loose: bool) -> int:

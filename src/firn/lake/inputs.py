@@ -67,10 +67,11 @@ def declared_columns(schema: pa.Schema | Mapping[str, str] | None) -> dict[str, 
     if schema is None:
         return {}
     if isinstance(schema, pa.Schema):
+        columns = columns_of(schema)
         for field in schema:
-            if duckdb_name(field.type) is None:
+            if field.name not in columns:
                 raise InvalidInputError(f"column {field.name!r} has type {field.type}: declare a type for it")
-        return columns_of(schema)
+        return columns
     if not isinstance(schema, Mapping) or not all(
         isinstance(part, str) for item in schema.items() for part in item
     ):
@@ -102,14 +103,16 @@ def _rows(data: Any, known: ColumnTypes) -> Rows:
         return _table(_from_pandas(data, known))
     if module == "polars" and type(data).__name__ == "LazyFrame":
         data = data.collect()
-    if module == "polars" and hasattr(data, "to_arrow") and hasattr(data, "columns"):
-        return _table(_converted("polars frame", data.to_arrow))
+    if module == "polars" and type(data).__name__ == "DataFrame":
+        for name in data.columns:
+            _refuse_objects(name, data.get_column(name))
+        return _table(_converted("polars DataFrame", data.to_arrow))
     if isinstance(data, Mapping):
         return _table(_from_columns(data, known))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray | memoryview):
         return _table(_from_dicts(data, known))
     if hasattr(data, "__arrow_c_stream__"):
-        return _stream(_converted("stream", lambda: pa.RecordBatchReader.from_stream(data)))
+        return _stream(_converted(type(data).__name__, lambda: pa.RecordBatchReader.from_stream(data)))
     raise InvalidInputError(
         f"append can't take {shown(data)}: give it a list of dicts, a dict of lists, a pandas, polars or "
         "Spark DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, or what has __arrow_c_stream__"
@@ -137,7 +140,7 @@ def _converted(what: str, convert: Callable[[], Any]) -> Any:
     try:
         return convert()
     except Exception as error:  # each library has its own, for types that Arrow lacks
-        raise InvalidInputError(f"this {what} can't be turned into Arrow: {error}") from None
+        raise InvalidInputError(f"{what} can't be turned into Arrow: {error}") from None
 
 
 def _from_dicts(rows: Sequence[Any], known: ColumnTypes) -> pa.Table:
@@ -180,6 +183,7 @@ def _column(name: str, values: Any, known: ColumnTypes) -> pa.Array | pa.Chunked
     if module == "pandas" and hasattr(values, "dtype"):
         return _from_series(name, values, known)
     if module == "polars" and hasattr(values, "to_arrow"):
+        _refuse_objects(name, values)
         return _converted(f"column {name!r}", values.to_arrow)
     if module == "numpy" and hasattr(values, "ndim") and values.ndim > 0:
         if values.dtype != object and values.ndim == 1:
@@ -191,6 +195,11 @@ def _column(name: str, values: Any, known: ColumnTypes) -> pa.Array | pa.Chunked
             "to append one row, put its dict in a list: [row]"
         )
     return build(list(values), range(len(values)), f"column {name!r}", _kind(name, known))
+
+
+def _refuse_objects(name: str, series: Any) -> None:
+    if str(series.dtype) == "Object":  # polars hands out their addresses
+        raise InvalidInputError(f"column {name!r} has polars type Object: cast it to a type of its own")
 
 
 def _from_pandas(frame: Any, known: ColumnTypes) -> pa.Table:
