@@ -77,7 +77,9 @@ def split_table_url(url: str) -> tuple[str, str]:
     """
     base, _, name = url.rstrip("/").rpartition("/")
     if not base or base.endswith(":/"):
-        raise InvalidInputError(f"{url!r} isn't a table's URL: it needs a database and a table, like ./prod/flights.")
+        raise InvalidInputError(
+            f"{url!r} isn't a table's URL: it needs a database and a table, like ./prod/flights."
+        )
     return base, name
 
 
@@ -141,9 +143,7 @@ class Database:
         check_properties(properties)
         columns = declared_columns(schema)
         spec = PartitionSpec.parse(partition_by, columns)
-        descriptor = Descriptor(
-            name, kind, journal, columns, spec, parse_sort(sort_by, columns), properties
-        )
+        descriptor = Descriptor(name, kind, journal, columns, spec, parse_sort(sort_by, columns), properties)
         prefix = self._prefix(name)
         if read := read_descriptor(self.bucket, prefix):
             if not read.dropped:
@@ -235,7 +235,7 @@ class Database:
     def _open_lake(self, descriptor: Descriptor) -> LakeTable:
         prefix = self._prefix(descriptor.name)
         log_bucket, log_root = None, None
-        if (log_url := descriptor.property("log_url")) is not None:
+        if (log_url := descriptor.setting("log_url")) is not None:
             root, log_prefix = split_url(log_url)
             log_bucket = open_bucket(root, options=self.options)
             log_root = f"{log_prefix}/{descriptor.name}" if log_prefix else descriptor.name

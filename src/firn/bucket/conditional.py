@@ -12,6 +12,7 @@ from firn.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
+    StoreError,
 )
 
 
@@ -54,3 +55,8 @@ def _read(bucket: Bucket, key: str) -> Blob | None:
         return bucket.get(key)
     except ObjectNotFoundError:
         return None
+    except StoreError as error:
+        # A refusal that can't be looked into may be the echo of one's own success.
+        raise OutcomeUnknownError(
+            f"{bucket.uri(key)} was written conditionally without a clear answer, and can't be read back: {error}"
+        ) from error

@@ -105,9 +105,7 @@ def _split_by_predicate(
     return whole, partial
 
 
-def _delete_rows(
-    table: LakeTable, session: Session, where: str
-) -> tuple[list[DataFile], list[DataFile]]:
+def _delete_rows(table: LakeTable, session: Session, where: str) -> tuple[list[DataFile], list[DataFile]]:
     """Rewrite the files that hold matching rows: (files that appear, files that go)."""
     snapshot = session.snapshot
     whole, partial = _split_by_predicate(table, snapshot, where)
@@ -155,7 +153,11 @@ def rewrite(
 
 
 def _is_select(query: str) -> bool:
-    return query.lstrip().split(None, 1)[0].upper().rstrip("(") in ("SELECT", "WITH", "FROM") if query.strip() else False
+    return (
+        query.lstrip().split(None, 1)[0].upper().rstrip("(") in ("SELECT", "WITH", "FROM")
+        if query.strip()
+        else False
+    )
 
 
 def overwrite(
@@ -174,9 +176,7 @@ def overwrite(
         elif partitions == "touched":
             touched = {directory_of(f, table.data_prefix) for f in written.files}
             adds = []
-            removes = [
-                f for f in session.snapshot.files if directory_of(f, table.data_prefix) in touched
-            ]
+            removes = [f for f in session.snapshot.files if directory_of(f, table.data_prefix) in touched]
         else:
             adds, removes = [], list(session.snapshot.files)
         summary = {"where": where} if where is not None else {}
@@ -268,9 +268,7 @@ def _run(
             report(done, total)
 
     runner = table.engines.runner(sum(weights))
-    return runner.map(
-        fn, tasks, bucket=table.bucket, context=context, weights=weights, progress=progress
-    )
+    return runner.map(fn, tasks, bucket=table.bucket, context=context, weights=weights, progress=progress)
 
 
 def _publish(

@@ -50,7 +50,9 @@ def plan_merge(
         by_directory[directory_of(file, data_prefix)].append(file)
     groups = []
     for directory, members in sorted(by_directory.items()):
-        chosen = sorted(members, key=lambda f: (f.created_ms, f.path)) if whole else _tier(members, target_size)
+        chosen = (
+            sorted(members, key=lambda f: (f.created_ms, f.path)) if whole else _tier(members, target_size)
+        )
         groups += [MergeGroup(directory, tuple(bin_)) for bin_ in _bins(chosen, target_size)]
     return [g for g in groups if len(g.files) > 1]
 

@@ -186,9 +186,7 @@ class Scan:
         if not partial:
             return certain
         columns = {c: self.snapshot.columns[c] for c in self.predicate.columns} or dict(self.columns)
-        spec = ReadSpec(
-            columns=columns, where=self.predicate.sql, table_columns=dict(self.snapshot.columns)
-        )
+        spec = ReadSpec(columns=columns, where=self.predicate.sql, table_columns=dict(self.snapshot.columns))
         return certain + read_table(self.table.bucket, partial, spec).num_rows
 
     def schema(self) -> pa.Schema:

@@ -205,12 +205,10 @@ class LakeTable:
         Cost: 1 LIST + 1 GET a log; 1 GET a source file (ranged ones for large files), 1 PUT a merged one;
         the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish.
         """
-        size = parse_size(target_size or self.descriptor.property("target_size"))
+        size = parse_size(target_size or self.descriptor.setting("target_size"))
         if size <= 0:
             raise InvalidInputError(f"target_size is {target_size!r}; it must be positive.")
-        return maintenance.merge(
-            self, target_size=size, partitions=partitions, query=query, dry_run=dry_run
-        )
+        return maintenance.merge(self, target_size=size, partitions=partitions, query=query, dry_run=dry_run)
 
     def delete(self, where: str, *, dry_run: bool = False) -> ChangeResult:
         """Delete the rows that satisfy a predicate: rewrites only files whose statistics may match.
@@ -245,7 +243,7 @@ class LakeTable:
     def expire(self, older_than: Duration | None = None, *, dry_run: bool = False) -> ChangeResult:
         """Remove partitions of a time whose end is older than `older_than`, or than the table's `retention`
         (the papers' TTL). Needs a field like `month(date)` in partition_by."""
-        age = older_than if older_than is not None else self.descriptor.property("retention")
+        age = older_than if older_than is not None else self.descriptor.setting("retention")
         if age is None:
             raise InvalidInputError(
                 f"{self.name} has no retention; pass expire(older_than='90d') or create it with "
@@ -309,13 +307,13 @@ class LakeTable:
             columns=dict(columns),
             partition=d.partition,
             sort_by=d.sort_by,
-            target_size=target_size or parse_size(d.property("target_size")),
-            stats_columns=d.property("stats_columns"),
+            target_size=target_size or parse_size(d.setting("target_size")),
+            stats_columns=d.setting("stats_columns"),
         )
-        if d.property("codec") is not None:
-            spec = replace(spec, codec=d.property("codec"))
-        if d.property("row_group_rows") is not None:
-            spec = replace(spec, row_group_rows=int(d.property("row_group_rows")))
-        if d.property("memory_budget") is not None:
-            spec = replace(spec, memory_budget=parse_size(d.property("memory_budget")))
+        if d.setting("codec") is not None:
+            spec = replace(spec, codec=d.setting("codec"))
+        if d.setting("row_group_rows") is not None:
+            spec = replace(spec, row_group_rows=int(d.setting("row_group_rows")))
+        if d.setting("memory_budget") is not None:
+            spec = replace(spec, memory_budget=parse_size(d.setting("memory_budget")))
         return spec

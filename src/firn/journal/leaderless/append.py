@@ -140,6 +140,7 @@ class _BatchCommit:
     def run(self) -> str:
         while True:
             log = append_log(self.commit, self.journal.clock.now_ms())
+            stamped = self.journal.clock.monotonic()
             claim = self._claim(log)
             try:
                 create(self.bucket, self.claim_key, claim, nonce=log.nonce)
@@ -147,17 +148,21 @@ class _BatchCommit:
                 done = self._take_over(log)
                 if done is not None:
                     return done
-            version = self._publish(log)
+            version = self._publish(log, stamped)
             if version is not None:
                 return version
 
     def _claim(self, log: Log) -> bytes:
         return orjson.dumps({"firn": 1, "batch": self.batch_id, "log": log.name, "id": log.nonce})
 
-    def _publish(self, log: Log) -> str | None:
-        """put-if-absent under the claimed name; None if another retry made it void."""
+    def _publish(self, log: Log, stamped: float) -> str | None:
+        """put-if-absent under the claimed name; None if another retry made it void, or if claiming took so
+        long that the stamp is too old to be published (rule 4): then this append takes its own claim over."""
         self.append.check_age()
-        window = self.journal.settings.retry_window_ms / 1000
+        elapsed = self.journal.clock.monotonic() - stamped
+        window = self.journal.settings.retry_window_ms / 1000 - elapsed
+        if window <= 0:
+            return None
         key = self.layout.log_key(log.name)
         try:
             create(self.bucket, key, encode(log), nonce=log.nonce, retry_for=window)

@@ -63,8 +63,21 @@ def plan_cleanup(state: State, listed: Mapping[str, ObjectInfo], *, before_ms: i
         gone_data = data & log.dead.keys()
         if gone_logs or gone_data:
             rewrites.append(_without(log, gone_logs, gone_data))
-    horizon = max([logs_since[n] for n in going] + [dead_since[p] for p in data], default=0)
-    return CleanupPlan(tuple(sorted(data)), tuple(sorted(going)), tuple(rewrites), horizon)
+    return CleanupPlan(
+        tuple(sorted(data)), tuple(sorted(going)), tuple(rewrites), _horizon(state, going, data)
+    )
+
+
+def _horizon(state: State, going: set[str], data: set[str]) -> int:
+    """From when on snapshots don't need what goes: the stamp of the first log that replaces each log and
+    buries each file. Not the tombstones' times: a log that was published late is stamped earlier."""
+    first: dict[str, int] = {}
+    for log in reversed(state.logs):
+        for key in log.tombstones:
+            first[key.rpartition("/")[2]] = log.t
+        for path in log.dead:
+            first[path] = log.t
+    return max((first[name] for name in going | data), default=0)
 
 
 def _last_to_name_live_files(state: State, going: set[str]) -> set[str]:

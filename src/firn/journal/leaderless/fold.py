@@ -38,12 +38,9 @@ class State:
         hidden = self.skipped
         return tuple(f for p, f in self.files.items() if p not in self.dead and p not in hidden)
 
-    @property
-    def last(self) -> Log | None:
-        return self.logs[-1] if self.logs else None
-
     def snapshot(self) -> Snapshot:
-        last = self.last
+        # A reservation may yet become a real log: a version named by it would change.
+        last = next((log for log in reversed(self.logs) if not log.is_reservation), None)
         version = last.name.removesuffix(".jsonl") if last else EMPTY_VERSION
         return Snapshot(version, last.t if last else 0, self.columns, self.live, self.warnings)
 
@@ -87,7 +84,27 @@ def fold(
     skipped: frozenset[str] = frozenset()
     if schemas.skipped:
         skipped = frozenset(f.path for log in ordered if log.name in schemas.skipped for f in log.files)
+    _note_older_types(ordered, schemas.columns, files)
     return State(ordered, schemas.columns, files, dead, schemas.warnings, skipped)
+
+
+def _note_older_types(logs: Sequence[Log], columns: ColumnTypes, files: dict[str, DataFile]) -> None:
+    """Where the table's type was widened since a log was written, note in its files' `types` which one they
+    have: an engine that reads Parquet by itself may not be able to read it as the wider one."""
+    spelled = {name.casefold(): name for name in columns}
+    for log in logs:
+        if log.columns == columns:
+            continue
+        older = {
+            spelled[name.casefold()]: kind
+            for name, kind in log.columns.items()
+            if columns.get(spelled.get(name.casefold(), "")) not in (None, kind)
+        }
+        for file in log.files if older else ():
+            if files[file.path] is file:
+                extra = dict(file.extra or {})
+                extra["types"] = {**older, **(extra.get("types") or {})}
+                files[file.path] = file._replace(extra=extra)
 
 
 def effective_time(t: int, log: Log, modified_ms: int) -> int:

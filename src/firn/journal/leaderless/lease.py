@@ -144,9 +144,7 @@ class Lease:
                 continue  # the store is failing; the next renewal, or the publish, will tell
 
 
-def acquire(
-    bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, wait_ms: int
-) -> Lease:
+def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, wait_ms: int) -> Lease:
     """Take the lock, waiting up to `wait_ms` for a living holder.
 
     Cost: 1 GET + 1 PUT when free; 1 GET a poll while waiting; to take over from a dead holder that had
@@ -208,6 +206,8 @@ def _settle_intent(bucket: Bucket, intent: str) -> None:
     nonce = secrets.token_hex(16)
     void: dict[str, Any] = {"op": "fence"}
     try:
-        swap(bucket, intent, encode(Log(log.name, log.t, notes=void, nonce=nonce)), blob.info.etag, nonce=nonce)
+        swap(
+            bucket, intent, encode(Log(log.name, log.t, notes=void, nonce=nonce)), blob.info.etag, nonce=nonce
+        )
     except ConflictError:
         return  # published, or voided by another waiter

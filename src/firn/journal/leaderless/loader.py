@@ -78,7 +78,9 @@ class LogLoader:
         attempt = _Attempt(self, listed)
         if not every and all(n.ms is not None for n in names):
             # Newest first, until one that replaces others: usually one GET tells what need not be read.
-            for newest in sorted((n for n in names if n.maintenance), key=lambda n: (n.ms, n.name), reverse=True):
+            for newest in sorted(
+                (n for n in names if n.maintenance), key=lambda n: (n.ms, n.name), reverse=True
+            ):
                 if not attempt.fetch([newest]):
                     return None
                 if attempt.logs[newest.name].tombstones:

@@ -142,7 +142,9 @@ class MaintenanceSession:
                 f"{self.op}. Nothing of it is visible; run it again."
             ) from error
         except OutcomeUnknownError as error:
-            self.outcome_unknown = True  # the lock must keep the intent: it lapses, and the next one settles it
+            self.outcome_unknown = (
+                True  # the lock must keep the intent: it lapses, and the next one settles it
+            )
             raise OutcomeUnknownError(
                 f"{bucket.uri(key)} was sent and no answer came: this {self.op} may be visible, now or later. "
                 "The next maintenance of the table settles it; look with `firn log`."
@@ -197,5 +199,3 @@ def exclusive(journal: LeaderlessJournal, op: str) -> Iterator[MaintenanceSessio
     finally:
         if journal.lock is not None:
             journal.lock.release(token)
-
-

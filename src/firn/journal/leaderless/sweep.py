@@ -6,6 +6,7 @@ nobody else maintains. `now` is the store's clock: the last-modified of the lock
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from firn.bucket.base import ObjectInfo
-from firn.errors import CorruptObjectError, ObjectNotFoundError
+from firn.bucket.conditional import create, swap
+from firn.errors import CorruptObjectError, ObjectChangedError, ObjectExistsError, ObjectNotFoundError
 from firn.journal.leaderless.cleanup import CleanupPlan, plan_cleanup, run_cleanup
 from firn.journal.leaderless.fold import BATCH_MEMORY_MS
 from firn.journal.leaderless.layout import is_maintenance_part
@@ -32,14 +34,16 @@ class Horizon:
 
     ms: int = 0
     sweeps: tuple[dict[str, Any], ...] = ()
+    etag: str | None = None
 
 
 def read_horizon(journal: LeaderlessJournal) -> Horizon:
     """1 GET."""
     bucket, key = journal.log_bucket, journal.layout.horizon_key
     try:
-        raw = orjson.loads(bucket.get(key).data)
-        return Horizon(int(raw["t"]), tuple(raw.get("sweeps") or ()))
+        blob = bucket.get(key)
+        raw = orjson.loads(blob.data)
+        return Horizon(int(raw["t"]), tuple(raw.get("sweeps") or ()), blob.info.etag)
     except ObjectNotFoundError:
         return Horizon()
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
@@ -86,7 +90,7 @@ def sweep(
     if dry_run:
         return report
     if report.data_files or report.logs or report.orphans:
-        _record(journal, plan, report, now)
+        record(journal, plan, report, now)
     session.check()
     run_cleanup(
         plan, bucket=journal.bucket, log_bucket=journal.log_bucket, layout=journal.layout, listed=listed
@@ -108,25 +112,22 @@ def store_now(journal: LeaderlessJournal, session: MaintenanceSession) -> int:
     return bucket.head(probe).modified_ms
 
 
-def _orphans(
-    parts: Sequence[ObjectInfo], named: set[str], append_before_ms: int | None
-) -> list[ObjectInfo]:
+def _orphans(parts: Sequence[ObjectInfo], named: set[str], append_before_ms: int | None) -> list[ObjectInfo]:
     """Parts that no log names: of maintenance any, of appends those last modified before the given time."""
     return [
         part
         for part in parts
         if part.key not in named
-        and (
-            is_maintenance_part(part.key)
-            or append_before_ms is None
-            or part.modified_ms < append_before_ms
-        )
+        and (is_maintenance_part(part.key) or append_before_ms is None or part.modified_ms < append_before_ms)
     ]
 
 
-def _record(journal: LeaderlessJournal, plan: CleanupPlan, report: SweepReport, now: int) -> None:
-    """Before anything is deleted: a reader of an older version then learns why it can't be read."""
-    horizon = read_horizon(journal)
+def record(journal: LeaderlessJournal, plan: CleanupPlan, report: SweepReport, now: int) -> None:
+    """Before anything is deleted: a reader of an older version then learns why it can't be read.
+
+    By compare-and-swap, as cleanups may race: 1 GET + 1 PUT.
+    """
+    bucket, key = journal.log_bucket, journal.layout.horizon_key
     entry = {
         "t": now,
         "data_files": len(report.data_files),
@@ -134,12 +135,28 @@ def _record(journal: LeaderlessJournal, plan: CleanupPlan, report: SweepReport, 
         "orphans": len(report.orphans),
         "bytes": report.bytes,
     }
-    body = {
-        "firn": 1,
-        "t": max(horizon.ms, plan.horizon_ms),
-        "sweeps": [*horizon.sweeps, entry][-SWEEPS_KEPT:],
-    }
-    journal.log_bucket.put(journal.layout.horizon_key, orjson.dumps(body))
+    while True:
+        horizon = read_horizon(journal)
+        nonce = secrets.token_hex(16)
+        body = orjson.dumps(
+            {
+                "firn": 1,
+                "id": nonce,
+                "t": max(horizon.ms, plan.horizon_ms),
+                "sweeps": [*horizon.sweeps, entry][-SWEEPS_KEPT:],
+            }
+        )
+        if not bucket.capabilities.conditional_put:
+            bucket.put(key, body)
+            return
+        try:
+            if horizon.etag is None:
+                create(bucket, key, body, nonce=nonce)
+            else:
+                swap(bucket, key, body, horizon.etag, nonce=nonce)
+            return
+        except (ObjectExistsError, ObjectChangedError):
+            continue
 
 
 def _delete_old_claims(journal: LeaderlessJournal, now: int) -> None:

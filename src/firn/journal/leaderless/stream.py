@@ -1,0 +1,171 @@
+"""Reading the log as a stream of appends, each delivered exactly once (rule 20).
+
+Appends may land late, with a time in their name that has passed: by at most the retry window R and the
+landing delay Z, plus what clocks are off. So an offset is a watermark and the names delivered above it:
+
+    (W, names with ms ≥ W),   W = clock − (R + Z) − 2 × max skew
+
+Maintenance logs are skipped: they rearrange rows that were delivered. A reader from the log's beginning first
+takes all live files of one snapshot, as older append logs may have been merged and deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from firn.errors import CorruptObjectError, SnapshotTooOldError
+from firn.journal.leaderless.codec import Log
+from firn.journal.leaderless.layout import parse_log_name
+from firn.journal.leaderless.sweep import read_horizon
+from firn.journal.model import DataFile
+
+if TYPE_CHECKING:
+    from firn.journal.leaderless.journal import LeaderlessJournal
+
+
+@dataclass(frozen=True)
+class StreamOffset:
+    """Where a stream stands: everything below `watermark` and the logs `names` are delivered.
+
+    `polled_ms` is when it was made; 0 for one that was given by hand (an explicit starting time). `count`
+    is how many logs were delivered in all, by which a batch read again is known to be whole.
+    """
+
+    watermark: int
+    names: tuple[str, ...] = ()
+    polled_ms: int = 0
+    count: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"w": self.watermark, "names": list(self.names), "polled": self.polled_ms, "count": self.count}
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> StreamOffset:
+        try:
+            return StreamOffset(int(raw["w"]), tuple(raw["names"]), int(raw["polled"]), int(raw["count"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptObjectError(f"not an offset of a Firn stream: {raw!r}") from error
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What one poll brings, in log order, and the offset after it."""
+
+    logs: tuple[Log, ...]
+    offset: StreamOffset
+
+
+@dataclass(frozen=True)
+class StreamStart:
+    """The first delivery of a stream from the beginning: live files as of `version`."""
+
+    version: str
+    files: tuple[DataFile, ...]
+    offset: StreamOffset
+
+
+def start(journal: LeaderlessJournal) -> StreamStart:
+    """All live files now, and the offset after them."""
+    now = journal.clock.now_ms()
+    logs = journal.loader.load(every=True).logs
+    snapshot = journal.fold(logs).snapshot()
+    appended = [log for log in logs if _is_append(log)]
+    offset = _after(journal, StreamOffset(0), appended, now, fresh=0)
+    return StreamStart(snapshot.version, snapshot.files, offset)
+
+
+def restart(journal: LeaderlessJournal, version: str, offset: StreamOffset) -> tuple[DataFile, ...]:
+    """The files of `start` again, after a crash: what landed late since then is left out."""
+    bound = journal.bound(version)
+    loaded = journal.loader.load(bound=bound, every=True)
+    _check_age(journal, offset)
+    logs = [
+        log
+        for log in loaded.logs
+        if not _is_append(log) or log.t < offset.watermark or log.name in offset.names
+    ]
+    return journal.fold(logs).live
+
+
+def poll(journal: LeaderlessJournal, offset: StreamOffset, *, limit: int | None = None) -> Delivery:
+    """The appends that came since `offset`; at most `limit` logs, the oldest first.
+
+    Raises:
+        SnapshotTooOldError: the last poll is so old that appends may have come, been merged and been deleted
+            in between. Nothing is skipped in silence.
+    """
+    now = journal.clock.now_ms()
+    appended = [log for log in journal.append_logs() if log.t >= offset.watermark]
+    # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many
+    # polls, so the age of the last one doesn't tell whether they outlasted; what sweeps recorded does.
+    _check_age(journal, offset)
+    if read_horizon(journal).ms > offset.watermark:
+        raise SnapshotTooOldError(
+            f"{journal.layout.prefix} can't be streamed on from {offset.watermark} ms: appends since then may have "
+            "been merged and swept. Start anew from a snapshot (or at a later time), and raise the table's "
+            "tombstone_grace."
+        )
+    seen = set(offset.names)
+    fresh = [log for log in appended if log.name not in seen]
+    if limit is not None:
+        fresh = fresh[:limit]
+    delivered = [log for log in appended if log.name in seen] + fresh
+    chosen = {log.name for log in delivered}
+    undelivered = [log.t for log in appended if log.name not in chosen]
+    after = _after(journal, offset, delivered, now, fresh=len(fresh), below=min(undelivered, default=None))
+    return Delivery(tuple(fresh), after)
+
+
+def between(journal: LeaderlessJournal, begin: StreamOffset, end: StreamOffset) -> tuple[Log, ...]:
+    """The logs of one batch again: those in `end` and not in `begin`."""
+    wanted = set(end.names) - set(begin.names)
+    logs = [
+        log
+        for log in journal.append_logs()
+        if log.name in wanted or (begin.watermark <= log.t < end.watermark and log.name not in begin.names)
+    ]
+    if len(logs) != end.count - begin.count:
+        raise SnapshotTooOldError(
+            f"this stream's batch read {end.count - begin.count} logs of {journal.layout.prefix}, and "
+            f"{len(logs)} of them are left: the others have been swept. Start the stream anew from a snapshot, "
+            "and poll more often than the table's tombstone_grace."
+        )
+    return tuple(logs)
+
+
+def _after(
+    journal: LeaderlessJournal,
+    offset: StreamOffset,
+    delivered: Sequence[Log],
+    now: int,
+    *,
+    fresh: int,
+    below: int | None = None,
+) -> StreamOffset:
+    """The offset once `delivered` are; its watermark stays at or under the oldest log left for later."""
+    s = journal.settings
+    watermark = now - s.retry_window_ms - s.landing_delay_ms - 2 * s.max_skew_ms
+    if below is not None:
+        watermark = min(watermark, below)
+    watermark = max(watermark, offset.watermark)
+    names = tuple(sorted(log.name for log in delivered if log.t >= watermark))
+    return StreamOffset(watermark, names, now, offset.count + fresh)
+
+
+def _check_age(journal: LeaderlessJournal, offset: StreamOffset) -> None:
+    s = journal.settings
+    longest = s.grace_ms - s.retry_window_ms - s.landing_delay_ms
+    age = journal.clock.now_ms() - offset.polled_ms
+    if offset.polled_ms and age > longest:
+        raise SnapshotTooOldError(
+            f"the stream last looked at {journal.layout.prefix} {age / 1000:.0f} s ago; appends of that time may "
+            f"have been merged and swept since (after {longest / 1000:.0f} s). Start it anew from a snapshot, or "
+            "raise the table's tombstone_grace."
+        )
+
+
+def _is_append(log: Log) -> bool:
+    parsed = parse_log_name(log.name)
+    return parsed is not None and not parsed.maintenance
