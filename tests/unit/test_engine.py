@@ -219,6 +219,11 @@ def test_filter_keeps_order_and_types() -> None:
     assert filter_table(table, "a >= 2", negate=True)["a"].to_pylist() == [None, 1]
 
 
+def test_filter_keeps_order_over_many_row_groups() -> None:
+    many = pa.table({"a": range(700_000)})
+    assert filter_table(many, "a % 7 = 0")["a"].to_pylist() == list(range(0, 700_000, 7))
+
+
 def test_filter_that_keeps_all_copies_nothing() -> None:
     assert filter_table(ROWS, "true") is ROWS
     assert filter_table(ROWS, "NULL", negate=True) is ROWS

@@ -36,9 +36,14 @@ OTHERS = {
 }
 
 
+def uuids(*values: uuid.UUID | None) -> pa.Array:
+    stored = pa.array([value and value.bytes for value in values], pa.binary(16))
+    return pa.ExtensionArray.from_storage(pa.uuid(), stored)
+
+
 UUIDS = pa.ListArray.from_arrays(
     pa.array([0, 1, 1, 1], pa.int32()),
-    pa.array([uuid.UUID(int=1)], pa.uuid()),
+    uuids(uuid.UUID(int=1)),
     mask=pa.array([False, True, False]),
 )
 
@@ -79,7 +84,7 @@ def test_types_that_share_an_arrow_type(name: str) -> None:
         (pa.array([Decimal("1.5")], pa.decimal64(12, 2)), "DECIMAL(12,2)"),
         (pa.array([[1]], pa.large_list(pa.int64())), "BIGINT[]"),
         (pa.array([[1]], pa.list_view(pa.int64())), "BIGINT[]"),
-        (pa.array([uuid.UUID(int=1)], pa.uuid()), "UUID"),
+        (uuids(uuid.UUID(int=1)), "UUID"),
         (pa.array(["1"], pa.json_()), "JSON"),
         (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())), "BOOLEAN"),
     ],
@@ -219,7 +224,7 @@ def test_conform_matches_another_case_only_if_the_exact_name_isnt_there() -> Non
         (pa.array(["a", None]).dictionary_encode(), "VARCHAR", ["a", None]),
         (pa.nulls(2), "STRUCT(a DATE)", [None, None]),
         (pa.array([None], pa.string()), "DATE", [None]),
-        (pa.array([uuid.UUID(int=255), None], pa.uuid()), "VARCHAR", [str(uuid.UUID(int=255)), None]),
+        (uuids(uuid.UUID(int=255), None), "VARCHAR", [str(uuid.UUID(int=255)), None]),
         (
             pa.array([[1], None, [], [2, None]]),
             "DECIMAL(3,1)[]",
