@@ -11,22 +11,23 @@ from __future__ import annotations
 import os
 import random
 import re
+import secrets
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from firn.lake.partition import PartitionSpec
-
+import firn
 from firn.bucket.base import BytesLike
 from firn.journal.leaderless import LeaderlessJournal, layout
 from firn.journal.model import Commit, DataFile
 from firn.lake.descriptor import Descriptor, create_descriptor, descriptor_key
+from firn.lake.partition import PartitionSpec
 from firn.testing import SimStore, seeded_entropy
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/format/leaderless-log.md"
-BLOCK = re.compile(r"(<!-- bytes: ([a-z0-9-]+) -->\n```\w*\n)(.*?)(\n```\n)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- bytes: ([a-z0-9-]+) -->\n```\w*\n)(.*?)^(```)$", re.DOTALL | re.MULTILINE)
 
 COLUMNS = {"date": "TIMESTAMP", "origin": "VARCHAR", "delay": "BIGINT"}
 HOUR_MS = 3_600_000
@@ -35,12 +36,13 @@ HOUR_MS = 3_600_000
 def examples() -> dict[str, str]:
     """Name → text of the objects that the page shows."""
     with _fixed_names():
-        return _life_of_a_table()
+        texts = _life_of_a_table()
+    return {**texts, "prices": _prices()}
 
 
 def filled(page: str, texts: Mapping[str, str]) -> str:
     """The page with its blocks replaced."""
-    return BLOCK.sub(lambda found: found[1] + texts[found[2]] + found[4], page)
+    return BLOCK.sub(lambda found: f"{found[1]}{texts[found[2]]}\n{found[4]}", page)
 
 
 class _Recorder(SimStore):
@@ -102,6 +104,50 @@ def _life_of_a_table() -> dict[str, str]:
     texts["sweep"] = bucket.get(journal.layout.horizon_key).data.decode()
     texts["keys"] = "\n".join(store.keys())
     return texts
+
+
+def _prices() -> str:
+    """Requests of each operation, counted on a store in memory."""
+    name = f"memory://{secrets.token_hex(8)}"
+    verbs = ("get", "put", "list", "head", "delete")
+    lines = [" " * 44 + "".join(f"{verb.upper():>7}" for verb in verbs)]
+
+    def opened() -> firn.LakeTable:
+        """The table as a new process opens it: with empty caches."""
+        return firn.connect(name).table("t")
+
+    def charge(what: str, table: firn.LakeTable, operation: Callable[[], object]) -> None:
+        before = table.bucket.counters.as_dict()
+        operation()
+        after = table.bucket.counters.as_dict()
+        lines.append(f"{what:44}" + "".join(f"{after[verb] - before[verb]:7}" for verb in verbs))
+
+    rows = [{"k": k, "n": n} for k in (1, 2) for n in range(10)]
+    table = firn.connect(name).create_table("t", partition_by=["k"])
+    charge("append 2 files, the first of a process", table, lambda: table.append(rows))
+    charge("append 2 files", table, lambda: table.append(rows))
+    charge("append 2 files with a batch id", table, lambda: table.append(rows, batch_id="b"))
+    opened().append(rows)
+    table = opened()
+    charge("open the table, 4 logs", table, table.snapshot)
+    charge("open it again, nothing new", table, table.snapshot)
+    charge("read all of its 8 files", table, lambda: table.scan().to_arrow())
+    table = opened()
+    charge("merge 8 files to 2", table, table.merge)
+    table = opened()
+    charge("open the table after that", table, table.snapshot)
+    table = opened()
+    charge("delete rows of 1 file", table, lambda: table.delete("k = 1 AND n < 5"))
+    table = opened()
+    charge("remove a partition", table, lambda: table.remove_partitions("k = 2"))
+    table = opened()
+    charge("sweep of 10 files and 6 logs", table, lambda: table.sweep(older_than="0s"))
+    for _ in range(8):
+        table.append(rows)
+    charge("write a checkpoint of 9 logs", table, table.checkpoint)
+    table = opened()
+    charge("open the table with the checkpoint", table, table.snapshot)
+    return "\n".join(lines)
 
 
 @contextmanager

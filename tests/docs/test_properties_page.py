@@ -1,0 +1,42 @@
+"""The page of table properties lists each of them, with its default."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from firn.journal.leaderless.settings import PROPERTIES, Settings
+from firn.lake.descriptor import TABLE_PROPERTIES
+from firn.lake.write import WriteSpec
+from firn.units import parse_duration, parse_size
+
+PAGE = (Path(__file__).parents[2] / "docs/howto/properties.md").read_text("utf-8")
+ROWS = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
+
+
+def test_all_are_listed_and_no_other():
+    assert ROWS.keys() == TABLE_PROPERTIES.keys() | PROPERTIES.keys()
+
+
+@pytest.mark.parametrize("name", sorted(PROPERTIES))
+def test_times_of_the_protocol(name):
+    shown = parse_duration(ROWS[name].strip('`"'))
+    assert shown * 1000 == getattr(Settings(), PROPERTIES[name])
+
+
+@pytest.mark.parametrize("name", sorted(TABLE_PROPERTIES))
+def test_defaults_of_the_lake(name):
+    shown = ROWS[name].strip('`"')
+    default = TABLE_PROPERTIES[name]
+    if default is None and name in WriteSpec.__dataclass_fields__:
+        default = WriteSpec.__dataclass_fields__[name].default  # not set means what the writer does
+    if default is None:
+        assert shown == "none"
+    elif name in ("target_size", "memory_budget"):
+        assert parse_size(shown) == parse_size(default)
+    elif isinstance(default, int):
+        assert int(shown.replace(",", "")) == default
+    else:
+        assert shown == default
