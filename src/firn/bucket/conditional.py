@@ -58,5 +58,6 @@ def _read(bucket: Bucket, key: str) -> Blob | None:
     except StoreError as error:
         # A refusal that can't be looked into may be the echo of one's own success.
         raise OutcomeUnknownError(
-            f"{bucket.uri(key)} was written conditionally without a clear answer, and can't be read back: {error}"
+            f"{bucket.uri(key)} was written conditionally without a clear answer, and reading it back failed: "
+            f"{error}"
         ) from error

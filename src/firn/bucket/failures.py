@@ -67,6 +67,7 @@ _UNDECIDED = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _NOT_TAKEN = frozenset(
     {"RequestTimeout", "SlowDown", "ServiceUnavailable", "ServerBusy", "RequestLimitExceeded"}
 )
+_EXISTS_CODES = frozenset({"", "BlobAlreadyExists", "PathAlreadyExists", "ResourceAlreadyExists"})
 _DENIED_CODES = frozenset({"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
 
 
@@ -107,7 +108,8 @@ def _meaning(error: BaseException, text: str, status: int | None, code: str) -> 
     if isinstance(error, FileNotFoundError):
         return Meaning.MISSING
     if isinstance(error, AlreadyExistsError):
-        return Meaning.EXISTS
+        # Of a 409, obstore says that the object exists, whatever the server says.
+        return Meaning.EXISTS if status != 409 or code in _EXISTS_CODES else Meaning.REFUSED
     if isinstance(error, PreconditionError):
         return Meaning.CHANGED
     if isinstance(error, NotSupportedError | NotImplementedError):
@@ -124,6 +126,8 @@ def _meaning(error: BaseException, text: str, status: int | None, code: str) -> 
 
 
 def _by_status(status: int) -> Meaning:
+    if status in (401, 403):
+        return Meaning.DENIED
     if status in (408, 425, 429, 503):
         return Meaning.FAILED
     if status == 416:

@@ -9,7 +9,9 @@ from firn.errors import InvalidInputError
 RESERVED = ".firn-tmp"
 """First segment that no key may have: a directory keeps its temporary files and locks there."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_REFUSED = re.compile(
+    r"[\x00-\x1f\x7f\\]"
+)  # control characters, and the backslash: Azure makes a slash of it
 _MAX_KEY_BYTES = 1024  # S3, GCS and Azure agree on it
 _MAX_SEGMENT_BYTES = 255  # POSIX file systems
 
@@ -36,8 +38,8 @@ def _check(key: str, segments: list[str]) -> None:
         encoded = key.encode()
     except UnicodeEncodeError:
         raise InvalidInputError(f"the key {key!r} is not valid Unicode") from None
-    if _CONTROL.search(key):
-        raise InvalidInputError(f"the key {key!r} has a control character in it")
+    if _REFUSED.search(key):
+        raise InvalidInputError(f"the key {key!r} has a control character or a backslash in it")
     if len(encoded) > _MAX_KEY_BYTES:
         raise InvalidInputError(f"the key {key[:60]!r}… is longer than {_MAX_KEY_BYTES} bytes")
     for segment in segments:

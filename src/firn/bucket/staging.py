@@ -48,7 +48,8 @@ class Staging:
         temp = f"{self.path}/{uuid.uuid4().hex}"
         fd = self._open(temp, _NEW_FILE)
         try:
-            with memoryview(data).cast("B") as view:
+            whole = memoryview(data)
+            with whole.cast("B") if whole.c_contiguous else memoryview(bytes(whole)) as view:
                 written = 0
                 while written < len(view):
                     written += os.write(fd, view[written:])
