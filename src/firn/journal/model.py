@@ -109,6 +109,14 @@ class Namer(Protocol):
 class AppendTicket(Protocol):
     """An append under way; its clock runs since before the first data PUT."""
 
+    def backdate(self, seconds: float) -> None:
+        """Say that the first data PUT was so long ago: other processes made it."""
+        ...
+
+    def check_age(self) -> None:
+        """`AppendExpiredError` if the append has taken so long that its files may be gone."""
+        ...
+
     def commit(self, commit: Commit) -> str:
         """Publish; the version. `AppendExpiredError` if it took too long, `OutcomeUnknownError` if no
         answer came. A `batch_id` that the table has seen makes it a no-op returning that version."""

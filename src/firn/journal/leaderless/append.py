@@ -70,6 +70,11 @@ class Append:
             settle_append(self.journal, key, error)
         return log.name.removesuffix(".jsonl")
 
+    def backdate(self, seconds: float) -> None:
+        """Say that the first data PUT was so long ago: by tasks, before this process began the append."""
+        self.started -= max(0.0, seconds)
+        self.started_ms -= int(max(0.0, seconds) * 1000)
+
     def check_age(self) -> None:
         """Rule 3: nothing is published that sweep might already take for an orphan."""
         settings = self.journal.settings

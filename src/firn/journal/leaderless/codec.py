@@ -11,8 +11,10 @@ There is no newline at the end: one breaks the reference's reader.
 
 from __future__ import annotations
 
+import gc
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,16 +84,65 @@ def decode(name: str, data: bytes, *, where: str) -> Log:
         CorruptObjectError: not what Firn or the reference writes, or a wrong checksum.
         UnsupportedError: a newer format version, or a feature this version doesn't know.
     """
-    head, _, body = data.partition(b"\n")
-    header = _object(head, where, 0)
+    return decode_many([(name, data, where)])[0]
+
+
+def decode_many(bodies: Sequence[tuple[str, bytes, str]]) -> list[Log]:
+    """Parse many logs, given as (name, bytes, where), by one pass of the JSON parser over all lines."""
+    with _no_collection():
+        return _decode_many(bodies)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause the cycle collector, which would walk a hundred thousand fresh, acyclic markers again and again:
+    half of the time that decoding them takes."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _decode_many(bodies: Sequence[tuple[str, bytes, str]]) -> list[Log]:
+    split = [data.split(b"\n") for _, data, _ in bodies]
+    for lines in split:
+        if not lines[-1]:  # a newline at the end: the papers' examples allow it
+            lines.pop()
+    every = [line for lines in split for line in lines if line]
+    try:
+        values = orjson.loads(b"[" + b",".join(every) + b"]")
+        if len(values) != len(every):
+            raise ValueError("lines that aren't one value each")
+    except ValueError:  # some log is damaged: find out which, and name the line
+        return [
+            _assemble(name, data, [_object(line, where, n) for n, line in enumerate(lines)], where)
+            for (name, data, where), lines in zip(bodies, split, strict=True)
+        ]
+    logs, start = [], 0
+    for (name, data, where), lines in zip(bodies, split, strict=True):
+        if b"" in lines:
+            raise CorruptObjectError(f"{where}, line {lines.index(b'')}: an empty line.")
+        stop = start + len(lines)
+        logs.append(_assemble(name, data, values[start:stop], where))
+        start = stop
+    return logs
+
+
+def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
+    """One log from its parsed lines."""
+    if not lines or not isinstance(lines[0], dict):
+        raise CorruptObjectError(f"{where}, line 0: not a JSON object: not a log of a lake table.")
+    header = lines[0]
     _check_versions(header, where)
     extras = header.get("firn") or {}
-    if "crc" in extras and zlib.crc32(body) != extras["crc"]:
+    if "crc" in extras and zlib.crc32(data[data.index(b"\n") + 1 :]) != extras["crc"]:
         raise CorruptObjectError(
             f"{where}: the checksum in its first line doesn't match the rest: the object was truncated or "
             "changed. Restore it from a backup or an older object version; nothing else was touched."
         )
-    lines = data.split(b"\n")
     try:
         t, sch, first_file = header["t"], header["sch"], header["f"]
         first_tombstone = header.get("tmb", first_file)
@@ -99,28 +150,26 @@ def decode(name: str, data: bytes, *, where: str) -> Log:
             raise TypeError("t, sch, f and tmb must be integers")
         if not 1 <= sch < len(lines) or not sch < first_tombstone <= first_file <= len(lines):
             raise ValueError("line numbers out of range")
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptObjectError(f"{where}, line 0: {error!r}: not a log of a lake table.") from error
-    columns = _object(lines[sch], where, sch)
-    notes: dict[str, Any] = {}
-    for number in range(sch + 1, first_tombstone):
-        if lines[number]:
-            notes.update(_object(lines[number], where, number).get("firn") or {})
-    tombstones: dict[str, int] = {}
-    for entry in _objects(lines, first_tombstone, first_file, where):
-        path, time = entry["p"], entry["t"]
-        # The reference repeats tombstones; the first time is the one that counts.
-        tombstones[path] = min(time, tombstones.get(path, time))
-    files, dead = [], {}
-    markers = _objects(lines, first_file, len(lines), where)
-    try:
-        for marker in markers:
-            path = marker["p"]
-            files.append(DataFile(path, marker["b"], marker["t"], marker.get("firn")))
+        columns, notes = lines[sch], {}
+        for line in lines[sch + 1 : first_tombstone]:
+            notes.update(line.get("firn") or {})
+        tombstones: dict[str, int] = {}
+        for entry in lines[first_tombstone:first_file]:
+            path, time = entry["p"], entry["t"]
+            # The reference repeats tombstones; the first time is the one that counts.
+            tombstones[path] = min(time, tombstones.get(path, time))
+        files, dead = [], {}
+        for marker in lines[first_file:]:
+            path, created = marker["p"], marker["t"]
+            if type(path) is not str or type(created) is not int:
+                raise TypeError("a path `p` that is no text, or a time `t` that is no integer")
+            files.append(DataFile(path, marker["b"], created, marker.get("firn")))
             if marker.get("tmb") is not None:
                 dead[path] = marker["tmb"]
-    except KeyError as error:
-        raise CorruptObjectError(f"{where}: a file marker lacks {error}.") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptObjectError(f"{where}: {error!r}: not a log of a lake table.") from error
+    if not isinstance(columns, dict):
+        raise CorruptObjectError(f"{where}, line {sch}: the schema is not a JSON object.")
     return Log(name, t, columns, files, dead, tombstones, notes, extras.get("id", ""))
 
 
@@ -147,24 +196,3 @@ def _object(line: bytes, where: str, number: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CorruptObjectError(f"{where}, line {number}: not a JSON object.")
     return value
-
-
-def _objects(lines: Sequence[bytes], start: int, stop: int, where: str) -> list[dict[str, Any]]:
-    """Many lines by one parse: five times faster than one by one."""
-    chosen = lines[start:stop]
-    if chosen and not chosen[-1]:  # a newline at the end: the papers' examples allow it
-        chosen = chosen[:-1]
-    try:
-        values = orjson.loads(b"[" + b",".join(chosen) + b"]")
-        if len(values) == len(chosen):
-            for value in values:
-                if type(value["p"]) is not str or type(value["t"]) is not int:
-                    raise TypeError
-            return values  # type: ignore[no-any-return]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        pass
-    for number, line in enumerate(chosen, start):
-        entry = _object(line, where, number)
-        if type(entry.get("p")) is not str or type(entry.get("t")) is not int:
-            raise CorruptObjectError(f"{where}, line {number}: no path `p` or no time `t`.")
-    raise CorruptObjectError(f"{where}: lines {start} to {stop - 1} can't be read.")

@@ -11,7 +11,7 @@ from firn.bucket.base import Bucket, ObjectInfo
 from firn.clock import Clock
 from firn.errors import StoreUnavailableError
 from firn.journal.leaderless import checkpoint
-from firn.journal.leaderless.codec import Log, decode
+from firn.journal.leaderless.codec import Log, decode_many
 from firn.journal.leaderless.layout import LogName, TableLayout, parse_log_name
 
 CHECKPOINT_FROM = 5
@@ -144,23 +144,33 @@ class _Attempt:
         if self._bodies is None and len(missing) >= CHECKPOINT_FROM:
             self._bodies = dict(checkpoint.read(self.loader.bucket, self.loader.layout.checkpoint_key))
         if self._bodies:
-            missing = [n for n in missing if not self._from_checkpoint(n)]
+            missing = self._from_checkpoint(missing)
         blobs = self.loader.bucket.get_many([self.listed[n.name].key for n in missing]) if missing else []
+        fetched = []
         for n, blob in zip(missing, blobs, strict=True):
             if blob is None or blob.info.etag != self.listed[n.name].etag:
                 return False
-            self.logs[n.name] = decode(n.name, blob.data, where=self.loader.bucket.uri(blob.info.key))
+            fetched.append((n.name, blob.data, self.loader.bucket.uri(blob.info.key)))
             self.fetched_maintenance |= n.maintenance
+        self._keep(fetched)
         return True
 
-    def _from_checkpoint(self, n: LogName) -> bool:
-        info = self.listed[n.name]
-        body = (self._bodies or {}).get((n.name, info.etag))
-        if body is None:
-            return False
-        self.logs[n.name] = decode(n.name, body, where=self.loader.bucket.uri(info.key))
-        self.used_cache.append(n.name)
-        return True
+    def _from_checkpoint(self, names: Sequence[LogName]) -> list[LogName]:
+        """Take what the checkpoint holds in the listed version; the rest is returned."""
+        found, rest = [], []
+        for n in names:
+            info = self.listed[n.name]
+            body = (self._bodies or {}).get((n.name, info.etag))
+            if body is None:
+                rest.append(n)
+            else:
+                found.append((n.name, body, self.loader.bucket.uri(info.key)))
+                self.used_cache.append(n.name)
+        self._keep(found)
+        return rest
+
+    def _keep(self, bodies: Sequence[tuple[str, bytes, str]]) -> None:
+        self.logs.update((log.name, log) for log in decode_many(bodies))
 
 
 def write_checkpoint(loader: LogLoader) -> int:

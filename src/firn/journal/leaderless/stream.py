@@ -12,6 +12,7 @@ takes all live files of one snapshot, as older append logs may have been merged 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +90,14 @@ def restart(journal: LeaderlessJournal, version: str, offset: StreamOffset) -> t
     return journal.fold(logs).live
 
 
-def poll(journal: LeaderlessJournal, offset: StreamOffset, *, limit: int | None = None) -> Delivery:
-    """The appends that came since `offset`; at most `limit` logs, the oldest first.
+def poll(
+    journal: LeaderlessJournal,
+    offset: StreamOffset,
+    *,
+    limit: int | None = None,
+    among: AbstractSet[str] | None = None,
+) -> Delivery:
+    """The appends that came since `offset`; at most `limit` logs, the oldest first, and only `among` these names.
 
     Raises:
         SnapshotTooOldError: the last poll is so old that appends may have come, been merged and been deleted
@@ -108,7 +115,7 @@ def poll(journal: LeaderlessJournal, offset: StreamOffset, *, limit: int | None 
             "tombstone_grace."
         )
     seen = set(offset.names)
-    fresh = [log for log in appended if log.name not in seen]
+    fresh = [log for log in appended if log.name not in seen and (among is None or log.name in among)]
     if limit is not None:
         fresh = fresh[:limit]
     delivered = [log for log in appended if log.name in seen] + fresh
