@@ -1,0 +1,137 @@
+"""The SQL that users write: DuckDB's, with backticks accepted around identifiers, parsed by sqlglot.
+
+What tasks run is text generated from the parsed tree, never the user's own, so what was checked is what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.tokens import TokenType
+
+from firn.errors import InvalidInputError, UnsupportedError
+
+
+class FirnSQL(DuckDB):  # type: ignore[misc]
+    """DuckDB's dialect, reading backticks as well as double quotes."""
+
+    class Tokenizer(DuckDB.Tokenizer):  # type: ignore[misc]
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+
+
+def parse(text: str, what: str, *, into: type[exp.Expression] | None = None) -> exp.Expression:
+    """The tree of the one statement or, with `into`, of the one expression in `text`.
+
+    `what` names the argument in errors. Raises `InvalidInputError` for no or several statements, for
+    parameters, and for text that doesn't parse.
+    """
+    try:
+        tokens = FirnSQL().tokenize(text)
+        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+            tokens.pop()
+        if not tokens:
+            raise InvalidInputError(f"the {what} is empty; leave it out, or write a SQL expression.")
+        if any(token.token_type == TokenType.SEMICOLON for token in tokens):
+            raise InvalidInputError(
+                f"the {what} {text!r} holds more than one statement; write one, without ';'."
+            )
+        parser = FirnSQL().parser(error_level=ErrorLevel.IMMEDIATE)
+        trees = parser.parse(tokens, text) if into is None else parser.parse_into(into, tokens, text)
+    except SqlglotError as error:
+        raise InvalidInputError(f"the {what} {text!r} isn't SQL that Firn reads: {_reason(error)}") from error
+    tree = trees[0] if len(trees) == 1 else None
+    if not isinstance(tree, exp.Expression):
+        raise InvalidInputError(f"the {what} {text!r} isn't one SQL expression.")
+    if tree.find(exp.Placeholder, exp.Parameter, exp.SessionParameter) is not None:
+        raise InvalidInputError(
+            f"the {what} {text!r} has a parameter (? or $1 or :name); write the value itself."
+        )
+    return tree
+
+
+@contextmanager
+def readable_depth(what: str, text: str) -> Iterator[None]:
+    """Turn the parser's running out of stack into an `InvalidInputError`."""
+    try:
+        yield
+    except RecursionError:
+        raise InvalidInputError(
+            f"the {what} {text[:100]!r}… is nested too deeply; write long lists of values with IN (…)."
+        ) from None
+
+
+def to_duckdb(tree: exp.Expression) -> str:
+    """DuckDB's text of a tree, with all identifiers quoted."""
+    return str(_closed(tree).sql(dialect=FirnSQL, identify=True, comments=False))
+
+
+def to_spark(tree: exp.Expression) -> str:
+    """Spark's text of a tree. Raises `UnsupportedError` for what Spark can't express."""
+    tree = _closed(tree)
+    for like in tree.find_all(exp.Like, exp.ILike):
+        pattern = like.expression
+        if (
+            isinstance(pattern, exp.Literal)
+            and "\\" in pattern.name
+            and not isinstance(like.parent, exp.Escape)
+        ):
+            # Spark takes a backslash in a pattern for an escape, DuckDB for itself
+            pattern.replace(exp.Literal.string(pattern.name.replace("\\", "\\\\")))
+    try:
+        return str(tree.sql("spark", identify=True, comments=False, unsupported_level=ErrorLevel.RAISE))
+    except SqlglotError as error:
+        raise UnsupportedError(
+            f"{to_duckdb(tree)} has no counterpart in Spark's SQL ({_reason(error)}); write it differently, "
+            "or read the table without Spark."
+        ) from error
+
+
+def function_names(node: exp.Expression) -> set[str]:
+    """The names, in lower case, by which a function call may be known; empty for any other node."""
+    if isinstance(node, (exp.Anonymous, exp.AnonymousAggFunc)):
+        return {str(node.name).lower()}
+    if isinstance(node, exp.Func) and not isinstance(node, (exp.Connector, exp.Cast, exp.Case)):
+        return {str(name).lower() for name in node.sql_names()}
+    return set()
+
+
+_COMPOSITE = (exp.Binary, exp.Unary, exp.In, exp.Between)
+
+
+def _closed(tree: exp.Expression) -> exp.Expression:
+    """A copy with parentheses around operands that are expressions themselves, so that the engine which reads
+    the generated text arrives at this very tree, whatever it thinks about precedence."""
+    tree = tree.copy()
+    for node in list(tree.walk()):
+        parent = node.parent
+        if not isinstance(node, _COMPOSITE) or not isinstance(parent, _COMPOSITE):
+            continue
+        if isinstance(node, (exp.Paren, exp.Dot)) or isinstance(parent, (exp.Paren, exp.Escape, exp.Dot)):
+            continue
+        if isinstance(parent, (exp.Connector, exp.Not)) and not isinstance(node, exp.Connector):
+            continue
+        if isinstance(parent, type(node)) and isinstance(node, exp.Connector):
+            continue
+        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and _compares(parent):
+            continue
+        placeholder = exp.Paren()
+        node.replace(placeholder)
+        placeholder.set("this", node)
+    return tree
+
+
+def _compares(node: exp.Expression) -> bool:
+    return isinstance(node, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between))
+
+
+def _reason(error: SqlglotError) -> str:
+    errors: list[dict[str, Any]] = getattr(error, "errors", None) or []
+    if errors and errors[0].get("description"):
+        first = errors[0]
+        return f"{first['description']} (line {first.get('line')}, column {first.get('col')})"
+    return str(error).split("\n", 1)[0]

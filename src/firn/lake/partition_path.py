@@ -1,0 +1,99 @@
+"""Partition directories: `date_month=2001-01/origin=DTW`, and back to values.
+
+Frozen: this is a part of the format. Names and values keep ASCII letters, digits and `-_.`; of all else, the
+bytes of its UTF-8 are written as `%XX`. A value whose encoded form is longer than 200 bytes is written as
+`~sha256-` and the first 32 hexadecimal digits of the hash of its UTF-8; its file's marker then holds the
+value (`part`). Null is `__HIVE_DEFAULT_PARTITION__`, the empty string nothing at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from urllib.parse import quote, unquote
+
+from firn.journal.model import DataFile
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+LONGEST = 200
+HASHED = "~sha256-"
+
+Values = Mapping[str, str | None]
+"""Partition values by field name, as text; None is null."""
+
+
+def dir_of(values: Values) -> str:
+    """The directory of a partition, without slashes at its ends; '' where there are no fields.
+
+    >>> dir_of({"date_month": "2001-01", "origin": "a/b", "x": None})
+    'date_month=2001-01/origin=a%2Fb/x=__HIVE_DEFAULT_PARTITION__'
+    """
+    return "/".join(f"{_encoded(name)}={encode_value(value)}" for name, value in values.items())
+
+
+def encode_value(value: str | None) -> str:
+    """A value as it stands in a directory's name, behind the `=`."""
+    if value is None:
+        return NULL
+    encoded = _encoded(value)
+    if encoded == NULL:
+        return "%5F" + encoded[1:]
+    if len(encoded) > LONGEST:
+        digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+        return HASHED + digest[:32]
+    return encoded
+
+
+def is_told_by_path(values: Values) -> bool:
+    """Whether the directory tells all of the values; if not, the file's marker has to."""
+    return not any(encode_value(value).startswith(HASHED) for value in values.values())
+
+
+def parse_dir(path: str, data_prefix: str) -> dict[str, str | None]:
+    """The partition values in a data file's key, as far as the key tells them.
+
+    Reads exactly what lies between `data_prefix` (`<table>/_data/`) and the file's name; empty for a file
+    elsewhere. Values that the reference wrote as they are, unencoded, stay as they are, and so does a hash.
+
+    >>> parse_dir("t/_data/cust=test/d=2023-06-07/x.parquet", "t/_data/")
+    {'cust': 'test', 'd': '2023-06-07'}
+    """
+    if not path.startswith(data_prefix):
+        return {}
+    values: dict[str, str | None] = {}
+    for segment in path[len(data_prefix) :].split("/")[:-1]:
+        name, equals, value = segment.partition("=")
+        if equals:
+            values[_decoded(name)] = None if value == NULL else _decoded(value)
+    return values
+
+
+def values_of(file: DataFile, data_prefix: str) -> dict[str, str | None]:
+    """A file's partition values: from its marker where it has them, else from its path.
+
+    >>> values_of(DataFile("t/_data/a=~sha256-0/x.parquet", 1, 0, {"part": {"a": "long"}}), "t/_data/")
+    {'a': 'long'}
+    """
+    part = (file.extra or {}).get("part")
+    return dict(part) if part else parse_dir(file.path, data_prefix)
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]*")
+
+
+def _encoded(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    return quote(text, safe="", errors="surrogatepass").replace("~", "%7E")
+
+
+def _decoded(text: str) -> str:
+    if "%" not in text:
+        return text
+    try:
+        found = unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
+    # a % that no encoder of ours wrote is the reference's own
+    return found if _encoded(found) == text or (found == NULL and text == "%5F" + NULL[1:]) else text
