@@ -71,6 +71,7 @@ smoke-4.1: setup setup-spark41 ## A few end-to-end tests on PySpark 4.1, the old
 
 .PHONY: test-stores
 test-stores: setup ## The suites on a real S3 server and on Azurite (builds both; needs Go and Node)
+	$(BIN)/python tests/stores/install.py
 	$(PYTEST) -m stores $(PYTEST_ARGS) tests
 
 .PHONY: soak
@@ -94,8 +95,9 @@ format: setup ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format
 
 .PHONY: docs
-docs: setup ## Write docs/reference from the docstrings
+docs: setup ## Write docs/reference and the bytes on the format page anew
 	$(BIN)/python scripts/write_reference.py
+	$(BIN)/python scripts/write_format_examples.py
 
 .PHONY: clean
 clean: ## Remove what the commands above made, but for bench/results

@@ -1,0 +1,201 @@
+"""Write docs/reference from signatures and docstrings.
+
+    python scripts/write_reference.py
+
+Nothing is imported: griffe reads the source. A test compares the pages, so that they are never stale.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import griffe
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs/reference"
+
+PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "database": ("Databases", ("firn.database.connect", "firn.database.Database")),
+    "table": (
+        "Tables and scans",
+        (
+            "firn.lake.table.LakeTable",
+            "firn.lake.scan.Scan",
+            "firn.lake.results.AppendResult",
+            "firn.lake.results.ChangeResult",
+            "firn.lake.results.Partition",
+            "firn.journal.model.Snapshot",
+            "firn.journal.model.DataFile",
+            "firn.journal.model.CommitInfo",
+            "firn.journal.model.SweepReport",
+        ),
+    ),
+    "engines": (
+        "Locks and runners",
+        (
+            "firn.journal.lock.ExclusiveLock",
+            "firn.journal.lock.FileLock",
+            "firn.runner.Runner",
+            "firn.runner.LocalRunner",
+        ),
+    ),
+    "errors": ("Errors", ("firn.errors",)),
+    "testing": ("Testing programs that share a bucket", ("firn.testing",)),
+}
+"""Page → title and what stands on it; a package stands for all of its `__all__`, a module for its classes."""
+
+_SECTION = re.compile(r"(Args|Raises|Example|Cost):(.*)")
+_TITLES = {"Args": "Arguments"}
+_ENTRY = re.compile(r"(\*{0,2}\w+): (.*)")
+
+
+def pages() -> dict[str, str]:
+    """File name → text of all pages."""
+    package = griffe.load("firn", search_paths=[ROOT / "src"])
+    written = {f"{name}.md": _page(package, title, paths) for name, (title, paths) in PAGES.items()}
+    index = ["# Reference", "", "Made from the docstrings by `make docs`.", ""]
+    for name, (title, paths) in PAGES.items():
+        names = ", ".join(f"`{thing.name}`" for path in paths for thing in _things(package, path))
+        index.append(f"- [{title}]({name}.md): {names}")
+    index += ["", "The command line explains itself: `firn --help`, and `firn COMMAND --help`."]
+    written["README.md"] = "\n".join(index) + "\n"
+    return written
+
+
+def _things(package: griffe.Object, path: str) -> Iterator[griffe.Object]:
+    found = _resolve(package[path.removeprefix("firn.")])
+    if isinstance(found, griffe.Module):
+        own = [name for name, each in found.members.items() if not each.is_alias and name[0] != "_"]
+        for name in sorted(map(str, found.exports)) if found.exports else own:
+            thing = _resolve(found[name])
+            if isinstance(thing, (griffe.Class, griffe.Function)):
+                yield thing
+    else:
+        yield found
+
+
+def _resolve(found: griffe.Object | griffe.Alias) -> griffe.Object:
+    return found.final_target if isinstance(found, griffe.Alias) else found
+
+
+def _page(package: griffe.Object, title: str, paths: Iterable[str]) -> str:
+    lines = [f"# {title}", ""]
+    for path in paths:
+        found = _resolve(package[path.removeprefix("firn.")])
+        if isinstance(found, griffe.Module) and found.docstring is not None:
+            lines += [*_docstring(found.docstring.value), ""]
+        for thing in _things(package, path):
+            lines += _entry(thing, "##")
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _entry(thing: griffe.Object, heading: str) -> list[str]:
+    lines = [f"{heading} {_title(thing)}", ""]
+    if isinstance(thing, griffe.Class):
+        if thing.bases:
+            lines += ["Bases: " + ", ".join(f"`{base}`" for base in thing.bases), ""]
+        if parameters := _parameters(thing):
+            lines += ["```text", *_signature(thing.name, parameters, ""), "```", ""]
+    elif isinstance(thing, griffe.Function):
+        returns = f" -> {thing.returns}" if thing.returns is not None else ""
+        parameters = [p for p in thing.parameters if p.name not in ("self", "cls")]
+        lines += ["```text", *_signature(thing.name, parameters, returns), "```", ""]
+    if thing.docstring is not None:
+        lines += [*_docstring(thing.docstring.value), ""]
+    if isinstance(thing, griffe.Class):
+        for name, member in thing.members.items():
+            if not name.startswith("_") and not member.is_alias and member.docstring is not None:
+                lines += _entry(_resolve(member), heading + "#")
+    return lines
+
+
+def _title(thing: griffe.Object) -> str:
+    parent = thing.parent
+    prefix = f"{parent.name}." if isinstance(parent, griffe.Class) else ""
+    return f"{prefix}{thing.name}"
+
+
+def _parameters(thing: griffe.Class) -> list[griffe.Parameter]:
+    if "protocol" in " ".join(map(str, thing.bases)).lower():
+        return []
+    if not (maker := thing.members.get("__init__")) or not isinstance(maker, griffe.Function):
+        maker = None
+    return [p for p in (maker.parameters if maker else thing.parameters) if p.name != "self"]
+
+
+def _signature(name: str, parameters: Iterable[griffe.Parameter], returns: str) -> list[str]:
+    """On one line if it fits, else one line a parameter."""
+    shown: list[str] = []
+    starred = False
+    for each in parameters:
+        kind = each.kind or griffe.ParameterKind.positional_or_keyword
+        text = each.name
+        if kind is griffe.ParameterKind.var_positional:
+            text, starred = f"*{text}", True
+        elif kind is griffe.ParameterKind.var_keyword:
+            text = f"**{text}"
+        elif kind is griffe.ParameterKind.keyword_only and not starred:
+            shown.append("*")
+            starred = True
+        if each.annotation is not None:
+            text += f": {each.annotation}"
+        if each.default is not None and not kind.name.startswith("var_"):
+            text += f" = {each.default}" if each.annotation is not None else f"={each.default}"
+        shown.append(text)
+    line = f"{name}({', '.join(shown)}){returns}"
+    if len(line) <= 100:
+        return [line]
+    return [f"{name}(", *(f"    {text}," for text in shown), f"){returns}"]
+
+
+def _docstring(text: str) -> list[str]:
+    """A docstring as Markdown: sections become headings in bold, entries lists, examples and drawings blocks."""
+    lines: list[str] = []
+    section = ""
+    for paragraph in re.split(r"\n\s*\n", text.strip()):
+        first, *rest = paragraph.split("\n")
+        found = _SECTION.fullmatch(first.strip())
+        indented = first.startswith("    ")
+        if found:
+            section = found[1]
+            lines.append(f"**{_TITLES.get(section, section)}:**{found[2]}")
+            lines += _body(section, rest)
+        elif indented:
+            lines += _body(section if section == "Example" else "Example", paragraph.split("\n"))
+        elif first.startswith(">>>"):
+            lines += ["```python", *paragraph.split("\n"), "```"]
+        else:
+            section = ""
+            lines += paragraph.split("\n")
+        lines.append("")
+    return lines[:-1]
+
+
+def _body(section: str, rest: list[str]) -> list[str]:
+    if not rest:
+        return []
+    indent = min(len(line) - len(line.lstrip()) for line in rest if line.strip())
+    rest = [line[indent:] for line in rest]
+    if section == "Example":
+        language = "python" if rest[0].startswith(">>>") else "text"
+        return ["", f"```{language}", *rest, "```"]
+    if section in ("Args", "Raises"):
+        entries = []
+        for line in rest:
+            entry = _ENTRY.fullmatch(line)
+            entries.append(f"- `{entry[1]}`: {entry[2]}" if entry else f"  {line.strip()}")
+        return ["", *entries]
+    return rest
+
+
+def main() -> None:
+    written = pages()
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in written.items():
+        (REFERENCE / name).write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
