@@ -18,10 +18,11 @@ from firn.lake.stats import from_metadata
 CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 ZSTD_LEVEL = 1  # 20 % smaller than snappy for the same time; level 3 takes a third longer for 5 %
 
-DICTIONARY_SAMPLE = 8192
+DICTIONARY_SAMPLE = range(256, 8192)
 DICTIONARY_SHARE = 0.4
-"""Columns with more distinct values than this share of a sample are written plain: a dictionary of them
-overflows, after the time to build it was spent, and the file is larger for it."""
+"""Columns with more distinct values than this share of a sample, of so many rows at least and at most, are
+written plain: a dictionary of them overflows, after the time to build it was spent, and the file is larger
+for it."""
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,11 @@ def leaf_count(kind: pa.DataType) -> int:
 
 
 def _mostly_distinct(column: pa.ChunkedArray) -> bool:
-    sample = column.slice(0, DICTIONARY_SAMPLE)
-    if len(sample) < DICTIONARY_SAMPLE or pa.types.is_nested(sample.type):
+    sample = column.slice(0, DICTIONARY_SAMPLE.stop)
+    if len(sample) < DICTIONARY_SAMPLE.start or pa.types.is_nested(sample.type):
         return False
     try:
-        return bool(pc.count_distinct(sample).as_py() > DICTIONARY_SHARE * DICTIONARY_SAMPLE)
+        return bool(pc.count_distinct(sample).as_py() > DICTIONARY_SHARE * len(sample))
     except pa.ArrowNotImplementedError:
         return False
 

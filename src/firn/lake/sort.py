@@ -50,8 +50,7 @@ def sorted_slices(table: pa.Table, keys: SortKeys, rows: int) -> Iterator[pa.Tab
     if order is not None and pc.all(pc.greater(order[1:], order[:-1])).as_py():
         order = None
     for start in range(0, table.num_rows, rows):
-        part = table.slice(start, rows) if order is None else table.take(order.slice(start, rows))
-        yield part
+        yield table.slice(start, rows) if order is None else table.take(order.slice(start, rows))
 
 
 def sorted_batches(

@@ -41,11 +41,14 @@ BATCH_ROWS = 131_072
 class ParquetSource:
     """One open Parquet object; read by one thread. Made by `open_parquet`."""
 
-    def __init__(self, bucket: Bucket, key: str, file: pq.ParquetFile, ranges: RangedFile | None) -> None:
+    def __init__(
+        self, bucket: Bucket, key: str, file: pq.ParquetFile, ranges: RangedFile | None, *, in_place: bool
+    ) -> None:
         self._bucket = bucket
         self._key = key
         self._file = file
         self._ranges = ranges
+        self._in_place = in_place
         self.metadata: pq.FileMetaData = file.metadata
         self.schema: pa.Schema = file.schema_arrow
         ends: list[int] = []
@@ -63,6 +66,10 @@ class ParquetSource:
         that know their number of rows alone. At most one `get_ranges` call, if it wasn't loaded before."""
         if self._ranges is not None and names:
             self.load(row_groups, names)
+        if self._in_place:
+            self._bucket.counters.add(
+                bytes_in=sum(self.compressed_bytes(group, names) for group in row_groups)
+            )
         paths = [self.metadata.schema.column(i).path for name in names for i in self._leaves[name]]
         with decoding(self._bucket, self._key):
             yield from self._file.iter_batches(BATCH_ROWS, row_groups=list(row_groups), columns=paths)
@@ -175,7 +182,7 @@ def open_parquet(
             page_checksum_verification=True,
         )
     with file:
-        yield ParquetSource(bucket, key, file, ranges)
+        yield ParquetSource(bucket, key, file, ranges, in_place=path is not None)
 
 
 def file_footer(bucket: Bucket, key: str, size: int) -> pq.FileMetaData:
@@ -219,8 +226,8 @@ def decoding(bucket: Bucket, key: str) -> Iterator[None]:
             raise StoreUnavailableError(f"{bucket.uri(key)} can't be read: {error}") from error
         raise CorruptObjectError(
             f"{bucket.uri(key)} can't be decoded as Parquet ({str(error).strip().splitlines()[0]}). Its "
-            "bytes aren't those that were written: restore the object from a backup or an older version of it, "
-            "or remove its file from the table."
+            "bytes aren't those that were written: restore the object from a backup or an older version of "
+            "it, or remove its file from the table."
         ) from error
 
 

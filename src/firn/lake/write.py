@@ -124,8 +124,8 @@ def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) ->
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if name.casefold() not in known and column.null_count < len(column):
                 raise SchemaConflictError(
-                    f"the rows have a column {name!r} ({column.type}) that the first of them didn't have, and "
-                    "it can't be added any more: give every batch the same columns"
+                    f"the rows have a column {name!r} ({column.type}) that isn't among those to be "
+                    f"written ({', '.join(spec.columns)}): give every batch the same columns"
                 )
         if batch.num_rows and not spec.columns:
             raise InvalidInputError(
@@ -177,9 +177,9 @@ class _Splitter:
             return
         table = pa.concat_tables(self._gathered)
         self._gathered = []
-        self._files.choose_encoding(table)
         parts = self._spec.partition.split(table)
         del table
+        self._files.choose_encoding(max((part.rows for part in parts), key=len))
         small: list[tuple[str, Marker, pa.Table]] = []
         for directory, values, rows in parts:
             marker = marker_for(self._spec.partition, values)
@@ -240,9 +240,9 @@ class _Files:
 
     def group_rows(self, rows: pa.Table) -> int:
         """Rows a row group, so that groups are alike and within their bounds."""
-        count = rows.num_rows
+        count: int = rows.num_rows
         limit = min(ROW_GROUP_BYTES, self._spec.target_size)
-        most = max(1, min(self._spec.row_group_rows, count * limit // max(1, rows.nbytes)))
+        most: int = max(1, min(self._spec.row_group_rows, count * limit // max(1, rows.nbytes)))
         groups = max(1, -(-count // most))
         return max(1, -(-count // groups))
 
