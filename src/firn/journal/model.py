@@ -163,6 +163,10 @@ class LakeJournal(Protocol):
 
     def exclusive(self, op: str) -> AbstractContextManager[Session]: ...
 
+    def columns(self) -> ColumnTypes:
+        """The table's columns as an appender knows them: of a moment ago at worst."""
+        ...
+
     def history(self) -> list[CommitInfo]: ...
 
     def checkpoint(self) -> int:

@@ -59,7 +59,7 @@ class Descriptor:
     @property
     def shared(self) -> bool:
         """Whether the reference implementation reads and writes this table too."""
-        return self.setting("shared") == "icedb"
+        return bool(self.setting("shared") == "icedb")
 
     def setting(self, name: str) -> Any:
         return self.properties.get(name, TABLE_PROPERTIES[name])

@@ -7,6 +7,7 @@ commit. A crash anywhere before that leaves nothing but parts that sweep deletes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from firn.errors import FirnError, InvalidInputError, SnapshotTooOldError
@@ -16,7 +17,7 @@ from firn.lake.partition import match_partitions
 from firn.lake.plan import directory_of, plan_merge
 from firn.lake.predicate import Predicate, Query
 from firn.lake.prune import Pruner
-from firn.lake.read import ReadSpec, read_file
+from firn.lake.read import read_file
 from firn.lake.results import ChangeResult, Partition
 from firn.lake.tasks import (
     DeleteContext,
@@ -55,7 +56,7 @@ def merge(
             return ChangeResult("merge", None, 0, 0, 0, 0, 0, 0)
         context = MergeContext(
             write=table.write_spec(snapshot.columns, maintenance=True, target_size=target_size),
-            read=_read_all(snapshot),
+            read=table.read_spec(snapshot),
             query=text,
         )
         tasks = [MergeTask(g.directory, g.files) for g in groups]
@@ -98,7 +99,8 @@ def _split_by_predicate(
     """Files all of whose rows match for certain, and files that may hold some."""
     predicate = Predicate.parse(where, snapshot.columns)
     pruner = Pruner(predicate, snapshot.columns, table.pruning_spec)
-    whole, partial = [], []
+    whole: list[DataFile] = []
+    partial: list[DataFile] = []
     for file in snapshot.files:
         if pruner.may_match(file):
             (whole if pruner.certainly_all(file) else partial).append(file)
@@ -111,7 +113,7 @@ def _delete_rows(table: LakeTable, session: Session, where: str) -> tuple[list[D
     whole, partial = _split_by_predicate(table, snapshot, where)
     context = DeleteContext(
         write=table.write_spec(snapshot.columns, maintenance=True),
-        read=_read_all(snapshot),
+        read=table.read_spec(snapshot),
         where=Predicate.parse(where, snapshot.columns).sql,
     )
     results = _run(table, session, delete_task, partial, context, [f.size for f in partial], "delete")
@@ -139,7 +141,7 @@ def rewrite(
             files = [f for f in files if not pruner.certainly_all(f)]
         context = RewriteContext(
             write=table.write_spec(snapshot.columns, maintenance=True),
-            read=_read_all(snapshot),
+            read=table.read_spec(snapshot),
             keep=keep,
             query=select,
         )
@@ -190,7 +192,8 @@ def _check_all_match(
     known = {**snapshot.columns, **columns}
     predicate = Predicate.parse(where, known)
     pruner = Pruner(predicate, known, table.pruning_spec)
-    spec = ReadSpec(columns=known, where=f"({predicate.sql}) IS NOT TRUE", table_columns=known)
+    merged = replace(snapshot, columns=known)
+    spec = table.read_spec(merged, where=f"({predicate.sql}) IS NOT TRUE")
     for file in files:
         if not pruner.certainly_all(file) and any(b.num_rows for b in read_file(table.bucket, file, spec)):
             raise InvalidInputError(
@@ -242,10 +245,6 @@ def restore(table: LakeTable, at: Any) -> ChangeResult:
 
 
 # -- shared steps
-
-
-def _read_all(snapshot: Snapshot) -> ReadSpec:
-    return ReadSpec(columns=dict(snapshot.columns), where=None, table_columns=dict(snapshot.columns))
 
 
 def _run(

@@ -60,7 +60,8 @@ def plan_merge(
 def _tier(members: Sequence[DataFile], target_size: int) -> list[DataFile]:
     """The files worth merging: small ones, and none that outweighs those below it by `SKEW_LIMIT`."""
     small = sorted((f for f in members if f.size < target_size * 3 // 4), key=lambda f: f.size)
-    total, chosen = 0, []
+    total = 0
+    chosen: list[DataFile] = []
     for file in small:
         if chosen and file.size > SKEW_LIMIT * total:
             if len(chosen) > 1:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
+from firn.lake.decode import ReadSpec
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
-from firn.lake.read import ReadSpec, count_rows, read_file, read_table
+from firn.lake.read import count_rows, read_file, read_table
 from firn.lake.types import arrow_schema
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from firn.lake.table import LakeTable
 
 RETRIES = 5
+
+Answer = TypeVar("Answer")
 
 
 class Scan:
@@ -95,11 +98,8 @@ class Scan:
 
     def read_spec(self) -> ReadSpec:
         """What a task needs to read one file of this scan; picklable."""
-        return ReadSpec(
-            columns=dict(self.columns),
-            where=self.predicate.sql if self.predicate is not None else None,
-            table_columns=dict(self.snapshot.columns),
-        )
+        where = self.predicate.sql if self.predicate is not None else None
+        return self.table.read_spec(self.snapshot, columns=self.columns, where=where)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches, file by file; memory is bounded by a few batches."""
@@ -128,9 +128,13 @@ class Scan:
             >>> t.scan(columns=["b"], where="a > 1").to_arrow().to_pylist()
             [{'b': 'y'}]
         """
+        return self._settled(lambda: read_table(self.table.bucket, self.files(), self.read_spec()))
+
+    def _settled(self, read: Callable[[], Answer]) -> Answer:
+        """What `read` returns, on a fresh snapshot if files of the first one were swept meanwhile."""
         for _ in range(RETRIES):
             try:
-                return read_table(self.table.bucket, self.files(), self.read_spec())
+                return read()
             except ObjectNotFoundError as error:
                 if not self._look_again():
                     raise self._vanished(None) from error
@@ -153,7 +157,8 @@ class Scan:
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas DataFrame (extra `firn[pandas]`)."""
-        return self.to_arrow().to_pandas()
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """A polars DataFrame (extra `firn[polars]`)."""
@@ -174,9 +179,14 @@ class Scan:
     def count(self) -> int:
         """How many rows match. From metadata alone without a predicate; with one, only files that match in
         part are read."""
+        return self._settled(self._count)
+
+    def _count(self) -> int:
         if self.predicate is None or self.pruner is None:
+            untold = [f for f in self.snapshot.files if f.rows is None]
             with ThreadPoolExecutor(16) as pool:
-                return sum(pool.map(lambda f: count_rows(self.table.bucket, f), self.snapshot.files))
+                footers = pool.map(lambda f: count_rows(self.table.bucket, f), untold)
+                return sum(footers) + sum(f.rows or 0 for f in self.snapshot.files)
         certain, partial = 0, []
         for file in self.files():
             if file.rows is not None and self.pruner.certainly_all(file):
@@ -186,8 +196,8 @@ class Scan:
         if not partial:
             return certain
         columns = {c: self.snapshot.columns[c] for c in self.predicate.columns} or dict(self.columns)
-        spec = ReadSpec(columns=columns, where=self.predicate.sql, table_columns=dict(self.snapshot.columns))
-        return certain + read_table(self.table.bucket, partial, spec).num_rows
+        spec = self.table.read_spec(self.snapshot, columns=columns, where=self.predicate.sql)
+        return certain + int(read_table(self.table.bucket, partial, spec).num_rows)
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of what this scan returns."""

@@ -12,6 +12,7 @@ from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, CommitInfo, DataFile, LakeJournal, Snapshot, SweepReport
 from firn.lake import append as appends
 from firn.lake import maintenance
+from firn.lake.decode import ReadSpec
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import Engines, InProcess
 from firn.lake.partition import PartitionSpec, values_of
@@ -296,6 +297,17 @@ class LakeTable:
         return self.journal.checkpoint()
 
     # -- for engines
+
+    def read_spec(
+        self, snapshot: Snapshot, *, columns: ColumnTypes | None = None, where: str | None = None
+    ) -> ReadSpec:
+        """What tasks need to read files of a snapshot: `columns` (all by default), rows of `where`."""
+        return ReadSpec(
+            columns=dict(snapshot.columns if columns is None else columns),
+            where=where,
+            table_columns=dict(snapshot.columns),
+            loose=self.descriptor.setting("on_conflict") == "widen",
+        )
 
     def write_spec(
         self, columns: ColumnTypes, *, maintenance: bool = False, target_size: int | None = None

@@ -34,7 +34,7 @@ def encode(bodies: Iterable[tuple[str, str, bytes]]) -> bytes:
     packed_index = orjson.dumps(index)
     raw = struct.pack("<I", len(packed_index)) + packed_index + b"".join(parts)
     rest = pa.Codec("zstd").compress(raw, asbytes=True)
-    return _HEAD.pack(MAGIC, zlib.crc32(rest), len(raw)) + rest
+    return bytes(_HEAD.pack(MAGIC, zlib.crc32(rest), len(raw)) + rest)
 
 
 def decode(data: bytes, *, where: str) -> dict[tuple[str, str], bytes]:

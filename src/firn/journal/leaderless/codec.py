@@ -150,7 +150,8 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
             raise TypeError("t, sch, f and tmb must be integers")
         if not 1 <= sch < len(lines) or not sch < first_tombstone <= first_file <= len(lines):
             raise ValueError("line numbers out of range")
-        columns, notes = lines[sch], {}
+        columns = lines[sch]
+        notes: dict[str, Any] = {}
         for line in lines[sch + 1 : first_tombstone]:
             notes.update(line.get("firn") or {})
         tombstones: dict[str, int] = {}
@@ -158,7 +159,8 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
             path, time = entry["p"], entry["t"]
             # The reference repeats tombstones; the first time is the one that counts.
             tombstones[path] = min(time, tombstones.get(path, time))
-        files, dead = [], {}
+        files: list[DataFile] = []
+        dead: dict[str, int] = {}
         for marker in lines[first_file:]:
             path, created = marker["p"], marker["t"]
             if type(path) is not str or type(created) is not int:
