@@ -6,7 +6,7 @@ import threading
 import duckdb
 import pytest
 
-from firn.errors import InvalidInputError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.lake.predicate import Predicate, Query, parse_rewrite
 
 COLUMNS = {
@@ -164,9 +164,18 @@ def test_spark_text_keeps_the_meaning() -> None:
     assert spark("\"Flight Date\" = '2001-01-01' AND starts_with(b, 'it''s')") == (
         "`Flight Date` = '2001-01-01' AND STARTSWITH(`b`, 'it\\'s')"
     )
+    assert spark("ts > TIMESTAMP '2001-01-01'") == "`ts` > CAST('2001-01-01' AS TIMESTAMP_NTZ)"
+    assert spark("tz > TIMESTAMPTZ '2001-01-01 00:00Z'") == "`tz` > CAST('2001-01-01 00:00Z' AS TIMESTAMP)"
     assert spark("l[1] = 2") == "`l`[0] = 2"
     # a backslash is itself in DuckDB's patterns, and an escape in Spark's
     assert spark("b LIKE 'a\\%'") == "`b` LIKE 'a\\\\\\\\%'"
+
+
+@pytest.mark.parametrize("text", ["b SIMILAR TO 'x.*'", "a = 1 OR b GLOB 'x*'"])
+def test_what_spark_lacks_is_refused_when_it_is_asked_for(text: str) -> None:
+    predicate = Predicate.parse(text, COLUMNS)
+    with pytest.raises(UnsupportedError, match="no counterpart in Spark"):
+        _ = predicate.spark_sql
 
 
 def test_predicates_and_queries_pickle_however_deep() -> None:

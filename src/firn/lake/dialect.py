@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import UnsupportedError as SqlglotUnsupported
 from sqlglot.tokens import TokenType
 
 from firn.errors import InvalidInputError, UnsupportedError
@@ -83,6 +84,8 @@ def to_spark(tree: exp.Expression) -> str:
             # Spark takes a backslash in a pattern for an escape, DuckDB for itself
             pattern.replace(exp.Literal.string(pattern.name.replace("\\", "\\\\")))
     try:
+        if (lacking := tree.find(exp.SimilarTo, exp.Glob)) is not None:
+            raise SqlglotUnsupported(f"it has no {lacking.key.upper()}")
         return str(tree.sql("spark", identify=True, comments=False, unsupported_level=ErrorLevel.RAISE))
     except SqlglotError as error:
         raise UnsupportedError(
