@@ -152,17 +152,17 @@ class ObjectStoreBucket:
         found: list[ObjectInfo] = []
         # Where an attempt breaks off, the next goes on after the last key that came.
         first = reached = max(filter(None, (_just_before(prefix), after)), default=None)
-        attempts = raw = 0
+        attempts = pages = 0
 
         def attempt() -> None:
-            nonlocal reached, attempts, raw
+            nonlocal reached, attempts, pages
             attempts += 1
             if self._kind == "azure" and attempts > 1:
                 # With hierarchical namespaces its order isn't that of the keys: start over.
                 found.clear()
                 reached = first
             for chunk in self._pages(prefix.rpartition("/")[0], reached):
-                raw += len(chunk)
+                pages += 1
                 for meta in chunk:
                     key = meta["path"]
                     if key.startswith(prefix) and (after is None or key > after):
@@ -173,8 +173,7 @@ class ObjectStoreBucket:
 
         self._retrier.run(attempt, verb="list", target=self.uri(prefix))
         found.sort(key=lambda info: info.key)
-        one_page = attempts == 1 and raw < _PAGE[self._kind]
-        return Listing(tuple(found), one_page)
+        return Listing(tuple(found), atomic=attempts == 1 and pages <= 1)
 
     def list_dirs(self, prefix: str) -> builtins.list[str]:
         check_prefix(prefix)
