@@ -73,14 +73,16 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
     Raises:
         SchemaConflictError: types that nothing joins; nothing was written.
     """
-    if missing := [c for c in table.required_columns if c not in incoming and c not in known]:
-        raise InvalidInputError(
-            f"{table.name}: the column {missing[0]!r}, which the table is partitioned or sorted by, is neither "
-            f"in the table nor in these rows (they have: {', '.join(incoming) or 'none'})."
-        )
     evolved = evolve(known, incoming, allow_widening=not table.descriptor.shared)
     spelled = {c.casefold(): c for c in evolved}
-    return {spelled[c.casefold()]: evolved[spelled[c.casefold()]] for c in incoming}
+    if missing := [c for c in table.required_columns if c.casefold() not in spelled]:
+        raise InvalidInputError(
+            f"{table.name}: the column {missing[0]!r}, which the table is partitioned by, is neither in the "
+            f"table nor in these rows (they have: {', '.join(incoming) or 'none'})."
+        )
+    # Rows that lack a column by which they are placed have null there, and go to the null partition.
+    names = dict.fromkeys([spelled[c.casefold()] for c in (*incoming, *table.required_columns)])
+    return {name: evolved[name] for name in names}
 
 
 def _transformed(rows: Rows, query: str, known: ColumnTypes) -> Rows:

@@ -70,8 +70,8 @@ class LakeTable:
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns without which a row has no place: those the table is partitioned by."""
-        return tuple(f.source for f in self.descriptor.partition.fields)
+        """Columns by which rows find their place: those that the table is partitioned by."""
+        return tuple(dict.fromkeys(f.source for f in self.descriptor.partition.fields))
 
     @property
     def pruning_spec(self) -> PartitionSpec:

@@ -1,0 +1,624 @@
+"""Every verb of a lake table, on the memory store: what it does, what it costs, what it refuses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import firn
+from firn.lake.table import LakeTable
+
+UTC = dt.timezone.utc
+
+
+def rows(*months: int, origin: str = "DTW") -> list[dict[str, object]]:
+    return [
+        {"date": dt.datetime(2001, m, d, 12), "origin": origin, "delay": m * 100 + d, "note": None}
+        for m in months
+        for d in range(1, 11)
+    ]
+
+
+@pytest.fixture
+def db() -> firn.Database:
+    return firn.connect("memory://")
+
+
+@pytest.fixture
+def flights(db: firn.Database) -> LakeTable:
+    return db.create_table("flights", partition_by=["month(date)"], sort_by=["delay"])
+
+
+def values(table: LakeTable, column: str = "delay", **scan: object) -> list[object]:
+    return sorted(table.scan(**scan).to_arrow()[column].to_pylist())  # type: ignore[arg-type]
+
+
+# -- append
+
+
+def test_append_is_one_put_a_file_and_one_for_the_log(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    before = flights.bucket.counters.as_dict()
+    result = flights.append(rows(1, 2, 3))
+    after = flights.bucket.counters.as_dict()
+    assert result.files == 3 and result.rows == 30 and not result.duplicate
+    spent = {verb: after[verb] - before[verb] for verb in ("get", "put", "list", "head", "delete")}
+    assert spent == {"get": 0, "put": 4, "list": 0, "head": 0, "delete": 0}
+
+
+def test_append_unites_columns_over_all_rows(db: firn.Database) -> None:
+    table = db.create_table("t")
+    table.append([{"a": 1}, {"b": "x"}])
+    table.append([{"c": 2.5}])
+    assert table.schema().names == ["a", "b", "c"]
+    assert table.scan().to_arrow().sort_by("a").to_pylist()[0] == {"a": 1, "b": None, "c": None}
+
+
+def test_an_all_null_column_has_no_type_until_it_has_a_value(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    assert "note" not in flights.schema().names
+    flights.append([{"date": dt.datetime(2001, 1, 5), "note": "late"}])
+    assert flights.schema().field("note").type == pa.string()
+    assert flights.scan(where="note IS NULL").count() == 10
+
+
+def test_a_conflict_is_refused_before_anything_is_uploaded(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    before = flights.bucket.counters.put
+    with pytest.raises(firn.SchemaConflictError, match="delay.*BIGINT.*VARCHAR|delay.*VARCHAR.*BIGINT"):
+        flights.append([{"date": dt.datetime(2001, 1, 1), "delay": "much"}])
+    assert flights.bucket.counters.put == before
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "name"),
+    [
+        (pa.int32(), pa.int64(), "BIGINT"),
+        (pa.float32(), pa.float64(), "DOUBLE"),
+        (pa.decimal128(5, 2), pa.decimal128(9, 4), "DECIMAL(9,4)"),
+    ],
+)
+def test_types_widen_and_old_files_are_read_by_the_new_type(
+    db: firn.Database, narrow: pa.DataType, wide: pa.DataType, name: str
+) -> None:
+    table = db.create_table("t")
+    table.append(pa.table({"x": pa.array([1.0, None]).cast(narrow)}))
+    table.append(pa.table({"x": pa.array([2.0]).cast(wide)}))
+    assert table.snapshot().columns == {"x": name}
+    assert table.scan(where="x < 2").to_arrow()["x"].type == wide
+    table.merge()
+    assert values(table.scan(where="x IS NOT NULL").table, "x", where="x IS NOT NULL") == [1, 2]
+
+
+def test_a_table_shared_with_the_reference_refuses_to_widen(db: firn.Database) -> None:
+    table = db.create_table("t", properties={"shared": "icedb"})
+    table.append(pa.table({"x": pa.array([1], pa.int32())}))
+    with pytest.raises(firn.SchemaConflictError):
+        table.append(pa.table({"x": pa.array([2**40], pa.int64())}))
+
+
+def test_append_passes_rows_through_a_query_before_partitioning(flights: LakeTable) -> None:
+    flights.append(rows(1, 2), query="SELECT date, origin, delay * 2 AS delay FROM _rows WHERE delay > 105")
+    assert [p.values["date_month"] for p in flights.partitions()] == ["2001-01", "2001-02"]
+    assert min(values(flights)) == 212  # type: ignore[type-var]
+
+
+def test_a_batch_id_makes_a_retry_a_no_op_even_after_merge_and_sweep(flights: LakeTable) -> None:
+    first = flights.append(rows(1), batch_id="job/1")
+    again = flights.append(rows(1), batch_id="job/1")
+    assert again.duplicate and again.version == first.version
+    flights.append(rows(1), batch_id="job/2")
+    flights.merge()
+    flights.sweep(older_than="0s", orphans="0s")
+    late = flights.append(rows(1), batch_id="job/1")
+    assert late.duplicate and flights.scan().count() == 20
+
+
+def test_racing_retries_of_one_batch_make_one_commit(db: firn.Database, flights: LakeTable) -> None:
+    results: list[firn.AppendResult] = []
+
+    def retry() -> None:
+        results.append(db.table("flights").append(rows(1), batch_id="same"))
+
+    threads = [threading.Thread(target=retry) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert flights.scan().count() == 10
+    assert len({r.version for r in results}) == 1
+
+
+def test_an_append_without_rows_commits_nothing(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    result = flights.append([])
+    assert result.files == 0 and len(flights.history()) == 1
+
+
+def test_a_row_without_its_partition_column_lands_in_the_null_partition(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    flights.append([{"delay": 7}])
+    assert {p.values["date_month"] for p in flights.partitions()} == {"2001-01", None}
+    assert flights.remove_partitions("date_month IS NULL").rows_removed == 1
+
+
+# -- reading
+
+
+def test_a_predicate_prunes_partitions_and_statistics(flights: LakeTable) -> None:
+    flights.append(rows(1, 2, 3))
+    assert len(flights.scan(where="date >= '2001-03-01'").files()) == 1
+    assert len(flights.scan(where="delay < 150").files()) == 1
+    assert values(flights, where="delay BETWEEN 109 AND 202") == [109, 110, 201, 202]
+    assert "1 of 3" in flights.scan(where="delay < 150").explain()
+
+
+def test_count_reads_no_data(flights: LakeTable) -> None:
+    flights.append(rows(1, 2, 3))
+    flights.snapshot()
+    before = flights.bucket.counters.as_dict()
+    assert flights.scan().count() == 30
+    assert flights.scan(where="date >= '2001-02-01' AND date < '2001-03-01'").count() == 10
+    after = flights.bucket.counters.as_dict()
+    assert (
+        after["get"] - before["get"] <= 1
+    )  # the newest snapshot needs its LIST only, a predicate at most a file
+    assert after["list"] - before["list"] == 2
+
+
+def test_outputs_agree(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    scan = flights.scan(columns=["delay"], where="delay > 105")
+    expected = [106, 107, 108, 109, 110]
+    assert sorted(scan.to_arrow()["delay"].to_pylist()) == expected
+    assert sorted(scan.to_pandas()["delay"].tolist()) == expected
+    assert sorted(scan.to_polars()["delay"].to_list()) == expected
+    assert sorted(r[0] for r in scan.to_duckdb().fetchall()) == expected
+    assert sorted(v for b in scan.to_batches() for v in b["delay"].to_pylist()) == expected
+    assert scan.count() == 5
+
+
+def test_columns_come_in_the_order_asked_for_and_unknown_ones_are_named(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    assert flights.scan(columns=["origin", "DELAY"]).to_arrow().column_names == ["origin", "delay"]
+    with pytest.raises(firn.InvalidInputError, match="no column 'dely'"):
+        flights.scan(columns=["dely"]).to_arrow()
+    with pytest.raises(firn.InvalidInputError, match="dely"):
+        flights.scan(where="dely > 1").to_arrow()
+
+
+def test_time_travel_by_version_time_and_text(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    version = flights.snapshot().version
+    moment = flights.snapshot().time
+    assert moment is not None
+    flights.append(rows(2))
+    flights.merge()
+    flights.delete("delay < 105")
+    assert flights.scan(at=version).count() == 10
+    assert flights.scan(at=moment).count() == 10
+    assert flights.scan(at=moment.isoformat()).count() == 10
+    assert flights.scan(at=moment.replace(tzinfo=None)).count() == 10
+    assert flights.scan(at=moment - dt.timedelta(seconds=5)).count() == 0
+    assert flights.scan().count() == 16
+    with pytest.raises(firn.InvalidInputError, match="revision"):
+        flights.scan(at=3).count()
+
+
+def test_a_reader_whose_files_were_swept_looks_again(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    flights.append(rows(1))
+    scan = flights.scan()
+    assert len(scan.files()) == 2
+    flights.merge()
+    flights.sweep(older_than="0s", orphans="0s")
+    assert scan.to_arrow().num_rows == 20
+    pinned = flights.scan(at=flights.snapshot().version)
+    assert len(pinned.files()) == 1
+    flights.overwrite(rows(2))
+    flights.sweep(older_than="0s", orphans="0s")
+    with pytest.raises(firn.SnapshotTooOldError, match="swe"):
+        pinned.to_arrow()
+
+
+def test_a_version_that_sweep_deleted_is_refused_with_a_reason(flights: LakeTable) -> None:
+    first = flights.append(rows(1)).version
+    flights.append(rows(1))
+    flights.merge()
+    flights.sweep(older_than="0s", orphans="0s")
+    with pytest.raises(firn.SnapshotTooOldError, match="sweep has deleted"):
+        flights.scan(at=first).count()
+
+
+# -- maintenance
+
+
+def test_merge_keeps_rows_order_columns_and_partitions(flights: LakeTable) -> None:
+    for _ in range(5):
+        flights.append(rows(1, 2))
+    before = values(flights)
+    result = flights.merge()
+    assert (result.files_removed, result.files_added) == (10, 2)
+    assert values(flights) == before
+    assert flights.schema().names == ["date", "origin", "delay"]
+    for file in flights.snapshot().files:
+        stored = pq.read_table(pa.BufferReader(flights.bucket.get(file.path).data))
+        assert stored.column_names == ["date", "origin", "delay"]
+        assert stored["delay"].to_pylist() == sorted(stored["delay"].to_pylist())
+
+
+def test_merge_of_one_partition(flights: LakeTable) -> None:
+    for _ in range(3):
+        flights.append(rows(1, 2))
+    january = next(p for p in flights.partitions() if p.values["date_month"] == "2001-01")
+    assert flights.merge(partitions=[january]).files_added == 1
+    assert {p.values["date_month"]: p.files for p in flights.partitions()} == {"2001-01": 1, "2001-02": 3}
+    assert flights.merge(partitions=[{"date_month": "2001-02"}]).files_removed == 3
+    with pytest.raises(firn.InvalidInputError, match="no partition"):
+        flights.merge(partitions=[{"date_month": "1999-01"}])
+
+
+def test_merge_with_a_query_aggregates_what_it_merges(db: firn.Database) -> None:
+    table = db.create_table("hits", partition_by=["day"])
+    for _ in range(4):
+        table.append([{"day": "mon", "page": "a", "n": 1}, {"day": "mon", "page": "b", "n": 2}])
+    table.merge(query="SELECT day, page, sum(n) AS n FROM source_files GROUP BY ALL")
+    assert table.scan().to_arrow().sort_by("page").to_pylist() == [
+        {"day": "mon", "page": "a", "n": 4},
+        {"day": "mon", "page": "b", "n": 8},
+    ]
+    assert table.snapshot().columns["n"] == "BIGINT"
+
+
+def test_merge_does_not_rewrite_a_big_file_with_a_tiny_one(db: firn.Database) -> None:
+    table = db.create_table("t")
+    table.append(pa.table({"x": pa.array(range(200_000))}))
+    table.append([{"x": 1}])
+    assert table.merge().version is None
+    table.append([{"x": 2}])
+    assert table.merge().files_removed == 2
+
+
+def test_merge_dry_run_changes_nothing(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    flights.append(rows(1))
+    version = flights.snapshot().version
+    plan = flights.merge(dry_run=True)
+    assert plan.dry_run and len(plan.files) == 2 and plan.version is None
+    assert flights.snapshot().version == version
+
+
+def test_delete_rewrites_only_files_that_may_match(flights: LakeTable) -> None:
+    flights.append(rows(1, 2, 3))
+    plan = flights.delete("delay = 105", dry_run=True)
+    assert len(plan.files) == 1
+    result = flights.delete("delay = 105")
+    assert (result.files_removed, result.files_added) == (1, 1)
+    assert result.rows_removed == 10 and result.rows_added == 9
+    assert flights.scan(where="delay = 105").count() == 0
+    assert flights.delete("delay = 105").version is None
+
+
+def test_delete_keeps_rows_for_which_the_predicate_is_null(db: firn.Database) -> None:
+    table = db.create_table("t")
+    table.append([{"x": 1}, {"x": None}, {"x": 3}])
+    table.delete("x > 2")
+    assert values(table, "x", where="x IS NOT NULL") == [1]
+    assert table.scan(where="x IS NULL").count() == 1
+
+
+def test_delete_drops_whole_files_without_reading_them(flights: LakeTable) -> None:
+    flights.append(rows(1, 2))
+    flights.snapshot()
+    before = flights.bucket.counters.bytes_in
+    result = flights.delete("date < '2001-02-01'")
+    assert (result.files_removed, result.files_added) == (1, 0)
+    file_bytes = result.bytes_removed
+    assert flights.bucket.counters.bytes_in - before < file_bytes + 4000
+
+
+def test_rewrite_by_predicate_and_by_select(flights: LakeTable) -> None:
+    flights.append(rows(1, origin="DTW") + rows(2, origin="HNL"))
+    result = flights.rewrite("origin <> 'DTW'")
+    assert result.files_added == 1 and flights.scan().count() == 10
+    assert [f.rows for f in flights.snapshot().files if f.rows == 0] == [0], (
+        "an empty part stands for January"
+    )
+    flights.rewrite("SELECT * REPLACE (delay + 1000 AS delay) FROM _rows")
+    assert min(values(flights)) == 1201  # type: ignore[type-var]
+    flights.merge()
+    assert flights.scan().count() == 10
+
+
+def test_rewrite_of_chosen_partitions(flights: LakeTable) -> None:
+    flights.append(rows(1, 2))
+    flights.rewrite("delay % 2 = 0", partitions=[{"date_month": "2001-02"}])
+    assert {p.values["date_month"]: p.rows for p in flights.partitions()} == {"2001-01": 10, "2001-02": 5}
+
+
+def test_remove_partitions_reads_no_data_and_is_one_commit(flights: LakeTable) -> None:
+    flights.append(rows(1, 2, 3))
+    assert len(flights.remove_partitions("date_month < '2001-03'", dry_run=True).files) == 2
+    result = flights.remove_partitions("date_month < '2001-03'")
+    assert result.files_removed == 2 and result.files_added == 0
+    assert [p.values["date_month"] for p in flights.partitions()] == ["2001-03"]
+    flights.remove_partitions([flights.partitions()[0]])
+    assert flights.scan().count() == 0
+    assert flights.scan(at=result.version).count() == 10
+
+
+def test_removed_rows_stay_removed_over_merge_and_sweep(flights: LakeTable) -> None:
+    for _ in range(3):
+        flights.append(rows(1, 2, 3))
+    flights.remove_partitions("date_month = '2001-01'")
+    flights.merge(partitions=[{"date_month": "2001-02"}])
+    flights.sweep(older_than="0s", orphans="0s")
+    assert {p.values["date_month"]: p.rows for p in flights.partitions()} == {"2001-02": 30, "2001-03": 30}
+
+
+def test_overwrite_whole_predicate_and_touched_partitions(flights: LakeTable) -> None:
+    flights.append(rows(1, 2, 3))
+    flights.overwrite(rows(2, origin="NEW"), partitions="touched")
+    assert flights.scan(where="origin = 'NEW'").count() == 10 and flights.scan().count() == 30
+    flights.overwrite([{"date": dt.datetime(2001, 3, 3), "delay": 999}], where="delay > 300")
+    assert flights.scan().count() == 21
+    with pytest.raises(firn.InvalidInputError, match="don't satisfy"):
+        flights.overwrite([{"date": dt.datetime(2001, 3, 3), "delay": 1}], where="delay > 300")
+    assert flights.scan().count() == 21
+    flights.overwrite(rows(5))
+    assert [p.values["date_month"] for p in flights.partitions()] == ["2001-05"]
+
+
+def test_restore_brings_rows_back_and_can_itself_be_undone(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    version = flights.snapshot().version
+    flights.append(rows(2))
+    flights.merge()
+    flights.delete("delay < 200")
+    after_delete = flights.snapshot().version
+    assert flights.scan().count() == 10
+    flights.restore(version)
+    assert values(flights) == list(range(101, 111))
+    flights.restore(after_delete)
+    assert values(flights) == list(range(201, 211))
+    assert flights.restore(after_delete).version is None
+    flights.restore(version)
+    flights.sweep(older_than="0s", orphans="0s")
+    assert values(flights) == list(range(101, 111))
+    with pytest.raises(firn.SnapshotTooOldError):
+        flights.restore(after_delete)
+
+
+def test_expire_removes_old_partitions_by_their_age(db: firn.Database) -> None:
+    table = db.create_table("t", partition_by=["day(at)"], properties={"retention": "30d"})
+    now = dt.datetime.now(UTC).replace(tzinfo=None)
+    table.append([{"at": now - dt.timedelta(days=d), "d": d} for d in (0, 10, 29, 33, 400)])
+    assert len(table.expire(dry_run=True).files) == 2
+    table.expire()
+    assert values(table, "d") == [0, 10, 29]
+    table.expire("5d")
+    assert values(table, "d") == [0]
+    with pytest.raises(firn.InvalidInputError, match="isn't partitioned by a time"):
+        db.create_table("u").expire("1d")
+
+
+def test_sweep_leaves_live_objects_only_and_dry_run_nothing_changed(flights: LakeTable) -> None:
+    for _ in range(3):
+        flights.append(rows(1, 2))
+    flights.bucket.put("flights/_data/date_month=2001-01/part-a-orphan.parquet", b"x")
+    flights.bucket.put("flights/_data/date_month=2001-01/part-m-orphan.parquet", b"x")
+    flights.merge()
+    plan = flights.sweep(older_than="0s", orphans="0s", dry_run=True)
+    assert plan.dry_run and len(plan.data_files) == 6 and len(plan.orphans) == 2 and len(plan.logs) == 3
+    assert flights.sweep().data_files == (), "the grace keeps them"
+    report = flights.sweep(older_than="0s", orphans="0s")
+    assert (report.data_files, report.logs) == (plan.data_files, plan.logs)
+    stored = {i.key for i in flights.bucket.list("flights/_data/").objects}
+    assert stored == {f.path for f in flights.snapshot().files}
+    assert len(flights.bucket.list("flights/_log/").objects) == 1
+    assert flights.scan().count() == 60
+
+
+def test_history_survives_merge_and_sweep(flights: LakeTable) -> None:
+    flights.append(rows(1))
+    flights.append(rows(1))
+    flights.merge()
+    flights.delete("delay = 101")
+    flights.sweep(older_than="0s", orphans="0s")
+    history = flights.history()
+    assert [c.op for c in history] == ["append", "append", "merge", "delete", "sweep"]
+    assert [c.rows_added for c in history[:3]] == [10, 10, 20]
+    assert history[3].summary["where"] == "delay = 101"
+
+
+def test_checkpoint_makes_opening_one_list_and_one_get(db: firn.Database, flights: LakeTable) -> None:
+    for _ in range(30):
+        flights.append(rows(1))
+    assert flights.checkpoint() == 30
+    flights.append(rows(2))
+    fresh = db.table("flights")
+    before = db.bucket.counters.as_dict()
+    assert fresh.scan().count() == 310
+    after = db.bucket.counters.as_dict()
+    assert (after["list"] - before["list"], after["get"] - before["get"]) == (1, 2)
+    db.bucket.put("flights/_firn/checkpoint.bin", b"damaged")
+    assert db.table("flights").scan().count() == 310
+
+
+# -- register
+
+
+def test_register_makes_existing_files_part_of_the_table_without_rewriting(db: firn.Database) -> None:
+    table = db.create_table("t", partition_by=["month(date)"])
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"date": [dt.datetime(2001, 1, 3)], "delay": [5]}), sink)
+    db.bucket.put("landing/jan.parquet", sink.getvalue().to_pybytes())
+    result = table.register("landing/")
+    assert result.rows == 1 and table.partitions()[0].values == {"date_month": "2001-01"}
+    assert table.scan(where="date < '2001-02-01'").to_arrow()["delay"].to_pylist() == [5]
+    with pytest.raises(firn.InvalidInputError, match="double"):
+        table.register("landing/jan.parquet")
+    table.append([{"date": dt.datetime(2001, 1, 4), "delay": 6}])
+    table.merge()
+    report = table.sweep(older_than="0s", orphans="0s")
+    assert report.kept_foreign == ("landing/jan.parquet",)
+    assert db.bucket.head("landing/jan.parquet").size > 0
+    assert values(table) == [5, 6]
+
+
+def test_register_refuses_what_it_cant_place(db: firn.Database) -> None:
+    table = db.create_table("t", partition_by=["month(date)"])
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"date": [dt.datetime(2001, 1, 3), dt.datetime(2001, 2, 3)]}), sink)
+    db.bucket.put("landing/two.parquet", sink.getvalue().to_pybytes())
+    db.bucket.put("landing/bad.parquet", b"no parquet")
+    with pytest.raises(firn.InvalidInputError, match=r"two\.parquet"):
+        table.register("landing/two.parquet")
+    with pytest.raises(firn.CorruptObjectError, match=r"bad\.parquet"):
+        table.register("landing/bad.parquet")
+    with pytest.raises(firn.ObjectNotFoundError):
+        table.register("landing/none.parquet")
+    with pytest.raises(firn.InvalidInputError, match="own"):
+        table.register("t/_data/")
+    assert table.scan().count() == 0
+
+
+# -- conflicts that concurrent appends landed all the same
+
+
+@pytest.fixture
+def torn(db: firn.Database) -> firn.Database:
+    """Two writers that didn't know of each other: `x` is a number to one and text to the other."""
+    a, b = db.create_table("t"), db.table("t")
+    b.journal.columns()
+    a.append([{"x": 1}])
+    b.journal._columns_at = float("inf")  # type: ignore[attr-defined]
+    b.append([{"x": "one"}])
+    return db
+
+
+def with_property(db: firn.Database, **properties: str) -> LakeTable:
+    key = "t/_firn/table.json"
+    raw = orjson.loads(db.bucket.get(key).data)
+    raw["properties"] = properties
+    db.bucket.put(key, orjson.dumps(raw))
+    return db.table("t")
+
+
+def test_a_torn_schema_is_an_error_that_names_both_logs(torn: firn.Database) -> None:
+    with pytest.raises(firn.SchemaConflictError, match=r"x.*BIGINT.*VARCHAR") as error:
+        torn.table("t").scan().to_arrow()
+    assert str(error.value).count(".jsonl") == 2
+    with pytest.raises(firn.SchemaConflictError):
+        torn.table("t").merge()
+
+
+def test_a_torn_schema_can_be_widened_or_its_later_file_skipped(torn: firn.Database) -> None:
+    widened = with_property(torn, on_conflict="widen")
+    assert sorted(widened.scan().to_arrow()["x"].to_pylist()) == ["1", "one"]
+    skipping = with_property(torn, on_conflict="skip-file")
+    snapshot = skipping.snapshot()
+    assert skipping.scan().to_arrow()["x"].to_pylist() == [1] and len(snapshot.warnings) == 2
+
+
+# -- the database
+
+
+def test_tables_are_listed_created_once_and_dropped(db: firn.Database) -> None:
+    db.create_table("a")
+    db.create_table("b").append([{"x": 1}])
+    assert db.tables() == ["a", "b"]
+    with pytest.raises(firn.TableExistsError, match="'a'"):
+        db.create_table("a")
+    db.drop_table("b")
+    assert db.tables() == ["a"] and db.bucket.list("b/").objects == ()
+    with pytest.raises(firn.TableNotFoundError, match="Did you mean 'a'"):
+        db.table("aa")
+    assert db.create_table("b").scan().count() == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["", "_x", "a/b", "..", ".", "a\0b", "x" * 101, "a b", "é", "___", "%2F", "🙂", "a\nb"]
+)
+def test_names_that_could_leave_the_prefix_are_refused(db: firn.Database, name: str) -> None:
+    for call in (db.create_table, db.table, db.drop_table):
+        with pytest.raises(firn.InvalidInputError, match="can't name a table"):
+            call(name)
+    assert db.bucket.list("").objects == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "cube"}, "kind='cube'"),
+        ({"journal": "raft"}, "journal='raft'"),
+        ({"partition_by": ["week(date)"]}, "week"),
+        ({"partition_by": ["month(x)"], "schema": {"x": "VARCHAR"}}, "month"),
+        ({"sort_by": ["y"], "schema": {"x": "BIGINT"}}, "'y'"),
+        ({"schema": {"x": "NUMBERISH"}}, "NUMBERISH"),
+        ({"properties": {"target": "1MB"}}, "'target'"),
+        ({"properties": {"target_size": "big"}}, "big"),
+        ({"properties": {"tombstone_grace": "soon"}}, "soon"),
+        ({"properties": {"on_conflict": "panic"}}, "panic"),
+    ],
+)
+def test_what_a_table_cant_be_is_refused_before_it_exists(
+    db: firn.Database, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(firn.InvalidInputError, match=message):
+        db.create_table("t", **options)  # type: ignore[arg-type]
+    assert db.tables() == []
+
+
+def test_a_log_of_the_reference_opens_without_a_definition(db: firn.Database, tmp_path: Path) -> None:
+    source = Path(__file__).parents[1] / "format" / "icedb-logs"
+    for log in source.iterdir():
+        db.bucket.put(f"tenant/_log/{log.name}", log.read_bytes())
+    table = db.table("tenant")
+    assert table.descriptor.shared and db.tables() == ["tenant"]
+    snapshot = table.snapshot()
+    assert list(snapshot.columns) == ["ts", "event", "user_id", "properties"]
+    assert [f.path.rpartition("/")[2] for f in snapshot.files] == [
+        "a1c0d438-27b6-4f65-962d-0f61f1275ca1.parquet"
+    ]
+    assert table.partitions()[0].values == {"cust": "test", "d": "2023-06-07"}
+
+
+def test_the_log_can_live_in_another_store(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path / "data")
+    table = db.create_table("t", properties={"log_url": str(tmp_path / "logs")})
+    table.append([{"x": 1}])
+    table.append([{"x": 2}])
+    table.merge()
+    table.sweep(older_than="0s", orphans="0s")
+    assert values(db.table("t"), "x") == [1, 2]
+    assert not (tmp_path / "data" / "t" / "_log").exists()
+    assert len(list((tmp_path / "logs" / "t" / "_log").iterdir())) == 1
+
+
+def test_maintenance_needs_a_lock_where_the_store_has_no_conditional_puts(tmp_path: Path) -> None:
+    options = {"conditional_put": "disabled"}
+    db = firn.connect("memory://nolock", options=options)
+    table = db.create_table("t")
+    table.append([{"x": 1}])
+    table.append([{"x": 2}])
+    with pytest.raises(firn.UnsupportedError, match="lock"):
+        table.merge()
+    locked = firn.connect("memory://nolock", options=options, lock=firn.FileLock(tmp_path)).table("t")
+    assert locked.merge().files_removed == 2
+    locked.sweep(older_than="0s", orphans="0s")
+    assert values(locked, "x") == [1, 2]
+
+
+def test_two_maintainers_exclude_each_other(db: firn.Database) -> None:
+    table = db.create_table("t", properties={"lock_wait": "0s"})
+    table.append([{"x": 1}])
+    with table.journal.exclusive("merge"), pytest.raises(firn.LockHeldError, match="merge"):
+        db.table("t").delete("x = 1")
+    assert db.table("t").delete("x = 1").files_removed == 1
