@@ -62,14 +62,11 @@ class SparkRunner:
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark if spark is not None else active_or_start()
-        self._slots: int | None = None
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once; asked of Spark once."""
-        if self._slots is None:
-            self._slots = slots(self.spark)
-        return self._slots
+        """How many tasks run at once."""
+        return slots(self.spark)
 
     def map(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,15 +118,20 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+_connect_slots: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary()
+
+
 def slots(spark: SparkSession) -> int:
-    """How many tasks run at once."""
+    """How many tasks run at once; on Spark Connect found out by one small job a session."""
     if not is_connect(spark):
         return max(1, int(spark.sparkContext.defaultParallelism))
-    from pyspark.sql.functions import spark_partition_id
+    if spark not in _connect_slots:
+        from pyspark.sql.functions import spark_partition_id
 
-    # A Connect client isn't told; a range without a number of partitions has one a slot.
-    partitions = spark.range(100_000).select(spark_partition_id().alias("p")).distinct()
-    return max(1, int(partitions.count()))
+        # A Connect client isn't told; a range without a number of partitions has one a slot.
+        partitions = spark.range(100_000).select(spark_partition_id().alias("p")).distinct()
+        _connect_slots[spark] = max(1, int(partitions.count()))
+    return _connect_slots[spark]
 
 
 @contextmanager

@@ -1,0 +1,159 @@
+"""Write a Spark DataFrame as files of a table: each partition's rows go to the bucket from its Python worker.
+
+Nothing here commits: `firn.lake.append` and `firn.lake.maintenance` do, with the files that successful task
+attempts returned. What failed or doubled attempts wrote is named by no log, and sweep deletes it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from firn.bucket.base import Bucket
+from firn.errors import FirnError, InvalidInputError
+from firn.journal.model import DataFile
+from firn.lake.append import target_columns
+from firn.lake.engines import Written
+from firn.lake.query import Query
+from firn.lake.write import WriteSpec, write_batches
+from firn.spark.job import run_job
+from firn.spark.packing import BINS_PER_SLOT
+from firn.spark.scan import quote
+from firn.spark.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf, slots
+from firn.spark.types import incoming_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from firn.lake.results import AppendResult
+    from firn.lake.table import LakeTable
+
+DIRECT_PARTITIONS = 64
+"""Partitions up to which each task writes all of them; above, rows of a partition are brought together first:
+1,000 partitions written directly cost three times the memory and twice the files."""
+
+
+def append_dataframe(table: LakeTable, frame: DataFrame, *, batch_id: str | None = None) -> AppendResult:
+    """Append a DataFrame, atomically; the same as `table.append(frame)`.
+
+    A DataFrame that reads the table itself is fine: it is bound to the snapshot that it was made from.
+
+    Raises:
+        SchemaConflictError: a column's type conflicts with the table's. No task has run.
+        UnsupportedError: a column type that no file holds (interval, variant, user-defined, …). Likewise.
+    """
+    return table.append(frame, batch_id=batch_id)
+
+
+def write_dataframe(table: LakeTable, frame: DataFrame, *, query: str | None, maintenance: bool) -> Written:
+    """Write the rows as files that nobody sees yet. See `firn.lake.engines.Engines.write`.
+
+    `query` is a SELECT over `_rows`, run by Spark over the whole DataFrame.
+    Cost: 1 PUT a file; each input partition makes at least one file of each table partition it has rows of.
+    """
+    spark = frame.sparkSession
+    if query is not None:
+        frame = _queried(spark, frame, query)
+    known = table.journal.columns()
+    incoming = incoming_columns(frame.schema, known)
+    if not incoming:
+        raise InvalidInputError(
+            f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
+        )
+    columns = target_columns(table, known, incoming)
+    spec = table.write_spec(columns, maintenance=maintenance)
+    frame = distributed(table, frame.select(*[quote(name) for name in incoming]), spec, spark)
+    return Written(_run(spark, frame, table.bucket, spec), columns)
+
+
+def distributed(table: LakeTable, frame: DataFrame, spec: WriteSpec, spark: SparkSession) -> DataFrame:
+    """The DataFrame with the rows of each table partition in one task, if the table has many partitions.
+
+    By the property `write_distribution`: `hash` always, `none` never, `auto` where the table has more than 64
+    partitions now.
+    """
+    choice = table.descriptor.setting("write_distribution")
+    keys = distribution_keys(spec, frame)
+    if not keys or choice == "none":
+        return frame
+    if choice == "auto" and len(table.partitions_of(table.snapshot())) <= DIRECT_PARTITIONS:
+        return frame
+    return frame.repartition(BINS_PER_SLOT * slots(spark), *keys)
+
+
+def distribution_keys(spec: WriteSpec, frame: DataFrame) -> list[Any]:
+    """Spark expressions that are equal for rows of one partition. Buckets have none in Spark's SQL: their
+    hash is Firn's; rows are brought together by the other fields."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spelled = {name.casefold(): name for name in frame.columns}
+    keys = []
+    for field in spec.partition.fields:
+        name = spelled.get(field.source.casefold())
+        if name is None or field.transform == "bucket":
+            continue
+        column = F.col(quote(name))
+        if field.transform in ("year", "month", "day", "hour"):
+            column = F.date_trunc(field.transform, column)
+        elif field.transform == "truncate":
+            text = dict(frame.dtypes)[name] == "string"
+            column = (
+                F.substring(column, 1, field.argument)
+                if text
+                else column - F.pmod(column, F.lit(field.argument))
+            )
+        keys.append(column)
+    return keys
+
+
+class WriteOutcome(NamedTuple):
+    """What a writing task brings back."""
+
+    files: list[DataFile]
+    error: FirnError | None
+    counters: dict[str, int]
+
+
+def _run(spark: SparkSession, frame: DataFrame, bucket: Bucket, spec: WriteSpec) -> list[DataFile]:
+    names = frame.columns
+    # mapInArrow takes a dot in a column's name for a field of a struct.
+    frame = frame.toDF(*[f"c{number}" for number in range(len(names))])
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from firn.spark.append import write_rows
+
+        outcome = pickle.dumps(write_rows(bucket, spec, (batch.rename_columns(names) for batch in batches)))
+        yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["r"])
+
+    with conf(spark, {ARROW_BATCH_CONF: str(ARROW_BATCH_ROWS)}):
+        job = frame.mapInArrow(write, "r binary")
+        rows = run_job(spark, job.collect, description="firn: write")
+    outcomes = [pickle.loads(row["r"]) for row in rows]
+    for outcome in outcomes:
+        bucket.counters.add(**outcome.counters)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return [file for outcome in outcomes for file in outcome.files]
+
+
+def write_rows(bucket: Bucket, spec: WriteSpec, batches: Iterator[pa.RecordBatch]) -> WriteOutcome:
+    """In a worker: write what Spark hands over. An error that a retry can't mend comes back as a value."""
+    before = bucket.counters.as_dict()
+    files: list[DataFile] = []
+    error = None
+    try:
+        files = write_batches(bucket, spec, batches)
+    except FirnError as failure:
+        error = failure
+    after = bucket.counters.as_dict()
+    return WriteOutcome(files, error, {name: after[name] - before[name] for name in after})
+
+
+def _queried(spark: SparkSession, frame: DataFrame, query: str) -> DataFrame:
+    from firn.spark.sql import run_over
+
+    return run_over(spark, Query.parse(query, "_rows").ast, {"_rows": frame})

@@ -1,0 +1,139 @@
+"""The options of the data source `firn`, parsed and checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from firn.errors import InvalidInputError
+
+STORE_PREFIX = "store."
+
+KNOWN = (
+    "path",
+    "url",
+    "table",
+    "columns",
+    "where",
+    "at",
+    "partitionBy",
+    "sortBy",
+    "pushFilters",
+    "startingTime",
+    "maxFilesPerTrigger",
+)
+
+_SPARKS_OWN = frozenset(("checkpointlocation", "queryname", "mergeschema"))
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a user gave to `option` and `load`; names match in any case."""
+
+    url: str
+    table: str
+    store: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    at: str | None = None
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    starting_time: str | None = None
+    max_files: int | None = None
+    push_filters: bool = False
+
+    @staticmethod
+    def parse(options: Mapping[str, str], split: Callable[[str], tuple[str, str]]) -> SourceOptions:
+        """Check and take apart Spark's options.
+
+        Raises `InvalidInputError` for a missing table, a value that can't be, and an unknown name: a slip of
+        the pen in `where` must not read the whole table.
+
+        Example:
+            >>> SourceOptions.parse({"path": "./prod/flights", "columns": "origin, delay"},
+            ...                     lambda url: tuple(url.rsplit("/", 1))).columns
+            ('origin', 'delay')
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        store = {
+            name[len(STORE_PREFIX) :]: _store_value(given.pop(name))
+            for name in list(given)
+            if name.startswith(STORE_PREFIX)
+        }
+        known = {name.lower() for name in KNOWN}
+        for name in given:
+            if name not in known and name not in _SPARKS_OWN and not name.startswith(("__", "spark.")):
+                raise InvalidInputError(
+                    f"the data source firn has no option {name!r}; there are: {', '.join(KNOWN)}, and "
+                    f"{STORE_PREFIX}<name> for the options of the store."
+                )
+        url, table = given.get("url"), given.get("table")
+        if url is None and table is None and given.get("path"):
+            url, table = split(given["path"])
+        elif table is not None and url is None:
+            url = given.get("path")
+        if not url or not table:
+            raise InvalidInputError(
+                'name the table: load("./prod/flights"), or option("url", "./prod") and '
+                'option("table", "flights").'
+            )
+        return SourceOptions(
+            url=url,
+            table=table,
+            store=store,
+            columns=_names(given["columns"]) if "columns" in given else None,
+            where=given.get("where"),
+            at=given.get("at"),
+            partition_by=_names(given.get("partitionby", "")),
+            sort_by=_names(given.get("sortby", "")),
+            starting_time=given.get("startingtime"),
+            max_files=_count(given.get("maxfilespertrigger")),
+            push_filters=_switch(given.get("pushfilters", "false")),
+        )
+
+
+_ITEM = re.compile(r"""\s*((?:"[^"]*"|`[^`]*`|\([^()]*\)|[^,"`()])+?)\s*(?:,|$)""")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """A JSON list, or items between commas; a comma inside parentheses belongs to the item."""
+    if text.lstrip().startswith("["):
+        try:
+            names = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidInputError(f"{text!r} isn't a JSON list of names: {error}") from error
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidInputError(f"{text!r} isn't a JSON list of names.")
+        return tuple(names)
+    names, at = [], 0
+    while at < len(text):
+        found = _ITEM.match(text, at)
+        if found is None:
+            raise InvalidInputError(f"{text!r} isn't a list of names between commas; a JSON list works too.")
+        names.append(found[1])
+        at = found.end()
+    return tuple(names)
+
+
+def _store_value(text: str) -> Any:
+    """Spark's options are all text; switches and numbers are what the bucket expects."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isdigit() else text
+
+
+def _switch(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise InvalidInputError(f"pushFilters is {text!r}; it is true or false.")
+    return text.strip().lower() == "true"
+
+
+def _count(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.strip().isdigit() or int(text) == 0:
+        raise InvalidInputError(f"maxFilesPerTrigger is {text!r}; it is a number of files, at least 1.")
+    return int(text)

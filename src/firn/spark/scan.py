@@ -1,0 +1,272 @@
+"""A scan as a Spark DataFrame: read by Spark's own Parquet reader where it can, by Python tasks elsewhere.
+
+Spark's reader prunes columns and row groups itself and is three to four times faster for aggregations. Tasks
+read anywhere (no jars) and anything (types and names that Spark's reader fails on, or silently misreads);
+one DataFrame may be a union of both. Either way it is bound to one snapshot, whatever happens later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firn.bucket.base import Bucket
+from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError, UnsupportedError
+from firn.journal.model import ColumnTypes, DataFile
+from firn.lake.domain import family_of, written_as
+from firn.lake.read import ReadSpec, read_files
+from firn.spark.packing import bin_count, pack
+from firn.spark.runner import BROADCAST_BYTES
+from firn.spark.session import (
+    ARROW_BATCH_ROWS,
+    DISCOVERY_CONF,
+    DISCOVERY_THRESHOLD,
+    conf,
+    is_connect,
+    slots,
+)
+from firn.spark.types import natively_readable, recast, spark_arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from firn.lake.scan import Scan
+
+NATIVE_CONF = "spark.firn.nativeScan"
+"""Spark setting: `auto` (the default), `always` or `never` use Spark's own Parquet reader."""
+
+_GLOB = re.compile(r"[\[\]{}*?\\]")
+_UTC = frozenset(("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT", "UCT", "Zulu"))
+
+
+@dataclass(frozen=True)
+class SparkPlan:
+    """Which files Spark reads itself, by path, and which go through tasks."""
+
+    native: tuple[str, ...]
+    tasks: tuple[DataFile, ...]
+
+
+def to_spark(scan: Scan, spark: SparkSession) -> DataFrame:
+    """The scan's rows as a lazy DataFrame, bound to the scan's snapshot.
+
+    It stays readable as long as the snapshot does: for the table's tombstone_grace after the last commit that
+    replaced one of its files.
+
+    Raises:
+        UnsupportedError: a column whose type Spark lacks.
+
+    Cost: the snapshot's requests. Spark's reader asks for each file's footer and column chunks; a task makes
+    1 GET a small file, or a few ranged ones.
+    """
+    return files_to_spark(scan, scan.files(), spark)
+
+
+def files_to_spark(scan: Scan, files: Sequence[DataFile], spark: SparkSession) -> DataFrame:
+    """Like `to_spark`, of these files of the scan's snapshot only."""
+    schema = spark_schema(scan.columns)
+    if not scan.table.bucket.capabilities.shareable:
+        # A store in this process's memory: the rows travel with the plan.
+        return spark.createDataFrame(recast(scan.to_arrow(), spark_arrow_schema(schema)), schema)
+    plan = plan_files(scan, files, spark)
+    parts = []
+    if plan.native:
+        parts.append(_native(scan, plan.native, spark))
+    if plan.tasks:
+        parts.append(_tasks(scan, plan.tasks, spark))
+    if not parts:
+        return spark.createDataFrame([], schema)
+    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+def plan_files(scan: Scan, files: Sequence[DataFile], spark: SparkSession) -> SparkPlan:
+    """Decide for each file who reads it. Pure but for the settings it asks the session for."""
+    paths = _native_paths(scan, files, spark)
+    if paths is None or not _predicate_runs_in_spark(scan, spark):
+        return SparkPlan((), tuple(files))
+    needed = needed_columns(scan)
+    native, tasks = [], []
+    for file, path in zip(files, paths, strict=True):
+        if reads_natively(file, needed, scan.table.data_prefix):
+            native.append(path)
+        else:
+            tasks.append(file)
+    return SparkPlan(tuple(native), tuple(tasks))
+
+
+def needed_columns(scan: Scan) -> dict[str, str]:
+    """The scan's columns and those its predicate reads, with the table's types."""
+    needed = dict(scan.columns)
+    if scan.predicate is not None:
+        needed.update({name: scan.snapshot.columns[name] for name in scan.predicate.columns})
+    return needed
+
+
+def reads_natively(file: DataFile, needed: ColumnTypes, data_prefix: str) -> bool:
+    """Whether Spark's Parquet reader gives these columns of the file exactly as the table has them."""
+    name = file.path.rpartition("/")[2]
+    if name.startswith(("_", ".")):
+        return False  # Spark takes it for hidden and reads nothing, without a word
+    if not file.path.startswith(data_prefix):
+        return _registered_reads_natively(file, needed)
+    stored = (file.extra or {}).get("types") or {}
+    ours = file.rows is not None
+    return all(
+        natively_readable(stored.get(column, kind), kind, ours=ours) for column, kind in needed.items()
+    )
+
+
+# Arrow has half floats, and nanoseconds with a zone, under these names too; Spark can't read them.
+_AMBIGUOUS = ("FLOAT", "TIMESTAMP WITH TIME ZONE")
+
+
+def _registered_reads_natively(file: DataFile, needed: ColumnTypes) -> bool:
+    """A registered file may come from any writer, and the log doesn't tell its types: only what statistics
+    settle goes to Spark's reader, which fails on Arrow's null type, as a column without values may be."""
+    for column, kind in needed.items():
+        entry = file.stats.get(column)
+        if entry is None or kind in _AMBIGUOUS or not natively_readable(kind, kind, ours=False):
+            return False
+        if written_as(entry) != family_of(kind):
+            return False
+    return True
+
+
+def _predicate_runs_in_spark(scan: Scan, spark: SparkSession) -> bool:
+    """Spark compares instants with text in the session's zone, DuckDB in UTC."""
+    if scan.predicate is None:
+        return True
+    try:
+        _ = scan.predicate.spark_sql
+    except UnsupportedError:
+        return False
+    zoned = any("TIME ZONE" in scan.snapshot.columns[name] for name in scan.predicate.columns)
+    return not zoned or spark.conf.get("spark.sql.session.timeZone", "") in _UTC
+
+
+def _native_paths(scan: Scan, files: Sequence[DataFile], spark: SparkSession) -> list[str] | None:
+    """The files' paths as Spark's Hadoop names them, or None where it can't reach them."""
+    mode = spark.conf.get(NATIVE_CONF, "auto")
+    if mode not in ("auto", "always", "never"):
+        raise InvalidInputError(f"{NATIVE_CONF} is {mode!r}; it can be auto, always or never.")
+    if mode == "never" or not files or not scan.columns:
+        return None
+    if spark.conf.get("spark.sql.caseSensitive", "false") == "true":
+        return None  # a file that spells a column otherwise would read as null
+    bucket = scan.table.bucket
+    local = [bucket.local_path(file.path) for file in files]
+    if all(path is not None for path in local):
+        return [escape_glob(path) for path in local if path is not None]
+    uris = [_hadoop_uri(bucket, file.path) for file in files]
+    if mode == "always" or _hadoop_reads(spark, bucket.url, uris[0]):
+        return [escape_glob(uri) for uri in uris]
+    return None
+
+
+def escape_glob(path: str) -> str:
+    """A path that Spark takes literally.
+
+    >>> escape_glob("/data/a[1]*/part.parquet")
+    '/data/a\\\\[1\\\\]\\\\*/part.parquet'
+    """
+    return _GLOB.sub(lambda found: "\\" + found[0], path)
+
+
+def _hadoop_uri(bucket: Bucket, key: str) -> str:
+    uri = bucket.uri(key)
+    return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri
+
+
+_reachable: dict[tuple[int, str], bool] = {}
+
+
+def _hadoop_reads(spark: SparkSession, root: str, uri: str) -> bool:
+    """Whether the session's Hadoop has the scheme, and credentials and endpoint that find this object.
+    Asked once a bucket, by one request; pyspark itself comes without S3, GCS and Azure."""
+    if is_connect(spark):
+        return False  # a client has no way to ask
+    known = (id(spark), root)
+    if known not in _reachable:
+        jvm, hadoop = spark._jvm, spark._jsc.hadoopConfiguration()
+        try:
+            path = jvm.org.apache.hadoop.fs.Path(uri)
+            _reachable[known] = bool(path.getFileSystem(hadoop).exists(path))
+        except Exception:
+            _reachable[known] = False
+    return _reachable[known]
+
+
+def _native(scan: Scan, paths: Sequence[str], spark: SparkSession) -> DataFrame:
+    schema = spark_schema(needed_columns(scan))
+    if is_connect(spark):
+        # Planned on the server at each action, so the setting has to stay; the session is this client's own.
+        if int(spark.conf.get(DISCOVERY_CONF, "32")) < DISCOVERY_THRESHOLD:
+            spark.conf.set(DISCOVERY_CONF, str(DISCOVERY_THRESHOLD))
+        planning: Any = nullcontext()
+    else:
+        planning = conf(spark, {DISCOVERY_CONF: str(DISCOVERY_THRESHOLD)})
+    with planning:
+        frame = spark.read.schema(schema).parquet(*paths)
+    if scan.predicate is not None:
+        frame = frame.where(scan.predicate.spark_sql)
+    return frame.select(*[quote(name) for name in scan.columns])
+
+
+def quote(name: str) -> str:
+    """A column's name as Spark's expressions take it, dots and all."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _tasks(scan: Scan, files: Sequence[DataFile], spark: SparkSession) -> DataFrame:
+    schema = spark_schema(scan.columns)
+    wanted = spark_arrow_schema(schema)
+    weights = [file.size for file in files]
+    bins = [
+        [without_stats(files[index]) for index in one]
+        for one in pack(weights, bin_count(weights, slots(spark)))
+    ]
+    bucket, spec, name = scan.table.bucket, scan.read_spec(), scan.table.name
+    work: Any = bins
+    if not is_connect(spark):
+        from pyspark import cloudpickle
+
+        if len(cloudpickle.dumps(bins)) > BROADCAST_BYTES:
+            work = spark.sparkContext.broadcast(bins)
+
+    def read_bins(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from firn.spark.scan import read_rows
+
+        mine = getattr(work, "value", work)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_rows(bucket, mine[number], spec, wanted, name)
+
+    n = len(bins)
+    frame: DataFrame = spark.range(0, n, 1, n).mapInArrow(read_bins, schema)
+    return frame
+
+
+def without_stats(file: DataFile) -> DataFile:
+    """What a task needs of a file: planning has used its statistics, and they are most of its size."""
+    if file.extra is None or "stats" not in file.extra:
+        return file
+    return file._replace(extra={key: value for key, value in file.extra.items() if key != "stats"})
+
+
+def read_rows(
+    bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec, schema: pa.Schema, table: str
+) -> Iterator[pa.RecordBatch]:
+    """In a worker: the files' rows in exactly `schema`, in batches of at most 131,072 rows."""
+    try:
+        for rows in read_files(bucket, files, spec):
+            yield from recast(rows, schema).to_batches(max_chunksize=ARROW_BATCH_ROWS)
+    except ObjectNotFoundError as error:
+        raise SnapshotTooOldError(
+            f"a file of {table} is gone ({error}): the table was swept since this DataFrame was made. Make "
+            "it again, or raise the table's tombstone_grace."
+        ) from error

@@ -1,0 +1,218 @@
+"""SQL over lake tables on Spark: DuckDB's dialect in, a Spark DataFrame out.
+
+Each place where the query reads a table becomes a placeholder `{t0}`, `{t1}`, … that `spark.sql` fills with a
+DataFrame of its own, so no view is left behind and nothing outside of the query changes. Placeholders of one
+table share a snapshot, and differ in the files that the predicates around them leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from sqlglot import exp
+
+from firn.errors import InvalidInputError, TableNotFoundError
+from firn.journal.model import DataFile
+from firn.lake.dialect import function_names, parse, to_duckdb, to_spark
+from firn.lake.predicate import Predicate
+from firn.lake.prune import Pruner
+from firn.lake.scan import Scan
+from firn.spark.pushdown import argument, conjuncts_by_table, used_columns
+from firn.spark.scan import files_to_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from firn.lake.table import LakeTable
+
+_OUTSIDE = frozenset(("reflect", "java_method", "try_reflect", "getenv", "read_text", "read_blob"))
+"""Functions that reach outside of the tables."""
+
+
+class Tables(Protocol):
+    """What a query can name; `firn.Database` is one."""
+
+    def table(self, name: str) -> LakeTable: ...
+
+    def tables(self) -> list[str]: ...
+
+
+def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
+    """One SELECT over the tables; lazy, and bound to one snapshot of each table.
+
+    Args:
+        spark: where it runs.
+        query: one SELECT (or SELECTs joined by UNION and the like, with CTEs) in DuckDB's dialect.
+        tables: the tables that it can name. Names match exactly, else in any case.
+
+    Raises:
+        InvalidInputError: text that doesn't parse or isn't a SELECT, unknown columns, table functions.
+        TableNotFoundError: a table that isn't there; the message names those that are.
+        UnsupportedError: what Spark's SQL can't express.
+
+    Cost: that of opening and scanning each table once.
+    """
+    tree = parse(query, "query")
+    nodes = table_nodes(tree, query)
+    scans: dict[str, Scan] = {}
+    by_node: dict[int, Scan] = {}
+    for node in nodes:
+        if node.name not in scans:
+            table = _find(tables, node.name)
+            snapshot = table.snapshot()
+            columns = used_columns(tree, snapshot.columns)
+            scans[node.name] = Scan(table, columns=columns, snapshot=snapshot)
+        by_node[id(node)] = scans[node.name]
+    wanted = conjuncts_by_table(
+        tree, lambda node: by_node[id(node)].snapshot.columns if id(node) in by_node else None
+    )
+    frames: dict[tuple[str, tuple[str, ...]], DataFrame] = {}
+
+    def frame_of(node: exp.Table) -> DataFrame:
+        scan = by_node[id(node)]
+        files = pruned_files(scan, wanted.get(id(node), []))
+        key = (scan.table.name, tuple(file.path for file in files))
+        if key not in frames:
+            frames[key] = files_to_spark(scan, files, spark)
+        return frames[key]
+
+    return _run(spark, query, tree, nodes, frame_of)
+
+
+def run_over(spark: SparkSession, tree: exp.Expression, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Run a query that was parsed and checked over DataFrames, by the names it reads them under."""
+    folded = {name.casefold(): frame for name, frame in frames.items()}
+    text = to_duckdb(tree)
+    tree = tree.copy()
+    return _run(spark, text, tree, table_nodes(tree, text), lambda node: folded[node.name.casefold()])
+
+
+def pruned_files(scan: Scan, conjuncts: list[exp.Expression]) -> list[DataFile]:
+    """The scan's files that may hold a row for which all conjuncts are true."""
+    columns = scan.snapshot.columns
+    pruners = []
+    for conjunct in conjuncts:
+        try:
+            predicate = Predicate.parse(to_duckdb(conjunct), columns)
+        except InvalidInputError:
+            continue  # Spark will say what is wrong with it, or knows better
+        pruners.append(Pruner(predicate, columns, scan.table.pruning_spec))
+    return [file for file in scan.snapshot.files if all(pruner.may_match(file) for pruner in pruners)]
+
+
+def table_nodes(tree: exp.Expression, query: str) -> list[exp.Table]:
+    """The places where a query reads a table, CTEs left out.
+
+    Raises `InvalidInputError` for what isn't a SELECT, and for anything but plain table names.
+    """
+    where = f"the query {query!r}"
+    if not isinstance(tree, exp.Query):
+        raise InvalidInputError(
+            f"{where} isn't a SELECT; tables change by their own verbs: append, delete, merge."
+        )
+    nodes = []
+    for node in tree.walk():
+        if isinstance(node, (exp.Into, exp.DML, exp.DDL, exp.Command)) and not isinstance(node, exp.Query):
+            raise InvalidInputError(f"{where} does more than select: {node.sql('duckdb')!r}.")
+        if function_names(node) & _OUTSIDE:
+            raise InvalidInputError(
+                f"{where} calls {node.sql('duckdb')}, which reaches outside of the tables."
+            )
+        if not isinstance(node, exp.Table) or _is_cte(node):
+            continue
+        if not isinstance(node.this, exp.Identifier):
+            raise InvalidInputError(
+                f"{where} reads the table function {node.this.sql('duckdb')}; it can read "
+                "tables of the database only."
+            )
+        if node.args.get("version") or node.args.get("when"):
+            raise InvalidInputError(
+                f"{where} asks for a version of {node.name!r}; scan(at=…).to_spark() reads an older one."
+            )
+        if node.args.get("db") or node.args.get("catalog"):
+            raise TableNotFoundError(
+                f"{where} reads {node.sql('duckdb', comments=False)!r}; name a table of this "
+                "database, without a schema."
+            )
+        nodes.append(node)
+    return nodes
+
+
+def _is_cte(node: exp.Table) -> bool:
+    """Whether a name means a CTE: one of a WITH around it, an earlier one of the same WITH, or its own if
+    that is recursive."""
+    if node.args.get("db") or not isinstance(node.this, exp.Identifier):
+        return False
+    name = node.name.casefold()
+    child: exp.Expression = node
+    parent = node.parent
+    within: exp.CTE | None = None
+    while parent is not None:
+        if isinstance(parent, exp.CTE):
+            within = parent
+        with_ = argument(parent, "with") if isinstance(parent, exp.Expression) else None
+        if isinstance(with_, exp.With):
+            visible = list(with_.expressions)
+            if child is with_ and within is not None:
+                at = next(i for i, cte in enumerate(visible) if cte is within)
+                recursive = bool(with_.args.get("recursive"))
+                visible = visible[: at + 1] if recursive else visible[:at]
+            if any(cte.alias.casefold() == name for cte in visible):
+                return True
+        if not isinstance(parent, (exp.CTE, exp.With)):
+            within = None
+        child, parent = parent, parent.parent
+    return False
+
+
+def _find(tables: Tables, name: str) -> LakeTable:
+    known = tables.tables()
+    found = [name] if name in known else [other for other in known if other.casefold() == name.casefold()]
+    if len(found) != 1:
+        raise TableNotFoundError(
+            f"there is no table {name!r}; there are: {', '.join(known) or 'none yet'}."
+            if not found
+            else f"{name!r} can mean the tables {' and '.join(map(repr, found))}; write one of them exactly."
+        )
+    return tables.table(found[0])
+
+
+def _run(
+    spark: SparkSession,
+    query: str,
+    tree: exp.Expression,
+    nodes: list[exp.Table],
+    frame_of: Callable[[exp.Table], DataFrame],
+) -> DataFrame:
+    from pyspark.errors import AnalysisException, ParseException
+
+    frames = {f"t{number}": frame_of(node) for number, node in enumerate(nodes)}
+    text = splice(tree, nodes, query)
+    try:
+        frame: DataFrame = spark.sql(text, **frames) if frames else spark.sql(text)
+        _ = frame.schema  # Spark Connect analyses only now
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise InvalidInputError(f"Spark can't run the query {query!r}: {reason}") from error
+    return frame
+
+
+def splice(tree: exp.Expression, nodes: list[exp.Table], query: str) -> str:
+    """Spark's text of the query, each of `nodes` replaced by `{t0}`, `{t1}`, …. Changes the tree."""
+    mark = "firn_table_"
+    while mark in query:
+        mark += "_"
+    for number, node in enumerate(nodes):
+        if node.args.get("alias") is None:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+        elif not node.alias:
+            node.args["alias"].set("this", exp.to_identifier(node.name, quoted=True))
+        node.set("this", exp.to_identifier(f"{mark}{number}", quoted=True))
+    text = to_spark(tree)
+    if not nodes:
+        return text
+    text = text.replace("{", "{{").replace("}", "}}")
+    for number in range(len(nodes)):
+        text = text.replace(f"`{mark}{number}`", f"{{t{number}}}")
+    return text
