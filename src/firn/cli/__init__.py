@@ -1,0 +1,22 @@
+"""The command line `firn`: the library's verbs for a shell and for scripts.
+
+A command parses its arguments, calls one public verb and prints the answer: a table or a line for people, one
+JSON document for programs (`--json`). What a verb does belongs into the rooms below. `app` holds the commands'
+frame and the answers to errors, `target` how tables are named, `output` all printing. Start reading in `read`.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The entry point of the script `firn`."""
+    import sys
+    import warnings
+
+    from firn.cli.app import app
+    from firn.cli.commands import register
+
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # of libraries, to their programmers; Firn's own are printed
+    register()
+    app()

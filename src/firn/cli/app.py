@@ -1,0 +1,112 @@
+"""The frame of all commands: their group, and how errors and Ctrl-C are answered."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from firn.cli import output
+from firn.cli.exits import EXIT_CODES, INTERRUPTED, UNEXPECTED, USAGE, exit_code
+from firn.errors import FirnError
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""The parent of all that the parser refuses; where it lives depends on typer's version."""
+
+START, READ, WRITE, MAINTAIN, LOOK = "Start here", "Read", "Write", "Maintain", "Look inside"
+
+_HELP = """Tables of Parquet files that are nothing but objects in a bucket or a directory.
+
+A table is named by its URL (./prod/flights, s3://bucket/prod/flights), or by --db URL and its name.
+With --json a command prints exactly one JSON document, or one line of JSON for each row; all messages go to
+standard error."""
+
+
+class Commands(TyperGroup):
+    """Runs a command and turns what it raises into a message and an exit code."""
+
+    _json = False
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        # Asked of the words, not of the parser: its own errors are answered in JSON too.
+        self._json = json = "--json" in given
+        # Left to itself the parser would print errors in a frame of its own, and not as JSON.
+        try:
+            code = super().main(given, prog_name or "firn", complete_var, False, windows_expand_args, **extra)
+        except UsageError as error:
+            code = _fail("usage", _usage_message(error), USAGE, json)
+        except typer.Abort:
+            code = UNEXPECTED
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        json = self._json
+        try:
+            return super().invoke(ctx)
+        except FirnError as error:
+            code = _fail(error.kind, str(error), exit_code(error), json)
+        except KeyboardInterrupt:
+            code = _fail("interrupted", "interrupted", INTERRUPTED, json)
+        except (UsageError, typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if os.environ.get("FIRN_TRACEBACK"):
+                raise
+            text = f"unexpected {type(error).__name__}: {error} (FIRN_TRACEBACK=1 shows where)"
+            code = _fail("unexpected", text, UNEXPECTED, json)
+        raise typer.Exit(code)
+
+
+def _usage_message(error: Any) -> str:
+    message: str = error.format_message()
+    context = getattr(error, "ctx", None)
+    hint = f" See `{context.command_path} --help`." if context is not None else ""
+    return message.rstrip(".") + "." + hint
+
+
+def _fail(kind: str, message: str, code: int, json: bool) -> int:
+    if json:
+        output.document({"error": {"kind": kind, "message": message}})
+    else:
+        output.error(message)
+    return code
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from firn import __version__
+
+        output.line(f"firn {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Commands,
+    help=_HELP,
+    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES) + ".",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,98 @@
+"""Several processes that append to one table at the same time and know nothing of one another."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from queue import Empty
+from typing import Any
+
+from firn.errors import FirnError, OutcomeUnknownError
+
+WRITERS = 4
+BATCHES = 50
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What all processes did together. `seconds` runs from when they are all ready."""
+
+    rows: int
+    files: int
+    seconds: float
+    requests: Mapping[str, int]
+
+
+def append_from_processes(url: str, options: Mapping[str, Any], table: str) -> Appended:
+    """Append all flights: each process takes every fourth, in 50 batches.
+
+    Raises:
+        FirnError: that of a process; the others are stopped.
+    """
+    context = multiprocessing.get_context("spawn")
+    ready, outcomes = context.Barrier(WRITERS + 1), context.Queue()
+    processes = [
+        context.Process(target=_writer, args=(url, dict(options), table, n, ready, outcomes), daemon=True)
+        for n in range(WRITERS)
+    ]
+    # Ctrl-C reaches the whole group. The writers leave it to this process, which ends them.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        for process in processes:
+            process.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        ready.wait(timeout=120)
+        started = time.monotonic()
+        done = [_next_outcome(outcomes, processes) for _ in processes]
+        seconds = time.monotonic() - started
+        for process in processes:
+            process.join()
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+    total: dict[str, int] = {}
+    for _, _, counters in done:
+        for name, count in counters.items():
+            total[name] = total.get(name, 0) + count
+    return Appended(sum(d[0] for d in done), sum(d[1] for d in done), seconds, total)
+
+
+def _next_outcome(outcomes: Any, processes: list[Any]) -> tuple[int, int, dict[str, int]]:
+    while True:
+        try:
+            outcome = outcomes.get(timeout=0.5)
+        except Empty:
+            if any(p.exitcode not in (None, 0) for p in processes):
+                raise OutcomeUnknownError("a process that appended was ended from outside.") from None
+            continue
+        if isinstance(outcome, Exception):
+            raise outcome
+        found: tuple[int, int, dict[str, int]] = outcome
+        return found
+
+
+def _writer(url: str, options: dict[str, Any], table: str, number: int, ready: Any, outcomes: Any) -> None:
+    """One process: open the table, wait for the others, append."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        from firn.cli.demo.data import read_flights
+        from firn.database import connect
+
+        mine = read_flights()[number::WRITERS]
+        size = -(-len(mine) // BATCHES)
+        db = connect(url, options=options)
+        flights = db.table(table)
+        ready.wait()
+        results = [flights.append(mine[i : i + size]) for i in range(0, len(mine), size)]
+        counters = db.bucket.counters.as_dict()
+        outcomes.put((sum(r.rows for r in results), sum(r.files for r in results), counters))
+    except Exception as error:
+        ready.abort()
+        outcomes.put(error if isinstance(error, FirnError) else FirnError(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,116 @@
+"""`firn demo`: where it runs, and what to do about an earlier one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firn.cli import output
+from firn.cli.app import START, app
+from firn.cli.target import Json, StoreOptions, store_options
+from firn.errors import InvalidInputError, ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from firn.bucket.base import Bucket
+
+MARKER = "_firn/demo.json"
+
+
+@app.command(rich_help_panel=START)
+def demo(
+    directory: Annotated[
+        str, typer.Argument(metavar="[DIR]", help="Where its tables go: a directory, or a bucket's URL.")
+    ] = "./demo-db",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete an earlier demo there, and start over.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep an earlier demo, and use DIR-2, DIR-3, …")
+    ] = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Show all of Firn on real data: four processes append, Spark joins, merge, time travel, erasure, sweep.
+
+    The tables stay for you to play with. An earlier demo's directory is replaced only with --fresh, or if you
+    say so; a directory that isn't a demo's is left alone.
+    """
+    from firn.cli.demo.stage import Stage
+    from firn.cli.demo.story import Story, default_report
+
+    if fresh and keep:
+        raise InvalidInputError("choose one of --fresh and --keep.")
+    started = time.monotonic()
+    given = store_options(options)
+    url = prepare(directory, given, fresh=fresh, keep=keep)
+    stage = Stage(quiet=json)
+    stage.title(f"A database in {url}: nothing but files in a directory, or objects in a bucket")
+    report = default_report(url)
+    commands = Story(url, given, report, stage).tell()
+    seconds = time.monotonic() - started
+    if json:
+        output.document(
+            {
+                "database": url,
+                "report": report,
+                "seconds": round(seconds, 1),
+                "steps": stage.facts,
+                "try_next": commands,
+            }
+        )
+        return
+    stage.title("")
+    stage.title(f"Done in {seconds:.0f} s. The tables are yours; try:")
+    for command in commands:
+        stage.quote(command)
+
+
+def prepare(url: str, options: dict[str, object], *, fresh: bool, keep: bool) -> str:
+    """An empty place for the demo, with its mark on it; its URL.
+
+    Raises:
+        InvalidInputError: something that isn't a demo is there.
+    """
+    from firn.bucket import open_bucket, split_url
+
+    candidate, number = url, 1
+    while True:
+        root, prefix = split_url(candidate)
+        bucket = open_bucket(root, options=options)
+        if not bucket.capabilities.shareable:
+            raise InvalidInputError(
+                f"{url} lives in one process only, and the demo needs several: name a directory."
+            )
+        base = f"{prefix}/" if prefix else ""
+        there = [info.key for info in bucket.list(base).objects]
+        if there and not _is_demo(bucket, base + MARKER):
+            raise InvalidInputError(
+                f"{candidate} isn't empty, and not an earlier demo's: name another directory, like "
+                f"`firn demo {candidate.rstrip('/')}-demo`."
+            )
+        if there and not keep and (fresh or _start_over(candidate)):
+            # The mark last: an interrupted start stays a demo's.
+            bucket.delete_many([key for key in there if key != base + MARKER])
+            there = []
+        if not there:
+            bucket.put(base + MARKER, b'{"firn": 1, "demo": true}')
+            return candidate
+        number += 1
+        candidate = f"{url.rstrip('/')}-{number}"
+
+
+def _is_demo(bucket: Bucket, key: str) -> bool:
+    try:
+        return b'"demo"' in bucket.get(key).data
+    except ObjectNotFoundError:
+        return False
+
+
+def _start_over(url: str) -> bool:
+    """Ask, where there is somebody to ask; otherwise an earlier demo is kept."""
+    if output.stderr().is_terminal and output.stdin_is_terminal():
+        return typer.confirm(f"{url} holds an earlier demo. Delete it and start over?", err=True)
+    output.note(f"{url} holds an earlier demo, and is kept (--fresh would replace it).")
+    return False

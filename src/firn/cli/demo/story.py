@@ -1,0 +1,304 @@
+"""The demo's steps, in order. Each does what a user would do, measures it, and checks that it is true."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from firn.cli import waiting
+from firn.cli.demo.appending import BATCHES, WRITERS, append_from_processes
+from firn.cli.demo.data import AIRPORTS, BIRDSTRIKES, data_file
+from firn.cli.demo.proof import search_everything
+from firn.cli.demo.stage import Stage
+from firn.cli.ingest import read_frame
+from firn.cli.output import plural, size
+from firn.database import Database, connect
+from firn.errors import FirnError, SnapshotTooOldError
+from firn.inspect.report import write_report
+
+if TYPE_CHECKING:
+    from firn.lake.table import LakeTable
+
+T = TypeVar("T")
+
+ERASED = "DTW"
+"""Detroit's airport: 458 flights leave from it."""
+MONTH = (datetime(2001, 1, 1), datetime(2001, 2, 1))
+
+QUESTION = """SELECT a.state, count(*) AS flights, round(avg(f.delay), 2) AS delay
+FROM flights f JOIN airports a ON f.origin = a.iata
+GROUP BY a.state ORDER BY flights DESC, a.state LIMIT 5"""
+
+BIRDS = """SELECT "Wildlife Species" AS species, count(*) AS strikes, sum("Cost Total $") AS dollars
+FROM birdstrikes WHERE "Phase of flight" = 'Approach'
+GROUP BY 1 ORDER BY dollars DESC, species LIMIT 3"""
+
+
+@dataclass
+class Story:
+    """What the steps share."""
+
+    url: str
+    options: dict[str, Any]
+    report: str
+    stage: Stage
+
+    def __post_init__(self) -> None:
+        self.db: Database = connect(self.url, options=self.options)
+        self.flights: LakeTable = self.db.create_table(
+            "flights", partition_by=["month(date)"], sort_by=["date"]
+        )
+        self.full_version = ""
+        self.answers: list[tuple[Any, ...]] = []
+
+    def tell(self) -> list[str]:
+        """All of it; the commands to try next."""
+        for step in (
+            self.append,
+            self.ingest,
+            self.ask,
+            self.merge,
+            self.rewind,
+            self.undo,
+            self.erase,
+            self.remove,
+            self.sweep,
+        ):
+            step()
+        self.write_report()
+        return self.what_next()
+
+    # -- the steps
+
+    def append(self) -> None:
+        stage = self.stage
+        with stage.step("Four processes append to one table at the same time, with no coordination"):
+            before = self.counts()
+            with waiting.spinner(f"{WRITERS} processes append {BATCHES} batches each"):
+                done = append_from_processes(self.url, self.options, "flights")
+            _check(
+                done.rows == 20_000 == self.flights.scan().count(), "all flights that were appended are there"
+            )
+            stage.change(before, self.counts())
+            detail = (
+                f"{WRITERS * BATCHES / done.seconds:.0f} commits a second, none of which waited for another"
+            )
+            title = f"{WRITERS} × {BATCHES} appends"
+            stage.measured(title, done.seconds, done.requests, detail, rows=done.rows, files=done.files)
+
+    def ingest(self) -> None:
+        stage = self.stage
+        with stage.step("Spark reads two CSV files into tables"):
+            started = time.monotonic()
+            spark = waiting.start_spark()
+            stage.say(f"Spark {spark.version} started in {time.monotonic() - started:.1f} s")
+            for name, partition_by in ((AIRPORTS, []), (BIRDSTRIKES, ['year("Flight Date")'])):
+                table_name = name.removesuffix(".csv")
+
+                def read(name: str = name, table_name: str = table_name, by: list[str] = partition_by) -> Any:
+                    frame = read_frame(spark, [str(data_file(name))], "csv")
+                    return self.db.create_table(table_name, partition_by=by).append(frame)
+
+                with waiting.spinner(f"ingesting {table_name}"):
+                    result, meter = self.measure(read)
+                columns = len(self.db.table(table_name).snapshot().columns)
+                stage.say(
+                    f"{table_name}: {plural(result.rows, 'row')} with {columns} columns in "
+                    f"{plural(result.files, 'file')}, {size(result.bytes)}"
+                )
+                stage.measured(f"ingest {table_name}", meter.seconds, meter.requests, rows=result.rows)
+
+    def ask(self) -> None:
+        stage = self.stage
+        with stage.step("Spark SQL joins them"):
+            for line in QUESTION.splitlines():
+                stage.quote(line)
+            self.answers = self.query(QUESTION)
+            stage.table(["state", "flights", "mean delay"], self.answers)
+            birds = self.query(BIRDS)
+            stage.say('Columns may have any name, like "Cost Total $":')
+            stage.table(["species", "strikes", "dollars"], birds)
+
+    def merge(self) -> None:
+        stage = self.stage
+        with stage.step("Merge: many small files become few, and so do the logs"):
+            self.full_version = self.flights.snapshot().version
+            slow, _ = self.reading()
+            before = self.counts()
+            with waiting.progress(self.db, "merging flights"):
+                _, meter = self.measure(self.flights.merge)
+            stage.change(before, self.counts())
+            stage.measured("merge", meter.seconds, meter.requests)
+            fast, answers = self.reading()
+            stage.table(
+                ["", "before", "after"],
+                [
+                    ["files that the query reads", before["files"], self.counts()["files"]],
+                    ["requests to open the table", slow[0], fast[0]],
+                    ["seconds of the query", f"{slow[1]:.2f}", f"{fast[1]:.2f}"],
+                ],
+            )
+            _check(answers == self.answers, "the query's answer is the same after the merge")
+            stage.say("✓ the query's answer is the same as before")
+
+    def rewind(self) -> None:
+        stage = self.stage
+        with stage.step("Time travel: the table as it was before the merge"):
+            now = _fingerprint(self.flights, None)
+            then, meter = self.measure(lambda: _fingerprint(self.flights, self.full_version))
+            files = len(self.flights.snapshot(self.full_version).files)
+            _check(now == then, "an older version holds the same rows")
+            stage.say(f"at {self.full_version}: {plural(files, 'file')}, {plural(then[0], 'row')}")
+            stage.say(f"✓ the same {then[0]:,} rows, with {then[1]:,} minutes of delay in all")
+            stage.measured("read the older version", meter.seconds, meter.requests)
+
+    def undo(self) -> None:
+        stage = self.stage
+        with stage.step("A mistake, and its undoing: delete all late flights, then restore"):
+            version = self.flights.snapshot().version
+            before, rows = self.counts(), _fingerprint(self.flights, None)
+            _, meter = self.measure(lambda: self.flights.delete("delay > 0"))
+            stage.change(before, self.counts())
+            stage.measured("delete", meter.seconds, meter.requests)
+            _check(self.counts()["rows"] < before["rows"], "delete deleted rows")
+            _, meter = self.measure(lambda: self.flights.restore(version))
+            _check(_fingerprint(self.flights, None) == rows, "the rows are the same after the restore")
+            stage.say(f"✓ restored: the same {rows[0]:,} rows as before")
+            stage.measured("restore", meter.seconds, meter.requests)
+
+    def erase(self) -> None:
+        stage = self.stage
+        with stage.step(f"An erasure request: no flight from or to {ERASED} may remain"):
+            before = self.counts()
+            keep = f"origin <> '{ERASED}' AND destination <> '{ERASED}'"
+            stage.quote(f'flights.rewrite("{keep}")')
+            with waiting.progress(self.db, "rewriting flights"):
+                _, meter = self.measure(lambda: self.flights.rewrite(keep))
+            stage.change(before, self.counts())
+            stage.measured("rewrite", meter.seconds, meter.requests)
+
+    def remove(self) -> None:
+        stage = self.stage
+        with stage.step("January is no longer wanted: one object removes the partition, no data is read"):
+            before = self.counts()
+            _, meter = self.measure(
+                lambda: self.flights.remove_partitions(f"date_month = '{MONTH[0]:%Y-%m}'")
+            )
+            stage.change(before, self.counts())
+            stage.measured("remove a partition", meter.seconds, meter.requests)
+
+    def sweep(self) -> None:
+        stage = self.stage
+        with stage.step("Sweep: what no version needs is deleted, for good"):
+            objects = self.objects()
+            with waiting.progress(self.db, "sweeping flights"):
+                _, meter = self.measure(lambda: self.flights.sweep(older_than="0s", orphans="0s"))
+            stage.change(objects, self.objects())
+            stage.measured("sweep", meter.seconds, meter.requests)
+            try:
+                self.flights.snapshot(self.full_version)
+            except SnapshotTooOldError:
+                stage.say("✓ the version before the merge can't be read any more")
+            else:
+                raise FirnError("the version before the merge can still be read after the sweep.")
+            found = search_everything(self.flights, word=ERASED, since=MONTH[0], until=MONTH[1])
+            _check(found.rows == self.counts()["rows"], "every row that is stored is one that is read")
+            self.stage.facts[-1]["searched"] = vars(found)
+            stage.say(
+                f"✓ searched all {found.objects} objects that are left, with {plural(found.rows, 'row')} "
+                f"in {plural(found.parquet_files, 'Parquet file')}: no {ERASED}, no {MONTH[0]:%B}"
+            )
+            stage.say(
+                f"  (the history names both in {plural(found.mentions, 'commit')}: it says what was erased)"
+            )
+
+    def write_report(self) -> None:
+        with self.stage.step("A report of all this"):
+            with waiting.spinner("writing the report"):
+                write_report(self.db, self.report, steps=self.stage.steps)
+            self.stage.say(f"{self.report} (open it in a browser)")
+
+    def what_next(self) -> list[str]:
+        """Commands for the user to go on with; the tests run them."""
+        url = shlex.quote(self.url)
+        flights = shlex.quote(f"{self.url.rstrip('/')}/flights")
+        row = (
+            '{"date": "2001-04-01T12:00", "delay": 7, "distance": 236, "origin": "SFO", "destination": "SNA"}'
+        )
+        return [
+            f"firn tables {url}",
+            f'firn scan {flights} --where "delay > 400" --columns date,origin,destination,delay',
+            f"firn log {flights} --limit 10",
+            f"echo '{row}' | firn append {flights}",
+            f"firn merge {flights} --dry-run",
+            f"firn dump {flights}/",
+            f'firn sql "SELECT origin, count(*) AS n FROM flights GROUP BY 1 ORDER BY 2 DESC LIMIT 5" --db {url}',
+        ]
+
+    # -- measuring
+
+    def measure(self, work: Callable[[], T]) -> tuple[T, Measured]:
+        meter = waiting.Meter(self.db.bucket)
+        result = work()
+        return result, Measured(meter.seconds, meter.requests)
+
+    def counts(self) -> dict[str, int]:
+        """Rows, live files and bytes of `flights`."""
+        snapshot = self.flights.snapshot()
+        return {
+            "rows": sum(f.rows or 0 for f in snapshot.files),
+            "files": len(snapshot.files),
+            "size": sum(f.size for f in snapshot.files),
+        }
+
+    def objects(self) -> dict[str, int]:
+        """Objects of `flights` of all kinds, live or not."""
+        found = self.db.bucket.list(f"{self.flights.prefix}/").objects
+        return {"objects": len(found), "size": sum(o.size for o in found)}
+
+    def reading(self) -> tuple[tuple[int, float], list[tuple[Any, ...]]]:
+        """Requests to open the table in a new process and seconds of the query; the query's answer."""
+        fresh = connect(self.url, options=self.options)
+        fresh.table("flights").snapshot()
+        started = time.monotonic()
+        answers = self.query(QUESTION)
+        return (fresh.bucket.counters.requests, time.monotonic() - started), answers
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        with waiting.spinner("Spark runs the query"):
+            return [tuple(row) for row in self.db.sql(text).collect()]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds, and requests by verb."""
+
+    seconds: float
+    requests: dict[str, int]
+
+
+def _fingerprint(table: LakeTable, at: str | None) -> tuple[int, int, int]:
+    """Rows and sums over a version."""
+    import pyarrow.compute as pc
+
+    rows = table.scan(columns=["delay", "distance"], at=at).to_arrow()
+    return rows.num_rows, pc.sum(rows["delay"]).as_py(), pc.sum(rows["distance"]).as_py()
+
+
+def _check(true: bool, claim: str) -> None:
+    if not true:
+        raise FirnError(f"the demo found that this doesn't hold: {claim}. Please report it.")
+
+
+def default_report(url: str) -> str:
+    """Where the report goes: into the demo's directory, or here for a bucket."""
+    from firn.bucket.urls import parse_url
+
+    address = parse_url(url)
+    name = "firn-report.html"
+    return os.path.join(url, name) if address.kind == "directory" and "://" not in url else name

@@ -1,0 +1,247 @@
+"""The command ingest: files read by Spark become rows of a table, which is created if need be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firn.cli import waiting
+from firn.cli.app import WRITE, app
+from firn.cli.inputs import format_of
+from firn.cli.target import DbOption, Json, StoreOptions, locate, open_database, pairs
+from firn.cli.timeformat import spark_pattern
+from firn.cli.write import (
+    BatchId,
+    Delimiter,
+    Format,
+    PartitionBy,
+    Properties,
+    SortBy,
+    TimestampFormat,
+    check_format,
+    print_appended,
+)
+from firn.errors import (
+    AccessDeniedError,
+    FirnError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    TableNotFoundError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from firn.database import Database
+    from firn.lake.table import LakeTable
+
+
+@app.command(rich_help_panel=WRITE)
+def ingest(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILES...", help="CSV, JSON or Parquet: files, directories, patterns."),
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="TABLE", help="The table's URL; with --db its name.")],
+    db: DbOption = None,
+    partition_by: PartitionBy = None,
+    sort_by: SortBy = None,
+    properties: Properties = None,
+    format: Format = "auto",
+    delimiter: Delimiter = None,
+    no_header: Annotated[bool, typer.Option("--no-header", help="The CSV has no line of names.")] = False,
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="DDL", help="Columns and types, like 'date TIMESTAMP, delay INT'."),
+    ] = None,
+    timestamp_format: TimestampFormat = None,
+    query: Annotated[
+        str | None, typer.Option("--query", help="A SELECT over _rows that the rows pass through first.")
+    ] = None,
+    batch_id: BatchId = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Read files with Spark and append them. Creates the table if it isn't there.
+
+    firn ingest flights/*.csv --to ./prod/flights --partition-by 'month(date)' --sort-by date
+    """
+    check_format(format)
+    url, name = locate(to, db)
+    chosen = _input_format(files, format)
+    pattern = None if timestamp_format is None else spark_pattern(timestamp_format)
+    database = open_database(url, options, must_exist=False)
+    spark = waiting.start_spark()
+    frame = read_frame(
+        spark,
+        files,
+        chosen,
+        delimiter=delimiter,
+        header=not no_header,
+        schema=schema,
+        timestamp_pattern=pattern,
+    )
+    table = _existing_or_new(
+        database, name, frame, partition_by or [], sort_by or [], pairs(properties, "--property"), query
+    )
+    meter = waiting.Meter(table.bucket)
+    with waiting.spinner(f"ingesting into {name}"), _readable(files):
+        result = table.append(frame, batch_id=batch_id, query=query)
+    print_appended(table, result, meter, json)
+
+
+def _input_format(files: list[str], format: str) -> str:
+    """One format for all files: the one given, or that of the first file's name or beginning."""
+    for name in files:
+        if "://" not in name and not any(c in name for c in "*?[{") and not Path(name).exists():
+            raise ObjectNotFoundError(f"there is no file {name}.")
+    if format != "auto":
+        return format
+    found = {format_of(_sample(f), _head(f)) for f in files}
+    if "json" in found:
+        found.discard("jsonl")  # a reader of whole documents reads single lines, too
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"the files are of several formats ({', '.join(sorted(found))}): ingest each of them by itself, "
+            "or give --format."
+        )
+    return found.pop()
+
+
+def _sample(name: str) -> str:
+    """A directory's or pattern's first file: they say nothing of the format by themselves."""
+    path = Path(name)
+    if path.is_dir():
+        inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")
+        if not inside:
+            raise ObjectNotFoundError(f"the directory {name} holds no files.")
+        return str(inside[0])
+    return name
+
+
+def _head(name: str) -> bytes:
+    path = Path(_sample(name))
+    try:
+        with path.open("rb") as file:
+            return file.read(64)
+    except OSError:
+        return b""  # a pattern or a URL: the name decides
+
+
+def read_frame(
+    spark: SparkSession,
+    files: list[str],
+    format: str,
+    *,
+    delimiter: str | None = None,
+    header: bool = True,
+    schema: str | None = None,
+    timestamp_pattern: str | None = None,
+) -> DataFrame:
+    """Files as a Spark DataFrame, columns' types by looking at the rows unless a schema is given.
+
+    Times that name no zone become timestamps without one.
+    """
+    from firn.spark.session import conf
+
+    reader = spark.read
+    if schema is not None:
+        reader = reader.schema(schema)
+    if timestamp_pattern is not None:
+        reader = reader.option("timestampFormat", timestamp_pattern).option(
+            "timestampNTZFormat", timestamp_pattern
+        )
+        reader = reader.option("inferTimestamp", True)
+    paths = [_spark_path(f) for f in files]
+    with conf(spark, {"spark.sql.timestampType": "TIMESTAMP_NTZ"}), _readable(files):
+        if format == "csv":
+            reader = reader.option("header", header).option("inferSchema", schema is None)
+            separator = delimiter or ("\t" if files[0].endswith(".tsv") else ",")
+            # Without multiLine a quoted line break would end the row.
+            return reader.option("multiLine", True).option("escape", '"').csv(paths, sep=separator)
+        if format in ("json", "jsonl"):
+            return reader.option("multiLine", format == "json").option("mode", "FAILFAST").json(paths)
+        return reader.parquet(*paths)
+
+
+def _spark_path(name: str) -> str:
+    """Spark takes a path with a colon for a URL: local ones are given as file:."""
+    return name if "://" in name else str(Path(name).absolute())
+
+
+@contextmanager
+def _readable(files: Sequence[str]) -> Iterator[None]:
+    """Turn what Spark says of input that it can't read into an error of Firn's."""
+    try:
+        yield
+    except FirnError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark", "py4j")):
+            raise
+        shown = ", ".join(files[:3]) + (", …" if len(files) > 3 else "")
+        text = str(error)
+        if "PATH_NOT_FOUND" in text:
+            raise ObjectNotFoundError(f"nothing is at {shown}.") from error
+        if "No FileSystem for scheme" in text:
+            raise UnsupportedError(
+                f"Spark has no connector for {shown}: copy the files here first, or start Spark with one."
+            ) from error
+        if "Permission denied" in text:
+            raise AccessDeniedError(f"{shown} may not be read by this user.") from error
+        raise InvalidInputError(f"{shown} can't be read: {_reason(text)}") from error
+
+
+def _reason(text: str) -> str:
+    """The last cause that Spark names, in one line."""
+    causes = [line for line in text.splitlines() if line.lstrip().startswith("Caused by:")]
+    line = (causes[-1] if causes else text.partition("\n")[0]).partition("Caused by:")[2] or text
+    return line.partition("\n")[0].partition("SQLSTATE")[0].strip()[:300]
+
+
+def _existing_or_new(
+    database: Database,
+    name: str,
+    frame: DataFrame,
+    partition_by: list[str],
+    sort_by: list[str],
+    properties: dict[str, str],
+    query: str | None,
+) -> LakeTable:
+    """The table as it is; a definition that was asked for beside it must be its own."""
+    try:
+        table = database.table(name)
+    except TableNotFoundError:
+        if query is None:
+            _check_columns(frame, partition_by, sort_by)
+        return database.create_table(name, partition_by=partition_by, sort_by=sort_by, properties=properties)
+    from firn.lake.partition import PartitionSpec
+
+    spec = PartitionSpec.parse(partition_by, {})
+    if partition_by and [str(f) for f in spec.fields] != [str(f) for f in table.partition_spec.fields]:
+        has = ", ".join(str(f) for f in table.partition_spec.fields) or "nothing"
+        raise InvalidInputError(f"{name} exists and is partitioned by {has}: leave --partition-by out.")
+    if sort_by and tuple(sort_by) != table.descriptor.sort_by:
+        has = ", ".join(table.descriptor.sort_by) or "nothing"
+        raise InvalidInputError(f"{name} exists and is sorted by {has}: leave --sort-by out.")
+    if properties:
+        raise InvalidInputError(f"{name} exists: its properties were set when it was created.")
+    return table
+
+
+def _check_columns(frame: DataFrame, partition_by: list[str], sort_by: list[str]) -> None:
+    """Before the table is made: a typing error shouldn't leave an empty one behind."""
+    from firn.database import parse_sort
+    from firn.lake.partition import PartitionSpec
+
+    columns = dict.fromkeys(frame.columns, "VARCHAR")
+    spec = PartitionSpec.parse(partition_by, {})
+    for field in spec.fields:
+        if field.source not in columns:
+            raise InvalidInputError(
+                f"--partition-by names {field.source!r}, which the files don't have: {', '.join(columns)}."
+            )
+    parse_sort(sort_by, columns)

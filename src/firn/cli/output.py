@@ -1,0 +1,243 @@
+"""All printing: answers to standard output, messages to standard error, JSON by one encoder."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import dataclasses
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WIDE = 100_000
+"""Columns of a pipe: nothing there wraps lines."""
+
+
+def stdout() -> Console:
+    """Made at each use: tests and shells replace the stream."""
+    return _console(sys.stdout)
+
+
+def stderr() -> Console:
+    return _console(sys.stderr)
+
+
+def stdin_is_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _console(stream: Any) -> Console:
+    terminal = stream.isatty()
+    return Console(file=stream, highlight=False, soft_wrap=not terminal, width=None if terminal else WIDE)
+
+
+def line(text: str) -> None:
+    """One line of an answer, taken literally."""
+    stdout().print(Text(text))
+
+
+def note(text: str) -> None:
+    """A message for a person; never part of the answer."""
+    stderr().print(Text(text, style="dim"))
+
+
+def warn(text: str) -> None:
+    stderr().print(Text.assemble(("warning: ", "yellow"), text))
+
+
+def error(text: str) -> None:
+    stderr().print(Text.assemble(("error: ", "bold red"), text))
+
+
+def encode(value: Any) -> bytes:
+    """JSON: times in ISO 8601, decimals and durations as strings, bytes in base64."""
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+
+
+def document(value: Any) -> None:
+    """Print one JSON document."""
+    _write(encode(value) + b"\n")
+    sys.stdout.flush()
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.write(data.decode())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(bytes(value)).decode()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (Decimal, timedelta)):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    raise TypeError(type(value).__name__)
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    right: Iterable[int] = (),
+    title: str | None = None,
+) -> None:
+    """Print a table. `right`: columns of numbers."""
+    numbers = set(right)
+    shown = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", show_edge=False, pad_edge=False)
+    for i, column in enumerate(columns):
+        shown.add_column(Text(column), justify="right" if i in numbers else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(cell(v), style="dim" if v is None else "") for v in row))
+    stdout().print(shown)
+
+
+def cell(value: Any) -> str:
+    """A value as people read it.
+
+    >>> cell(None), cell(1.5), cell(datetime(2001, 1, 1, 0, 47)), cell(b"\\x01")
+    ('null', '1.5', '2001-01-01 00:47:00', '01')
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (dict, list)):
+        return encode(value).decode()
+    return str(value)
+
+
+def size(count: int | None) -> str:
+    """Bytes for people, in powers of 1024 as everywhere in Firn.
+
+    >>> size(312), size(1536), size(128 * 2**20)
+    ('312 B', '1.5 KB', '128.0 MB')
+    """
+    if count is None:
+        return "?"
+    if count < 1024:
+        return f"{count} B"
+    amount = float(count)
+    for unit in ("KB", "MB", "GB", "TB"):
+        amount /= 1024
+        if amount < 1024 or unit == "TB":
+            break
+    return f"{amount:,.1f} {unit}"
+
+
+def number(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def plural(count: int | None, noun: str) -> str:
+    """
+    >>> plural(1, "file"), plural(1200, "row"), plural(2, "batch")
+    ('1 file', '1,200 rows', '2 batches')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    return f"{number(count)} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+
+
+def plain(value: Any) -> Any:
+    """A result dataclass as what JSON holds."""
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+
+
+# -- rows
+
+
+def rows_of(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[tuple[Any, ...]]:
+    """Rows as Python values, at most `limit`."""
+    left = limit
+    for batch in batches:
+        part = batch if left is None else batch.slice(0, left)
+        yield from zip(*(_readable(column).to_pylist() for column in part.columns), strict=True)
+        if left is not None:
+            left -= part.num_rows
+            if left <= 0:
+                return
+
+
+def _readable(column: pa.Array) -> pa.Array:
+    """Nanoseconds as text: Python's datetime has none."""
+    import pyarrow as pa
+
+    nanos = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+    return column.cast(pa.string()) if nanos else column
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Names that keys of one JSON object can be: a query may return two columns of one name.
+
+    >>> unique(["state", "n", "state"])
+    ['state', 'n', 'state_2']
+    """
+    found: list[str] = []
+    for name in names:
+        candidate, count = name, 1
+        while candidate in found:
+            count += 1
+            candidate = f"{name}_{count}"
+        found.append(candidate)
+    return found
+
+
+def print_rows(
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    json: bool = False,
+    as_csv: bool = False,
+    limit: int | None,
+    shown: int = 100,
+) -> None:
+    """Print rows as JSON lines, CSV, or a table of at most `shown` rows unless a limit is given."""
+    if json:
+        names = unique(schema.names)
+        for row in rows_of(batches, limit):
+            _write(encode(dict(zip(names, row, strict=True))) + b"\n")
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(schema.names)
+        for row in rows_of(batches, limit):
+            writer.writerow(["" if v is None else cell(v) for v in row])
+    else:
+        _print_table(schema, batches, limit, shown)
+    sys.stdout.flush()
+
+
+def _print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None, shown: int) -> None:
+    import pyarrow.types as pt
+
+    rows = list(rows_of(batches, shown + 1 if limit is None else limit))
+    more = limit is None and len(rows) > shown
+    right = [
+        i
+        for i, f in enumerate(schema)
+        if pt.is_integer(f.type) or pt.is_floating(f.type) or pt.is_decimal(f.type)
+    ]
+    table(schema.names, rows[:shown] if more else rows, right=right)
+    if more:
+        note(f"The first {shown} rows. --limit N shows more; --json and --csv print all.")
+    elif not rows:
+        note("No rows.")

@@ -1,0 +1,281 @@
+"""Commands that read: sql, scan, tables, schema, partitions, log."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from firn.cli import output, waiting
+from firn.cli.app import READ, app
+from firn.cli.target import At, DbArg, DbOption, Json, StoreOptions, TableArg, open_database, open_table
+from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from firn.lake.scan import Scan
+    from firn.lake.table import LakeTable
+
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many rows.")]
+
+
+@app.command(rich_help_panel=READ)
+def sql(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT, in DuckDB's SQL.")],
+    db: Annotated[str, typer.Option("--db", metavar="URL", envvar="FIRN_DB", help="The database's URL.")],
+    limit: Limit = None,
+    csv: Csv = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Run one SELECT over a database's tables, on Spark.
+
+    firn sql "SELECT origin, count(*) FROM flights GROUP BY 1" --db ./prod
+    """
+    _one_format(csv, json)
+    database = open_database(db, options)
+    waiting.start_spark()
+    with waiting.spinner("running the query"):
+        frame = database.sql(query)
+        if limit is not None:
+            frame = frame.limit(limit)
+        elif not csv and not json:
+            frame = frame.limit(101)  # one more than is shown, to know that there are more
+        rows = frame.toArrow()
+    output.print_rows(rows.schema, rows.to_batches(), json=json, as_csv=csv, limit=limit)
+
+
+@app.command(rich_help_panel=READ)
+def scan(
+    table: TableArg,
+    db: DbOption = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", metavar="A,B", help="Columns, in the order wanted.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", "-w", metavar="PREDICATE", help="Rows wanted.")
+    ] = None,
+    at: At = None,
+    limit: Limit = None,
+    count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Only say which files would be read.")] = False,
+    csv: Csv = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Print a table's rows, or count them.
+
+    firn scan ./prod/flights --columns origin,delay --where "delay > 60" --limit 10
+    """
+    _one_format(csv, json)
+    _, opened = open_table(table, db, options)
+    chosen = None if columns is None else split_names(columns, opened.snapshot(at).columns)
+    found = opened.scan(columns=chosen, where=where, at=at)
+    for warning in found.snapshot.warnings:
+        output.warn(warning)
+    if explain:
+        _explain(found, json)
+    elif count:
+        rows = found.count()
+        if json:
+            output.document({"table": opened.name, "version": found.snapshot.version, "rows": rows})
+        else:
+            output.line(str(rows))
+    else:
+        output.print_rows(found.schema(), found.to_batches(), json=json, as_csv=csv, limit=limit)
+
+
+def split_names(text: str, known: Container[str]) -> list[str]:
+    """Names separated by commas; a name that holds one is quoted, as in CSV."""
+    import csv as csv_format
+
+    names = next(csv_format.reader([text], skipinitialspace=True), [])
+    return [n if n in known else n.strip() for n in names]
+
+
+def _explain(found: Scan, json: bool) -> None:
+    if not json:
+        output.line(found.explain())
+        return
+    files = found.files()
+    output.document(
+        {
+            "table": found.table.name,
+            "version": found.snapshot.version,
+            "columns": list(found.columns),
+            "where": found.predicate.sql if found.predicate is not None else None,
+            "files": [{"path": f.path, "bytes": f.size, "rows": f.rows} for f in files],
+            "files_in_all": len(found.snapshot.files),
+        }
+    )
+
+
+def _one_format(csv: bool, json: bool) -> None:
+    if csv and json:
+        raise InvalidInputError("choose one of --csv and --json.")
+
+
+@app.command(rich_help_panel=READ)
+def tables(
+    db: DbArg,
+    names: Annotated[bool, typer.Option("--names", help="Only the names: reads no log.")] = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """List a database's tables."""
+    database = open_database(db, options)
+    found = database.tables()
+    if names:
+        if json:
+            output.document({"database": db, "tables": found})
+        for name in found if not json else ():
+            output.line(name)
+        return
+    listed = [_table(database.table(name)) for name in found]
+    if json:
+        output.document({"database": db, "tables": listed})
+    elif listed:
+        heads = ["table", "rows", "files", "size", "partitioned by", "sorted by", "last change (UTC)"]
+        output.table(heads, [_line(t) for t in listed], right=(1, 2, 3))
+    else:
+        output.note(f"No tables in {db}.")
+
+
+def _table(table: LakeTable) -> dict[str, Any]:
+    snapshot, d = table.snapshot(), table.descriptor
+    rows = [f.rows for f in snapshot.files]
+    return {
+        "name": table.name,
+        "kind": d.kind,
+        "rows": None if None in rows else sum(r for r in rows if r is not None),
+        "files": len(snapshot.files),
+        "bytes": sum(f.size for f in snapshot.files),
+        "partition_by": [str(f) for f in d.partition.fields],
+        "sort_by": list(d.sort_by),
+        "version": snapshot.version,
+        "time": snapshot.time,
+    }
+
+
+def _line(table: dict[str, Any]) -> list[str]:
+    return [
+        table["name"],
+        output.number(table["rows"]),
+        output.number(table["files"]),
+        output.size(table["bytes"]),
+        ", ".join(table["partition_by"]),
+        ", ".join(table["sort_by"]),
+        f"{table['time']:%Y-%m-%d %H:%M:%S}" if table["time"] is not None else "",
+    ]
+
+
+@app.command(rich_help_panel=READ)
+def schema(
+    table: TableArg, db: DbOption = None, at: At = None, json: Json = False, options: StoreOptions = None
+) -> None:
+    """Print a table's columns and types, its partitioning, sort order and properties."""
+    _, opened = open_table(table, db, options)
+    snapshot, d = opened.snapshot(at), opened.descriptor
+    for warning in snapshot.warnings:
+        output.warn(warning)
+    fields = [str(f) for f in d.partition.fields]
+    if json:
+        output.document(
+            {
+                "table": opened.name,
+                "version": snapshot.version,
+                "columns": [{"name": c, "type": t} for c, t in snapshot.columns.items()],
+                "partition_by": fields,
+                "sort_by": list(d.sort_by),
+                "properties": dict(d.properties),
+            }
+        )
+        return
+    output.table(["column", "type"], snapshot.columns.items())
+    if not snapshot.columns:
+        output.note("No columns yet: the first append decides them.")
+    for title, values in (("partitioned by", fields), ("sorted by", d.sort_by)):
+        if values:
+            output.line(f"{title}: {', '.join(values)}")
+    for name, value in d.properties.items():
+        output.line(f"property {name}: {value}")
+
+
+@app.command(rich_help_panel=READ)
+def partitions(
+    table: TableArg, db: DbOption = None, at: At = None, json: Json = False, options: StoreOptions = None
+) -> None:
+    """List a table's partitions with their rows, files and sizes."""
+    _, opened = open_table(table, db, options)
+    found = opened.partitions(at)
+    if json:
+        output.document({"table": opened.name, "partitions": [output.plain(p) for p in found]})
+        return
+    names = list(dict.fromkeys(name for p in found for name in p.values))
+    output.table(
+        [*names, "rows", "files", "size"],
+        [
+            [
+                *(p.values.get(n) for n in names),
+                output.number(p.rows),
+                output.number(p.files),
+                output.size(p.bytes),
+            ]
+            for p in found
+        ],
+        right=range(len(names), len(names) + 3),
+    )
+
+
+@app.command(rich_help_panel=READ)
+def log(
+    table: TableArg,
+    db: DbOption = None,
+    at: At = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=0, help="Only the newest so many.")
+    ] = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Print a table's history: commits and sweeps, the newest last."""
+    _, opened = open_table(table, db, options)
+    history = opened.history()
+    if at is not None:
+        until = opened.snapshot(at)
+        history = [c for c in history if c.time.timestamp() * 1000 <= until.time_ms]
+    if limit is not None:
+        history = history[len(history) - limit :] if limit < len(history) else history
+    if json:
+        output.document({"table": opened.name, "history": [output.plain(c) for c in history]})
+        return
+    output.table(
+        ["time (UTC)", "what", "files", "rows", "size", "version", ""],
+        [
+            [
+                f"{c.time:%Y-%m-%d %H:%M:%S}.{c.time.microsecond // 1000:03d}",
+                c.op,
+                f"+{c.files_added:,} -{c.files_removed:,}",
+                "" if c.rows_added is None else f"+{c.rows_added:,}",
+                output.size(c.bytes_added) if c.files_added else "",
+                c.version,
+                _detail(c.summary),
+            ]
+            for c in history
+        ],
+        right=(2, 3, 4),
+    )
+
+
+def _detail(summary: Mapping[str, Any]) -> str:
+    """What a person wants to know of a commit's summary: predicates and what a sweep deleted."""
+    shown = []
+    for name, value in summary.items():
+        if name in ("where", "query", "to"):
+            shown.append(f"{name} {value}")
+        elif name in ("data_files", "logs", "orphans") and value:
+            shown.append(f"{value} {name.replace('_', ' ')}")
+        elif name == "bytes":
+            shown.append(output.size(value))
+    return ", ".join(shown)

@@ -1,0 +1,99 @@
+"""How commands name databases, tables and store options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from firn.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from firn.database import Database
+    from firn.lake.table import LakeTable
+
+TableArg = Annotated[
+    str, typer.Argument(metavar="TABLE", help="The table's URL, like ./prod/flights; with --db its name.")
+]
+DbArg = Annotated[
+    str, typer.Argument(metavar="DATABASE", help="The database's URL, like ./prod or s3://bucket/prod.")
+]
+DbOption = Annotated[
+    str | None, typer.Option("--db", metavar="URL", envvar="FIRN_DB", help="The database's URL.")
+]
+StoreOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="A store option, like endpoint=http://127.0.0.1:9000. Repeatable.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document (rows: one line each).")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME|VERSION", help="As it was then; a time without a zone is UTC."),
+]
+
+
+def store_options(given: Sequence[str] | None) -> dict[str, Any]:
+    """`name=value` pairs; numbers and switches by their look.
+
+    >>> store_options(["endpoint=http://h:1/?a=b", "allow_http=true", "max_retries=3", "account_key=007"])
+    {'endpoint': 'http://h:1/?a=b', 'allow_http': True, 'max_retries': 3, 'account_key': '007'}
+    """
+    return {name: _typed(value) for name, value in pairs(given, "--option").items()}
+
+
+def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
+    """`name=value` strings as a mapping. The message shows no value: it may be a secret."""
+    found = {}
+    for item in given or ():
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise InvalidInputError(f"{option} {name!r}… isn't NAME=VALUE.")
+        found[name] = value
+    return found
+
+
+def _typed(value: str) -> Any:
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return int(value) if value.isdecimal() and str(int(value)) == value else value
+
+
+def open_database(url: str, options: Sequence[str] | None = None, *, must_exist: bool = True) -> Database:
+    """Connect. A directory that isn't there is an error, unless something is about to be written."""
+    from firn.bucket.urls import parse_url
+    from firn.database import connect
+
+    address = parse_url(url)
+    if must_exist and address.kind == "directory" and not os.path.isdir(address.name):
+        raise NotFoundError(f"there is no database at {url}: no such directory.")
+    return connect(url, options=store_options(options))
+
+
+def locate(table: str, db: str | None) -> tuple[str, str]:
+    """A table's database and its name, from what was given: its URL, or its name beside --db."""
+    from firn.database import split_table_url
+
+    if "/" not in table:
+        if db is None:
+            raise InvalidInputError(
+                f"{table!r} names no database: give the table's URL, like ./prod/{table}, or --db URL."
+            )
+        return db, table
+    # A URL says it all, whatever --db or FIRN_DB say.
+    return split_table_url(table)
+
+
+def open_table(
+    table: str, db: str | None, options: Sequence[str] | None = None
+) -> tuple[Database, LakeTable]:
+    """Open a table that exists, with its database."""
+    url, name = locate(table, db)
+    database = open_database(url, options)
+    return database, database.table(name)
