@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import run_doctests
-from test_pages import environment
+from children import run_python
 
 SOURCE = Path(__file__).parents[2] / "src"
 MODULES = sorted(
@@ -30,17 +28,8 @@ def test_examples(name, tmp_path, monkeypatch):
 @pytest.mark.spark
 def test_examples_on_spark(tmp_path):
     # In a process of its own: the session that they start would serve the other tests, too.
-    env = environment()
-    del env["PYTHONWARNINGS"]  # Spark's own Python warns of itself
     program = Path(__file__).with_name("run_doctests.py")
-    done = subprocess.run(
-        [sys.executable, str(program), *SPARK],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(str(program), *SPARK, cwd=tmp_path, spark=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

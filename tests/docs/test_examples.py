@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from test_pages import environment
+from children import run_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SPARK = frozenset({"streaming.py"})
@@ -21,17 +19,7 @@ SPARK = frozenset({"streaming.py"})
     ],
 )
 def test_it_runs(name, tmp_path):
-    env = environment()
-    if name in SPARK:
-        del env["PYTHONWARNINGS"]  # Spark's own Python warns of itself
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(str(EXAMPLES / name), cwd=tmp_path, spark=name in SPARK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip()
     assert list(tmp_path.iterdir()) == []  # whatever it wrote was its own, and is gone

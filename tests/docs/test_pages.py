@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import run_page
+from children import run_python
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
+PROGRAM = Path(__file__).with_name("run_page.py")
 SPARK = frozenset({"docs/howto/spark.md"})
 """Pages whose blocks need Spark."""
 
@@ -27,28 +25,11 @@ RUN = [
 ]
 
 
-def environment() -> dict[str, str]:
-    """For programs that these tests start: this Firn, warnings as errors."""
-    path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
-
-
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=pytest.mark.spark if page in SPARK else ()) for page in RUN]
 )
 def test_blocks_run(page, tmp_path):
-    env = environment()
-    if page in SPARK:
-        del env["PYTHONWARNINGS"]  # Spark's own Python warns of itself
-    program = Path(__file__).with_name("run_page.py")
-    done = subprocess.run(
-        [sys.executable, str(program), str(ROOT / page)],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(str(PROGRAM), str(ROOT / page), cwd=tmp_path, spark=page in SPARK)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -69,13 +50,6 @@ def test_a_block_that_fails_is_reported(tmp_path):
         page.write_text(text)
         work = tmp_path / str(len(list(tmp_path.iterdir())))
         work.mkdir()
-        done = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("run_page.py")), str(page)],
-            cwd=work,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python(str(PROGRAM), str(page), cwd=work)
         assert done.returncode != 0
         assert message in done.stdout + done.stderr

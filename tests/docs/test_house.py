@@ -1,0 +1,144 @@
+"""The Makefile, the set-up scripts and CI's script, with stand-ins for what they call."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("bash", "env", "dirname", "id", "grep", "cat", "nproc", "git", "python3", "rm")
+
+
+class Machine:
+    """A PATH with the bare minimum and stand-ins, which note how they were called."""
+
+    def __init__(self, directory: Path) -> None:
+        self.bin = directory / "bin"
+        self.calls_file = directory / "calls"
+        self.bin.mkdir()
+        for name in NEEDED:
+            found = shutil.which(name)
+            assert found is not None
+            (self.bin / name).symlink_to(found)
+
+    def add(self, name: str, body: str = "") -> None:
+        program = self.bin / name
+        program.unlink(missing_ok=True)
+        program.write_text(f'#!/usr/bin/env bash\necho "{name} $*" >> {self.calls_file}\n{body}\n')
+        program.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            env={"PATH": str(self.bin), "HOME": os.environ.get("HOME", "/")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def venv_without_java(directory: Path, installed_by: Path) -> Path:
+    """A virtual environment whose Firn finds a Java as soon as apt-get has been there."""
+    program = directory / "venv/bin/python"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"#!/usr/bin/env bash\ngrep -q install {installed_by} 2>/dev/null && echo /usr/lib/jvm/x\n"
+    )
+    program.chmod(0o755)
+    return program.parents[1]
+
+
+def test_without_java_and_apt_one_sentence_says_what_to_install(machine, tmp_path):
+    venv = venv_without_java(tmp_path, machine.calls_file)
+    done = machine.run(str(ROOT / "scripts/ensure-java"), str(venv))
+    assert done.returncode != 0
+    assert "Spark needs Java 17 or later: install one" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_with_apt_a_java_is_installed(machine, tmp_path):
+    venv = venv_without_java(tmp_path, machine.calls_file)
+    machine.add("apt-get")
+    machine.add(
+        "apt-cache", 'case "$2" in *17*) echo "  Candidate: (none)";; *) echo "  Candidate: 21";; esac'
+    )
+    machine.add("id", "echo 0")
+    done = machine.run(str(ROOT / "scripts/ensure-java"), str(venv))
+    assert done.returncode == 0, done.stderr
+    assert "Java for Spark: /usr/lib/jvm/x" in done.stdout
+    assert machine.calls[-1] == "apt-get install -y -qq --no-install-recommends openjdk-21-jre-headless"
+
+
+def test_without_the_right_to_install_nothing_is_tried(machine):
+    machine.add("apt-get")
+    machine.add("id", "echo 1000")
+    machine.add("sudo", "exit 1")
+    done = machine.run(str(ROOT / "scripts/apt-install"), "chromium")
+    assert done.returncode != 0
+    assert not [call for call in machine.calls if call.startswith("apt-get")]
+
+
+def test_without_a_python_set_up_says_which_it_needs(machine, tmp_path):
+    machine.add("python3", "exit 1")
+    done = machine.run(str(ROOT / "scripts/make-venv"), str(tmp_path / "venv"), ".")
+    assert done.returncode != 0
+    assert "Firn needs Python 3.10 or later" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_ci_runs_everything(machine):
+    for name in ("make", "chromium", "go", "npm"):
+        machine.add(name)
+    done = machine.run(str(ROOT / ".ci/run"))
+    assert done.returncode == 0, done.stderr
+    assert machine.calls == ["make check", "make test-stores"]
+
+
+def test_ci_leaves_the_stores_out_where_they_cannot_be_built(machine):
+    machine.add("make")
+    machine.add("chromium")
+    done = machine.run(str(ROOT / ".ci/run"))
+    assert done.returncode == 0, done.stderr
+    assert machine.calls == ["make check"]
+    assert "left out" in done.stdout
+
+
+@pytest.mark.parametrize("failing", ["check", "test-stores"])
+def test_ci_fails_when_anything_does(machine, failing):
+    machine.add("make", f'[ "$1" != {failing} ]')
+    for name in ("chromium", "go", "npm"):
+        machine.add(name)
+    assert machine.run(str(ROOT / ".ci/run")).returncode != 0
+
+
+def test_help_lists_every_command():
+    shown = subprocess.run(
+        ["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True
+    ).stdout
+    listed = set(re.findall(r"^  make ([a-z0-9.-]+) ", shown, re.MULTILINE))
+    phony = set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert phony - listed == {"setup-spark41"}
+    assert {"setup", "demo", "test", "check", "test-stores", "soak", "bench"} <= listed
+
+
+def test_make_test_runs_every_suite():
+    plan = subprocess.run(
+        ["make", "-C", str(ROOT), "-n", "test"], capture_output=True, text=True, check=True
+    ).stdout
+    rooms = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - {"spark41", "stores"}
+    assert {room for room in rooms if f"tests/{room}" not in plan} == set()
