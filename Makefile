@@ -14,6 +14,7 @@ SUITES := $(wildcard tests/unit tests/format tests/regressions tests/conformance
             tests/simulation tests/docs tests/cli tests/inspect tests/spark)
 PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 # How long `make soak` runs: seeds for each simulation, and seconds after which no new seed begins.
 SEEDS ?= 1000
@@ -81,11 +82,7 @@ soak: setup ## Simulate for as long as you like: make soak SEEDS=100000 TIME=360
 .PHONY: bench
 bench: setup ## Run the programs of bench/ beside their peers; figures go to bench/results
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
-	@mkdir -p bench/results
-	@for program in bench/*.py; do \
-	  case $$program in bench/_*) continue;; esac; \
-	  echo "== $$program"; $(BIN)/python $$program; \
-	done
+	$(BIN)/python -m bench $(BENCH_ARGS)
 
 ##@ Write
 

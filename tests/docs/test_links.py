@@ -46,3 +46,17 @@ def test_every_page_can_be_reached_from_the_readme():
             (page.parent / link).resolve() for link in links if link and (page.parent / link).exists()
         ]
     assert [page for page in PAGES if page not in reached] == []
+
+
+def test_the_map_of_the_code_names_modules_that_are_there():
+    page = (ROOT / "docs/concepts.md").read_text("utf-8").partition("## Where to find what")[2]
+    named = re.findall(r"([a-z_/]+\.py)\b", page)
+    assert len(named) > 10
+    directory = ""
+    missing = []
+    for name in named:
+        # `lease.py`, `session.py`: the second lies beside the first
+        directory = name.rpartition("/")[0] or directory
+        if not (ROOT / "src/firn" / directory / name.rpartition("/")[2]).exists():
+            missing.append(name)
+    assert missing == []
