@@ -11,7 +11,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firn.errors import SchemaConflictError
+from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.lake.engine import run_query
 from firn.lake.partition import PartitionSpec
@@ -217,5 +217,5 @@ def _naming(source: ParquetSource) -> Iterator[None]:
     """Let errors about values say which file holds them."""
     try:
         yield
-    except SchemaConflictError as error:
-        raise SchemaConflictError(f"{source.uri}: {error}") from error
+    except InvalidInputError as error:
+        raise type(error)(f"{source.uri}: {error}") from error

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from firn.bucket.base import BytesLike
 from firn.errors import InvalidInputError
+from firn.lake.footer import footer_crc
 from firn.lake.stats import from_metadata
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -39,7 +40,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class EncodedFile:
-    """A whole file's bytes; `extra` has the keys `rows` and `stats` of a `DataFile`."""
+    """A whole file's bytes; `extra` has the keys `rows`, `stats` and `crc` of a `DataFile`."""
 
     data: BytesLike
     size: int
@@ -49,6 +50,7 @@ class EncodedFile:
 def choose_encoding(
     sample: pa.Table,
     *,
+    schema: pa.Schema,
     codec: str,
     sort_keys: Sequence[tuple[str, str]],
     stats_columns: int,
@@ -62,13 +64,13 @@ def choose_encoding(
     """
     if codec not in CODECS:
         raise InvalidInputError(f"the codec {codec!r} isn't one of {', '.join(CODECS)}")
-    leaves = _leaves(sample.schema)
-    plain = {f.name for f in sample.schema if _mostly_distinct(sample.column(f.name))}
+    leaves = _leaves(schema)
+    plain = {f.name for f in schema if _mostly_distinct(sample.column(f.name))}
     return Encoding(
-        schema=sample.schema,
+        schema=schema,
         codec=codec,
         dictionary=tuple(path for name, path in leaves if name not in plain),
-        sorting=tuple(pq.SortingColumn.from_ordering(sample.schema, list(sort_keys), "at_end")),
+        sorting=tuple(pq.SortingColumn.from_ordering(schema, list(sort_keys), "at_end")),
         stats_columns=stats_columns,
         first=tuple(first),
     )
@@ -119,7 +121,7 @@ class FileEncoder:
             max_columns=self._encoding.stats_columns,
             first=self._encoding.first,
         )
-        extra = {"rows": self.rows, "stats": stats}
+        extra = {"rows": self.rows, "stats": stats, "crc": footer_crc(buffer)}
         return EncodedFile(memoryview(buffer), buffer.size, extra)
 
 
@@ -127,7 +129,7 @@ class FileEncoder:
 def _leaves(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
     """(column, Parquet leaf path) of all leaves, in file order."""
     columns = [field.name for field in schema for _ in range(leaf_count(field.type))]
-    if len(columns) == len(schema):
+    if not any(pa.types.is_nested(field.type) for field in schema):
         return tuple((name, name) for name in columns)
     sink = pa.BufferOutputStream()
     written: list[pq.FileMetaData] = []

@@ -13,7 +13,8 @@ from firn.bucket.base import Bucket
 from firn.errors import ObjectNotFoundError
 from firn.journal.model import DataFile
 from firn.lake.decode import ReadSpec, rows_of
-from firn.lake.source import WHOLE_BYTES, file_footer, open_parquet
+from firn.lake.footer import read_footer
+from firn.lake.source import WHOLE_BYTES, open_parquet
 from firn.lake.stats import from_metadata
 from firn.lake.types import arrow_schema, columns_of
 
@@ -44,9 +45,9 @@ def read_file(bucket: Bucket, file: DataFile, spec: ReadSpec) -> Iterator[pa.Tab
     Raises:
         ObjectNotFoundError: the file is gone.
         CorruptObjectError: it is truncated or damaged.
-        SchemaConflictError: a value in it doesn't fit the table's type.
+        InvalidInputError: a value in it doesn't fit the table's type.
     """
-    with open_parquet(bucket, file.path, file.size) as source:
+    with open_parquet(bucket, file) as source:
         yield from rows_of(source, spec)
 
 
@@ -60,7 +61,7 @@ def read_files(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Ite
         for file, blob in zip(lump, bucket.get_many([f.path for f in lump]), strict=True):
             if blob is None:
                 raise ObjectNotFoundError(f"there is no object {bucket.uri(file.path)}")
-            with open_parquet(bucket, file.path, file.size, body=blob.data) as source:
+            with open_parquet(bucket, file, body=blob.data) as source:
                 yield from rows_of(source, spec)
 
 
@@ -95,7 +96,13 @@ def count_rows(bucket: Bucket, file: DataFile) -> int:
     """How many rows a file has: from the log, else from its footer (1 or 2 ranged GETs)."""
     if file.rows is not None:
         return file.rows
-    return int(file_footer(bucket, file.path, file.size).num_rows)
+    footer = read_footer(bucket, file.path, file.size, crc=(file.extra or {}).get("crc"))
+    return int(footer.metadata.num_rows)
+
+
+def file_footer(bucket: Bucket, key: str, size: int) -> pq.FileMetaData:
+    """The footer of any Parquet object of `size` bytes. 1 or 2 ranged GETs; errors as for `read_file`."""
+    return read_footer(bucket, key, size).metadata
 
 
 def inspect_file(bucket: Bucket, key: str, size: int) -> tuple[dict[str, str], DataFile]:
@@ -106,10 +113,10 @@ def inspect_file(bucket: Bucket, key: str, size: int) -> tuple[dict[str, str], D
         InvalidInputError: columns that a table can't have.
         CorruptObjectError: not a Parquet file.
     """
-    metadata = file_footer(bucket, key, size)
+    metadata, crc = read_footer(bucket, key, size)
     schema = _arrow_schema_of(metadata)
     columns = columns_of(schema)
-    extra = {"rows": metadata.num_rows, "stats": from_metadata(metadata, schema)}
+    extra = {"rows": metadata.num_rows, "stats": from_metadata(metadata, schema), "crc": crc}
     return columns, DataFile(key, size, 0, extra)
 
 

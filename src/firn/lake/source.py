@@ -1,13 +1,9 @@
-"""Open Parquet objects: a file of this machine, a body in memory, or ranges of a large object.
-
-Everything here turns Parquet's and the operating system's failures into errors that name the object.
-"""
+"""Open Parquet objects: a file of this machine, a body in memory, or ranges of a large object."""
 
 from __future__ import annotations
 
 import bisect
 import io
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,21 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from firn.bucket.base import Bucket
-from firn.errors import (
-    AccessDeniedError,
-    CorruptObjectError,
-    FirnError,
-    ObjectNotFoundError,
-    StoreUnavailableError,
-    UnsupportedError,
-)
+from firn.journal.model import DataFile
 from firn.lake.encode import leaf_count
+from firn.lake.footer import corrupt, decoding, read_footer
 
 WHOLE_BYTES = 8 << 20
 """Objects up to this size are fetched whole, by one GET."""
-
-FOOTER_BYTES = 128 << 10
-"""Fetched from the end of a larger object; nearly every footer fits."""
 
 GAP_BYTES = 512 << 10
 """Ranges that are no further apart are fetched as one: faster than another request."""
@@ -71,8 +58,14 @@ class ParquetSource:
                 bytes_in=sum(self.compressed_bytes(group, names) for group in row_groups)
             )
         paths = [self.metadata.schema.column(i).path for name in names for i in self._leaves[name]]
+        missing = sum(self.metadata.row_group(group).num_rows for group in row_groups)
         with decoding(self._bucket, self._key):
-            yield from self._file.iter_batches(BATCH_ROWS, row_groups=list(row_groups), columns=paths)
+            for batch in self._file.iter_batches(BATCH_ROWS, row_groups=list(row_groups), columns=paths):
+                missing -= batch.num_rows
+                yield batch
+            if missing:
+                # Parquet skips pages of kinds that it doesn't know, and a damaged header looks like one.
+                raise pa.ArrowInvalid(f"{missing} rows are missing")
 
     def load(self, row_groups: Sequence[int], names: Sequence[str]) -> None:
         """Fetch what `batches` of these will read, for one call or several."""
@@ -111,7 +104,7 @@ class RangedFile(io.RawIOBase):
         bodies = self._bucket.get_ranges(self._key, ranges)
         for (_, length), body in zip(ranges, bodies, strict=True):
             if len(body) != length:
-                raise _too_short(self._bucket, self._key)
+                raise corrupt(self._bucket, self._key, "it is shorter than its footer says")
         self._starts, self._bodies = [start for start, _ in ranges], bodies
 
     def _find(self, start: int, length: int) -> memoryview | None:
@@ -149,31 +142,33 @@ class RangedFile(io.RawIOBase):
 
 
 @contextmanager
-def open_parquet(
-    bucket: Bucket, key: str, size: int, *, body: bytes | None = None
-) -> Iterator[ParquetSource]:
-    """Open an object of `size` bytes, or its `body` where that was fetched already.
+def open_parquet(bucket: Bucket, file: DataFile, *, body: bytes | None = None) -> Iterator[ParquetSource]:
+    """Open a data file, or its `body` where that was fetched already.
 
     A directory of this machine is read in place. Elsewhere: 1 GET up to 8 MiB; above that 1 ranged GET for
     the footer (2 if it has more than 128 KiB), and then those that `ParquetSource` makes.
 
     Raises:
         ObjectNotFoundError: there is no such object.
-        CorruptObjectError: it isn't Parquet, or not all of it; reading it later may raise this too.
+        CorruptObjectError: it isn't Parquet, not all of it, or its footer isn't the one that was written
+            (`crc` in the file's extra); reading it later may raise this too.
     """
+    key, crc = file.path, (file.extra or {}).get("crc")
     path = bucket.local_path(key) if body is None else None
-    ranges, metadata = None, None
+    ranges = None
     if path is not None:
+        metadata, _ = read_footer(bucket, key, file.size, crc=crc)
         source: Any = path
-        bucket.counters.add(get=1)
-    elif body is not None or size <= WHOLE_BYTES:
-        source = pa.BufferReader(bucket.get(key).data if body is None else body)
+    elif body is not None or file.size <= WHOLE_BYTES:
+        body = bucket.get(key).data if body is None else body
+        metadata, _ = read_footer(bucket, key, file.size, crc=crc, body=body)
+        source = pa.BufferReader(body)
     else:
-        metadata = file_footer(bucket, key, size)
-        ranges = RangedFile(bucket, key, size)
+        metadata, _ = read_footer(bucket, key, file.size, crc=crc)
+        ranges = RangedFile(bucket, key, file.size)
         source = pa.PythonFile(ranges, mode="r")
     with decoding(bucket, key):
-        file = pq.ParquetFile(
+        parquet = pq.ParquetFile(
             source,
             metadata=metadata,
             memory_map=False,
@@ -181,61 +176,8 @@ def open_parquet(
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
-    with file:
-        yield ParquetSource(bucket, key, file, ranges, in_place=path is not None)
-
-
-def file_footer(bucket: Bucket, key: str, size: int) -> pq.FileMetaData:
-    """The footer of an object of `size` bytes: 1 ranged GET, or 2 if it has more than 128 KiB; none for a
-    directory of this machine. Errors as for `open_parquet`."""
-    path = bucket.local_path(key)
-    if path is not None:
-        bucket.counters.add(get=1)
-        with decoding(bucket, key):
-            return pq.read_metadata(path)
-    length = min(size, FOOTER_BYTES)
-    tail = bucket.get_range(key, size - length, length) if length else b""
-    if len(tail) < length:
-        raise _too_short(bucket, key)
-    needed = struct.unpack("<I", tail[-8:-4])[0] + 8 if tail[-4:] == b"PAR1" and len(tail) >= 12 else 0
-    if length < needed <= size:
-        tail = bucket.get_range(key, size - needed, needed)
-    with decoding(bucket, key):
-        return pq.read_metadata(pa.BufferReader(tail))
-
-
-@contextmanager
-def decoding(bucket: Bucket, key: str) -> Iterator[None]:
-    """Failures of Parquet's as `CorruptObjectError`, those of the file system's as what they are."""
-    try:
-        yield
-    except FirnError:
-        raise
-    except FileNotFoundError as error:
-        raise ObjectNotFoundError(f"there is no object {bucket.uri(key)}") from error
-    except PermissionError as error:
-        raise AccessDeniedError(f"{bucket.uri(key)} may not be read: {error.strerror}") from error
-    except MemoryError:
-        raise
-    except pa.ArrowNotImplementedError as error:
-        raise UnsupportedError(
-            f"{bucket.uri(key)} uses a part of Parquet that can't be read: {error}"
-        ) from error
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise StoreUnavailableError(f"{bucket.uri(key)} can't be read: {error}") from error
-        raise CorruptObjectError(
-            f"{bucket.uri(key)} can't be decoded as Parquet ({str(error).strip().splitlines()[0]}). Its "
-            "bytes aren't those that were written: restore the object from a backup or an older version of "
-            "it, or remove its file from the table."
-        ) from error
-
-
-def _too_short(bucket: Bucket, key: str) -> CorruptObjectError:
-    return CorruptObjectError(
-        f"{bucket.uri(key)} is shorter than the table's log says. Restore the object from a backup or an "
-        "older version of it, or remove its file from the table."
-    )
+    with parquet:
+        yield ParquetSource(bucket, key, parquet, ranges, in_place=path is not None)
 
 
 def _merged(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from firn.bucket.base import Bucket
-from firn.errors import InvalidInputError, SchemaConflictError
+from firn.errors import InvalidInputError
 from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
 from firn.lake.ahead import ahead
@@ -138,7 +138,7 @@ def rewrite_task(bucket: Bucket, context: RewriteContext, file: DataFile) -> Tas
 def _filter(
     bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, where: str, *, keep: bool
 ) -> TaskResult:
-    with open_parquet(bucket, file.path, file.size) as source:
+    with open_parquet(bucket, file) as source:
         mask = FileMask(source, read, where, keep=keep)
         if mask.kept == mask.rows:
             return TaskResult((), False, mask.rows, mask.rows, file.size)
@@ -203,7 +203,7 @@ def _write_result(
     columns = _result_columns(result.schema, known)
     try:
         rows = conform(result, columns)
-    except SchemaConflictError:
+    except InvalidInputError:
         # sum() of integers is wider than they are: the table's type grows only where a value asks for it.
         columns = _result_columns(result.schema, known, widen=True)
         rows = conform(result, columns)

@@ -69,8 +69,8 @@ def write_batches(
     Cost: 1 PUT a file. After an error nothing is deleted: sweep does that.
 
     Raises:
-        SchemaConflictError: a batch has values in a column that `spec.columns` doesn't know, or that can't
-            be cast.
+        SchemaConflictError: a batch has values in a column that `spec.columns` doesn't know.
+        InvalidInputError: a value doesn't fit its column's type, or rows have no column at all.
     """
     rows = _conformed(spec, batches)
     keys = sort_keys(spec.sort_by, spec.columns)
@@ -228,6 +228,7 @@ class _Files:
         if self._encoding is None:
             self._encoding = choose_encoding(
                 sample,
+                schema=arrow_schema(self._spec.columns),
                 codec=self._spec.codec,
                 sort_keys=self._sorted_by,
                 stats_columns=self._spec.stats_columns,

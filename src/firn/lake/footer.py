@@ -1,0 +1,119 @@
+"""Footers of Parquet objects: where they are, whether they are what was written, and what it is called if not."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from firn.bucket.base import Bucket, BytesLike
+from firn.errors import (
+    AccessDeniedError,
+    CorruptObjectError,
+    FirnError,
+    ObjectNotFoundError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+
+FOOTER_BYTES = 128 << 10
+"""Fetched from the end of an object; nearly every footer fits."""
+
+
+class Footer(NamedTuple):
+    """A footer and its `footer_crc`."""
+
+    metadata: pq.FileMetaData
+    crc: int
+
+
+def read_footer(
+    bucket: Bucket, key: str, size: int, *, crc: int | None = None, body: BytesLike | None = None
+) -> Footer:
+    """The footer of an object of `size` bytes, or of its `body` where that is at hand.
+
+    Cost: 1 ranged GET, or 2 if it has more than 128 KiB; none for a body.
+
+    Raises:
+        ObjectNotFoundError: there is no such object.
+        CorruptObjectError: it isn't Parquet, or not all of it, or the footer's checksum isn't `crc`. Without
+            one to compare with, a damaged footer may pass.
+    """
+    if body is not None:
+        data = memoryview(body)
+        return _footer(bucket, key, len(data), crc, lambda start, length: data[start : start + length])
+    path = bucket.local_path(key)
+    if path is None:
+        return _footer(bucket, key, size, crc, lambda start, length: bucket.get_range(key, start, length))
+    bucket.counters.add(get=1)
+    with decoding(bucket, key), open(path, "rb", buffering=0) as file:
+        number = file.fileno()
+        size = os.fstat(number).st_size
+        return _footer(bucket, key, size, crc, lambda start, length: os.pread(number, length, start))
+
+
+def footer_crc(data: BytesLike) -> int:
+    """CRC-32 of a file's footer with the 8 bytes of length and magic behind it. Frozen: logs hold it.
+
+    Parquet has checksums for pages and none for the footer, where one flipped bit can rename a column.
+    """
+    return zlib.crc32(memoryview(data)[-_length(data) :])
+
+
+def corrupt(bucket: Bucket, key: str, why: str) -> CorruptObjectError:
+    """The error for an object that can't be decoded."""
+    return CorruptObjectError(
+        f"{bucket.uri(key)} can't be decoded as Parquet: {why}. Its bytes aren't those that were written: restore "
+        "the object from a backup or an older version of it, or remove its file from the table."
+    )
+
+
+@contextmanager
+def decoding(bucket: Bucket, key: str) -> Iterator[None]:
+    """Failures of Parquet's as `CorruptObjectError`, those of the file system's as what they are."""
+    try:
+        yield
+    except (FirnError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError(f"there is no object {bucket.uri(key)}") from error
+    except PermissionError as error:
+        raise AccessDeniedError(f"{bucket.uri(key)} may not be read: {error.strerror}") from error
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError(
+            f"{bucket.uri(key)} uses a part of Parquet that can't be read: {error}"
+        ) from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StoreUnavailableError(f"{bucket.uri(key)} can't be read: {error}") from error
+        raise corrupt(bucket, key, str(error).strip().splitlines()[0]) from error
+
+
+def _length(tail: BytesLike) -> int:
+    """How many bytes at the end are the footer, as they say themselves."""
+    length: int = struct.unpack("<I", bytes(tail[-8:-4]))[0]
+    return length + 8
+
+
+def _footer(
+    bucket: Bucket, key: str, size: int, crc: int | None, read: Callable[[int, int], BytesLike]
+) -> Footer:
+    length = min(size, FOOTER_BYTES)
+    tail = read(size - length, length) if length else b""
+    if len(tail) < length:
+        raise corrupt(bucket, key, "it is shorter than the table's log says")
+    if length < 12 or bytes(tail[-4:]) != b"PAR1" or _length(tail) > size:
+        raise corrupt(bucket, key, f"its {size} bytes don't end in a footer")
+    if length < _length(tail):
+        tail = read(size - _length(tail), _length(tail))
+    found = footer_crc(tail)
+    if crc is not None and found != crc:
+        raise corrupt(bucket, key, "the checksum of its footer is wrong")
+    with decoding(bucket, key):
+        return Footer(pq.read_metadata(pa.BufferReader(tail)), found)
