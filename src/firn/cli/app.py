@@ -45,7 +45,7 @@ class Commands(TyperGroup):
         self._json = json = "--json" in given
         # Left to itself the parser would print errors in a frame of its own, and not as JSON.
         try:
-            code = super().main(given, prog_name or "firn", complete_var, False, windows_expand_args, **extra)
+            code = super().main(given, "firn", complete_var, False, windows_expand_args, **extra)
         except UsageError as error:
             code = _fail("usage", _usage_message(error), USAGE, json)
         except typer.Abort:

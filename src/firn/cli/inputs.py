@@ -86,7 +86,11 @@ def read_rows(
         if chosen == "csv":
             return _csv(data, delimiter or ("\t" if name.endswith(".tsv") else ","), times, known or {})
         return _json(data, chosen, times, known or {}, shown)
-    except (ValueError, TypeError) as error:  # Arrow's and JSON's errors are ValueErrors
+    except (
+        ValueError,
+        TypeError,
+        NotImplementedError,
+    ) as error:  # what Arrow and JSON raise derives from these
         if isinstance(error, InvalidInputError):
             raise
         reason = str(error).partition("\n")[0].rstrip(".")
@@ -109,11 +113,12 @@ def _csv(data: bytes, delimiter: str, times: str | None, known: Mapping[str, str
         convert["timestamp_parsers"] = [times, pc.ISO8601]
     # A column of digits that the table holds as text, like a postal code, stays text.
     texts = {name: pa.string() for name, kind in known.items() if kind == "VARCHAR"}
-    return pc.read_csv(
+    table = pc.read_csv(
         pa.BufferReader(data),
         parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pc.ConvertOptions(column_types=texts, **convert),
     )
+    return _with_times(table, None, known)
 
 
 def _json(data: bytes, chosen: str, times: str | None, known: Mapping[str, str], shown: str) -> pa.Table:
@@ -146,7 +151,7 @@ def _union(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def _with_times(table: pa.Table, times: str | None, known: Mapping[str, str]) -> pa.Table:
-    """Strings as times, where the table has times or all of them have the given format."""
+    """Strings and dates as times, where the table has times or all of them have the given format."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -154,10 +159,10 @@ def _with_times(table: pa.Table, times: str | None, known: Mapping[str, str]) ->
 
     wanted = arrow_schema({n: t for n, t in known.items() if t in _TIME_TYPES})
     for i, field in enumerate(table.schema):
-        if not pa.types.is_string(field.type):
-            continue
         column = table.column(i)
-        if times is not None:
+        if not pa.types.is_string(field.type) and not pa.types.is_temporal(field.type):
+            continue
+        if times is not None and pa.types.is_string(field.type):
             try:
                 table = table.set_column(i, field.name, pc.strptime(column, format=times, unit="us"))
                 continue

@@ -9,7 +9,17 @@ import typer
 
 from firn.cli import output, waiting
 from firn.cli.app import READ, app
-from firn.cli.target import At, DbArg, DbOption, Json, StoreOptions, TableArg, open_database, open_table
+from firn.cli.target import (
+    At,
+    DbArg,
+    DbOption,
+    Json,
+    StoreOptions,
+    TableArg,
+    given_or_usual,
+    open_database,
+    open_table,
+)
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -90,8 +100,10 @@ def split_names(text: str, known: Container[str]) -> list[str]:
     """Names separated by commas; a name that holds one is quoted, as in CSV."""
     import csv as csv_format
 
-    names = next(csv_format.reader([text], skipinitialspace=True), [])
-    return [n if n in known else n.strip() for n in names]
+    exact = next(csv_format.reader([text]), [])
+    if all(name in known for name in exact):
+        return exact
+    return [name.strip() for name in next(csv_format.reader([text], skipinitialspace=True), [])]
 
 
 def _explain(found: Scan, json: bool) -> None:
@@ -118,28 +130,29 @@ def _one_format(csv: bool, json: bool) -> None:
 
 @app.command(rich_help_panel=READ)
 def tables(
-    db: DbArg,
+    db: DbArg = None,
     names: Annotated[bool, typer.Option("--names", help="Only the names: reads no log.")] = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
     """List a database's tables."""
-    database = open_database(db, options)
+    url = given_or_usual(db)
+    database = open_database(url, options)
     found = database.tables()
     if names:
         if json:
-            output.document({"database": db, "tables": found})
+            output.document({"database": url, "tables": found})
         for name in found if not json else ():
             output.line(name)
         return
     listed = [_table(database.table(name)) for name in found]
     if json:
-        output.document({"database": db, "tables": listed})
+        output.document({"database": url, "tables": listed})
     elif listed:
         heads = ["table", "rows", "files", "size", "partitioned by", "sorted by", "last change (UTC)"]
         output.table(heads, [_line(t) for t in listed], right=(1, 2, 3))
     else:
-        output.note(f"No tables in {db}.")
+        output.note(f"No tables in {url}.")
 
 
 def _table(table: LakeTable) -> dict[str, Any]:

@@ -18,7 +18,8 @@ TableArg = Annotated[
     str, typer.Argument(metavar="TABLE", help="The table's URL, like ./prod/flights; with --db its name.")
 ]
 DbArg = Annotated[
-    str, typer.Argument(metavar="DATABASE", help="The database's URL, like ./prod or s3://bucket/prod.")
+    str | None,
+    typer.Argument(metavar="DATABASE", help="The database's URL: ./prod, s3://bucket/prod; else FIRN_DB."),
 ]
 DbOption = Annotated[
     str | None, typer.Option("--db", metavar="URL", envvar="FIRN_DB", help="The database's URL.")
@@ -63,6 +64,14 @@ def _typed(value: str) -> Any:
     if value.lower() in ("true", "false"):
         return value.lower() == "true"
     return int(value) if value.isdecimal() and str(int(value)) == value else value
+
+
+def given_or_usual(url: str | None) -> str:
+    """The database that was named, or the one in the environment."""
+    found = url or os.environ.get("FIRN_DB")
+    if not found:
+        raise InvalidInputError("name a database: ./prod, s3://bucket/prod, or set FIRN_DB.")
+    return found
 
 
 def open_database(url: str, options: Sequence[str] | None = None, *, must_exist: bool = True) -> Database:

@@ -33,13 +33,12 @@ class Stage:
         console = self._console
         if console is None:
             return
-        if wrap and console.is_terminal:
-            console.print(Padding(item, (0, 0, 0, indent)), width=min(console.width, WIDTH))
+        if wrap or not isinstance(item, Text):
+            width = min(console.width, WIDTH) if console.is_terminal else console.width
+            console.print(Padding(item, (0, 0, 0, indent), expand=False), width=width)
         else:
-            # Nothing is broken into lines that somebody may copy, or that goes into a pipe.
-            console.print(
-                Text(" " * indent) + item if isinstance(item, Text) else Padding(item, (0, 0, 0, indent))
-            )
+            # What somebody may copy isn't broken into lines.
+            console.print(Text(" " * indent) + item, soft_wrap=True)
 
     def title(self, text: str) -> None:
         self._print(Text(text, style="bold"), 0)

@@ -119,10 +119,12 @@ class Story:
             for line in QUESTION.splitlines():
                 stage.quote(line)
             self.answers = self.query(QUESTION)
-            stage.table(["state", "flights", "mean delay"], self.answers)
+            rows = [(state, f"{flights:,}", f"{delay:.2f}") for state, flights, delay in self.answers]
+            stage.table(["state", "flights", "mean delay"], rows)
             birds = self.query(BIRDS)
             stage.say('Columns may have any name, like "Cost Total $":')
-            stage.table(["species", "strikes", "dollars"], birds)
+            rows = [(species, f"{strikes:,}", f"{dollars:,}") for species, strikes, dollars in birds]
+            stage.table(["species", "strikes", "dollars"], rows)
 
     def merge(self) -> None:
         stage = self.stage

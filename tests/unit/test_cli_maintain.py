@@ -1,0 +1,145 @@
+"""merge, remove, rewrite, delete, restore, sweep, checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_runs import ROWS, done, flights, run
+
+import firn
+
+
+def count(directory: Path) -> int:
+    return firn.connect(directory).table("flights").scan().count()
+
+
+def test_merge(tmp_path: Path) -> None:
+    table = flights(tmp_path)
+    planned = done("merge", tmp_path / "flights", "--dry-run", "--json").json
+    assert (planned["files_removed"], planned["dry_run"], planned["version"]) == (6, True, None)
+    assert "dry run" in done("merge", tmp_path / "flights", "--dry-run").out
+    found = done("merge", tmp_path / "flights", "--target-size", "1MB", "--json").json
+    assert (found["files_removed"], found["files_added"], found["rows_added"]) == (6, 3, 6)
+    assert found["requests"]["get"] > 0
+    assert found["seconds"] >= 0
+    assert found["version"] == table.snapshot().version
+    assert "nothing to do" in done("merge", tmp_path / "flights").out
+
+
+def test_merge_of_one_partition_through_a_query(tmp_path: Path) -> None:
+    flights(tmp_path)
+    query = "SELECT max(date) AS date, sum(delay)::BIGINT AS delay, origin FROM source_files GROUP BY origin"
+    done("merge", tmp_path / "flights", "--partition", "date_month=2001-02", "--query", query)
+    assert len(firn.connect(tmp_path).table("flights").snapshot().files) == 5
+    assert run("merge", tmp_path / "flights", "--partition", "date_month=1999-01").code == 2
+    assert run("merge", tmp_path / "flights", "--partition", "february").code == 2
+    assert run("merge", tmp_path / "flights", "--query", "SELECT 1 FROM elsewhere").code == 2
+    assert run("merge", tmp_path / "flights", "--target-size", "large").code == 2
+
+
+def test_remove_by_values(tmp_path: Path) -> None:
+    flights(tmp_path)
+    where = "date_month < '2001-03'"
+    assert (
+        done("remove", tmp_path / "flights", "--where", where, "--dry-run", "--json").json["files_removed"]
+        == 4
+    )
+    assert count(tmp_path) == 6
+    assert "4 rows gone" in done("remove", tmp_path / "flights", "--where", where).out
+    assert count(tmp_path) == 2
+
+
+def test_remove_by_age(tmp_path: Path) -> None:
+    flights(tmp_path, retention="365d")
+    assert done("remove", tmp_path / "flights", "--older-than", "36500d", "--json").json["version"] is None
+    assert (
+        done("remove", tmp_path / "flights", "--retention", "--dry-run", "--json").json["files_removed"] == 6
+    )
+    done("remove", tmp_path / "flights", "--older-than", "90d")
+    assert count(tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["--where", "date_month = '1'", "--older-than", "1d"], ["--older-than", "old"]]
+)
+def test_remove_must_be_told_what(tmp_path: Path, args: list[str]) -> None:
+    flights(tmp_path)
+    assert run("remove", tmp_path / "flights", *args).code == 2
+    assert run("remove", tmp_path / "flights", "--where", "delay > 1").code == 2
+    assert run("remove", tmp_path / "flights", "--retention").code == 2  # it has none
+    assert count(tmp_path) == 6
+
+
+def test_rewrite_and_delete(tmp_path: Path) -> None:
+    flights(tmp_path)
+    found = done("rewrite", tmp_path / "flights", "origin <> 'DTW'", "--json").json
+    assert (found["op"], found["rows_removed"] - found["rows_added"]) == ("rewrite", 3)
+    assert done("delete", tmp_path / "flights", "--where", "delay > 18", "--dry-run", "--json").json[
+        "dry_run"
+    ]
+    assert count(tmp_path) == 3
+    assert "delete of flights" in done("delete", tmp_path / "flights", "--where", "delay > 18").out
+    assert count(tmp_path) == 2
+    done("rewrite", tmp_path / "flights", "SELECT * REPLACE (0 AS delay) FROM _rows")
+    assert done("scan", tmp_path / "flights", "--where", "delay = 0", "--count").out == "2\n"
+    assert run("rewrite", tmp_path / "flights", "nope = 1").code == 2
+    assert run("rewrite", tmp_path / "flights", "").code == 2
+    assert run("delete", tmp_path / "flights").code == 2
+
+
+def test_restore(tmp_path: Path) -> None:
+    table = flights(tmp_path)
+    version = table.snapshot().version
+    table.delete("true")
+    assert count(tmp_path) == 0
+    found = done("restore", tmp_path / "flights", "--at", version, "--json").json
+    assert (found["op"], found["rows_added"]) == ("restore", len(ROWS))
+    assert count(tmp_path) == len(ROWS)
+    assert run("restore", tmp_path / "flights").code == 2
+    assert run("restore", tmp_path / "flights", "--at", "whenever").code == 2
+
+
+def test_sweep(tmp_path: Path) -> None:
+    table = flights(tmp_path)
+    table.merge()
+    assert "nothing to delete" in done("sweep", tmp_path / "flights").out  # within the grace
+    planned = done("sweep", tmp_path / "flights", "--older-than", "0s", "--dry-run", "--json").json
+    assert len(planned["data_files"]) == 6
+    text = done("sweep", tmp_path / "flights", "--older-than", "0s", "--dry-run").out
+    assert all(path in text for path in planned["data_files"])
+    assert "deleted 6 replaced files, 6 logs" in done("sweep", tmp_path / "flights", "--older-than", "0s").out
+    assert count(tmp_path) == len(ROWS)
+    table.bucket.put("flights/_data/date_month=2001-01/part-a-orphan.parquet", b"x")
+    assert "1 orphan" in done("sweep", tmp_path / "flights", "--orphans", "0s").out
+    assert run("sweep", tmp_path / "flights", "--older-than", "-1d").code == 2
+
+
+def test_checkpoint(tmp_path: Path) -> None:
+    flights(tmp_path)
+    assert done("checkpoint", tmp_path / "flights", "--json").json["logs"] == 6
+    assert "6 logs" in done("checkpoint", tmp_path / "flights").out
+
+
+def test_a_held_lock_is_4_and_can_be_retried(tmp_path: Path) -> None:
+    table = flights(tmp_path, lock_wait="0s")
+    with table.journal.exclusive("merge"):
+        found = run("merge", tmp_path / "flights", "--json")
+    assert found.code == 4
+    assert found.json["error"]["kind"] == "lock_held"
+    assert done("merge", tmp_path / "flights").code == 0
+
+
+def test_ctrl_c_in_a_merge_leaves_the_table_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = flights(tmp_path, lock_wait="0s")
+
+    def interrupt(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("firn.lake.maintenance.merge_task", interrupt)
+        assert run("merge", tmp_path / "flights").code == 130
+    assert len(table.snapshot().files) == len(ROWS)
+    assert done("merge", tmp_path / "flights", "--json").json["files_added"] == 3
