@@ -138,3 +138,16 @@ def _reason(error: SqlglotError) -> str:
         first = errors[0]
         return f"{first['description']} (line {first.get('line')}, column {first.get('col')})"
     return str(error).split("\n", 1)[0]
+
+
+def without_values(text: str) -> str:
+    """A predicate or query with `?` for each value in it: what a log may keep for ever.
+
+    The log outlives the rows, and what an erasure was about may be the very thing to erase.
+
+    >>> without_values("email = 'ann@example.com' AND n > 3")
+    '"email" = ? AND "n" > ?'
+    """
+    values = (exp.Literal, exp.HexString, exp.ByteString, exp.BitString, exp.RawString, exp.UnicodeString)
+    tree = parse(text, "text").transform(lambda node: exp.Placeholder() if isinstance(node, values) else node)
+    return to_duckdb(tree)

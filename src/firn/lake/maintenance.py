@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from firn.errors import FirnError, InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot
 from firn.lake.append import write
+from firn.lake.dialect import without_values
 from firn.lake.partition import match_partitions
 from firn.lake.plan import directory_of, plan_merge
 from firn.lake.predicate import Predicate, Query
@@ -90,7 +91,7 @@ def delete(table: LakeTable, where: str, *, dry_run: bool) -> ChangeResult:
         adds, removes = _delete_rows(table, session, where)
         if not removes:
             return ChangeResult("delete", None, 0, 0, 0, 0, 0, 0)
-        return _publish(session, "delete", adds, removes, summary={"where": where})
+        return _publish(session, "delete", adds, removes, summary={"where": without_values(where)})
 
 
 def _split_by_predicate(
@@ -132,7 +133,7 @@ def rewrite(
             wanted = _directories(table, snapshot, partitions)
             files = [f for f in files if directory_of(f, table.data_prefix) in wanted]
         select, keep = None, None
-        if _is_select(query):
+        if Query.looks_like(query):
             select = Query.parse(query, "_rows").sql
         else:
             predicate = Predicate.parse(query, snapshot.columns)
@@ -151,15 +152,7 @@ def rewrite(
             return ChangeResult("rewrite", None, 0, 0, 0, 0, 0, 0)
         adds = [f for r in results for f in r.adds]
         columns = {c: t for r in results for c, t in r.columns.items()}
-        return _publish(session, "rewrite", adds, removes, columns, summary={"query": query})
-
-
-def _is_select(query: str) -> bool:
-    return (
-        query.lstrip().split(None, 1)[0].upper().rstrip("(") in ("SELECT", "WITH", "FROM")
-        if query.strip()
-        else False
-    )
+        return _publish(session, "rewrite", adds, removes, columns, summary={"query": without_values(query)})
 
 
 def overwrite(
@@ -181,7 +174,7 @@ def overwrite(
             removes = [f for f in session.snapshot.files if directory_of(f, table.data_prefix) in touched]
         else:
             adds, removes = [], list(session.snapshot.files)
-        summary = {"where": where} if where is not None else {}
+        summary = {"where": without_values(where)} if where is not None else {}
         return _publish(session, "overwrite", [*adds, *written.files], removes, written.columns, summary)
 
 
@@ -220,7 +213,7 @@ def remove_partitions(
         removes = chosen(session.snapshot)
         if not removes:
             return ChangeResult("remove", None, 0, 0, 0, 0, 0, 0)
-        summary = {"where": where} if isinstance(where, str) else {}
+        summary = {"where": without_values(where)} if isinstance(where, str) else {}
         return _publish(session, "remove", [], removes, summary=summary)
 
 
