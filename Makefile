@@ -99,4 +99,4 @@ docs: setup ## Write docs/reference and the bytes on the format page anew
 .PHONY: clean
 clean: ## Remove what the commands above made, but for bench/results
 	rm -rf $(VENV) $(VENV_41) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
-	  build dist demo-db spark-warehouse
+	  build dist demo-db demo-db-* spark-warehouse
