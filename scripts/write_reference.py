@@ -2,7 +2,8 @@
 
     python scripts/write_reference.py
 
-Nothing is imported: griffe reads the source. A test compares the pages, so that they are never stale.
+Griffe reads the source of the library; the command line is asked for its commands. A test compares the pages,
+so that they are never stale.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import griffe
 
@@ -59,7 +61,9 @@ def pages() -> dict[str, str]:
     for name, (title, paths) in PAGES.items():
         names = ", ".join(f"`{thing.name}`" for path in paths for thing in _things(package, path))
         index.append(f"- [{title}]({name}.md): {names}")
-    index += ["", "The command line explains itself: `firn --help`, and `firn COMMAND --help`."]
+    commands = _commands()
+    written["cli.md"] = _command_line(commands)
+    index.append(f"- [The command line](cli.md): {', '.join(f'`firn {name}`' for name in commands)}")
     written["README.md"] = "\n".join(index) + "\n"
     return written
 
@@ -188,6 +192,47 @@ def _body(section: str, rest: list[str]) -> list[str]:
             entries.append(f"- `{entry[1]}`: {entry[2]}" if entry else f"  {line.strip()}")
         return ["", *entries]
     return rest
+
+
+def _commands() -> dict[str, Any]:
+    import typer
+
+    from firn.cli.app import app
+    from firn.cli.commands import register
+
+    register()
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+def _command_line(commands: Mapping[str, Any]) -> str:
+    from firn.cli.exits import EXIT_CODES
+
+    lines = ["# The command line", "", "`firn COMMAND --help` shows the same.", ""]
+    for name, command in commands.items():
+        words = " ".join(p.metavar or p.name.upper() for p in command.params if p.opts[0][0] != "-")
+        lines += [f"## firn {name}", "", "```text", f"firn {name} [OPTIONS] {words}".rstrip(), "```", ""]
+        for paragraph in (command.help or "").split("\n\n"):
+            example = paragraph.startswith(("firn ", "echo "))
+            lines += ["```text", paragraph, "```", ""] if example else [paragraph, ""]
+        lines += ["| | |", "| --- | --- |"]
+        lines += [f"| {_parameter(each)} | {_cell(each.help)} |" for each in command.params]
+        lines.append("")
+    lines += ["## Exit codes", "", "| code | meaning |", "| --- | --- |"]
+    lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES]
+    return "\n".join(lines) + "\n"
+
+
+def _parameter(each: Any) -> str:
+    if each.opts[0][0] != "-":
+        return f"`{_cell(each.metavar or each.name.upper())}`"
+    value = "" if each.is_flag else f" {each.metavar or each.name.upper()}"
+    names = f"`{_cell(', '.join(each.opts) + value)}`"
+    return names + (f" (or the variable `{each.envvar}`)" if each.envvar else "")
+
+
+def _cell(text: str | None) -> str:
+    return (text or "").replace("|", "\\|")
 
 
 def main() -> None:
