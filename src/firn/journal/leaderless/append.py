@@ -22,6 +22,7 @@ from firn.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
+    StoreError,
 )
 from firn.journal.leaderless.codec import Log, decode, encode
 from firn.journal.leaderless.layout import new_log_name
@@ -67,7 +68,7 @@ class Append:
         try:
             bucket.put(key, encode(log), retry_for=self.journal.settings.retry_window_ms / 1000)
         except OutcomeUnknownError as error:
-            settle_append(self.journal, key, error)
+            settle_append(self.journal, key, log.nonce, error)
         return log.name.removesuffix(".jsonl")
 
     def backdate(self, seconds: float) -> None:
@@ -115,14 +116,15 @@ def append_log(commit: Commit, ms: int) -> Log:
     return Log(name, ms, commit.columns, commit.adds, notes=notes, nonce=secrets.token_hex(16))
 
 
-def settle_append(journal: LeaderlessJournal, key: str, error: OutcomeUnknownError) -> None:
-    """Look whether a log that was sent without an answer is there; else it stays unknown."""
+def settle_append(journal: LeaderlessJournal, key: str, nonce: str, error: OutcomeUnknownError) -> bool:
+    """Look what became of a log that was sent without an answer: True if it is there, False if its place is
+    taken by a void one, so that it never will be. Else it stays unknown."""
     try:
-        journal.log_bucket.head(key)
-    except ObjectNotFoundError:
+        return nonce.encode() in journal.log_bucket.get(key).data
+    except (ObjectNotFoundError, StoreError):
         wait = journal.settings.landing_delay_ms / 60_000
         raise OutcomeUnknownError(
-            f"{journal.log_bucket.uri(key)} was sent and no answer came; it isn't there now, and may still "
+            f"{journal.log_bucket.uri(key)} was sent and no answer came; it couldn't be seen there, and may yet "
             f"appear within {wait:g} minutes. Look for it with `firn log` before you append the rows again, "
             "or give appends a batch_id: then a retry can't double them."
         ) from error
@@ -174,7 +176,8 @@ class _BatchCommit:
         except ObjectExistsError:
             return None
         except OutcomeUnknownError as error:
-            settle_append(self.journal, key, error)
+            if not settle_append(self.journal, key, log.nonce, error):
+                return None
         return log.name.removesuffix(".jsonl")
 
     def _take_over(self, log: Log) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.leaderless.codec import Log, encode
-from firn.journal.leaderless.fold import State, effective_time
+from firn.journal.leaderless.fold import Burial, State, burial, burials
 from firn.journal.leaderless.layout import TableLayout
 
 
@@ -34,50 +34,33 @@ class CleanupPlan:
 
 def plan_cleanup(state: State, listed: Mapping[str, ObjectInfo], *, before_ms: int) -> CleanupPlan:
     """What may go: all that was tombstoned, effectively, before `before_ms` (rule 13)."""
-    logs_since: dict[str, int] = {}
-    dead_since: dict[str, int] = {}
+    modified = {log.name: listed[log.name].modified_ms for log in state.logs}
+    buried = burials(state.logs, modified)
+    replaced: dict[str, Burial] = {}
     for log in state.logs:
-        modified = listed[log.name].modified_ms
         for key, t in log.tombstones.items():
             name = key.rpartition("/")[2]
-            since = effective_time(t, log, modified)
-            logs_since[name] = min(since, logs_since.get(name, since))
-        for path, t in log.dead.items():
-            since = effective_time(t, log, modified)
-            dead_since[path] = min(since, dead_since.get(path, since))
-    going = {name for name, since in logs_since.items() if since < before_ms}
+            replaced[name] = burial(t, log, modified[log.name]).joined(replaced.get(name))
+    going = {name for name, b in replaced.items() if b.since < before_ms}
     going -= _last_to_name_live_files(state, going)
     staying = [log for log in state.logs if log.name not in going]
     # Rule 15: a file goes only if no log that stays names it alive.
     named_alive = {f.path for log in staying for f in log.files if f.path not in log.dead}
-    data = {
-        path
-        for path, since in dead_since.items()
-        if since < before_ms and path in state.dead and path not in named_alive
-    }
+    data = {path for path, b in buried.items() if b.since < before_ms and path not in named_alive}
     rewrites = []
     for log in staying:
-        if log.name in logs_since:
+        if log.name in replaced:
             continue  # tombstoned itself: another log carries its tombstones
         gone_logs = {key for key in log.tombstones if key.rpartition("/")[2] in going}
         gone_data = data & log.dead.keys()
         if gone_logs or gone_data:
             rewrites.append(_without(log, gone_logs, gone_data))
-    return CleanupPlan(
-        tuple(sorted(data)), tuple(sorted(going)), tuple(rewrites), _horizon(state, going, data)
-    )
-
-
-def _horizon(state: State, going: set[str], data: set[str]) -> int:
-    """From when on snapshots don't need what goes: the stamp of the first log that replaces each log and
-    buries each file. Not the tombstones' times: a log that was published late is stamped earlier."""
-    first: dict[str, int] = {}
-    for log in reversed(state.logs):
-        for key in log.tombstones:
-            first[key.rpartition("/")[2]] = log.t
-        for path in log.dead:
-            first[path] = log.t
-    return max((first[name] for name in going | data), default=0)
+    # Snapshots from the log on that replaced a log or buried a file don't need it. Where that log is cleaned or
+    # gone, a sweep before this one has recorded its stamp; a log that still carries the tombstone is younger
+    # than that, and may be within the grace.
+    gone = (*(replaced[name] for name in going), *(buried[path] for path in data))
+    horizon = max((b.stamp for b in gone), default=0)
+    return CleanupPlan(tuple(sorted(data)), tuple(sorted(going)), tuple(rewrites), horizon)
 
 
 def _last_to_name_live_files(state: State, going: set[str]) -> set[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from firn.journal.columns import OnConflict, reconcile
 from firn.journal.leaderless.codec import Log
@@ -147,7 +147,7 @@ def maintenance_log(
     for log in replaced:
         paths.update(dict.fromkeys(f.path for f in log.files))
     paths.update(dict.fromkeys(commit.removes))
-    dead_since = _effective_dead(state, modified)
+    buried = burials(state.logs, modified)
     files: list[DataFile] = []
     dead: dict[str, int] = {}
     for path in paths:
@@ -157,7 +157,7 @@ def maintenance_log(
         if path in removed:
             dead[path] = t
         elif path in state.dead:
-            dead[path] = dead_since[path]
+            dead[path] = buried[path].since
     files.extend(added.values())
     columns = dict(state.columns)
     columns.update(commit.columns)
@@ -173,13 +173,37 @@ def _carried_tombstones(replaced: Sequence[Log], modified: Mapping[str, int]) ->
     return carried
 
 
-def _effective_dead(state: State, modified: Mapping[str, int]) -> dict[str, int]:
-    since: dict[str, int] = {}
-    for log in state.logs:
-        for path, stamped in log.dead.items():
-            at = effective_time(stamped, log, modified[log.name])
-            since[path] = min(at, since.get(path, at))
-    return since
+class Burial(NamedTuple):
+    """Since when something is dead, effectively. `stamp`: of the log that buried it; 0 where only logs that
+    carry it on are left."""
+
+    since: int
+    stamp: int
+
+    def joined(self, other: Burial | None) -> Burial:
+        """Where entries differ, the earlier one counts: one that is read late may look younger."""
+        return self if other is None else Burial(min(self.since, other.since), other.stamp or self.stamp)
+
+
+def burial(stamped: int, log: Log, modified_ms: int) -> Burial:
+    """What one tombstone says. In Firn's logs only those of the log's own time are its own."""
+    own = stamped == log.t or not log.notes.get("complete")
+    return Burial(effective_time(stamped, log, modified_ms), log.t if own else 0)
+
+
+def burials(logs: Iterable[Log], modified: Mapping[str, int]) -> dict[str, Burial]:
+    """Of each path that is dead at the end of `logs`, in order. A path that was restored in between is dead
+    since it was removed again: its earlier death says nothing about who may still read it."""
+    found: dict[str, Burial] = {}
+    for log in logs:
+        for file in log.files:
+            path = file.path
+            stamped = log.dead.get(path)
+            if stamped is None:
+                found.pop(path, None)
+            else:
+                found[path] = burial(stamped, log, modified[log.name]).joined(found.get(path))
+    return found
 
 
 def _notes(state: State, commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:

@@ -75,16 +75,16 @@ class LeaderlessJournal:
         if at is None:
             return self.fold(self.loader.load().logs).snapshot()
         bound = self.bound(at)
-        state = self.fold(self.loader.load(bound=bound).logs)
+        loaded = self.loader.load(bound=bound)
         # After the LIST: a sweep that deleted one of these logs has recorded its horizon before.
         horizon = read_horizon(self).ms
-        if bound.ms < horizon:
+        if bound.ms < horizon or (bound.ms == horizon and _precedes_maintenance(bound, loaded.listed)):
             since = datetime.fromtimestamp(horizon / 1000, timezone.utc).isoformat()
             raise SnapshotTooOldError(
                 f"{self.layout.prefix} can't be read as of {at}: sweep has deleted files of versions before "
                 f"{since}. Read a later version, or set a larger tombstone_grace for the future."
             )
-        return state.snapshot()
+        return self.fold(loaded.logs).snapshot()
 
     def bound(self, at: str | int | datetime) -> Bound:
         """The part of the log that `at` means."""
@@ -126,7 +126,9 @@ class LeaderlessJournal:
         """All append logs listed, in order, tombstoned ones too: what streams deliver (rule 20)."""
         loaded = self.loader.load(every=True)
         maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
-        return tuple(sorted((g for g in loaded.logs if g.name not in maintenance), key=lambda g: g.order))
+        # A void log may appear at any time, under a name that is long past.
+        found = (g for g in loaded.logs if g.name not in maintenance and g.notes.get("op") != "fence")
+        return tuple(sorted(found, key=lambda g: g.order))
 
     def checkpoint(self) -> int:
         """Write a replay cache; the number of logs it covers."""
@@ -177,22 +179,38 @@ class LeaderlessJournal:
                 self._columns = self.fold(logs).columns
 
     def check_skew(self, commit: Commit, started_ms: int) -> None:
-        """Refuse to append by a clock that is far off the store's: 1 HEAD, once in ten minutes."""
+        """Refuse to append by a clock that is far off the store's: 1 HEAD, once in ten minutes; after a slow
+        write, or where nothing was written, 1 PUT more."""
         now = self.clock.monotonic()
         if not commit.adds or (
             self._skew_checked is not None and now - self._skew_checked < SKEW_CHECK_EVERY_S
         ):
             return
-        written = self.bucket.head(commit.adds[-1].path).modified_ms
         allowed = self.settings.max_skew_ms
-        if written < started_ms - allowed or written > self.clock.now_ms() + allowed:
-            off = (started_ms - written) / 1000
+        written = next((f.path for f in reversed(commit.adds) if self.layout.owns(f.path)), None)
+        if written is None or self.clock.now_ms() - started_ms > allowed:
+            # The longer ago the write may have been, the less its time tells.
+            started_ms, modified = self._probe()
+        else:
+            modified = self.bucket.head(written).modified_ms
+        if modified < started_ms - allowed or modified > self.clock.now_ms() + allowed:
+            off = (started_ms - modified) / 1000
             raise InvalidInputError(
                 f"this machine's clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} the clock of "
                 f"{self.bucket.url}; at most {allowed / 1000:g} s are allowed (max_skew), as commits are ordered "
                 "by time. Nothing was appended; set the clock."
             )
         self._skew_checked = now
+
+    def _probe(self) -> tuple[int, int]:
+        """Write a small object: own time before, and the store's of the write. Again if that took long."""
+        for _ in range(3):
+            before = self.clock.now_ms()
+            self.log_bucket.put(self.layout.clock_key, b"")
+            modified = self.log_bucket.head(self.layout.clock_key).modified_ms
+            if self.clock.now_ms() - before <= self.settings.max_skew_ms:
+                break
+        return before, modified
 
     def seen_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, or None. 1 GET for a new id, 2 for one just committed."""
@@ -231,3 +249,11 @@ class LeaderlessJournal:
                 margin=margin,
                 dry_run=dry_run,
             )
+
+
+def _precedes_maintenance(bound: Bound, names: Iterable[str]) -> bool:
+    """Whether a maintenance log stands right behind the bound, in the same millisecond."""
+    if bound.name is None:
+        return False
+    logs = (parsed for name in names if (parsed := parse_log_name(name)) is not None)
+    return any(log.maintenance and log.ms == bound.ms and log.name > bound.name for log in logs)

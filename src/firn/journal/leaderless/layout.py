@@ -108,6 +108,10 @@ class TableLayout:
         return f"{self.log_root}/{FIRN_DIR}/checkpoint.bin"
 
     @property
+    def clock_key(self) -> str:
+        return f"{self.log_root}/{FIRN_DIR}/clock"
+
+    @property
     def horizon_key(self) -> str:
         return f"{self.log_root}/{FIRN_DIR}/sweep.json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from firn.bucket.base import Bucket, ObjectInfo
@@ -64,6 +64,8 @@ class LogLoader:
         )
 
     def _attempt(self, bound: Bound | None, every: bool) -> Loaded | None:
+        with self._mutex:
+            cache = self._cache
         # Rule 17: the LIST is finished before the first GET.
         listing = self.bucket.list(self.layout.log_prefix)
         listed: dict[str, ObjectInfo] = {}
@@ -75,7 +77,7 @@ class LogLoader:
                 names.append(parsed)
         if bound is not None:
             names = [n for n in names if n.ms is None or bound.covers(n.ms, n.name)]
-        attempt = _Attempt(self, listed)
+        attempt = _Attempt(self, listed, cache)
         if not every and all(n.ms is not None for n in names):
             # Newest first, until one that replaces others: usually one GET tells what need not be read.
             for newest in sorted(
@@ -88,9 +90,9 @@ class LogLoader:
             names = [n for n in names if n.name in attempt.logs or n.name not in attempt.replaced()]
         if not attempt.fetch(names):
             return None
-        if not listing.atomic and attempt.used_cache and attempt.fetched_maintenance:
+        if not listing.atomic and attempt.used_cache and attempt.new_maintenance:
             # Rule 19: a LIST of several pages can show a cached log that cleanup has deleted since, beside
-            # the cleaned log that no longer buries its files.
+            # the cleaned log that no longer buries its files. One that was known before the LIST can't do that.
             again = {info.key for info in self.bucket.list(self.layout.log_prefix).objects}
             if any(listed[name].key not in again for name in attempt.used_cache):
                 return None
@@ -99,10 +101,6 @@ class LogLoader:
         if bound is not None:
             logs = tuple(log for log in logs if bound.covers(log.t, log.name))
         return Loaded(logs, listed)
-
-    def cached(self, name: str, etag: str) -> Log | None:
-        with self._mutex:
-            return self._cache.get((name, etag))
 
     def _remember(self, logs: dict[str, Log], listed: dict[str, ObjectInfo]) -> None:
         with self._mutex:
@@ -114,11 +112,13 @@ class LogLoader:
 class _Attempt:
     """What one attempt has read so far."""
 
-    def __init__(self, loader: LogLoader, listed: dict[str, ObjectInfo]) -> None:
-        self.loader, self.listed = loader, listed
+    def __init__(
+        self, loader: LogLoader, listed: dict[str, ObjectInfo], cache: Mapping[tuple[str, str], Log]
+    ) -> None:
+        self.loader, self.listed, self.cache = loader, listed, cache
         self.logs: dict[str, Log] = {}
         self.used_cache: list[str] = []
-        self.fetched_maintenance = False
+        self.new_maintenance = False
         self._bodies: dict[tuple[str, str], bytes] | None = None
 
     def replaced(self) -> set[str]:
@@ -135,9 +135,10 @@ class _Attempt:
         for n in names:
             if n.name in self.logs:
                 continue
-            log = self.loader.cached(n.name, self.listed[n.name].etag)
+            log = self.cache.get((n.name, self.listed[n.name].etag))
             if log is None:
                 missing.append(n)
+                self.new_maintenance |= n.maintenance
             else:
                 self.logs[n.name] = log
                 self.used_cache.append(n.name)
@@ -151,7 +152,6 @@ class _Attempt:
             if blob is None or blob.info.etag != self.listed[n.name].etag:
                 return False
             fetched.append((n.name, blob.data, self.loader.bucket.uri(blob.info.key)))
-            self.fetched_maintenance |= n.maintenance
         self._keep(fetched)
         return True
 

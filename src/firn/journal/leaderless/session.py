@@ -14,7 +14,7 @@ of a holder that slept is refused for ever. Checking the lease and then putting 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,16 +23,18 @@ from firn.bucket.conditional import create, swap
 from firn.errors import (
     LockLostError,
     ObjectChangedError,
+    ObjectNotFoundError,
     OutcomeUnknownError,
     SnapshotTooOldError,
+    StoreError,
     UnsupportedError,
 )
-from firn.journal.leaderless.codec import Log, encode
+from firn.journal.leaderless.codec import Log, decode, encode
 from firn.journal.leaderless.fold import State, maintenance_log
 from firn.journal.leaderless.layout import new_log_name
 from firn.journal.leaderless.lease import Lease, acquire
 from firn.journal.leaderless.loader import Loaded
-from firn.journal.model import Commit, Snapshot
+from firn.journal.model import Commit, DataFile, Snapshot
 
 if TYPE_CHECKING:
     from firn.journal.leaderless.journal import LeaderlessJournal
@@ -74,12 +76,11 @@ class MaintenanceSession:
         """The snapshot at `at`, if none of its files may be in the eyes of a cleanup by now.
 
         A cleanup needs no lock: one that has listed the log before this session publishes may still delete
-        what was dead for a whole grace. So files dead for longer than grace − R − Z stay dead.
+        what was dead for a whole grace. So files dead for longer than grace − R − Z stay dead; `publish` looks
+        at that once more.
         """
         past = self.journal.snapshot(at)
-        settings = self.journal.settings
-        margin = settings.retry_window_ms + settings.landing_delay_ms
-        oldest = self.journal.clock.now_ms() - max(settings.grace_ms - margin, 0)
+        oldest = self._oldest_revivable()
         for file in past.files:
             if self.state.dead.get(file.path, oldest) < oldest:
                 raise SnapshotTooOldError(
@@ -96,12 +97,24 @@ class MaintenanceSession:
         elif self.journal.lock is not None:
             self.journal.lock.renew(self._token)
 
+    def confirm(self) -> None:
+        """Make sure that the lock is held still, and so was at every moment until now: 1 PUT.
+
+        Raises:
+            LockLostError: it isn't.
+        """
+        if self.lease is not None:
+            self.lease.renew()
+        else:
+            self.check()
+
     def publish(self, commit: Commit) -> str:
         """Make `commit` visible at once; the version. 3 PUTs (1 where the lock is from outside).
 
         Raises:
             LockLostError: somebody took over; nothing of the commit will ever be visible.
             OutcomeUnknownError: the log was sent and no answer came; whoever maintains next settles it.
+            SnapshotTooOldError: a file that the commit brings back has been dead for too long by now.
         """
         clock = self.journal.clock
         highest = max((log.t for log in self.state.logs), default=0)
@@ -119,14 +132,15 @@ class MaintenanceSession:
             modified={n: info.modified_ms for n, info in self.loaded.listed.items()},
             fold_all=commit.op == "merge",
         )
+        revived = [file for file in commit.adds if file.path in self.state.dead]
         if self.lease is not None:
-            self._publish_fenced(self.lease, log)
+            self._publish_fenced(self.lease, log, revived)
         else:
-            self._publish_plain(log)
+            self._publish_plain(log, revived)
         self.journal.note_columns(commit.columns)
         return name.removesuffix(".jsonl")
 
-    def _publish_fenced(self, lease: Lease, log: Log) -> None:
+    def _publish_fenced(self, lease: Lease, log: Log, revived: Sequence[DataFile]) -> None:
         bucket = self.journal.log_bucket
         key = self.journal.layout.log_key(log.name)
         nonce = secrets.token_hex(16)
@@ -134,25 +148,58 @@ class MaintenanceSession:
         reservation = encode(Log(log.name, log.t, notes={"op": "reserve"}, nonce=nonce))
         etag = create(bucket, key, reservation, nonce=nonce)  # (a)
         lease.announce(key)  # (b)
+        self._check_revived(revived)
+        window = self.journal.settings.retry_window_ms / 1000 if revived else None
         try:
-            swap(bucket, key, encode(log), etag, nonce=log.nonce)  # (c)
+            swap(bucket, key, encode(log), etag, nonce=log.nonce, retry_for=window)  # (c)
         except ObjectChangedError as error:
-            raise LockLostError(
-                f"{bucket.uri(key)} was made void by another process that took over the lock of this "
-                f"{self.op}. Nothing of it is visible; run it again."
-            ) from error
+            if self._is_void(key):
+                raise LockLostError(
+                    f"{bucket.uri(key)} was made void by another process that took over the lock of this "
+                    f"{self.op}. Nothing of it is visible; run it again."
+                ) from error
+            raise self._unknown(key) from error
         except OutcomeUnknownError as error:
             self.outcome_unknown = (
                 True  # the lock must keep the intent: it lapses, and the next one settles it
             )
-            raise OutcomeUnknownError(
-                f"{bucket.uri(key)} was sent and no answer came: this {self.op} may be visible, now or later. "
-                "The next maintenance of the table settles it; look with `firn log`."
-            ) from error
+            raise self._unknown(key) from error
 
-    def _publish_plain(self, log: Log) -> None:
+    def _is_void(self, key: str) -> bool:
+        """Of a log that was refused and isn't ours. One that is gone may have been published by a first attempt
+        whose answer was lost, merged by the next holder, and swept since."""
+        try:
+            body = self.journal.log_bucket.get(key).data
+        except (ObjectNotFoundError, StoreError):
+            return False
+        name = self.journal.layout.log_name(key)
+        return decode(name, body, where=self.journal.log_bucket.uri(key)).notes.get("op") == "fence"
+
+    def _unknown(self, key: str) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"{self.journal.log_bucket.uri(key)} was sent and no answer came: this {self.op} may be visible, now "
+            "or later. The next maintenance of the table settles it; look with `firn log`."
+        )
+
+    def _check_revived(self, revived: Sequence[DataFile]) -> None:
+        """Refuse to bring back files that a cleanup may have its eyes on by the time that the log lands."""
+        for file in revived:
+            if self.state.dead[file.path] < self._oldest_revivable():
+                raise SnapshotTooOldError(
+                    f"{self.journal.bucket.uri(file.path)} was removed longer ago than the tombstone_grace allows "
+                    f"for by now, and cleanup may be deleting it. Nothing of this {self.op} is visible; read "
+                    "that version and overwrite the table with it instead."
+                )
+
+    def _oldest_revivable(self) -> int:
+        settings = self.journal.settings
+        margin = settings.retry_window_ms + settings.landing_delay_ms
+        return self.journal.clock.now_ms() - max(settings.grace_ms - margin, 0)
+
+    def _publish_plain(self, log: Log, revived: Sequence[DataFile]) -> None:
         bucket = self.journal.log_bucket
         self.check()
+        self._check_revived(revived)
         window = self.journal.settings.retry_window_ms / 1000
         bucket.put(self.journal.layout.log_key(log.name), encode(log), retry_for=window)
 

@@ -64,7 +64,7 @@ def sweep(
 ) -> SweepReport:
     """Delete what nothing may read.
 
-    Cost: 2 LIST sequences + 1 GET an uncached log + 1 HEAD, then 2 PUTs, the deletes, 1 PUT a changed log.
+    Cost: 2 LIST sequences + 1 GET an uncached log + 1 HEAD, then 3 PUTs, the deletes, 1 PUT a changed log.
     """
     now = store_now(journal, session)
     # Data before logs: a file that is published in between has its log in the second list.
@@ -89,13 +89,14 @@ def sweep(
     )
     if dry_run:
         return report
+    # The lock was held until after the LISTs, so no part among the orphans can still be published: without
+    # this, a sweep that stalled and lost the lock would take the next holder's parts for orphans.
+    session.confirm()
     if report.data_files or report.logs or report.orphans:
         record(journal, plan, report, now)
-    session.check()
     run_cleanup(
         plan, bucket=journal.bucket, log_bucket=journal.log_bucket, layout=journal.layout, listed=listed
     )
-    session.check()
     journal.bucket.delete_many([o.key for o in orphans])
     _delete_old_claims(journal, now)
     return report
@@ -107,9 +108,8 @@ def store_now(journal: LeaderlessJournal, session: MaintenanceSession) -> int:
     if session.lease is not None:
         session.lease.renew()
         return bucket.head(layout.lock_key).modified_ms
-    probe = f"{layout.log_root}/_firn/clock"
-    bucket.put(probe, b"")
-    return bucket.head(probe).modified_ms
+    bucket.put(layout.clock_key, b"")
+    return bucket.head(layout.clock_key).modified_ms
 
 
 def _orphans(parts: Sequence[ObjectInfo], named: set[str], append_before_ms: int | None) -> list[ObjectInfo]:
