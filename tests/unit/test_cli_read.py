@@ -172,7 +172,7 @@ def test_log(tmp_path: Path) -> None:
     found = done("log", tmp_path / "flights", "--json").json["history"]
     assert [c["op"] for c in found] == ["append"] * 6 + ["delete", "sweep"]
     text = done("log", tmp_path / "flights").out
-    assert "where delay = 9" in text
+    assert 'where "delay" = ?' in text  # an erasure's values aren't kept
     assert "1 data file" in text
     assert len(done("log", tmp_path / "flights", "--limit", 2, "--json").json["history"]) == 2
     assert done("log", tmp_path / "flights", "--limit", 0, "--json").json["history"] == []

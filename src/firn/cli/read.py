@@ -288,7 +288,7 @@ def _detail(summary: Mapping[str, Any]) -> str:
         if name in ("where", "query", "to"):
             shown.append(f"{name} {value}")
         elif name in ("data_files", "logs", "orphans") and value:
-            shown.append(f"{value} {name.replace('_', ' ')}")
+            shown.append(output.plural(value, name.replace("_", " ").removesuffix("s")))
         elif name == "bytes":
             shown.append(output.size(value))
     return ", ".join(shown)

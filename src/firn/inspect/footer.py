@@ -25,6 +25,8 @@ def decode_parquet(
         problems.append("the file doesn't end like a Parquet file: it was truncated, or is something else")
         fields["hex of its end"] = tail[-32:].hex(" ", 2)
         return
+    if read(0, 4) != b"PAR1":
+        problems.append("the file doesn't begin like a Parquet file")
     (length,) = struct.unpack("<I", tail[-8:-4])
     fields["footer"] = f"{length:,} bytes"
     if length + 12 > size:

@@ -16,24 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Searched:
-    """What was looked through. `mentions`: commits whose own text names what they erased."""
+    """What was looked through."""
 
     objects: int
     parquet_files: int
     rows: int
-    mentions: int
 
 
 def search_everything(table: LakeTable, *, word: str, since: datetime, until: datetime) -> Searched:
     """Look in every object below the table for a word, and for times from `since` to before `until`.
 
-    Parquet files are read whole: every value, and the statistics in their footers. Logs are decoded: names and
-    statistics of files. All other objects are searched as bytes.
+    Parquet files are read whole: every value, and the statistics in their footers. All other objects, which
+    are text, are searched as it stands, for the month as well.
 
     Raises:
         FirnError: something was found; the message names the object.
     """
-    parquet = rows = mentions = 0
+    parquet = rows = 0
     listing = table.bucket.list(f"{table.prefix}/").objects
     blobs = table.bucket.get_many([info.key for info in listing])
     for info, blob in zip(listing, blobs, strict=True):
@@ -42,11 +41,11 @@ def search_everything(table: LakeTable, *, word: str, since: datetime, until: da
         if info.key.endswith(".parquet"):
             parquet += 1
             rows += _search_parquet(table, blob, word, since, until)
-        elif info.key.startswith(f"{table.prefix}/_log/"):
-            mentions += _search_log(table, blob, word, f"{since:%Y-%m}")
-        elif word.encode() in blob.data:
-            raise _found(table, info.key, word)
-    return Searched(len(listing), parquet, rows, mentions)
+            continue
+        for wanted in (word, f"{since:%Y-%m}"):
+            if wanted.encode() in blob.data:
+                raise _found(table, info.key, wanted)
+    return Searched(len(listing), parquet, rows)
 
 
 def _found(table: LakeTable, key: str, what: Any) -> FirnError:
@@ -80,18 +79,3 @@ def _footer_values(metadata: Any) -> Iterable[Any]:
             statistics = metadata.row_group(group).column(column).statistics
             if statistics is not None and statistics.has_min_max:
                 yield from (statistics.min, statistics.max)
-
-
-def _search_log(table: LakeTable, blob: Blob, word: str, month: str) -> int:
-    """Files that a log names, with their statistics. How many of its commits speak of the word or month
-    themselves: the predicate of an erasure is part of the history."""
-    from firn.journal.leaderless import codec
-
-    key = blob.info.key
-    log = codec.decode(key.rpartition("/")[2], blob.data, where=table.bucket.uri(key))
-    held = repr([list(log.files), dict(log.dead), dict(log.tombstones)])
-    for wanted in (word, month):
-        if wanted in held:
-            raise _found(table, key, wanted)
-    commits = [log.notes.get("summary"), *(log.notes.get("past") or [])]
-    return sum(1 for commit in commits if commit and (word in repr(commit) or month in repr(commit)))

@@ -215,9 +215,6 @@ class Story:
                 f"✓ searched all {found.objects} objects that are left, with {plural(found.rows, 'row')} "
                 f"in {plural(found.parquet_files, 'Parquet file')}: no {ERASED}, no {MONTH[0]:%B}"
             )
-            stage.say(
-                f"  (the history names both in {plural(found.mentions, 'commit')}: it says what was erased)"
-            )
 
     def write_report(self) -> None:
         with self.stage.step("A report of all this"):
