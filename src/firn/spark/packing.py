@@ -34,7 +34,7 @@ def pack(weights: Sequence[int], bins: int) -> list[list[int]]:
 
     Example:
         >>> pack([7 << 20, 1 << 20, 5 << 20, 4 << 20], 2)
-        [[0, 1], [2, 3]]
+        [[2, 3], [0, 1]]
     """
     packed: list[list[int]] = [[] for _ in range(min(bins, len(weights)))]
     loads = [(0, position) for position in range(len(packed))]
