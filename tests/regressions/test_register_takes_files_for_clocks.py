@@ -14,7 +14,7 @@ from firn.lake.descriptor import Descriptor
 from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner
-from firn.testing import SimStore
+from firn.testing import Rule, Script, SimStore, stalled
 from regressions.journals import journal_on, pass_time
 from simulation.leaderless_table import put_rows
 
@@ -39,5 +39,14 @@ def test_a_slow_append_by_a_wrong_clock_is_refused(off_ms: int) -> None:
     file = put_rows(journal, "p=a", [1], maintenance=False)
     if off_ms < 0:
         pass_time(journal, 4000)
+    with pytest.raises(InvalidInputError, match="clock"):
+        ticket.commit(Commit("append", [file]))
+
+
+def test_a_slow_answer_hides_no_wrong_clock() -> None:
+    plan = Script(Rule(stalled(4000), verb="head"))
+    journal = journal_on(SimStore(), plan=plan, skew_ms=-3_600_000)
+    ticket = journal.begin_append()
+    file = put_rows(journal, "p=a", [1], maintenance=False)
     with pytest.raises(InvalidInputError, match="clock"):
         ticket.commit(Commit("append", [file]))

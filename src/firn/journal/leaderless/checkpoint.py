@@ -57,7 +57,15 @@ def decode(data: bytes, *, where: str) -> dict[tuple[str, str], bytes]:
             position += size
         if position != len(raw):
             raise ValueError("index and bodies differ in length")
-    except (struct.error, ValueError, OSError, OverflowError, MemoryError, pa.ArrowException, TypeError) as error:
+    except (
+        struct.error,
+        ValueError,
+        OSError,
+        OverflowError,
+        MemoryError,
+        pa.ArrowException,
+        TypeError,
+    ) as error:
         raise CorruptObjectError(
             f"{where} is not a checkpoint ({error}); delete it, it is only a cache."
         ) from error

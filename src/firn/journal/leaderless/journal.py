@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -188,12 +189,14 @@ class LeaderlessJournal:
             return
         allowed = self.settings.max_skew_ms
         written = next((f.path for f in reversed(commit.adds) if self.layout.owns(f.path)), None)
-        if written is None or self.clock.now_ms() - started_ms > allowed:
+        # The clock is read before the HEAD, whose answer may take any time.
+        ended_ms = self.clock.now_ms()
+        if written is None or ended_ms - started_ms > allowed:
             # The longer ago the write may have been, the less its time tells.
-            started_ms, modified = self._probe()
+            started_ms, ended_ms, modified = self._probe()
         else:
             modified = self.bucket.head(written).modified_ms
-        if modified < started_ms - allowed or modified > self.clock.now_ms() + allowed:
+        if modified < started_ms - allowed or modified > ended_ms + allowed:
             off = (started_ms - modified) / 1000
             raise InvalidInputError(
                 f"this machine's clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} the clock of "
@@ -202,15 +205,17 @@ class LeaderlessJournal:
             )
         self._skew_checked = now
 
-    def _probe(self) -> tuple[int, int]:
-        """Write a small object: own time before, and the store's of the write. Again if that took long."""
+    def _probe(self) -> tuple[int, int, int]:
+        """Write a small object: own times around the write, and the store's of it. Again if that took long, or
+        if somebody else wrote it meanwhile."""
         for _ in range(3):
             before = self.clock.now_ms()
-            self.log_bucket.put(self.layout.clock_key, b"")
-            modified = self.log_bucket.head(self.layout.clock_key).modified_ms
-            if self.clock.now_ms() - before <= self.settings.max_skew_ms:
-                break
-        return before, modified
+            etag = self.log_bucket.put(self.layout.clock_key, secrets.token_bytes(16))
+            after = self.clock.now_ms()
+            found = self.log_bucket.head(self.layout.clock_key)
+            if found.etag == etag and after - before <= self.settings.max_skew_ms:
+                return before, after, found.modified_ms
+        return before, self.clock.now_ms(), found.modified_ms
 
     def seen_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, or None. 1 GET for a new id, 2 for one just committed."""
