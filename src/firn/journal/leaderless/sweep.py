@@ -72,7 +72,9 @@ def sweep(
     state, listed = session.state, session.loaded.listed
     skew = 2 * journal.settings.max_skew_ms if margin else 0
     # Without a margin everything that was tombstoned before this sweep goes, whatever clocks say.
-    before = now - grace_ms - skew if margin or grace_ms else max(now, *(log.t for log in state.logs), 0) + 1
+    # S3 tells whole seconds, so the newest log may be stamped after `now`.
+    latest = max([now, *(log.t for log in state.logs)])
+    before = now - grace_ms - skew if margin or grace_ms else latest + 1
     plan = plan_cleanup(state, listed, before_ms=before)
     orphans = _orphans(parts, set(state.files), now - orphan_age_ms if orphan_age_ms else None)
     sizes = {info.key: info.size for info in parts}
@@ -93,7 +95,7 @@ def sweep(
     # this, a sweep that stalled and lost the lock would take the next holder's parts for orphans.
     session.confirm()
     if report.data_files or report.logs or report.orphans:
-        record(journal, plan, report, now)
+        record(journal, plan, report, latest)
     run_cleanup(
         plan, bucket=journal.bucket, log_bucket=journal.log_bucket, layout=journal.layout, listed=listed
     )
