@@ -121,7 +121,7 @@ class LeaderlessJournal:
             when = datetime.fromtimestamp(s["t"] / 1000, timezone.utc)
             detail = {k: v for k, v in s.items() if k != "t"}
             commits.append(CommitInfo("", when, "sweep", 0, s["data_files"] + s["orphans"], None, 0, detail))
-        return sorted(commits, key=lambda c: (c.time, c.version))
+        return sorted(commits, key=lambda c: (c.time, c.op == "sweep", c.version))
 
     def append_logs(self) -> tuple[Log, ...]:
         """All append logs listed, in order, tombstoned ones too: what streams deliver (rule 20)."""
