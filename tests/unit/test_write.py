@@ -6,6 +6,7 @@ import math
 import pickle
 import secrets
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa

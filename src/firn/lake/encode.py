@@ -94,6 +94,7 @@ class FileEncoder:
             sorting_columns=encoding.sorting or None,
             write_page_index=True,
             write_page_checksum=True,
+            store_decimal_as_integer=True,  # as Spark does: read a third faster than fixed-length bytes
             metadata_collector=self._metadata,
         )
 
