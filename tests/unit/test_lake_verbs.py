@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 from pathlib import Path
 
+import duckdb
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -182,6 +183,16 @@ def test_outputs_agree(flights: LakeTable) -> None:
     assert sorted(r[0] for r in scan.to_duckdb().fetchall()) == expected
     assert sorted(v for b in scan.to_batches() for v in b["delay"].to_pylist()) == expected
     assert scan.count() == 5
+
+
+def test_a_snapshot_can_be_exported_to_other_engines(tmp_path: Path) -> None:
+    table = firn.connect(tmp_path).create_table("t", partition_by=["bucket(2, x)"])
+    table.append([{"x": x} for x in range(10)])
+    version = table.snapshot().version
+    table.append([{"x": 10, "y": 1.5}])
+    read = duckdb.read_parquet(table.scan(at=version).uris(), union_by_name=True, hive_partitioning=False)
+    assert sorted(read.fetchall()) == [(x,) for x in range(10)]
+    assert len(table.scan(where="x = 10").uris()) == 1
 
 
 def test_columns_come_in_the_order_asked_for_and_unknown_ones_are_named(flights: LakeTable) -> None:

@@ -96,6 +96,20 @@ class Scan:
             return list(self.snapshot.files)
         return [f for f in self.snapshot.files if self.pruner.may_match(f)]
 
+    def uris(self) -> list[str]:
+        """Full names of the files that may hold a matching row, for another engine to read: the snapshot's
+        export. The rows of a predicate still have to be picked there; columns unite by name.
+
+        Example:
+            >>> import duckdb, firn, tempfile
+            >>> t = firn.connect(tempfile.mkdtemp()).create_table("t")
+            >>> _ = t.append([{"a": 1}]), t.append([{"a": 2, "b": "y"}])
+            >>> files = t.scan().uris()
+            >>> duckdb.read_parquet(files, union_by_name=True).order("a").fetchall()
+            [(1, None), (2, 'y')]
+        """
+        return [self.table.bucket.uri(f.path) for f in self.files()]
+
     def read_spec(self) -> ReadSpec:
         """What a task needs to read one file of this scan; picklable."""
         where = self.predicate.sql if self.predicate is not None else None
