@@ -577,6 +577,9 @@ def test_names_that_could_leave_the_prefix_are_refused(db: firn.Database, name: 
         ({"properties": {"target_size": "big"}}, "big"),
         ({"properties": {"tombstone_grace": "soon"}}, "soon"),
         ({"properties": {"on_conflict": "panic"}}, "panic"),
+        ({"properties": {"codec": "zip"}}, "zip"),
+        ({"properties": {"stats_columns": "some"}}, "some"),
+        ({"properties": {"row_group_rows": 0}}, "row_group_rows"),
     ],
 )
 def test_what_a_table_cant_be_is_refused_before_it_exists(

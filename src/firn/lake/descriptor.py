@@ -42,6 +42,9 @@ TABLE_PROPERTIES = {
 """Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
 
 
+CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
+
+
 @dataclass(frozen=True)
 class Descriptor:
     """A table's definition."""
@@ -158,7 +161,17 @@ def check_properties(properties: Mapping[str, Any]) -> None:
             parse_size(properties[name])
     if properties.get("retention") is not None:
         parse_duration(properties["retention"])
-    choices = {"write_distribution": ("auto", "none", "hash"), "shared": (None, "icedb")}
+    for name in ("stats_columns", "row_group_rows"):
+        value = properties.get(name)
+        if value is not None and not (str(value).isdecimal() and (int(value) > 0 or name == "stats_columns")):
+            raise InvalidInputError(
+                f"table property {name} is {value!r}; it must be a positive whole number."
+            )
+    choices = {
+        "codec": (None, *CODECS),
+        "write_distribution": ("auto", "none", "hash"),
+        "shared": (None, "icedb"),
+    }
     for name, allowed in choices.items():
         if properties.get(name, allowed[0]) not in allowed:
             raise InvalidInputError(

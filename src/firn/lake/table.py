@@ -320,7 +320,7 @@ class LakeTable:
             partition=d.partition,
             sort_by=d.sort_by,
             target_size=target_size or parse_size(d.setting("target_size")),
-            stats_columns=d.setting("stats_columns"),
+            stats_columns=int(d.setting("stats_columns")),
         )
         if d.setting("codec") is not None:
             spec = replace(spec, codec=d.setting("codec"))
