@@ -339,6 +339,18 @@ def test_codecs(bucket: Bucket, codec: str, name: str) -> None:
     assert opened(bucket, file).metadata.row_group(0).column(0).compression == name
 
 
+def test_decimals_of_up_to_18_digits_are_integers(bucket: Bucket) -> None:
+    value = Decimal("-12.50")
+    kinds = [pa.decimal128(9, 2), pa.decimal128(18, 2), pa.decimal128(19, 2)]
+    table = pa.table({f"x{i}": pa.array([value, None], kind) for i, kind in enumerate(kinds)})
+    spec = spec_for(table)
+    (file,) = write_batches(bucket, spec, [table])
+    leaves = opened(bucket, file).schema
+    assert [leaves.column(i).physical_type for i in range(3)] == ["INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
+    assert file.stats["x1"] == ["-12.50", "-12.50", 1, "decimal"]
+    assert read_back(bucket, [file], spec).equals(table)
+
+
 def test_an_unknown_codec_is_refused(bucket: Bucket) -> None:
     with pytest.raises(InvalidInputError, match="'middle-out'"):
         write_batches(bucket, spec_for(numbers(1), codec="middle-out"), [numbers(1)])
