@@ -22,9 +22,9 @@ class DataFile(NamedTuple):
 
     `path` is the whole key in the bucket. `extra` is what Firn adds to the reference's marker, as
     decoded JSON, or None (the reference's own files, or extras it dropped): keys `rows` (int), `stats`
-    (column → [min, max, nulls], encoded by `firn.lake.stats`), `spec` (id of the partition spec it was
-    written under), `part` (partition values, only where the path can't tell them), `types` (columns
-    whose type in the file differs from the table's). Missing means unknown, never empty.
+    (column → [min, max, nulls], encoded by `firn.lake.stats`), `crc` (CRC-32 of the Parquet footer), `spec`
+    (id of the partition spec it was written under), `part` (partition values, only where the path can't
+    tell them). Missing means unknown, never empty.
     """
 
     path: str

@@ -48,7 +48,7 @@ def _typed(scalar: pa.Scalar, zoned: bool) -> Constant | None:
     if pt.is_integer(kind):
         return Constant("integer", scalar.as_py())
     if pt.is_floating(kind):
-        return Constant("double", scalar.as_py())
+        return Constant("double" if pt.is_float64(kind) else "single", scalar.as_py())
     if pt.is_decimal(kind):
         return Constant("decimal", scalar.as_py())
     if pt.is_string(kind) or pt.is_large_string(kind):

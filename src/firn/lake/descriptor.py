@@ -22,6 +22,7 @@ from firn.errors import (
 from firn.journal.leaderless.settings import PROPERTIES as JOURNAL_PROPERTIES
 from firn.journal.leaderless.settings import Settings
 from firn.journal.model import ColumnTypes
+from firn.lake.encode import CODECS
 from firn.lake.partition import PartitionSpec
 from firn.units import parse_duration, parse_size
 
@@ -40,9 +41,6 @@ TABLE_PROPERTIES = {
     "on_conflict": "error",
 }
 """Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
-
-
-CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
 
 
 @dataclass(frozen=True)

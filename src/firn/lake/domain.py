@@ -73,8 +73,9 @@ class Interval(NamedTuple):
 class Constant(NamedTuple):
     """A literal, or what a constant expression came to.
 
-    `kind` is a family, or "double", or "text" for a string literal that takes on the type of its column. The
-    value is in the family's domain; `zoned` tells of a timestamptz that its text named an offset.
+    `kind` is a family, or "double" or "single" for a DOUBLE or FLOAT, or "text" for a string literal, which
+    takes on the type of its column. The value is in the family's domain; `zoned` tells of a timestamptz that its
+    text named an offset.
     """
 
     kind: str
@@ -197,17 +198,26 @@ def intervals(constants: Sequence[Constant], name: str) -> list[Interval] | None
     place = _PLACES.get(family)
     if place is None:
         return None
-    mixed = len({constant.kind for constant in constants}) > 1
+    kinds = {constant.kind for constant in constants}
+    company = _Company(typenames.parse(name), len(kinds) > 1, "single" in kinds)
     found = []
     for constant in constants:
-        interval = place(constant, typenames.parse(name), mixed)
+        interval = place(constant, company)
         if interval is None:
             return None
         found.append(interval)
     return found
 
 
-def _around(value: Any, single: bool = False) -> Interval | None:
+class _Company(NamedTuple):
+    """What a constant is compared with: a column's type, and others of its own kind or mixed ones."""
+
+    kind: Any
+    mixed: bool
+    single: bool  # a FLOAT among them, to which engines may cast integers and decimals
+
+
+def _around(value: Any, single: bool) -> Interval | None:
     """What lies within one step of a float's rounding."""
     try:
         number = float(value)
@@ -224,49 +234,49 @@ def _around(value: Any, single: bool = False) -> Interval | None:
     return Interval(packed - margin, packed + margin)
 
 
-_NUMBERS = ("integer", "decimal", "double")
+_NUMBERS = ("integer", "decimal", "double", "single")
 
 
-def _place_integer(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
-    if constant.kind == "integer" and not mixed and abs(constant.value) < 2**127:
+def _place_integer(constant: Constant, beside: _Company) -> Interval | None:
+    if constant.kind == "integer" and not beside.mixed and abs(constant.value) < 2**127:
         return Interval(constant.value, constant.value)
-    return _around(constant.value) if constant.kind in _NUMBERS else None
+    return _around(constant.value, beside.single) if constant.kind in _NUMBERS else None
 
 
-def _place_float(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
+def _place_float(constant: Constant, beside: _Company) -> Interval | None:
     if constant.kind not in _NUMBERS:
         return None
-    single = str(kind) == "FLOAT"
-    exact = constant.kind == "double" or (
+    single = str(beside.kind) == "FLOAT"
+    exact = constant.kind in ("double", "single") or (
         constant.kind == "integer" and abs(constant.value) <= (2**24 if single else 2**53)
     )
-    if exact and not mixed and math.isfinite(constant.value):
+    if exact and not beside.mixed and math.isfinite(constant.value):
         return Interval(float(constant.value), float(constant.value))
-    return _around(constant.value, single)
+    return _around(constant.value, single or beside.single)
 
 
-def _place_decimal(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
+def _place_decimal(constant: Constant, beside: _Company) -> Interval | None:
     if constant.kind not in _NUMBERS:
         return None
-    if constant.kind == "double" or mixed or kind.precision > 19:
-        return _around(constant.value)
+    if constant.kind in ("double", "single") or beside.mixed or beside.kind.precision > 19:
+        return _around(constant.value, beside.single)
     value = Decimal(constant.value)
     # with at most 19 digits on either side of either point, the common type has room for all
     fits = len(value.as_tuple().digits) <= 19 and -19 <= int(value.as_tuple().exponent) <= 0
-    return Interval(value, value) if fits else _around(value)
+    return Interval(value, value) if fits else _around(value, beside.single)
 
 
-def _place_string(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
+def _place_string(constant: Constant, beside: _Company) -> Interval | None:
     if constant.kind not in ("text", "string"):
         return None
     return Interval(constant.value, constant.value)
 
 
-def _place_boolean(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
+def _place_boolean(constant: Constant, beside: _Company) -> Interval | None:
     return Interval(constant.value, constant.value) if constant.kind == "boolean" else None
 
 
-def _place_date(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
+def _place_date(constant: Constant, beside: _Company) -> Interval | None:
     if constant.kind in ("date", "timestamp"):
         return Interval(constant.value, constant.value)
     found = _read_time(constant)
@@ -275,7 +285,7 @@ def _place_date(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
     return Interval(found.low, found.high)
 
 
-def _place_timestamp(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
+def _place_timestamp(constant: Constant, beside: _Company) -> Interval | None:
     if constant.kind in ("date", "timestamp"):
         low = high = constant.value
     else:
@@ -283,12 +293,12 @@ def _place_timestamp(constant: Constant, kind: Any, mixed: bool) -> Interval | N
         if found is None or found.zone:
             return None
         low, high = found.low, found.high
-    if str(kind) != "TIMESTAMP":  # the literal may be rounded to the column's unit
+    if str(beside.kind) != "TIMESTAMP":  # the literal may be rounded to the column's unit
         low, high = low - 1_000_000, high + 1_000_000
     return Interval(low, high)
 
 
-def _place_timestamptz(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
+def _place_timestamptz(constant: Constant, beside: _Company) -> Interval | None:
     if constant.kind in ("date", "timestamp", "timestamptz"):
         margin = 0 if constant.zoned else _ANY_ZONE
         return Interval(constant.value - margin, constant.value + margin)
@@ -299,11 +309,11 @@ def _place_timestamptz(constant: Constant, kind: Any, mixed: bool) -> Interval |
     return Interval(found.low - margin, found.high + margin)
 
 
-def _place_time(constant: Constant, kind: Any, mixed: bool) -> Interval | None:
+def _place_time(constant: Constant, beside: _Company) -> Interval | None:
     return Interval(constant.value, constant.value) if constant.kind == "time" else None
 
 
-_PLACES: dict[Family, Callable[[Constant, Any, bool], Interval | None]] = {
+_PLACES: dict[Family, Callable[[Constant, _Company], Interval | None]] = {
     "boolean": _place_boolean,
     "integer": _place_integer,
     "float": _place_float,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from firn.errors import FirnError, InvalidInputError, SnapshotTooOldError
+from firn.journal.columns import evolve
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot
 from firn.lake.append import write
 from firn.lake.dialect import without_values
@@ -63,7 +64,7 @@ def merge(
         tasks = [MergeTask(g.directory, g.files) for g in groups]
         results = _run(table, session, merge_task, tasks, context, [g.bytes for g in groups], "merge")
         adds = [f for r in results for f in r.adds]
-        columns = {c: t for r in results for c, t in r.columns.items()}
+        columns = _joined(r.columns for r in results)
         return _publish(session, "merge", adds, [f for g in groups for f in g.files], columns)
 
 
@@ -151,7 +152,7 @@ def rewrite(
         if not removes:
             return ChangeResult("rewrite", None, 0, 0, 0, 0, 0, 0)
         adds = [f for r in results for f in r.adds]
-        columns = {c: t for r in results for c, t in r.columns.items()}
+        columns = _joined(r.columns for r in results)
         return _publish(session, "rewrite", adds, removes, columns, summary={"query": without_values(query)})
 
 
@@ -238,6 +239,15 @@ def restore(table: LakeTable, at: Any) -> ChangeResult:
 
 
 # -- shared steps
+
+
+def _joined(each: Iterable[ColumnTypes]) -> ColumnTypes:
+    """The types of what tasks wrote: one may have had to widen a column that another didn't."""
+    columns: ColumnTypes = {}
+    for found in each:
+        if found != columns:
+            columns = evolve(columns, found, allow_widening=True)
+    return columns
 
 
 def _run(
