@@ -165,6 +165,13 @@ def test_unknown_is_never_empty() -> None:
         # 0.1 as a FLOAT lies above 0.1
         ("g = 0.1", {"g": [0.10000000149011612, 0.10000000149011612, 0]}, "some"),
         ("g > 0.2", {"g": [0.10000000149011612, 0.10000000149011612, 0]}, "none"),
+        # and where a FLOAT is compared with, decimals and integers become FLOATs
+        ("n = CAST(0.1 AS FLOAT)", {"n": ["0.10", "0.10", 0, "decimal"]}, "some"),
+        ("n <> CAST(0.1 AS FLOAT)", {"n": ["0.10", "0.10", 0, "decimal"]}, "some"),
+        ("a = CAST(16777216 AS FLOAT)", {"a": [2**24 + 1, 2**24 + 1, 0]}, "some"),
+        ("a IN (16777216, CAST(1 AS FLOAT))", {"a": [2**24 + 1, 2**24 + 1, 0]}, "some"),
+        ("a > CAST(16777216 AS FLOAT)", {"a": [1, 2**23, 0]}, "none"),
+        ("f = CAST(0.1 AS FLOAT)", {"f": [0.1, 0.1, 0]}, "none"),
         ("n = 5", {"n": ["5.00", "5.00", 0, "decimal"]}, "all"),
         ("n > 5.001", {"n": ["4.00", "5.00", 0, "decimal"]}, "none"),
         ("n < 4e0", {"n": ["4.01", "5.00", 0, "decimal"]}, "none"),
