@@ -74,9 +74,7 @@ def test_no_tasks_start_no_job(spark: SparkSession) -> None:
 
 def test_tasks_are_packed_into_at_most_four_bins_a_slot(spark: SparkSession) -> None:
     runner = SparkRunner(spark)
-    heavy = runner.map(
-        partition_of, range(500), bucket=FakeBucket(), context=None, weights=[1 << 30] * 500
-    )
+    heavy = runner.map(partition_of, range(500), bucket=FakeBucket(), context=None, weights=[1 << 30] * 500)
     light = runner.map(partition_of, range(500), bucket=FakeBucket(), context=None, weights=[10] * 500)
     assert runner.slots == 2
     assert len(set(heavy)) == 8

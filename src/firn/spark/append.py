@@ -20,8 +20,8 @@ from firn.lake.engines import Written
 from firn.lake.query import Query
 from firn.lake.write import WriteSpec, write_batches
 from firn.spark.job import run_job
+from firn.spark.native import quote
 from firn.spark.packing import BINS_PER_SLOT
-from firn.spark.scan import quote
 from firn.spark.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf, slots
 from firn.spark.types import incoming_columns
 

@@ -32,7 +32,7 @@ _PLAIN_KINDS = ("", "INNER", "OUTER", "CROSS")
 _FORBIDDEN_IN_SELECT = ("laterals", "sample", "pivots", "match", "connect", "prewhere")
 _FORBIDDEN_IN_SOURCE = ("joins", "laterals", "sample", "pivots", "version", "when", "changes", "partition")
 
-_NUMBERS = ("integer", "decimal", "float")
+NUMBERS = ("integer", "decimal", "float")
 _CAST_FAMILIES = {
     "DATE": "date",
     "TIMESTAMP": "timestamp",
@@ -240,11 +240,12 @@ def _rejects_nulls(node: exp.Expression, columns: ColumnTypes) -> bool:
 def _same_family(column: exp.Column, literals: list[exp.Expression], columns: ColumnTypes) -> bool:
     kind = next(kind for name, kind in columns.items() if name.casefold() == column.name.casefold())
     family = family_of(kind)
-    wanted = "number" if family in _NUMBERS else family
-    return all(_literal_family(literal) == wanted for literal in literals)
+    wanted = "number" if family in NUMBERS else family
+    return all(literal_family(literal) == wanted for literal in literals)
 
 
-def _literal_family(node: exp.Expression) -> str | None:
+def literal_family(node: exp.Expression) -> str | None:
+    """The family of a literal, "number" for all numbers; None for anything else."""
     if isinstance(node, exp.Neg):
         inner = node.this
         return "number" if isinstance(inner, exp.Literal) and not inner.is_string else None

@@ -7,7 +7,6 @@ one DataFrame may be a union of both. Either way it is bound to one snapshot, wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,10 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from firn.bucket.base import Bucket
-from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError, UnsupportedError
-from firn.journal.model import ColumnTypes, DataFile
-from firn.lake.domain import family_of, written_as
+from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.journal.model import DataFile
 from firn.lake.read import ReadSpec, read_files
+from firn.spark.agreement import engines_agree
+from firn.spark.native import (
+    escape_glob,
+    guard,
+    hadoop_reads,
+    hadoop_uri,
+    may_hold_nan,
+    quote,
+    reads_natively,
+)
 from firn.spark.packing import bin_count, pack
 from firn.spark.runner import BROADCAST_BYTES
 from firn.spark.session import (
@@ -30,7 +38,7 @@ from firn.spark.session import (
     is_connect,
     slots,
 )
-from firn.spark.types import natively_readable, recast, spark_arrow_schema, spark_schema
+from firn.spark.types import recast, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,16 +48,17 @@ if TYPE_CHECKING:
 NATIVE_CONF = "spark.firn.nativeScan"
 """Spark setting: `auto` (the default), `always` or `never` use Spark's own Parquet reader."""
 
-_GLOB = re.compile(r"[\[\]{}*?\\]")
 _UTC = frozenset(("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT", "UCT", "Zulu"))
 
 
 @dataclass(frozen=True)
 class SparkPlan:
-    """Which files Spark reads itself, by path, and which go through tasks."""
+    """Which files Spark reads itself, by path, and which go through tasks. `guarded` are the columns that hide
+    from Spark's filters, as some native file may hold a NaN there."""
 
     native: tuple[str, ...]
     tasks: tuple[DataFile, ...]
+    guarded: frozenset[str] = frozenset()
 
 
 def to_spark(scan: Scan, spark: SparkSession) -> DataFrame:
@@ -76,7 +85,7 @@ def files_to_spark(scan: Scan, files: Sequence[DataFile], spark: SparkSession) -
     plan = plan_files(scan, files, spark)
     parts = []
     if plan.native:
-        parts.append(_native(scan, plan.native, spark))
+        parts.append(_native(scan, plan, spark))
     if plan.tasks:
         parts.append(_tasks(scan, plan.tasks, spark))
     if not parts:
@@ -91,12 +100,14 @@ def plan_files(scan: Scan, files: Sequence[DataFile], spark: SparkSession) -> Sp
         return SparkPlan((), tuple(files))
     needed = needed_columns(scan)
     native, tasks = [], []
+    guarded: set[str] = set()
     for file, path in zip(files, paths, strict=True):
         if reads_natively(file, needed, scan.table.data_prefix):
             native.append(path)
+            guarded |= may_hold_nan(file, needed)
         else:
             tasks.append(file)
-    return SparkPlan(tuple(native), tuple(tasks))
+    return SparkPlan(tuple(native), tuple(tasks), frozenset(guarded))
 
 
 def needed_columns(scan: Scan) -> dict[str, str]:
@@ -107,46 +118,15 @@ def needed_columns(scan: Scan) -> dict[str, str]:
     return needed
 
 
-def reads_natively(file: DataFile, needed: ColumnTypes, data_prefix: str) -> bool:
-    """Whether Spark's Parquet reader gives these columns of the file exactly as the table has them."""
-    name = file.path.rpartition("/")[2]
-    if name.startswith(("_", ".")):
-        return False  # Spark takes it for hidden and reads nothing, without a word
-    if not file.path.startswith(data_prefix):
-        return _registered_reads_natively(file, needed)
-    stored = (file.extra or {}).get("types") or {}
-    ours = file.rows is not None
-    return all(
-        natively_readable(stored.get(column, kind), kind, ours=ours) for column, kind in needed.items()
-    )
-
-
-# Arrow has half floats, and nanoseconds with a zone, under these names too; Spark can't read them.
-_AMBIGUOUS = ("FLOAT", "TIMESTAMP WITH TIME ZONE")
-
-
-def _registered_reads_natively(file: DataFile, needed: ColumnTypes) -> bool:
-    """A registered file may come from any writer, and the log doesn't tell its types: only what statistics
-    settle goes to Spark's reader, which fails on Arrow's null type, as a column without values may be."""
-    for column, kind in needed.items():
-        entry = file.stats.get(column)
-        if entry is None or kind in _AMBIGUOUS or not natively_readable(kind, kind, ours=False):
-            return False
-        if written_as(entry) != family_of(kind):
-            return False
-    return True
-
-
 def _predicate_runs_in_spark(scan: Scan, spark: SparkSession) -> bool:
-    """Spark compares instants with text in the session's zone, DuckDB in UTC."""
+    """Whether Spark's answer to the predicate is DuckDB's. It compares instants in the session's time zone."""
     if scan.predicate is None:
         return True
-    try:
-        _ = scan.predicate.spark_sql
-    except UnsupportedError:
+    known = scan.snapshot.columns
+    zoned = any("TIME ZONE" in known[name] for name in scan.predicate.columns)
+    if zoned and spark.conf.get("spark.sql.session.timeZone", "") not in _UTC:
         return False
-    zoned = any("TIME ZONE" in scan.snapshot.columns[name] for name in scan.predicate.columns)
-    return not zoned or spark.conf.get("spark.sql.session.timeZone", "") in _UTC
+    return engines_agree(scan.predicate.ast, known)
 
 
 def _native_paths(scan: Scan, files: Sequence[DataFile], spark: SparkSession) -> list[str] | None:
@@ -162,47 +142,15 @@ def _native_paths(scan: Scan, files: Sequence[DataFile], spark: SparkSession) ->
     local = [bucket.local_path(file.path) for file in files]
     if all(path is not None for path in local):
         return [escape_glob(path) for path in local if path is not None]
-    uris = [_hadoop_uri(bucket, file.path) for file in files]
-    if mode == "always" or _hadoop_reads(spark, bucket.url, uris[0]):
+    uris = [hadoop_uri(bucket, file.path) for file in files]
+    if mode == "always" or hadoop_reads(spark, bucket.url, uris[0]):
         return [escape_glob(uri) for uri in uris]
     return None
 
 
-def escape_glob(path: str) -> str:
-    """A path that Spark takes literally.
-
-    >>> escape_glob("/data/a[1]*/part.parquet")
-    '/data/a\\\\[1\\\\]\\\\*/part.parquet'
-    """
-    return _GLOB.sub(lambda found: "\\" + found[0], path)
-
-
-def _hadoop_uri(bucket: Bucket, key: str) -> str:
-    uri = bucket.uri(key)
-    return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri
-
-
-_reachable: dict[tuple[int, str], bool] = {}
-
-
-def _hadoop_reads(spark: SparkSession, root: str, uri: str) -> bool:
-    """Whether the session's Hadoop has the scheme, and credentials and endpoint that find this object.
-    Asked once a bucket, by one request; pyspark itself comes without S3, GCS and Azure."""
-    if is_connect(spark):
-        return False  # a client has no way to ask
-    known = (id(spark), root)
-    if known not in _reachable:
-        jvm, hadoop = spark._jvm, spark._jsc.hadoopConfiguration()
-        try:
-            path = jvm.org.apache.hadoop.fs.Path(uri)
-            _reachable[known] = bool(path.getFileSystem(hadoop).exists(path))
-        except Exception:
-            _reachable[known] = False
-    return _reachable[known]
-
-
-def _native(scan: Scan, paths: Sequence[str], spark: SparkSession) -> DataFrame:
-    schema = spark_schema(needed_columns(scan))
+def _native(scan: Scan, plan: SparkPlan, spark: SparkSession) -> DataFrame:
+    needed = needed_columns(scan)
+    schema = spark_schema(needed)
     if is_connect(spark):
         # Planned on the server at each action, so the setting has to stay; the session is this client's own.
         if int(spark.conf.get(DISCOVERY_CONF, "32")) < DISCOVERY_THRESHOLD:
@@ -211,15 +159,15 @@ def _native(scan: Scan, paths: Sequence[str], spark: SparkSession) -> DataFrame:
     else:
         planning = conf(spark, {DISCOVERY_CONF: str(DISCOVERY_THRESHOLD)})
     with planning:
-        frame = spark.read.schema(schema).parquet(*paths)
+        frame = spark.read.schema(schema).parquet(*plan.native)
+    if plan.guarded:
+        columns = [
+            guard(name, kind) if name in plan.guarded else quote(name) for name, kind in needed.items()
+        ]
+        frame = frame.selectExpr(*columns)
     if scan.predicate is not None:
         frame = frame.where(scan.predicate.spark_sql)
     return frame.select(*[quote(name) for name in scan.columns])
-
-
-def quote(name: str) -> str:
-    """A column's name as Spark's expressions take it, dots and all."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _tasks(scan: Scan, files: Sequence[DataFile], spark: SparkSession) -> DataFrame:

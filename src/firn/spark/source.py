@@ -1,7 +1,8 @@
 """The data source `firn` for batches: `spark.read.format("firn").load("./prod/flights")`, and back.
 
 Spark makes these objects in short-lived Python processes on the driver, pickles them from one to the next,
-and plans anew at every action; so a read is pinned to one snapshot as soon as Spark asks for the schema.
+and plans anew at every action; so a read is pinned to one snapshot as soon as Spark asks for the schema. A
+temporary view `USING firn` stays at the snapshot of its creation, too.
 
 | option | |
 | --- | --- |

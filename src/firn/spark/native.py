@@ -1,0 +1,141 @@
+"""What Spark's own Parquet reader can be trusted with, and how it has to be asked.
+
+Spark's reader fails on some types, reads some names as empty files without a word, and skips row groups by
+statistics that say nothing of NaNs. Each rule here was found by experiment, and is in the suite.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from firn.bucket.base import Bucket
+from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.typenames import Scalar, Struct, Type, parse
+from firn.lake.domain import family_of, written_as
+from firn.spark.session import is_connect
+from firn.spark.types import natively_readable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GLOB = re.compile(r"[\[\]{}*?\\]")
+
+
+def reads_natively(file: DataFile, needed: ColumnTypes, data_prefix: str) -> bool:
+    """Whether Spark's Parquet reader gives these columns of the file exactly as the table has them."""
+    name = file.path.rpartition("/")[2]
+    if name.startswith(("_", ".")):
+        return False  # Spark takes it for hidden and reads nothing, without a word
+    if not file.path.startswith(data_prefix):
+        return _registered_reads_natively(file, needed)
+    stored = (file.extra or {}).get("types") or {}
+    ours = file.rows is not None
+    return all(
+        natively_readable(stored.get(column, kind), kind, ours=ours) for column, kind in needed.items()
+    )
+
+
+# Arrow has half floats and nanoseconds under these names too, which Spark can't read, and milliseconds, with
+# which it compares finer literals wrongly.
+_AMBIGUOUS = ("FLOAT", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+
+
+def _registered_reads_natively(file: DataFile, needed: ColumnTypes) -> bool:
+    """A registered file may come from any writer, and the log doesn't tell its types: only what statistics
+    settle goes to Spark's reader, which fails on Arrow's null type, as a column without values may be."""
+    for column, kind in needed.items():
+        entry = file.stats.get(column)
+        if entry is None or kind in _AMBIGUOUS or not natively_readable(kind, kind, ours=False):
+            return False
+        if written_as(entry) != family_of(kind):
+            return False
+    return True
+
+
+def may_hold_nan(file: DataFile, columns: ColumnTypes) -> set[str]:
+    """The columns in which a file may hold a NaN, by its statistics; structs have none."""
+    found = set()
+    for name, kind in columns.items():
+        if family_of(kind) == "float":
+            entry = file.stats.get(name)
+            if entry is None or (entry[1] is None and (entry[2] is None or entry[2] != file.rows)):
+                found.add(name)
+        elif holds_floats(kind):
+            found.add(name)
+    return found
+
+
+def escape_glob(path: str) -> str:
+    """A path that Spark takes literally.
+
+    >>> escape_glob("/data/a[1]*/part.parquet")
+    '/data/a\\\\[1\\\\]\\\\*/part.parquet'
+    """
+    return _GLOB.sub(lambda found: "\\" + found[0], path)
+
+
+def hadoop_uri(bucket: Bucket, key: str) -> str:
+    uri = bucket.uri(key)
+    return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri
+
+
+_reachable: dict[tuple[int, str], bool] = {}
+
+
+def hadoop_reads(spark: SparkSession, root: str, uri: str) -> bool:
+    """Whether the session's Hadoop has the scheme, and credentials and endpoint that find this object.
+    Asked once a bucket, by one request; pyspark itself comes without S3, GCS and Azure."""
+    if is_connect(spark):
+        return False  # a client has no way to ask
+    known = (id(spark), root)
+    if known not in _reachable:
+        jvm, hadoop = spark._jvm, spark._jsc.hadoopConfiguration()
+        try:
+            path = jvm.org.apache.hadoop.fs.Path(uri)
+            _reachable[known] = bool(path.getFileSystem(hadoop).exists(path))
+        except Exception:
+            _reachable[known] = False
+    return _reachable[known]
+
+
+def guard(name: str, kind: str) -> str:
+    """A column as an expression of the same value that Spark doesn't push to its Parquet reader.
+
+    Arrow leaves NaNs out of Parquet's statistics, and Spark skips row groups by them: `x > 5` would lose the
+    NaNs, which are greater, with their row group.
+
+    >>> guard("x", "FLOAT")
+    "nanvl(`x`, float('NaN')) AS `x`"
+    """
+    return f"{_guarded(quote(name), parse(kind))} AS {quote(name)}"
+
+
+def _guarded(path: str, kind: Type) -> str:
+    if isinstance(kind, Scalar) and kind.name in ("FLOAT", "DOUBLE"):
+        return f"nanvl({path}, {kind.name.lower()}('NaN'))"
+    if isinstance(kind, Struct) and holds_floats(str(kind)):
+        fields = [f"{_text(name)}, {_guarded(f'{path}.{quote(name)}', inner)}" for name, inner in kind.fields]
+        return f"CASE WHEN {path} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
+    return path
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def holds_floats(kind: str) -> bool:
+    """Whether a type is a float, or a struct with one: what Spark's filters reach.
+
+    >>> holds_floats("STRUCT(a STRUCT(b DOUBLE))"), holds_floats("DOUBLE[]")
+    (True, False)
+    """
+    parsed = parse(kind)
+    if isinstance(parsed, Struct):
+        return any(holds_floats(str(inner)) for _, inner in parsed.fields)
+    return str(parsed) in ("FLOAT", "DOUBLE")
+
+
+def quote(name: str) -> str:
+    """A column's name as Spark's expressions take it, dots and all."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,194 @@
+"""The demo, run as a user runs it, and what it tells them to try next."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+import pytest
+
+import firn
+from firn.cli.demo.command import MARKER, prepare
+from firn.cli.demo.proof import search_everything
+from firn.cli.demo.story import ERASED, MONTH
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory, child_environment: dict[str, str]) -> dict[str, str]:
+    """An environment with `firn` on its path, as in an installed one."""
+    programs = tmp_path_factory.mktemp("bin")
+    script = programs / "firn"
+    script.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'from firn.cli import main; main()' \"$@\"\n")
+    script.chmod(0o755)
+    return {**child_environment, "PATH": f"{programs}{os.pathsep}{child_environment['PATH']}"}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory, shell: dict[str, str]) -> dict[str, Any]:
+    """One run of the demo, in a directory with a space in its name."""
+    where = tmp_path_factory.mktemp("a place")
+    found = subprocess.run(
+        ["firn", "demo", "demo db", "--json"], cwd=where, env=shell, capture_output=True, text=True, timeout=900,
+        check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert found.stderr == ""
+    return {**orjson.loads(found.stdout), "where": where}
+
+
+def step(demo: dict[str, Any], words: str) -> dict[str, Any]:
+    (found,) = (s for s in demo["steps"] if words in s["step"])
+    return found  # type: ignore[no-any-return]
+
+
+def test_all_flights_of_four_processes_are_there(demo: dict[str, Any]) -> None:
+    appended = step(demo, "Four processes")
+    assert appended["after"]["rows"] == 20_000
+    assert appended["after"]["files"] >= 200
+    # 200 logs and the data files, by PUTs alone.
+    assert appended["measured"][0]["requests"]["put"] == appended["after"]["files"] + 200
+
+
+def test_merge_changes_files_and_no_row(demo: dict[str, Any]) -> None:
+    merged = step(demo, "Merge")
+    assert merged["before"]["rows"] == merged["after"]["rows"] == 20_000
+    assert merged["after"]["files"] == 3
+    assert step(demo, "mistake")["after"]["rows"] < 20_000
+
+
+def test_nothing_of_the_erased_rows_is_left_in_any_object(demo: dict[str, Any]) -> None:
+    db = firn.connect(demo["where"] / "demo db")
+    flights = db.table("flights")
+    searched = search_everything(flights, word=ERASED, since=MONTH[0], until=MONTH[1])
+    assert vars(searched) == step(demo, "Sweep")["searched"]
+    assert searched.rows == flights.scan().count() == step(demo, "January")["after"]["rows"]
+    # An independent look: no word of it in any byte that isn't compressed, no row of it in any file.
+    for path in (demo["where"] / "demo db" / "flights").rglob("*"):
+        if path.is_file():
+            assert ERASED.encode() not in path.read_bytes()
+            assert b"2001-01" not in path.read_bytes()
+    rows = flights.scan().to_arrow()
+    assert ERASED not in {*rows["origin"].to_pylist(), *rows["destination"].to_pylist()}
+
+
+def test_the_search_finds_what_it_should(demo: dict[str, Any], tmp_path: Path) -> None:
+    from datetime import datetime
+
+    table = firn.connect(tmp_path).create_table("t", partition_by=["month(date)"])
+    table.append([{"date": datetime(2001, 2, 1), "origin": "HNL"}])
+    assert search_everything(table, word="DTW", since=MONTH[0], until=MONTH[1]).rows == 1
+    for row in (
+        {"date": datetime(2001, 2, 1), "origin": "DTW"},
+        {"date": datetime(2001, 1, 31, 23), "origin": "HNL"},
+    ):
+        version = table.snapshot().version
+        table.append([row])
+        with pytest.raises(firn.FirnError, match="is still in"):
+            search_everything(table, word="DTW", since=MONTH[0], until=MONTH[1])
+        table.restore(version)
+        with pytest.raises(firn.FirnError, match="is still in"):  # not swept yet
+            search_everything(table, word="DTW", since=MONTH[0], until=MONTH[1])
+        table.sweep(older_than="0s", orphans="0s")
+        assert search_everything(table, word="DTW", since=MONTH[0], until=MONTH[1]).rows == 1
+    table.bucket.put("t/_firn/note", b"about DTW")
+    with pytest.raises(firn.FirnError, match="note"):
+        search_everything(table, word="DTW", since=MONTH[0], until=MONTH[1])
+
+
+def test_the_report_is_written(demo: dict[str, Any]) -> None:
+    text = (demo["where"] / demo["report"]).read_text()
+    assert "What it took" in text
+    assert "airports" in text
+
+
+def test_the_commands_to_try_next_work(demo: dict[str, Any], shell: dict[str, str]) -> None:
+    assert len(demo["try_next"]) >= 5
+    for command in demo["try_next"]:
+        found = subprocess.run(
+            ["bash", "-c", command], cwd=demo["where"], env=shell, capture_output=True, text=True, timeout=600,
+            check=False,
+        )  # fmt: skip
+        assert found.returncode == 0, (command, found.stderr)
+        assert found.stdout.strip(), command
+
+
+def test_it_tells_a_person_what_it_does_and_ctrl_c_ends_everything(
+    tmp_path: Path, shell: dict[str, str]
+) -> None:
+    process = subprocess.Popen(
+        ["firn", "demo", "db"], cwd=tmp_path, env=shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    said: list[str] = []
+    assert process.stdout is not None
+    stdout = process.stdout
+    reader = threading.Thread(target=lambda: said.extend(iter(stdout.readline, "")))
+    reader.start()
+    children = {}
+    try:
+        deadline = time.monotonic() + 300
+        # While the four processes run, or as soon as Spark does: wherever the interrupt falls, all must end.
+        while len(children) < 4 and process.poll() is None and time.monotonic() < deadline:
+            children.update({p.pid: p for p in _descendants(process.pid)})
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=120) == 130
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        reader.join()
+    assert len(children) >= 4
+    _, alive = psutil.wait_procs(list(children.values()), timeout=60)
+    assert alive == []
+    assert process.stderr is not None
+    assert process.stderr.read() == "error: interrupted\n"
+    assert "Four processes append" in "".join(said)
+    # What it left is a demo's: it can be started over.
+    assert prepare(str(tmp_path / "db"), {}, fresh=True, keep=False) == str(tmp_path / "db")
+
+
+def _descendants(pid: int) -> Iterator[psutil.Process]:
+    try:
+        yield from psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return
+
+
+# -- the place
+
+
+def test_an_earlier_demo_is_kept_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = str(tmp_path / "d")
+    assert prepare(url, {}, fresh=False, keep=False) == url
+    (tmp_path / "d" / "mine").write_text("x")
+    assert prepare(url, {}, fresh=False, keep=False) == f"{url}-2"
+    assert "--fresh" in capsys.readouterr().err
+    assert prepare(url, {}, fresh=False, keep=True) == f"{url}-3"
+    assert (tmp_path / "d" / "mine").exists()
+    assert prepare(url, {}, fresh=True, keep=False) == url
+    assert not (tmp_path / "d" / "mine").exists()
+    assert (tmp_path / "d" / MARKER).exists()
+
+
+def test_a_directory_that_isnt_a_demos_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for fresh in (False, True):
+        with pytest.raises(firn.InvalidInputError, match="not an earlier demo"):
+            prepare(str(tmp_path), {}, fresh=fresh, keep=False)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_store_of_one_process_cant_hold_it() -> None:
+    with pytest.raises(firn.InvalidInputError, match="process"):
+        prepare("memory://demo", {}, fresh=False, keep=False)

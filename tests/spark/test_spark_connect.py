@@ -1,0 +1,97 @@
+"""The same verbs over Spark Connect, whose client has no SparkContext. A process of its own: one can't have both."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = r"""
+import sys
+
+import firn
+from fake_bucket import FakeBucket
+from firn.errors import SchemaConflictError
+from firn.runner import LocalRunner
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+from firn.spark import active, active_or_start
+from firn.spark import runner as runners
+from firn.spark.scan import plan_files
+from firn.spark.session import is_connect, slots
+
+assert is_connect(spark) and active() is not None and slots(spark) == 2
+assert is_connect(active_or_start())
+
+# tasks: order, several messages, errors with their type, counters, progress
+def double(bucket, context, task):
+    bucket.counters.add(get=1)
+    if task == b"no":
+        raise SchemaConflictError("refused")
+    return len(task) * 2
+
+runner = runners.SparkRunner(spark)
+ticks = []
+tasks = [b"x" * (n * 100_000) for n in range(12)]
+runners.MESSAGE_BYTES = 3_000_000
+bucket = FakeBucket()
+weights = [1 << 28] * 12
+done = runner.map(double, tasks, bucket=bucket, context=None, weights=weights, progress=lambda *t: ticks.append(t))
+assert done == [200_000 * n for n in range(12)], done
+assert bucket.counters.get == 12 and ticks[-1] == (12, 12) and ticks == sorted(ticks)
+try:
+    runner.map(double, [b"a", b"no"], bucket=bucket, context=None, weights=[0, 0])
+except SchemaConflictError as error:
+    assert str(error) == "refused"
+else:
+    raise AssertionError("no error")
+
+# tables: append, scan both ways, SQL, maintenance, the data source
+db = firn.connect(sys.argv[1], spark=spark)
+table = db.create_table("t", partition_by=["g"])
+result = table.append(spark.range(0, 100, 1, 4).selectExpr("id", "id % 3 AS g", "id / 4 AS x"))
+assert (result.rows, len(table.history())) == (100, 1), result
+scan = table.scan(where="id < 10", columns=["id"])
+assert len(plan_files(scan, scan.files(), spark).native) > 0
+assert sorted(row.id for row in scan.to_spark().collect()) == list(range(10))
+spark.conf.set("spark.firn.nativeScan", "never")
+assert sorted(row.id for row in scan.to_spark().collect()) == list(range(10))
+spark.conf.unset("spark.firn.nativeScan")
+answer = db.sql("WITH big AS (SELECT * FROM t WHERE id >= 50) SELECT g, count(*) AS n FROM big GROUP BY g")
+assert sorted(map(tuple, answer.collect())) == [(0, 17), (1, 16), (2, 17)]
+try:
+    db.sql("SELECT nosuch FROM t")
+except firn.InvalidInputError as error:
+    assert "nosuch" in str(error)
+else:
+    raise AssertionError("no error")
+assert table.delete("id >= 90").rows_removed is not None
+assert table.merge().files_added == 3
+read = spark.read.format("firn").load(sys.argv[1] + "/t")
+assert (read.count(), read.where("g = 1").count()) == (90, 30)
+read.limit(5).write.format("firn").mode("overwrite").save(sys.argv[1] + "/t")
+assert table.scan().count() == 5
+print("all of it", flush=True)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_everything_over_spark_connect(tmp_path: Path, child_environment: dict[str, str]) -> None:
+    program = tmp_path / "connect.py"
+    program.write_text(PROGRAM)
+    ran = subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "db")],
+        env=child_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert ran.stdout.strip().endswith("all of it")
