@@ -7,7 +7,7 @@ rows or bring deleted ones back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from firn.bucket.base import Bucket, ObjectInfo
@@ -45,7 +45,7 @@ def plan_cleanup(state: State, listed: Mapping[str, ObjectInfo], *, before_ms: i
     going -= _last_to_name_live_files(state, going)
     staying = [log for log in state.logs if log.name not in going]
     # Rule 15: a file goes only if no log that stays names it alive.
-    named_alive = {f.path for log in staying for f in log.files if f.path not in log.dead}
+    named_alive = _named_alive(staying)
     data = {path for path, b in buried.items() if b.since < before_ms and path not in named_alive}
     rewrites = []
     for log in staying:
@@ -61,6 +61,10 @@ def plan_cleanup(state: State, listed: Mapping[str, ObjectInfo], *, before_ms: i
     gone = (*(replaced[name] for name in going), *(buried[path] for path in data))
     horizon = max((b.stamp for b in gone), default=0)
     return CleanupPlan(tuple(sorted(data)), tuple(sorted(going)), tuple(rewrites), horizon)
+
+
+def _named_alive(logs: Sequence[Log]) -> set[str]:
+    return {f.path for log in logs for f in log.files if f.path not in log.dead}
 
 
 def _last_to_name_live_files(state: State, going: set[str]) -> set[str]:

@@ -181,7 +181,7 @@ class LeaderlessJournal:
 
     def check_skew(self, commit: Commit, started_ms: int) -> None:
         """Refuse to append by a clock that is far off the store's: 1 HEAD, once in ten minutes; after a slow
-        write, or where nothing was written, 1 PUT more."""
+        write, or where nothing was written, 1 PUT more, and before refusing too."""
         now = self.clock.monotonic()
         if not commit.adds or (
             self._skew_checked is not None and now - self._skew_checked < SKEW_CHECK_EVERY_S
@@ -189,19 +189,19 @@ class LeaderlessJournal:
             return
         allowed = self.settings.max_skew_ms
         written = next((f.path for f in reversed(commit.adds) if self.layout.owns(f.path)), None)
-        # The clock is read before the HEAD, whose answer may take any time.
+        # The clock is read before the HEAD, whose answer may take any time. The longer ago the write may have
+        # been, the less its time tells.
         ended_ms = self.clock.now_ms()
-        if written is None or ended_ms - started_ms > allowed:
-            # The longer ago the write may have been, the less its time tells.
-            started_ms, ended_ms, modified = self._probe()
-        else:
-            modified = self.bucket.head(written).modified_ms
-        if modified < started_ms - allowed or modified > ended_ms + allowed:
-            off = (started_ms - modified) / 1000
+        off = allowed + 1
+        if written is not None and ended_ms - started_ms <= allowed:
+            off = _clock_is_off(started_ms, ended_ms, self.bucket.head(written).modified_ms)
+        if abs(off) > allowed:
+            off = _clock_is_off(*self._probe())
+        if abs(off) > allowed:
             raise InvalidInputError(
-                f"this machine's clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} the clock of "
-                f"{self.bucket.url}; at most {allowed / 1000:g} s are allowed (max_skew), as commits are ordered "
-                "by time. Nothing was appended; set the clock."
+                f"this machine's clock is {abs(off) / 1000:.0f} s {'ahead of' if off > 0 else 'behind'} the clock of "
+                f"{self.log_bucket.url}; at most {allowed / 1000:g} s are allowed (max_skew), as commits are "
+                "ordered by time. Nothing was appended; set the clock."
             )
         self._skew_checked = now
 
@@ -254,6 +254,12 @@ class LeaderlessJournal:
                 margin=margin,
                 dry_run=dry_run,
             )
+
+
+def _clock_is_off(before: int, after: int, modified: int) -> int:
+    """Milliseconds, at least, that a clock is ahead of the store's: a write between its times `before` and
+    `after` was `modified` by the store's. Negative for behind."""
+    return max(before - modified, 0) or min(after - modified, 0)
 
 
 def _precedes_maintenance(bound: Bound, names: Iterable[str]) -> bool:

@@ -116,11 +116,7 @@ class MaintenanceSession:
             OutcomeUnknownError: the log was sent and no answer came; whoever maintains next settles it.
             SnapshotTooOldError: a file that the commit brings back has been dead for too long by now.
         """
-        clock = self.journal.clock
-        highest = max((log.t for log in self.state.logs), default=0)
-        listed = max((int(n[:13]) for n in self.loaded.listed if n[:13].isdigit()), default=0)
-        # Rule 2: above everything listed, so that appends that come late sort below and stay visible.
-        t = max(clock.now_ms(), highest + 1, listed + 1)
+        t = self._stamp()
         name = new_log_name(t, maintenance=True)
         log = maintenance_log(
             self.state,
@@ -139,6 +135,12 @@ class MaintenanceSession:
             self._publish_plain(log, revived)
         self.journal.note_columns(commit.columns)
         return name.removesuffix(".jsonl")
+
+    def _stamp(self) -> int:
+        """Rule 2: above everything listed, so that appends that come late sort below and stay visible."""
+        highest = max((log.t for log in self.state.logs), default=0)
+        listed = max((int(n[:13]) for n in self.loaded.listed if n[:13].isdigit()), default=0)
+        return max(self.journal.clock.now_ms(), highest + 1, listed + 1)
 
     def _publish_fenced(self, lease: Lease, log: Log, revived: Sequence[DataFile]) -> None:
         bucket = self.journal.log_bucket
