@@ -6,6 +6,7 @@ as text, or rounded down to microseconds. Everything else keeps its type both wa
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,9 @@ def spark_arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema in which Spark wants batches of this schema: zone and nullability included."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # pyspark 4.1: always UTC
 
 
 def recast(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:

@@ -1,0 +1,110 @@
+"""Batch features and sinks on whatever pyspark is installed: `make smoke-4.1` runs it on the oldest one.
+
+Streams that read a table need a later one; that they say so is tested here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import firn
+from firn.spark.runner import SparkRunner
+from firn.spark.scan import NATIVE_CONF, plan_files
+from firn.spark.session import active, active_or_start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    # pyspark 4.1 leaves the sockets that it collects through to the garbage collector.
+    pytest.mark.filterwarnings(r"ignore:unclosed <socket\.socket .*127\.0\.0\.1:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    before = active()
+    session = active_or_start(master="local[2,4]")
+    yield session
+    if before is None:
+        session.stop()
+
+
+@pytest.fixture
+def db(spark: SparkSession, tmp_path: Path) -> firn.Database:
+    return firn.connect(tmp_path / "db", spark=spark)
+
+
+def test_tasks(spark: SparkSession, db: firn.Database) -> None:
+    def square(bucket: Any, context: None, task: int) -> int:
+        return task**2
+
+    runner = SparkRunner(spark)
+    squares = runner.map(square, range(10), bucket=db.bucket, context=None, weights=[0] * 10)
+    assert squares == [n**2 for n in range(10)]
+
+
+def test_a_tables_life(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("t", partition_by=["month(d)"])
+    frame = spark.range(0, 90, 1, 3).selectExpr(
+        "id",
+        "date_add(DATE'2001-01-01', cast(id AS int)) AS d",
+        "TIMESTAMP_NTZ'2020-01-01 10:00:00' AS local",
+    )
+    assert table.append(frame).rows == 90
+    scan = table.scan(where="d >= '2001-02-01'")
+    assert len(plan_files(scan, scan.files(), spark).native) > 0
+    assert scan.to_spark().count() == 59
+    spark.conf.set(NATIVE_CONF, "never")
+    assert scan.to_spark().count() == 59
+    spark.conf.unset(NATIVE_CONF)
+    query = "SELECT month(a.d) AS m, count(*) AS n FROM t a JOIN t b USING (id) WHERE a.id < 40 GROUP BY 1"
+    assert sorted(map(tuple, db.sql(query).collect())) == [(1, 31), (2, 9)]
+    assert table.merge().files_added == 2
+    table.delete("id >= 80")
+    assert table.scan().count() == 80
+
+
+def test_the_data_source(spark: SparkSession, db: firn.Database) -> None:
+    frame = spark.range(20).selectExpr("id", "current_timestamp() AS t", "array(id) AS l")
+    frame.write.format("firn").mode("append").save(f"{db.url}/t")
+    read = spark.read.format("firn").load(f"{db.url}/t")
+    assert read.schema.simpleString() == "struct<id:bigint,t:timestamp,l:array<bigint>>"
+    assert (read.where("id < 5").count(), read.count()) == (5, 20)
+    read.limit(3).write.format("firn").mode("overwrite").save(f"{db.url}/t")
+    assert spark.read.format("firn").option("columns", "id").load(f"{db.url}/t").count() == 3
+
+
+def test_a_sink(spark: SparkSession, db: firn.Database, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"a": 1}\n{"a": 2}\n')
+    for _ in range(2):
+        query = (
+            spark.readStream.schema("a long")
+            .json(str(tmp_path / "in"))
+            .writeStream.format("firn")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("path", f"{db.url}/sink")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    assert sorted(db.table("sink").scan().to_arrow()["a"].to_pylist()) == [1, 2]
+
+
+def test_a_source_says_which_version_it_needs(spark: SparkSession, db: firn.Database, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    db.create_table("t").append([{"a": 1}])
+    stream = spark.readStream.format("firn").load(f"{db.url}/t").writeStream.format("noop")
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    if tuple(map(int, spark.version.split(".")[:2])) >= (4, 3):
+        stream.start().awaitTermination()
+    else:
+        with pytest.raises(PySparkException, match=r"need pyspark 4\.3"):
+            stream.start().awaitTermination()
