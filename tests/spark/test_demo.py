@@ -126,33 +126,33 @@ def test_the_commands_to_try_next_work(demo: dict[str, Any], shell: dict[str, st
 def test_it_tells_a_person_what_it_does_and_ctrl_c_ends_everything(
     tmp_path: Path, shell: dict[str, str]
 ) -> None:
-    process = subprocess.Popen(
+    children: dict[int, psutil.Process] = {}
+    said: list[str] = []
+    with subprocess.Popen(
         ["firn", "demo", "db"], cwd=tmp_path, env=shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
-    )  # fmt: skip
-    said: list[str] = []
-    assert process.stdout is not None
-    stdout = process.stdout
-    reader = threading.Thread(target=lambda: said.extend(iter(stdout.readline, "")))
-    reader.start()
-    children = {}
-    try:
-        deadline = time.monotonic() + 300
-        # While the four processes run, or as soon as Spark does: wherever the interrupt falls, all must end.
-        while len(children) < 4 and process.poll() is None and time.monotonic() < deadline:
-            children.update({p.pid: p for p in _descendants(process.pid)})
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=120) == 130
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        reader.join()
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        stdout = process.stdout
+        reader = threading.Thread(target=lambda: said.extend(iter(stdout.readline, "")))
+        reader.start()
+        try:
+            deadline = time.monotonic() + 300
+            # As soon as the processes are there, or later: wherever the interrupt falls, all must end.
+            while len(children) < 4 and process.poll() is None and time.monotonic() < deadline:
+                children.update({p.pid: p for p in _descendants(process.pid)})
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(timeout=120) == 130
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            reader.join()
+        complained = process.stderr.read()
     assert len(children) >= 4
     _, alive = psutil.wait_procs(list(children.values()), timeout=60)
     assert alive == []
-    assert process.stderr is not None
-    assert process.stderr.read() == "error: interrupted\n"
+    assert complained == "error: interrupted\n"
     assert "Four processes append" in "".join(said)
     # What it left is a demo's: it can be started over.
     assert prepare(str(tmp_path / "db"), {}, fresh=True, keep=False) == str(tmp_path / "db")

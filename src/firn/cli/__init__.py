@@ -11,6 +11,15 @@ from __future__ import annotations
 def main() -> None:
     """The entry point of the script `firn`."""
     import sys
+
+    try:
+        _run()
+    except KeyboardInterrupt:  # while the program itself was still being loaded
+        sys.exit(130)
+
+
+def _run() -> None:
+    import sys
     import warnings
 
     from firn.cli.app import app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,7 +152,8 @@ def read_frame(
 
     reader = spark.read
     if schema is not None:
-        reader = reader.schema(schema)
+        with _readable(["--schema"]):
+            reader = reader.schema(schema)
     if timestamp_pattern is not None:
         reader = reader.option("timestampFormat", timestamp_pattern).option(
             "timestampNTZFormat", timestamp_pattern
@@ -200,8 +202,8 @@ def _readable(files: Sequence[str]) -> Iterator[None]:
 def _reason(text: str) -> str:
     """The last cause that Spark names, in one line."""
     causes = [line for line in text.splitlines() if line.lstrip().startswith("Caused by:")]
-    line = (causes[-1] if causes else text.partition("\n")[0]).partition("Caused by:")[2] or text
-    return line.partition("\n")[0].partition("SQLSTATE")[0].strip()[:300]
+    line = causes[-1].partition("Caused by:")[2] if causes else text.strip().partition("\n")[0]
+    return re.sub(r"^([a-z]\w*\.)+\w+: ", "", line.partition("SQLSTATE")[0].strip())[:300]
 
 
 def _existing_or_new(

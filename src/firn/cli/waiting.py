@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from firn.bucket.base import Bucket
     from firn.database import Database
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""pyspark writes a query's error to standard error by itself, beside the error that it raises."""
 
 
 @contextmanager
@@ -64,6 +68,8 @@ def start_spark() -> SparkSession:
 
     if os.environ.get("FIRN_TRACEBACK"):
         return active_or_start()
+    for name in _LOGGERS:
+        logging.getLogger(name).disabled = True
     with spinner("starting Spark"), _stderr_in_file():
         return active_or_start()
 

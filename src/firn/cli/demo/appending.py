@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty
 from typing import Any
@@ -38,14 +39,10 @@ def append_from_processes(url: str, options: Mapping[str, Any], table: str) -> A
         context.Process(target=_writer, args=(url, dict(options), table, n, ready, outcomes), daemon=True)
         for n in range(WRITERS)
     ]
-    # Ctrl-C reaches the whole group. The writers leave it to this process, which ends them.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        for process in processes:
-            process.start()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    try:
+        with _interrupts_held_back():
+            for process in processes:
+                process.start()
         ready.wait(timeout=120)
         started = time.monotonic()
         done = [_next_outcome(outcomes, processes) for _ in processes]
@@ -53,15 +50,34 @@ def append_from_processes(url: str, options: Mapping[str, Any], table: str) -> A
         for process in processes:
             process.join()
     finally:
-        for process in processes:
+        running = [process for process in processes if process.pid is not None]
+        for process in running:
             process.terminate()
-        for process in processes:
+        for process in running:
             process.join()
     total: dict[str, int] = {}
     for _, _, counters in done:
         for name, count in counters.items():
             total[name] = total.get(name, 0) + count
     return Appended(sum(d[0] for d in done), sum(d[1] for d in done), seconds, total)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Ctrl-C reaches the whole group of processes. Those that start here never see it, and leave it to this one
+    to end them; what arrives meanwhile is answered afterwards: half a start would make the other half complain.
+    """
+    came: list[int] = []
+    # A handler as well as a mask: another thread may get the signal, and this one then runs its handler.
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _next_outcome(outcomes: Any, processes: list[Any]) -> tuple[int, int, dict[str, int]]:
@@ -80,7 +96,6 @@ def _next_outcome(outcomes: Any, processes: list[Any]) -> tuple[int, int, dict[s
 
 def _writer(url: str, options: dict[str, Any], table: str, number: int, ready: Any, outcomes: Any) -> None:
     """One process: open the table, wait for the others, append."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         from firn.cli.demo.data import read_flights
         from firn.database import connect
