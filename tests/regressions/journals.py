@@ -8,7 +8,7 @@ from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.sweep import record
 from firn.journal.model import Commit, DataFile, SweepReport
-from firn.testing import FaultPlan, SimStore
+from firn.testing import Call, Fault, FaultPlan, SimStore
 from firn.testing.gated import Page
 from simulation.leaderless_table import journal_of, put_rows, read_all
 
@@ -29,6 +29,19 @@ class HookedStore(SimStore):
                 hook, self.hook = self.hook, None
                 hook()
         return page
+
+
+class Before:
+    """A plan without faults that runs `work` right before the first call that `when` says yes to."""
+
+    def __init__(self, when: Callable[[Call], bool], work: Callable[[], object]) -> None:
+        self.when, self.work, self.done = when, work, False
+
+    def decide(self, call: Call) -> Fault | None:
+        if not self.done and self.when(call):
+            self.done = True
+            self.work()
+        return None
 
 
 def journal_on(

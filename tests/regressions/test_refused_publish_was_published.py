@@ -1,18 +1,21 @@
 """A publish whose first answer was lost, while others merged and swept its log, was reported as never visible."""
 
+from collections.abc import Callable
+
 import pytest
 
 from firn.errors import LockLostError, OutcomeUnknownError
 from firn.journal.model import Commit
 from firn.testing import Call, Fault, SimStore, retried
-from regressions.journals import GRACE_AND_MARGIN_S, append, clean, journal_on, merge, pass_time, rows
+from regressions.journals import GRACE_AND_MARGIN_S, Before, append, clean, journal_on, merge, pass_time, rows
 
 
 class WhileItWaits:
     """The publishing put lands, its answer is lost, `work` runs, and it is sent again."""
 
-    def __init__(self, work: object, fault: Fault) -> None:
-        self.work, self.fault, self.puts = work, fault, 0
+    def __init__(self, work: Callable[[], object], fault: Fault) -> None:
+        self.work: Callable[[], object] | None = work
+        self.fault, self.puts = fault, 0
 
     def decide(self, call: Call) -> Fault | None:
         if call.verb == "put_if_match" and "_m_" in call.key:
@@ -21,7 +24,7 @@ class WhileItWaits:
                 return self.fault
             if self.work is not None:
                 work, self.work = self.work, None
-                work()  # type: ignore[operator]
+                work()
         return None
 
 
@@ -47,13 +50,8 @@ def test_a_log_that_was_made_void_never_was() -> None:
     other = journal_on(store, "other")
     file = append(other, [1])
 
-    class Stall:
-        def decide(self, call: Call) -> Fault | None:
-            if call.verb == "put_if_match" and "_m_" in call.key:
-                merge(other)
-            return None
-
-    journal = journal_on(store, plan=Stall())
+    plan = Before(lambda call: call.verb == "put_if_match" and "_m_" in call.key, lambda: merge(other))
+    journal = journal_on(store, plan=plan)
     with pytest.raises(LockLostError), journal.exclusive("remove") as session:
         session.publish(Commit("remove", [], [file.path]))
     assert rows(other) == [1]

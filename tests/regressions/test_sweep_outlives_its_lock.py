@@ -4,22 +4,9 @@ import pytest
 
 from firn.errors import LockLostError
 from firn.journal.model import Commit
-from firn.testing import Call, Fault, SimStore
-from regressions.journals import append, journal_on, rows
+from firn.testing import SimStore
+from regressions.journals import Before, append, journal_on, rows
 from simulation.leaderless_table import put_rows
-
-
-class DuringList:
-    """Lets `work` run before the sweep's LIST of data is sent."""
-
-    def __init__(self, work: object) -> None:
-        self.work = work
-
-    def decide(self, call: Call) -> Fault | None:
-        if call.verb == "list" and call.key.endswith("_data/") and self.work is not None:
-            work, self.work = self.work, None
-            work()  # type: ignore[operator]
-        return None
 
 
 def test_a_sweep_that_lost_the_lock_deletes_no_parts() -> None:
@@ -35,7 +22,8 @@ def test_a_sweep_that_lost_the_lock_deletes_no_parts() -> None:
         assert len(held[0].snapshot.files) == 2
         held.append(put_rows(other, "p=a", [1, 2], maintenance=True))
 
-    sweeper = journal_on(store, "sweeper", plan=DuringList(begin_merge))
+    plan = Before(lambda call: call.verb == "list" and call.key.endswith("_data/"), begin_merge)
+    sweeper = journal_on(store, "sweeper", plan=plan)
     with pytest.raises(LockLostError):
         sweeper.sweep(grace_ms=0, orphan_age_ms=3_600_000, margin=True, dry_run=False)
     held[0].publish(Commit("merge", [held[1]], [f.path for f in files]))

@@ -1,6 +1,8 @@
 """A log that was sent without an answer: its place taken by a void log looked like success, and a store that
 failed at the second look made it look like nothing had been sent."""
 
+from collections.abc import Callable
+
 import pytest
 
 from firn.errors import OutcomeUnknownError
@@ -28,8 +30,9 @@ def test_a_store_that_fails_afterwards_leaves_the_outcome_unknown() -> None:
 class LateLog:
     """The batch's log is under way for an hour; before the writer's second look, `work` runs."""
 
-    def __init__(self, work: object) -> None:
-        self.work, self.looks = work, 0
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.work: Callable[[], object] | None = work
+        self.looks = 0
 
     def decide(self, call: Call) -> Fault | None:
         if "/_log/" not in call.key:
@@ -39,7 +42,7 @@ class LateLog:
         self.looks += call.verb in ("get", "head")
         if self.looks == 2 and self.work is not None:
             work, self.work = self.work, None
-            work()  # type: ignore[operator]
+            work()
         return None
 
 

@@ -183,7 +183,15 @@ class _BatchCommit:
     def _take_over(self, log: Log) -> str | None:
         """The version if the batch is committed; None once the claim names `log`."""
         while True:
-            blob = self.bucket.get(self.claim_key)
+            try:
+                blob = self.bucket.get(self.claim_key)
+            except ObjectNotFoundError:
+                # So old that it was swept since it was in the way.
+                try:
+                    create(self.bucket, self.claim_key, self._claim(log), nonce=log.nonce)
+                except ObjectExistsError:
+                    continue
+                return None
             name = claimed_log(blob.data, self.batch_id, self.bucket.uri(self.claim_key))
             if not self._void(name):
                 return name.removesuffix(".jsonl")
@@ -199,14 +207,19 @@ class _BatchCommit:
     def _void(self, name: str) -> bool:
         """Make sure that the claimed attempt can't publish any more; False if it has."""
         key = self.layout.log_key(name)
-        nonce = secrets.token_hex(16)
         ms = int(name.partition("_")[0])
-        try:
-            create(self.bucket, key, encode(Log(name, ms, notes={"op": "fence"}, nonce=nonce)), nonce=nonce)
-        except ObjectExistsError:
-            found = decode(name, self.bucket.get(key).data, where=self.bucket.uri(key))
-            return found.notes.get("op") == "fence"
-        return True
+        while True:
+            nonce = secrets.token_hex(16)
+            void = Log(name, ms, notes={"op": "fence"}, nonce=nonce)
+            try:
+                create(self.bucket, key, encode(void), nonce=nonce)
+            except ObjectExistsError:
+                try:
+                    blob = self.bucket.get(key)
+                except ObjectNotFoundError:
+                    continue  # merged and cleaned away since it was in the way
+                return decode(name, blob.data, where=self.bucket.uri(key)).notes.get("op") == "fence"
+            return True
 
 
 def claimed_log(data: bytes, batch_id: str, where: str) -> str:

@@ -1,0 +1,337 @@
+"""The programs that share a simulated table: those that write, those that maintain, those that read.
+
+Each takes a `SimClient`, goes through some rounds with pauses in between, and tells the model what it was
+promised. A restart after a crash begins anew, with nothing in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from firn.errors import (
+    AppendExpiredError,
+    InvalidInputError,
+    LockHeldError,
+    LockLostError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    SnapshotTooOldError,
+    StoreUnavailableError,
+)
+from firn.journal.leaderless import LeaderlessJournal, Settings
+from firn.journal.leaderless.cleanup import plan_cleanup, run_cleanup
+from firn.journal.leaderless.session import MaintenanceSession
+from firn.journal.leaderless.sweep import record
+from firn.journal.lock import ExclusiveLock
+from firn.journal.model import Commit, Snapshot, SweepReport
+from firn.testing import SimClient
+from simulation.leaderless_model import Batch, Model, Operation
+from simulation.leaderless_table import PARTITIONS, journal_of, partition_of, put_rows, read_all, rows_of
+
+NOTHING_DONE = (StoreUnavailableError, LockHeldError, LockLostError)
+
+
+class Clients:
+    """The programs of one world. `pace` stretches all their pauses."""
+
+    def __init__(
+        self,
+        model: Model,
+        settings: Settings,
+        rounds: int,
+        *,
+        twins: bool = True,
+        pace: float = 1.0,
+        lock_of: Callable[[SimClient], ExclusiveLock] | None = None,
+    ) -> None:
+        self.model, self.settings, self.rounds = model, settings, rounds
+        self.twins, self.pace, self.lock_of = twins, pace, lock_of
+
+    def journals(self, client: SimClient) -> Iterator[LeaderlessJournal]:
+        """A journal for each round: one for all of them, with what it remembers, or a new one each time."""
+        keeps = client.random.random() < 0.5
+        kept = self.journal(client)
+        while True:
+            yield kept if keeps else self.journal(client)
+
+    def journal(self, client: SimClient) -> LeaderlessJournal:
+        lock = None if self.lock_of is None else self.lock_of(client)
+        return journal_of(client.bucket, client.clock, self.settings, lock)
+
+    def rest(self, client: SimClient, seconds: float) -> None:
+        client.clock.sleep(client.random.random() * seconds * self.pace)
+
+    # -- writing
+
+    def appender(self, client: SimClient) -> None:
+        rng, journals = client.random, self.journals(client)
+        for _ in range(self.rounds):
+            self.rest(client, 1200)
+            journal = next(journals)
+            batch = rng.random() < 0.4
+            if batch and self.twins and self.model.batches and rng.random() < 0.3:
+                # Somebody else's batch, done or not: a retry by another process.
+                self._append_batch(client, journal, rng.choice(self.model.batches))
+                continue
+            op = self.model.operation("append", f"c{rng.randint(0, 9)}" if rng.random() < 0.2 else None)
+            parts = rng.sample(PARTITIONS, rng.randint(1, 2))
+            rows = {p: self.model.new_rows(op, rng.randint(1, 2)) for p in parts}
+            if batch:
+                self.model.batches.append(Batch(f"batch-{op.number}", op, rows))
+                self._append_batch(client, journal, self.model.batches[-1])
+            else:
+                self._append_once(client, journal, op, rows)
+
+    def _append_once(
+        self, client: SimClient, journal: LeaderlessJournal, op: Operation, rows: dict[str, list[int]]
+    ) -> None:
+        try:
+            self._append(client, journal, op, rows, None)
+            self.model.done(op, client.time.now_ms)
+        except (AppendExpiredError, StoreUnavailableError):
+            self.model.failed(op)
+        except InvalidInputError:
+            self._refused(client)
+            self.model.failed(op)
+        except OutcomeUnknownError:
+            return
+
+    def _append_batch(self, client: SimClient, journal: LeaderlessJournal, batch: Batch) -> None:
+        for _ in range(3):
+            try:
+                if journal.seen_batch(batch.id) is None:
+                    self._append(client, journal, batch.operation, batch.rows, batch.id)
+                self.model.done(batch.operation, client.time.now_ms)
+                return
+            except InvalidInputError:
+                self._refused(client)
+                return
+            except (AppendExpiredError, StoreUnavailableError, OutcomeUnknownError):
+                self.rest(client, 30)
+
+    def _append(
+        self,
+        client: SimClient,
+        journal: LeaderlessJournal,
+        op: Operation,
+        rows: dict[str, list[int]],
+        batch: str | None,
+    ) -> None:
+        if client.random.random() < 0.3:
+            journal.columns()
+        ticket = journal.begin_append()
+        files = [put_rows(journal, p, ids, maintenance=False) for p, ids in rows.items()]
+        columns = {"id": "BIGINT"} | ({op.column: "BIGINT"} if op.column else {})
+        self.model.begin(op, client.time.now_ms)
+        ticket.commit(Commit("append", files, columns=columns, batch_id=batch, summary={"n": op.number}))
+
+    def _refused(self, client: SimClient) -> None:
+        self.model.happened["refused"] += 1
+        skew, allowed = abs(client.clock.skew_ms), self.settings.max_skew_ms
+        assert skew > allowed - 5000, f"{client.name} was refused with a clock that is {skew} ms off"
+
+    # -- maintenance
+
+    @contextmanager
+    def publishing(self, client: SimClient, op: Operation) -> Iterator[None]:
+        """Around `publish`: what its errors say about the operation."""
+        self.model.begin(op, client.time.now_ms)
+        try:
+            yield
+            self.model.done(op, client.time.now_ms)
+        except NOTHING_DONE:
+            self.model.failed(op)
+            raise
+
+    def merger(self, client: SimClient) -> None:
+        rng, journals = client.random, self.journals(client)
+        for _ in range(self.rounds):
+            self.rest(client, 1500)
+            journal = next(journals)
+            try:
+                with journal.exclusive("merge") as session:
+                    adds, removes = [], []
+                    for p in PARTITIONS:
+                        files = [f for f in session.snapshot.files if partition_of(f) == p]
+                        if len(files) < 2:
+                            continue
+                        chosen = rng.sample(files, rng.randint(2, len(files)))
+                        ids = [i for f in chosen for i in rows_of(journal, f)]
+                        adds.append(put_rows(journal, p, ids, maintenance=True))
+                        removes += [f.path for f in chosen]
+                        _renew(session)
+                    op = self.model.operation("merge")
+                    with self.publishing(client, op):
+                        session.publish(Commit("merge", adds, removes, summary={"n": op.number}))
+            except (*NOTHING_DONE, OutcomeUnknownError, ObjectNotFoundError):
+                continue
+
+    def remover(self, client: SimClient) -> None:
+        """Removes a partition, rewrites its files without some rows, or replaces it by new rows."""
+        rng, journals = client.random, self.journals(client)
+        for _ in range(max(1, self.rounds // 2)):
+            self.rest(client, 3000)
+            journal = next(journals)
+            kind = rng.choice(["remove", "rewrite", "overwrite"])
+            op = self.model.operation(kind)
+            try:
+                with journal.exclusive(kind) as session:
+                    p = rng.choice(PARTITIONS)
+                    adds, removes = [], []
+                    for file in session.snapshot.files:
+                        if partition_of(file) != p:
+                            continue
+                        ids = rows_of(journal, file)
+                        erased = [i for i in ids if kind != "rewrite" or i % 3 == 0]
+                        kept = [i for i in ids if i not in erased]
+                        if erased:
+                            op.going.update(erased)
+                            removes.append(file.path)
+                        if erased and kept:
+                            adds.append(put_rows(journal, p, kept, maintenance=True))
+                    if kind == "overwrite":
+                        rows = self.model.new_rows(op, 2)
+                        adds.append(put_rows(journal, p, rows, maintenance=True))
+                    if adds or removes:
+                        with self.publishing(client, op):
+                            session.publish(Commit(kind, adds, removes, summary={"n": op.number}))
+            except (*NOTHING_DONE, OutcomeUnknownError, ObjectNotFoundError):
+                continue
+
+    def restorer(self, client: SimClient) -> None:
+        """Makes the table what it was at a commit of its history."""
+        rng, journals = client.random, self.journals(client)
+        for _ in range(max(1, self.rounds // 2)):
+            self.rest(client, 4000)
+            journal = next(journals)
+            op = self.model.operation("restore")
+            try:
+                with journal.exclusive("restore") as session:
+                    versions = [c.version for c in journal.history() if c.version]
+                    if not versions:
+                        continue
+                    past = session.revivable(rng.choice(versions[-8:]))
+                    now = {f.path for f in session.snapshot.files}
+                    then = {f.path for f in past.files}
+                    back = [f for f in past.files if f.path not in now]
+                    gone = [f for f in session.snapshot.files if f.path not in then]
+                    coming = {i for f in back for i in rows_of(journal, f)}
+                    going = {i for f in gone for i in rows_of(journal, f)}
+                    op.coming, op.going = coming - going, going - coming
+                    with self.publishing(client, op):
+                        paths = [f.path for f in gone]
+                        session.publish(Commit("restore", back, paths, summary={"n": op.number}))
+            except (*NOTHING_DONE, OutcomeUnknownError, ObjectNotFoundError, SnapshotTooOldError):
+                continue
+
+    def cleaner(self, client: SimClient) -> None:
+        """Cleanup without any lock, by the client's own clock."""
+        journals = self.journals(client)
+        for _ in range(self.rounds):
+            self.rest(client, 3000)
+            journal = next(journals)
+            try:
+                # Before the LIST: what is restored after it was dead for less than a grace by then.
+                s = journal.settings
+                before = client.clock.now_ms() - s.grace_ms - 2 * s.max_skew_ms
+                loaded = journal.loader.load(every=True)
+                plan = plan_cleanup(journal.fold(loaded.logs), loaded.listed, before_ms=before)
+                if plan.empty:
+                    continue
+                record(journal, plan, SweepReport(), client.clock.now_ms())
+                run_cleanup(
+                    plan,
+                    bucket=journal.bucket,
+                    log_bucket=journal.log_bucket,
+                    layout=journal.layout,
+                    listed=loaded.listed,
+                )
+                self.model.happened["cleanup"] += 1
+            except (StoreUnavailableError, OutcomeUnknownError):
+                continue
+
+    def sweeper(self, client: SimClient) -> None:
+        journals = self.journals(client)
+        for _ in range(max(1, self.rounds // 2)):
+            self.rest(client, 4000)
+            s = self.settings
+            try:
+                report = next(journals).sweep(
+                    grace_ms=s.grace_ms, orphan_age_ms=s.orphan_age_ms, margin=True, dry_run=False
+                )
+                self.model.happened["sweep"] += bool(report.data_files or report.logs or report.orphans)
+            except (*NOTHING_DONE, OutcomeUnknownError):
+                continue
+
+    def checkpointer(self, client: SimClient) -> None:
+        journals = self.journals(client)
+        for _ in range(self.rounds):
+            self.rest(client, 1500)
+            try:
+                next(journals).checkpoint()
+                self.model.happened["checkpoint"] += 1
+            except (StoreUnavailableError, OutcomeUnknownError):
+                continue
+
+    # -- reading
+
+    def reader(self, client: SimClient) -> None:
+        """Reads now, and as of versions it has seen while the grace lasts."""
+        rng, journals = client.random, self.journals(client)
+        witnessed: frozenset[int] = frozenset()
+        for _ in range(self.rounds):
+            self.rest(client, 1200)
+            journal = next(journals)
+            began, asked = client.clock.monotonic(), client.time.now_ms
+            try:
+                snapshot, rows, asked, listed = read_now(client, journal)
+            except StoreUnavailableError:
+                continue
+            witnessed = self.model.saw(
+                client.name, snapshot, rows, now=True, from_ms=asked, until_ms=listed, before=witnessed
+            )
+            began = client.clock.monotonic() - (client.time.now_ms - asked) / 1000
+            self._again(client, journal if rng.random() < 0.5 else next(journals), snapshot, began, witnessed)
+
+    def _again(
+        self,
+        client: SimClient,
+        journal: LeaderlessJournal,
+        snapshot: Snapshot,
+        began: float,
+        witnessed: frozenset[int],
+    ) -> None:
+        self.rest(client, 1500)
+        asked = client.time.now_ms
+        try:
+            again = journal.snapshot(snapshot.version)
+            listed = client.time.now_ms
+            rows = read_all(journal, again)
+        except StoreUnavailableError:
+            return
+        except (SnapshotTooOldError, ObjectNotFoundError):
+            age = client.clock.monotonic() - began
+            assert age * 1000 > self.settings.grace_ms, f"{snapshot.version} can't be read after {age} s"
+            return
+        assert again.version == snapshot.version
+        self.model.saw(client.name, again, rows, now=False, from_ms=asked, until_ms=listed, before=witnessed)
+
+
+def read_now(client: SimClient, journal: LeaderlessJournal) -> tuple[Snapshot, list[int], int, int]:
+    """The table now: snapshot, rows, and between which moments the log was read."""
+    for _ in range(20):
+        asked = client.time.now_ms
+        snapshot = journal.snapshot()
+        listed = client.time.now_ms
+        try:
+            return snapshot, read_all(journal, snapshot), asked, listed
+        except ObjectNotFoundError:
+            continue
+    raise AssertionError("a live file is missing in twenty snapshots in a row")
+
+
+def _renew(session: MaintenanceSession) -> None:
+    """What the keeper's thread does in a real process."""
+    if session.lease is not None:
+        session.lease.renew()
