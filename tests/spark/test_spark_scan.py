@@ -369,6 +369,36 @@ def test_a_swept_file_fails_with_words_that_help(spark: SparkSession, db: firn.D
         frame.collect()
 
 
+def test_a_missing_file_is_never_taken_for_an_empty_one(spark: SparkSession, db: firn.Database) -> None:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    table = db.create_table("missing")
+    table.append([{"a": 1}])
+    table.append([{"a": 2}])
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        frame = table.scan().to_spark()
+        Path(db.url, table.snapshot().files[0].path).unlink()
+        with pytest.raises((PySparkException, Py4JJavaError), match=r"FILE_NOT_EXIST|does not exist"):
+            frame.collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+
+
+def test_days_long_ago_are_those_that_were_written(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("old")
+    table.append([{"d": dt.date(1000, 1, 1), "t": dt.datetime(1000, 1, 1, 2, 3, 4)}])
+    spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY")
+    try:
+        native, tasks = both_ways(spark, table.scan())
+        text = "cast(d AS string) AS d", "cast(t AS string) AS t"
+        assert native.selectExpr(*text).collect() == tasks.selectExpr(*text).collect()
+        assert native.selectExpr(*text).collect() == [("1000-01-01", "1000-01-01 02:03:04")]
+    finally:
+        spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInRead")
+
+
 def test_a_table_in_memory_travels_with_the_plan(spark: SparkSession) -> None:
     table = firn.connect("memory://", spark=spark).create_table("m")
     table.append(EVERYTHING)

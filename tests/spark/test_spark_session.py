@@ -113,3 +113,14 @@ def test_conf_is_put_back_even_after_an_error(spark: SparkSession) -> None:
         change()
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
     assert spark.conf.get("spark.firn.test", "gone") == "gone"
+
+
+def test_overlapping_blocks_put_back_what_was_there_first(spark: SparkSession) -> None:
+    name = "spark.firn.overlap"
+    first, second = conf(spark, {name: "x"}), conf(spark, {name: "x"})
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert spark.conf.get(name) == "x"
+    second.__exit__(None, None, None)
+    assert spark.conf.get(name, "gone") == "gone"

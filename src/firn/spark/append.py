@@ -24,6 +24,7 @@ from firn.spark.native import quote
 from firn.spark.packing import BINS_PER_SLOT
 from firn.spark.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf, slots
 from firn.spark.types import incoming_columns
+from firn.spark.worker import settle_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,6 +150,7 @@ def write_rows(bucket: Bucket, spec: WriteSpec, batches: Iterator[pa.RecordBatch
         files = write_batches(bucket, spec, batches)
     except FirnError as failure:
         error = failure
+    settle_imports()
     after = bucket.counters.as_dict()
     return WriteOutcome(files, error, {name: after[name] - before[name] for name in after})
 

@@ -16,6 +16,7 @@ from firn.runner import Progress
 from firn.spark.job import run_job
 from firn.spark.packing import bin_count, chunk, pack
 from firn.spark.session import active_or_start, is_connect, slots
+from firn.spark.worker import settle_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,6 +162,7 @@ def run_bin(shared: bytes, payload: bytes) -> bytes:
             results.append((index, fn(bucket, context, task)))
     except FirnError as error:
         failed = (index, error)
+    settle_imports()
     after = bucket.counters.as_dict()
     counters = {name: after[name] - before[name] for name in after}
     return pickle.dumps(BinOutcome(results, failed, counters))

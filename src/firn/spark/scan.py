@@ -48,6 +48,14 @@ if TYPE_CHECKING:
 NATIVE_CONF = "spark.firn.nativeScan"
 """Spark setting: `auto` (the default), `always` or `never` use Spark's own Parquet reader."""
 
+# Whatever the session says: a missing file is no empty one, and days before 1582 are proleptic Gregorian.
+_READ_OPTIONS = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+
 _UTC = frozenset(("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT", "UCT", "Zulu"))
 
 
@@ -159,7 +167,7 @@ def _native(scan: Scan, plan: SparkPlan, spark: SparkSession) -> DataFrame:
     else:
         planning = conf(spark, {DISCOVERY_CONF: str(DISCOVERY_THRESHOLD)})
     with planning:
-        frame = spark.read.schema(schema).parquet(*plan.native)
+        frame = spark.read.schema(schema).options(**_READ_OPTIONS).parquet(*plan.native)
     if plan.guarded:
         columns = [
             guard(name, kind) if name in plan.guarded else quote(name) for name, kind in needed.items()

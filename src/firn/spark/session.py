@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -134,20 +135,34 @@ def slots(spark: SparkSession) -> int:
     return _connect_slots[spark]
 
 
+_conf_lock = threading.Lock()
+_conf_held: dict[tuple[int, str], tuple[int, str | None]] = {}
+"""(session, setting) → how many blocks hold it, and what it was before the first."""
+
+
 @contextmanager
 def conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set session settings for a block and put back what was there."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    try:
+    """Set session settings for a block and put back what was there.
+
+    Settings belong to the session, not to a thread: of blocks that overlap, the last to end puts back.
+    """
+    with _conf_lock:
         for name, value in settings.items():
+            holders, before = _conf_held.get((id(spark), name), (0, spark.conf.get(name, None)))
+            _conf_held[id(spark), name] = holders + 1, before
             spark.conf.set(name, value)
+    try:
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+        with _conf_lock:
+            for name in settings:
+                holders, before = _conf_held.pop((id(spark), name))
+                if holders > 1:
+                    _conf_held[id(spark), name] = holders - 1, before
+                elif before is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, before)
 
 
 def _driver_memory_mb() -> int:
