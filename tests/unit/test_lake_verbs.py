@@ -72,7 +72,7 @@ def test_an_all_null_column_has_no_type_until_it_has_a_value(flights: LakeTable)
 def test_a_conflict_is_refused_before_anything_is_uploaded(flights: LakeTable) -> None:
     flights.append(rows(1))
     before = flights.bucket.counters.put
-    with pytest.raises(firn.SchemaConflictError, match="delay.*BIGINT.*VARCHAR|delay.*VARCHAR.*BIGINT"):
+    with pytest.raises(firn.SchemaConflictError, match=r"delay.*BIGINT.*VARCHAR|delay.*VARCHAR.*BIGINT"):
         flights.append([{"date": dt.datetime(2001, 1, 1), "delay": "much"}])
     assert flights.bucket.counters.put == before
 
