@@ -39,6 +39,7 @@ from firn.spark.session import (
     slots,
 )
 from firn.spark.types import recast, spark_arrow_schema, spark_schema
+from firn.spark.worker import settle_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -226,3 +227,5 @@ def read_rows(
             f"a file of {table} is gone ({error}): the table was swept since this DataFrame was made. Make "
             "it again, or raise the table's tombstone_grace."
         ) from error
+    finally:
+        settle_imports()
