@@ -1,0 +1,88 @@
+"""Run the benchmarks, all or by name: `python -m bench [--quick] [NAME …]`.
+
+Programs on Spark with peers run in an environment of their own, `.venv-bench`, because the peers have no release
+for the Spark that Firn is developed on. It is made when it is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.figures import RESULTS, ROOT
+
+VENV = ROOT / ".venv-bench"
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    own_spark: bool
+    quick: tuple[str, ...]
+    """Options for a run of a minute or two, to see that everything works."""
+
+
+PROGRAMS = (
+    Program("log_amplification", False, ("--appends", "50")),
+    Program("open_table", False, ("--logs", "1000", "--slow-logs", "200", "--rounds", "2")),
+    Program(
+        "small_appends",
+        False,
+        ("--commits", "50", "--rounds", "2", "--long", "500", "--step", "100", "--each", "10"),
+    ),
+    Program("memory", False, ("--scale", "0.05", "--markers", "10000")),
+    Program("spark_lineitem", True, ("--scale", "0.05", "--rounds", "1", "--query-rounds", "3")),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").split("\n")[0])
+    names = [program.name for program in PROGRAMS]
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(names)}; all of them by default"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes: to see that everything works")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the JSON goes")
+    parser.add_argument("--no-peers", action="store_true", help="run Firn alone")
+    options = parser.parse_args(argv)
+    if unknown := set(options.names) - set(names):
+        parser.error(f"there is no {sorted(unknown)[0]!r}; there are: {', '.join(names)}")
+    failed = []
+    for program in PROGRAMS:
+        if options.names and program.name not in options.names:
+            continue
+        python = spark_python() if program.own_spark and not options.no_peers else Path(sys.executable)
+        command = [str(python), "-m", f"bench.{program.name}", "--out", str(options.out)]
+        command += ["--no-peers"] * options.no_peers + list(program.quick) * options.quick
+        if subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode:
+            failed.append(program.name)
+    if failed:
+        sys.stderr.write(f"failed: {', '.join(failed)}\n")
+    return bool(failed)
+
+
+def environment() -> dict[str, str]:
+    """This checkout's Firn, whatever is installed."""
+    path = [str(ROOT / "src"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def spark_python() -> Path:
+    """The interpreter of the environment with the peers' Spark, made on first use."""
+    from bench.spark_engines import SPARK
+
+    python, made = VENV / "bin" / "python", VENV / ".firn-packages"
+    if not made.exists():
+        requirements = [".[spark,bench]", f"pyspark[connect]=={SPARK}"]
+        subprocess.run([ROOT / "scripts" / "make-venv", VENV, *requirements], check=True)
+        made.touch()
+    return python
+
+
+if __name__ == "__main__":
+    sys.exit(main())
