@@ -1,0 +1,147 @@
+"""The benchmark programs run, at tiny sizes and without their peers, and write what they promise."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+ROOT = Path(__file__).parents[2]
+KEYS = {"program", "settings", "machine", "measures", "targets", "notes"}
+MEASURE_KEYS = {"name", "engine", "seconds", "median_s", "cpu_seconds", "ratio_to_firn"}
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """Imports a module of bench/, which is no part of what is installed."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    return lambda name: importlib.import_module(f"bench.{name}")
+
+
+@pytest.fixture
+def run(bench, tmp_path):
+    """Runs a program; the JSON that it wrote."""
+
+    def running(name, *arguments):
+        bench(name).main(["--no-peers", "--out", str(tmp_path), *arguments])
+        return json.loads((tmp_path / f"{name}.json").read_text())
+
+    return running
+
+
+def measures(result):
+    assert result.keys() == KEYS
+    assert all(m.keys() >= MEASURE_KEYS for m in result["measures"])
+    assert {t.keys() >= {"name", "value", "bound", "kind", "met"} for t in result["targets"]} == {True}
+    return {(m["name"], m["engine"]): m for m in result["measures"]}
+
+
+def test_log_amplification(run):
+    result = run("log_amplification", "--appends", "12", "--rows", "8", "--partitions", "2")
+    found = measures(result)
+    appends = found["12 appends of 8 rows to 2 partitions", "firn"]
+    merge = found["one merge of all of it", "firn"]
+    assert appends["put"] == 12 * 3
+    assert merge["requests"] < appends["put"] + 20
+    assert merge["live_files"] == 2
+    assert found["one merge of all of it", "reference"]["requests"] == 58_029
+    assert all(t["met"] for t in result["targets"])
+
+
+def test_open_table(run):
+    result = run("open_table", "--logs", "40", "--slow-logs", "0", "--newer", "3", "--rounds", "2")
+    found = measures(result)
+    for place in ("directory", "memory"):
+        plain = found[f"{place}, 40 logs", "firn"]
+        assert len(plain["seconds"]) == 2
+        assert (plain["list"], plain["get"]) == (1, 42)  # the definition, the missing checkpoint, 40 logs
+        saved = found[f"{place}, 40 logs, checkpoint + 3 logs", "firn"]
+        assert (saved["list"], saved["get"]) == (1, 5)
+    assert [t["met"] for t in result["targets"]] == [True, True]
+
+
+def test_small_appends(run):
+    result = run(
+        "small_appends",
+        *("--commits", "3", "--rounds", "2", "--long", "4", "--step", "2", "--writers", "2", "--each", "2"),
+    )
+    found = measures(result)
+    paired = found["3 appends of 10 rows", "firn"]
+    assert len(paired["seconds"]) == 2
+    assert paired["appends_a_s"] > 0
+    assert {"appends 0–2", "appends 2–4"} <= {name for name, _ in found}
+    together = found["2 processes, 2 appends each", "firn"]
+    assert (together["failed"], together["rows_missing"]) == (0, 0)
+
+
+def test_planning(run):
+    found = measures(run("memory", "--no-spark", "--markers", "200", "--per-log", "20"))
+    for name in ("plan a scan over 200 files", "plan a scan over 200 files, checkpoint"):
+        measure = found[name, "firn"]
+        assert measure["files_left"] == 100  # ten rows a file: ids 1000 to 1999
+        assert measure["peak_mb"] > 0
+
+
+def test_ratios_pair_the_rounds(bench):
+    figures = bench("figures").Figures("p", {})
+    for firn, peer in [(1.0, 2.0), (10.0, 40.0), (2.0, 6.0)]:
+        figures.record("w", "firn", firn)
+        figures.record("w", "peer", peer)
+    assert figures.ratio("w", "peer") == 3
+    assert figures.ratio("w", "other") is None
+    figures.record("w", "slow", 5.0)
+    assert figures.fastest("w", ["peer", "slow", "other"]) == 3
+
+
+def test_engines_take_turns(bench):
+    figures = bench("figures").Figures("p", {})
+    turns = []
+    figures.pairs("w", {e: (lambda e=e: turns.append(e)) for e in "ab"}, rounds=3)
+    assert turns == ["a", "b", "b", "a", "a", "b"]
+    assert len(figures.measure("w", "a").seconds) == 3
+
+
+def test_missed_targets_are_shown_and_fail_nothing(bench):
+    figures = bench("figures").Figures("p", {})
+    figures.target("few", 3, at_most=2)
+    figures.target("many", 3.0, at_least=2)
+    figures.target("unknown", None, at_least=2)
+    assert [t["met"] for t in figures.as_dict()["targets"]] == [False, True, None]
+    text = io.StringIO()
+    figures.show(Console(file=text, width=120))
+    assert [word in text.getvalue() for word in ("missed", "met", "not measured")] == [True] * 3
+
+
+def test_unknown_programs_are_named(bench, capsys):
+    with pytest.raises(SystemExit):
+        bench("__main__").main(["nothing"])
+    assert "there is no 'nothing'" in capsys.readouterr().err
+
+
+def test_every_program_is_in_the_readme(bench):
+    text = (ROOT / "bench" / "README.md").read_text()
+    for program in bench("__main__").PROGRAMS:
+        assert f"| `{program.name}` |" in text
+        assert importlib.util.find_spec(f"bench.{program.name}") is not None
+
+
+def test_the_proxy_counts_and_waits(bench):
+    slow_store = bench("slow_store")
+    if slow_store.server_program() is None:
+        with pytest.raises(FileNotFoundError, match="versitygw"), slow_store.slow_store(0.0):
+            pass
+        return
+    import firn
+
+    with slow_store.slow_store(0.0) as store:
+        db = firn.connect(f"{store.url}/db", options=store.firn_options)
+        before = db.bucket.counters.requests
+        facts: dict[str, int] = {}
+        with store.counted(facts):
+            db.create_table("t").append([{"a": 1}])
+            assert db.table("t").scan().count() == 1
+        assert facts["requests"] == db.bucket.counters.requests - before
