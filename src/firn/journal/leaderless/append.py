@@ -57,7 +57,8 @@ class Append:
             if commit.batch_id is not None and (seen := self.journal.seen_batch(commit.batch_id)):
                 return seen
             version = self._publish(commit)
-        self.journal.note_columns(commit.columns)
+        # A batch may turn out to be another process's commit.
+        self.journal.note_columns(commit.columns, version if commit.batch_id is None else None)
         return version
 
     def _publish(self, commit: Commit) -> str:

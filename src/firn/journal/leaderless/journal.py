@@ -56,6 +56,7 @@ class LeaderlessJournal:
         self.loader = LogLoader(self.log_bucket, self.layout, self.clock)
         self._columns: ColumnTypes | None = None
         self._columns_after = ""
+        self._own: set[str] = set()
         self._columns_at = 0.0
         self._skew_checked: float | None = None
         self._mutex = threading.Lock()
@@ -162,20 +163,25 @@ class LeaderlessJournal:
 
     def _read_newer(self, known: ColumnTypes) -> None:
         after = self.layout.log_key(self._columns_after) if self._columns_after else None
-        infos = self.log_bucket.list(self.layout.log_prefix, after=after).objects
-        blobs = self.log_bucket.get_many([info.key for info in infos])
+        listed = self.log_bucket.list(self.layout.log_prefix, after=after).objects
+        names = {name: info for info in listed if parse_log_name(name := self.layout.log_name(info.key))}
+        others = [info for name, info in names.items() if name not in self._own]
         logs = [Log("known", 0, known)]
-        for info, blob in zip(infos, blobs, strict=True):
-            name = self.layout.log_name(info.key)
-            if blob is not None and parse_log_name(name) is not None:
+        for info, blob in zip(others, self.log_bucket.get_many([i.key for i in others]), strict=True):
+            if blob is not None:
+                name = self.layout.log_name(info.key)
                 logs.append(decode(name, blob.data, where=self.log_bucket.uri(info.key)))
-                self._columns_after = max(self._columns_after, name)
+        self._columns_after = max(names, default=self._columns_after)
+        self._own.clear()
         self._columns = self.fold(logs).columns
 
-    def note_columns(self, columns: ColumnTypes) -> None:
-        """What a commit of this process made known, without asking the store."""
+    def note_columns(self, columns: ColumnTypes, version: str | None = None) -> None:
+        """What a commit of this process made known, without asking the store. The log of an append that is
+        named by its `version` isn't read back."""
         with self._mutex:
             if self._columns is not None:
+                if version is not None:
+                    self._own.add(f"{version}.jsonl")
                 logs = [Log("known", 0, self._columns), Log("new", 1, columns)]
                 self._columns = self.fold(logs).columns
 

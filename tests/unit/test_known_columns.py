@@ -1,0 +1,60 @@
+"""What appenders know of a table's columns: their own commits for nothing, those of others by one LIST."""
+
+from __future__ import annotations
+
+import pytest
+
+import firn
+
+
+@pytest.fixture
+def place():
+    return f"memory://known-columns-{id(object())}"
+
+
+def opened(place):
+    return firn.connect(place).table("t")
+
+
+@pytest.fixture
+def table(place):
+    return firn.connect(place).create_table("t", properties={"schema_refresh": "0s"})
+
+
+def counted(table, work):
+    before = table.bucket.counters.as_dict()
+    work()
+    return {verb: n - before[verb] for verb, n in table.bucket.counters.as_dict().items()}
+
+
+def test_own_logs_are_not_read_back(table):
+    table.append([{"a": 1}])
+    for _ in range(3):
+        spent = counted(table, lambda: table.append([{"a": 1}]))
+        assert (spent["get"], spent["list"], spent["put"]) == (0, 1, 2)
+
+
+def test_each_log_of_others_is_read_once(table, place):
+    table.append([{"a": 1}])
+    table.append([{"a": 1}])
+    other = opened(place)
+    other.append([{"b": "x"}])
+    other.append([{"c": "x"}])
+    assert counted(table, lambda: table.append([{"a": 1}]))["get"] == 2
+    assert table.journal.columns().keys() == {"a", "b", "c"}
+    assert counted(table, lambda: table.append([{"a": 1}]))["get"] == 0
+
+
+def test_a_conflict_with_others_is_refused_between_own_appends(table, place):
+    table.append([{"a": 1}])
+    opened(place).append([{"b": "text"}])
+    table.append([{"a": 1}])
+    with pytest.raises(firn.SchemaConflictError):
+        table.append([{"b": {"x": 1}}])
+
+
+def test_a_batch_that_another_process_committed_makes_its_columns_known(table, place):
+    table.append([{"a": 1}])
+    opened(place).append([{"a": 1, "b": "x"}], batch_id="one")
+    assert table.append([{"a": 1}], batch_id="one").duplicate
+    assert table.journal.columns().keys() == {"a", "b"}
