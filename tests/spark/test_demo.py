@@ -158,6 +158,42 @@ def test_it_tells_a_person_what_it_does_and_ctrl_c_ends_everything(
     assert prepare(str(tmp_path / "db"), {}, fresh=True, keep=False) == str(tmp_path / "db")
 
 
+def test_ctrl_c_while_spark_starts_leaves_no_jvm(tmp_path: Path, shell: dict[str, str]) -> None:
+    command = ["firn", "sql", "SELECT 1", "--db", str(tmp_path), "--json"]
+    with subprocess.Popen(
+        command, env=shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if any(
+                "SparkSubmit" in " ".join(_words(p)) or "spark-submit" in _words(p)
+                for p in _descendants(process.pid)
+            ):
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert orjson.loads(out)["error"]["kind"] == "interrupted"
+    assert err == ""
+    left = [p for p in psutil.process_iter() if _session(p) == process.pid]
+    _, alive = psutil.wait_procs(left, timeout=60)
+    assert alive == []
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return [Path(word).name for word in process.cmdline()]
+    except psutil.Error:
+        return []
+
+
+def _session(process: psutil.Process) -> int | None:
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return None
+
+
 def _descendants(pid: int) -> Iterator[psutil.Process]:
     try:
         yield from psutil.Process(pid).children(recursive=True)

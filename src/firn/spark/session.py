@@ -7,13 +7,15 @@ a session that somebody else started is used as it is, and left as it was.
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firn.errors import UnsupportedError
 from firn.spark.java import find_java
@@ -86,7 +88,8 @@ def active_or_start(
     for name, value in settings.items():
         builder = builder.config(name, value)
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
-    with _environment(JAVA_HOME=find_java(), PYTHONPATH=_python_path(), PYSPARK_PYTHON=python):
+    environment = {"JAVA_HOME": find_java(), "PYTHONPATH": _python_path(), "PYSPARK_PYTHON": python}
+    with _environment(**environment), _no_orphan():
         started: SparkSession = builder.getOrCreate()
     return started
 
@@ -179,6 +182,49 @@ def _python_path() -> str:
     source = str(Path(__file__).resolve().parents[2])
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != source]
     return os.pathsep.join([source, *known])
+
+
+@contextmanager
+def _no_orphan() -> Iterator[None]:
+    """End the JVM if its launch doesn't: interrupted while it waits for the JVM's port, pyspark removes the
+    directory that the JVM would write it to, and the JVM, failing at that, would stay for ever."""
+    from pyspark import SparkContext, java_gateway
+
+    launched: list[subprocess.Popen[bytes]] = []
+    original = java_gateway.Popen
+
+    def launch(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        with _interrupt_later():  # a process that was begun and not handed back couldn't be ended
+            launched.append(original(*args, **options))
+        return launched[-1]
+
+    java_gateway.Popen = launch
+    try:
+        yield
+    except BaseException:
+        if SparkContext._gateway is None:
+            for process in launched:
+                process.kill()
+                process.wait()
+        raise
+    finally:
+        java_gateway.Popen = original
+
+
+@contextmanager
+def _interrupt_later() -> Iterator[None]:
+    """Answer a Ctrl-C that comes in the block after it. Only the main thread ever sees one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
