@@ -45,20 +45,20 @@ def _console(stream: Any) -> Console:
 
 def line(text: str) -> None:
     """One line of an answer, taken literally."""
-    stdout().print(Text(text))
+    stdout().print(Text(text), soft_wrap=True)
 
 
-def note(text: str) -> None:
-    """A message for a person; never part of the answer."""
-    stderr().print(Text(text, style="dim"))
+def note(text: str, *, answer: bool = False) -> None:
+    """A message for a person, on standard error; or, with `answer`, a less important line of the answer."""
+    (stdout() if answer else stderr()).print(Text(text, style="dim"), soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    stderr().print(Text.assemble(("warning: ", "yellow"), text))
+    stderr().print(Text.assemble(("warning: ", "yellow"), text), soft_wrap=True)
 
 
 def error(text: str) -> None:
-    stderr().print(Text.assemble(("error: ", "bold red"), text))
+    stderr().print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
 
 
 def encode(value: Any) -> bytes:

@@ -23,8 +23,12 @@ from firn.cli.target import (
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from firn.journal.model import CommitInfo
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
+
+LOG_WIDTH = 150
+"""Terminals less wide show a commit on two lines."""
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many rows.")]
@@ -263,21 +267,28 @@ def log(
     if json:
         output.document({"table": opened.name, "history": [output.plain(c) for c in history]})
         return
-    output.table(
-        ["time (UTC)", "what", "files", "rows", "size", "version", ""],
-        [
-            [
-                f"{c.time:%Y-%m-%d %H:%M:%S}.{c.time.microsecond // 1000:03d}",
-                c.op,
-                f"+{c.files_added:,} -{c.files_removed:,}",
-                "" if c.rows_added is None else f"+{c.rows_added:,}",
-                output.size(c.bytes_added) if c.files_added else "",
-                c.version,
-                _detail(c.summary),
-            ]
-            for c in history
-        ],
-        right=(2, 3, 4),
+    lines = [_commit_line(c) for c in history]
+    console = output.stdout()
+    if console.is_terminal and console.width < LOG_WIDTH:
+        # A version broken into lines can't be copied: it gets a line of its own.
+        for time, what, files, rows, size, version, detail in lines:
+            output.line(f"{time}  {what:<9}  {files:>13}  {rows:>11}  {size:>9}".rstrip())
+            if rest := "  ".join(filter(None, (version, detail))):
+                output.note(f"  {rest}", answer=True)
+        return
+    heads = ["time (UTC)", "what", "files", "rows", "size", "version", ""]
+    output.table(heads, lines, right=(2, 3, 4))
+
+
+def _commit_line(c: CommitInfo) -> tuple[str, ...]:
+    return (
+        f"{c.time:%Y-%m-%d %H:%M:%S}.{c.time.microsecond // 1000:03d}",
+        c.op,
+        f"+{c.files_added:,} -{c.files_removed:,}",
+        "" if c.rows_added is None else f"+{c.rows_added:,}",
+        output.size(c.bytes_added) if c.files_added else "",
+        c.version,
+        _detail(c.summary),
     )
 
 
