@@ -7,6 +7,7 @@ import errno
 import fcntl
 import itertools
 import os
+import stat
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -121,7 +122,9 @@ def make_dirs(path: str) -> None:
     for directory in reversed(missing):
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory)
-        if os.path.exists(directory) and not os.path.isdir(directory):
+        # One look: between two, a delete that empties the directory may remove it. A missing one is an
+        # error that the caller meets by trying again.
+        if not stat.S_ISDIR(os.stat(directory).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "a file is where a directory should be", directory)
         sync_dir(os.path.dirname(directory))
 
