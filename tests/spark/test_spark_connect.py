@@ -17,7 +17,8 @@ from firn.errors import SchemaConflictError
 from firn.runner import LocalRunner
 from pyspark.sql import SparkSession
 
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
+loopback = ("spark.connect.grpc.binding.address", "127.0.0.1")
+spark = SparkSession.builder.config(*loopback).remote("local[2]").getOrCreate()
 spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 from firn.spark import active, active_or_start
@@ -87,7 +88,8 @@ def test_everything_over_spark_connect(tmp_path: Path, child_environment: dict[s
     program.write_text(PROGRAM)
     ran = subprocess.run(
         [sys.executable, str(program), str(tmp_path / "db")],
-        env=child_environment,
+        # Spark's own tests listen on a free port by this; else the server is on 15002, and there can be but one.
+        env={**child_environment, "SPARK_TESTING": "1"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -182,7 +182,8 @@ def quick(bucket, context, task):
 
 if sys.argv[2] == "connect":
     from pyspark.sql import SparkSession
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    loopback = ("spark.connect.grpc.binding.address", "127.0.0.1")
+    spark = SparkSession.builder.config(*loopback).remote("local[2]").getOrCreate()
 else:
     spark = active_or_start(master="local[2,4]")
 runner = SparkRunner(spark)
@@ -206,7 +207,7 @@ def test_ctrl_c_frees_the_slots(tmp_path: Path, child_environment: dict[str, str
     marks.mkdir()
     with subprocess.Popen(
         [sys.executable, str(program), str(marks), mode],
-        env=child_environment,
+        env={**child_environment, **({"SPARK_TESTING": "1"} if mode == "connect" else {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -23,7 +23,8 @@ Ticks = Callable[[int], None]
 """Called on the caller's thread with the number of Spark tasks that are done, when it has grown."""
 
 _POLL_SECONDS = 0.1
-_CANCEL_SECONDS = 30.0
+_CANCEL_SECONDS = 0.5
+_CANCEL_ATTEMPTS = 60
 
 
 def run_job(
@@ -36,9 +37,9 @@ def run_job(
     job = _ConnectJob(spark) if is_connect(spark) else _ClassicJob(spark, description)
     outcome = _Outcome[Answer]()
     thread = job.thread(lambda: outcome.record(action))
-    thread.start()
     seen = 0
     try:
+        thread.start()
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
             if ticks is not None:
@@ -47,10 +48,18 @@ def run_job(
                     seen = done
                     ticks(done)
     except BaseException:
-        job.cancel()
-        thread.join(_CANCEL_SECONDS)
+        _cancel(job, thread)
         raise
     return outcome.answer()
+
+
+def _cancel(job: _Job, thread: threading.Thread) -> None:
+    """Again and again: a job that Spark didn't know of yet when it was cancelled runs all the same."""
+    for _ in range(_CANCEL_ATTEMPTS):
+        if not thread.is_alive():
+            return
+        job.cancel()
+        thread.join(_CANCEL_SECONDS)
 
 
 class _Outcome(list[tuple[Answer | None, BaseException | None]]):
