@@ -61,17 +61,38 @@ def spinner(title: str) -> Iterator[None]:
         yield
 
 
-def start_spark() -> SparkSession:
+def start_spark(*, brief: bool = False) -> SparkSession:
     """The session for this command. What the JVM and its workers print goes to a file that nobody sees,
-    unless FIRN_TRACEBACK is set: a child process inherits descriptor 2 at its start and keeps it."""
+    unless FIRN_TRACEBACK is set: a child process inherits descriptor 2 at its start and keeps it.
+
+    Args:
+        brief: for a minute's work on small data: the JVM's second compiler, made for long-running programs,
+            would cost more than it brings.
+    """
     from firn.spark.session import active_or_start
 
-    if os.environ.get("FIRN_TRACEBACK"):
-        return active_or_start()
-    for name in _LOGGERS:
-        logging.getLogger(name).disabled = True
-    with spinner("starting Spark"), _stderr_in_file():
-        return active_or_start()
+    with _java_options("-XX:TieredStopAtLevel=1" if brief else ""):
+        if os.environ.get("FIRN_TRACEBACK"):
+            return active_or_start()
+        for name in _LOGGERS:
+            logging.getLogger(name).disabled = True
+        with spinner("starting Spark"), _stderr_in_file():
+            return active_or_start()
+
+
+@contextmanager
+def _java_options(added: str) -> Iterator[None]:
+    name = "JAVA_TOOL_OPTIONS"
+    before = os.environ.get(name)
+    if added:
+        os.environ[name] = f"{before} {added}" if before else added
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[name] = before
+        else:
+            os.environ.pop(name, None)
 
 
 @contextmanager

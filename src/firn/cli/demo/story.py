@@ -95,7 +95,7 @@ class Story:
         stage = self.stage
         with stage.step("Spark reads two CSV files into tables"):
             started = time.monotonic()
-            spark = waiting.start_spark()
+            spark = waiting.start_spark(brief=True)
             stage.say(f"Spark {spark.version} started in {time.monotonic() - started:.1f} s")
             for name, partition_by in ((AIRPORTS, []), (BIRDSTRIKES, ['year("Flight Date")'])):
                 table_name = name.removesuffix(".csv")
