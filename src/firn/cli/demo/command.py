@@ -62,7 +62,8 @@ def demo(
         )
         return
     stage.title("")
-    stage.title(f"Done in {seconds:.0f} s. The tables are yours; try:")
+    same = " (with the same --option)" if given else ""
+    stage.title(f"Done in {seconds:.0f} s. The tables are yours; try{same}:")
     for command in commands:
         stage.quote(command)
 
