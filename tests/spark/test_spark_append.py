@@ -11,7 +11,8 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError, SchemaConflictError, UnsupportedError
-from firn.spark.append import append_dataframe
+from firn.lake.transforms import encode
+from firn.spark.append import append_dataframe, bucket_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -242,6 +243,33 @@ def test_distribution_follows_the_transform(spark: SparkSession, db: firn.Databa
     # 7 tens of n; two months, of which one begins within a ten and one ends there; two buckets each
     assert result.files == len(table.partitions())
     assert result.rows == 60
+
+
+def test_buckets_are_the_same_in_sparks_sql(spark: SparkSession) -> None:
+    values = "-9223372036854775808, -34, -1, 0, 1, 34, 2017, 9223372036854775807"
+    frame = spark.sql(f"SELECT explode(array({values})) AS n")
+    frame = frame.selectExpr(
+        "n",
+        "cast(n % 100 AS tinyint) AS small",
+        "date_add(DATE'1970-01-01', cast(n % 30000 AS int)) AS day",
+        "timestamp_micros(n % 1000000000000000) AS at",
+    )
+    kinds = dict(frame.dtypes)
+    rows = frame.toArrow()
+    for name in frame.columns:
+        codes, texts = encode("bucket", 1000, rows[name])
+        number = bucket_number(frame[name], kinds[name], 1000)
+        assert number is not None
+        assert [row[0] for row in frame.select(number).collect()] == [int(texts[code]) for code in codes]
+    assert bucket_number(frame["n"], "string", 1000) is None
+
+
+def test_many_buckets_are_brought_together_from_the_first_append_on(
+    spark: SparkSession, db: firn.Database
+) -> None:
+    table = db.create_table("bucketed", partition_by=["bucket(100, id)"])
+    result = table.append(spark.range(0, 3000, 1, 3).selectExpr("id", "id % 7 AS v"))
+    assert result.files == len(table.partitions()) == 100
 
 
 def test_overwrite_takes_a_dataframe(spark: SparkSession, db: firn.Database) -> None:

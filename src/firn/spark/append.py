@@ -6,6 +6,7 @@ attempts returned. What failed or doubled attempts wrote is named by no log, and
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +28,7 @@ from firn.spark.types import incoming_columns
 from firn.spark.worker import settle_imports
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from firn.lake.results import AppendResult
     from firn.lake.table import LakeTable
@@ -74,29 +75,38 @@ def distributed(table: LakeTable, frame: DataFrame, spec: WriteSpec, spark: Spar
     """The DataFrame with the rows of each table partition in one task, if the table has many partitions.
 
     By the property `write_distribution`: `hash` always, `none` never, `auto` where the table has more than 64
-    partitions now.
+    partitions now, or more than 64 buckets.
     """
     choice = table.descriptor.setting("write_distribution")
     keys = distribution_keys(spec, frame)
     if not keys or choice == "none":
         return frame
-    if choice == "auto" and len(table.partitions_of(table.snapshot())) <= DIRECT_PARTITIONS:
+    if choice == "auto" and not _many_partitions(table, spec):
         return frame
     return frame.repartition(BINS_PER_SLOT * slots(spark), *keys)
 
 
+def _many_partitions(table: LakeTable, spec: WriteSpec) -> bool:
+    buckets = math.prod(f.argument or 1 for f in spec.partition.fields if f.transform == "bucket")
+    return buckets > DIRECT_PARTITIONS or len(table.partitions_of(table.snapshot())) > DIRECT_PARTITIONS
+
+
 def distribution_keys(spec: WriteSpec, frame: DataFrame) -> list[Any]:
-    """Spark expressions that are equal for rows of one partition. Buckets have none in Spark's SQL: their
-    hash is Firn's; rows are brought together by the other fields."""
+    """Spark expressions that are equal for rows of one partition. Buckets of texts and decimals have none:
+    rows are brought together by the other fields."""
     from pyspark.sql import functions as F  # noqa: N812
 
     spelled = {name.casefold(): name for name in frame.columns}
     keys = []
     for field in spec.partition.fields:
         name = spelled.get(field.source.casefold())
-        if name is None or field.transform == "bucket":
+        if name is None:
             continue
         column = F.col(quote(name))
+        if field.transform == "bucket":
+            number = bucket_number(column, dict(frame.dtypes)[name], field.argument or 1)
+            keys += [] if number is None else [number]
+            continue
         if field.transform in ("year", "month", "day", "hour"):
             column = F.date_trunc(field.transform, column)
         elif field.transform == "truncate":
@@ -108,6 +118,26 @@ def distribution_keys(spec: WriteSpec, frame: DataFrame) -> list[Any]:
             )
         keys.append(column)
     return keys
+
+
+_SEED_ZERO = -1693959553
+"""The integer that Spark's `hash`, whose seed is 42, takes to 0. It hashes column after column, each with the
+hash so far as its seed: after this one, a long's hash is Murmur3 with seed 0, as Firn's buckets have it."""
+
+
+def bucket_number(column: Column, kind: str, buckets: int) -> Column | None:
+    """A column's bucket in Spark's SQL; None for types that Spark hashes otherwise."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        long = column.cast("long")
+    elif kind == "date":
+        long = F.unix_date(column).cast("long")
+    elif kind == "timestamp":
+        long = F.unix_micros(column)
+    else:
+        return None
+    return F.hash(F.lit(_SEED_ZERO), long).bitwiseAND(0x7FFFFFFF) % buckets
 
 
 class WriteOutcome(NamedTuple):
