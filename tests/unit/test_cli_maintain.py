@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runs import ROWS, done, flights, run
+from rich.console import Console
 
 import firn
+from firn.cli import output
+from firn.runner import LocalRunner
 
 
 def count(directory: Path) -> int:
@@ -119,6 +124,30 @@ def test_checkpoint(tmp_path: Path) -> None:
     flights(tmp_path)
     assert done("checkpoint", tmp_path / "flights", "--json").json["logs"] == 6
     assert "6 logs" in done("checkpoint", tmp_path / "flights").out
+
+
+def test_long_work_shows_its_progress_on_a_terminal_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flights(tmp_path)
+    assert done("merge", tmp_path / "flights", "--json").err == ""
+    table = flights(tmp_path / "again")
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=100)
+    monkeypatch.setattr(output, "stderr", lambda: terminal)
+    reported: list[tuple[int, int]] = []
+    original = LocalRunner.map
+
+    def watched(*args: Any, **options: Any) -> Any:
+        report = options["progress"]
+        options["progress"] = lambda done, total: (reported.append((done, total)), report(done, total))
+        return original(*args, **options)
+
+    monkeypatch.setattr(LocalRunner, "map", watched)
+    done("merge", tmp_path / "again" / "flights", "--json")
+    assert reported == [(1, 3), (2, 3), (3, 3)]
+    assert "merging flights" in shown.getvalue()
+    assert len(table.snapshot().files) == 3
 
 
 def test_a_held_lock_is_4_and_can_be_retried(tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from cli_runs import ROWS, done, flights, run
+from rich.console import Console
 
 import firn
+from firn.cli import output
 
 
 def test_scan_prints_a_table_csv_or_json_lines(tmp_path: Path) -> None:
@@ -185,3 +188,18 @@ def test_log_up_to_a_version(tmp_path: Path) -> None:
     found = done("log", tmp_path / "flights", "--at", third, "--json").json["history"]
     assert [c["version"] for c in found][-1] == third
     assert len(found) == 3
+
+
+def test_log_on_a_narrow_terminal_keeps_versions_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = flights(tmp_path)
+    table.delete("delay = 9")
+
+    def terminal() -> Console:
+        return Console(file=sys.stdout, force_terminal=True, no_color=True, width=80, highlight=False)
+
+    monkeypatch.setattr(output, "stdout", terminal)
+    text = done("log", tmp_path / "flights").out
+    assert all(c.version in text for c in table.history())
+    assert all(len(line) <= 110 for line in text.splitlines())
