@@ -17,6 +17,8 @@ from firn.lake.types import columns_of
 from firn.lake.write import write_batches
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from firn.lake.table import LakeTable
 
 ATTEMPTS = 3
@@ -62,9 +64,25 @@ def write(table: LakeTable, data: Any, *, query: str | None, maintenance: bool) 
     rows = to_reader(data, known=known)
     if query is not None:
         rows = _transformed(rows, query, known)
-    columns = target_columns(table, known, columns_of(rows.schema))
+    columns = target_columns(table, known, _typed(table, known, rows.schema))
     spec = table.write_spec(columns, maintenance=maintenance)
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
+
+
+def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str, str]:
+    """The columns of rows to be written. Lists that are all empty have the table's type, if it has one."""
+    columns = columns_of(schema)
+    types = {name.casefold(): kind for name, kind in known.items()}
+    for field in schema:
+        if field.name in columns or field.type == "null":
+            continue
+        if field.name.casefold() not in types:
+            raise InvalidInputError(
+                f"{table.name}: the column {field.name!r} ({field.type}) holds nothing that tells its type, and "
+                "the table has no such column yet. Pass an Arrow table with the type that it should have."
+            )
+        columns[field.name] = types[field.name.casefold()]
+    return {field.name: columns[field.name] for field in schema if field.name in columns}
 
 
 def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:
