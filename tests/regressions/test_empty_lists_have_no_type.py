@@ -13,6 +13,6 @@ def test_empty_lists_take_the_tables_type() -> None:
 
 def test_empty_lists_of_a_new_column_ask_for_a_type() -> None:
     table = firn.connect("memory://").create_table("t")
-    with pytest.raises(firn.InvalidInputError, match="'tags'.*tells its type"):
+    with pytest.raises(firn.InvalidInputError, match=r"'tags'.*tells its type"):
         table.append([{"id": 1, "tags": []}])
     assert list(table.bucket.list("t/_data/").objects) == []
