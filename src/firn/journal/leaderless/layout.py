@@ -78,7 +78,7 @@ class DataNamer:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Keys of one table. `prefix` is the table's whole key prefix without a trailing slash; `log_prefix_root`
+    """Keys of one table. `prefix` is the table's whole key prefix without a trailing slash; `log_root`
     the same in the store of the log, which may be another one."""
 
     prefix: str
