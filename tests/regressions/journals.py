@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.cleanup import plan_cleanup, run_cleanup
-from firn.journal.leaderless.sweep import record
+from firn.journal.leaderless.horizon import record
 from firn.journal.model import Commit, DataFile, SweepReport
 from firn.testing import Call, Fault, FaultPlan, SimStore
 from firn.testing.gated import Page
@@ -82,7 +82,13 @@ def clean(journal: LeaderlessJournal) -> None:
     loaded = journal.loader.load(every=True)
     state = journal.fold(loaded.logs)
     plan = plan_cleanup(state, loaded.listed, before_ms=now - s.grace_ms - 2 * s.max_skew_ms)
-    record(journal, plan, SweepReport(), now)
+    record(
+        journal.log_bucket,
+        journal.layout,
+        horizon_ms=plan.horizon_ms,
+        report=SweepReport(),
+        now=now,
+    )
     run_cleanup(
         plan,
         bucket=journal.bucket,

@@ -21,8 +21,8 @@ from firn.errors import (
 )
 from firn.journal.leaderless import LeaderlessJournal, Settings
 from firn.journal.leaderless.cleanup import plan_cleanup, run_cleanup
+from firn.journal.leaderless.horizon import record
 from firn.journal.leaderless.session import MaintenanceSession
-from firn.journal.leaderless.sweep import record
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, Snapshot, SweepReport
 from firn.testing import SimClient
@@ -239,7 +239,13 @@ class Clients:
                 plan = plan_cleanup(journal.fold(loaded.logs), loaded.listed, before_ms=before)
                 if plan.empty:
                     continue
-                record(journal, plan, SweepReport(), client.clock.now_ms())
+                record(
+                    journal.log_bucket,
+                    journal.layout,
+                    horizon_ms=plan.horizon_ms,
+                    report=SweepReport(),
+                    now=client.clock.now_ms(),
+                )
                 run_cleanup(
                     plan,
                     bucket=journal.bucket,

@@ -15,7 +15,18 @@ import pytest
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.bucket.conditional import create, swap
 from firn.errors import ConflictError, ObjectNotFoundError, OutcomeUnknownError
-from firn.journal.leaderless import append, checkpoint, cleanup, fold, lease, loader, session, stream, sweep
+from firn.journal.leaderless import (
+    append,
+    checkpoint,
+    cleanup,
+    fold,
+    horizon,
+    lease,
+    loader,
+    session,
+    stream,
+    sweep,
+)
 from firn.journal.leaderless.codec import Log, decode, decode_many, encode
 from firn.journal.leaderless.journal import LeaderlessJournal
 from firn.journal.leaderless.layout import new_log_name, parse_log_name
@@ -31,7 +42,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def stamp_by_own_clock(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MaintenanceSession, "_stamp", lambda self: self.journal.clock.now_ms())
+    patch.setattr(MaintenanceSession, "_stamp", lambda self: self.table.clock.now_ms())
 
 
 # -- rules 3 and 4
@@ -44,14 +55,14 @@ def append_without_age(patch: pytest.MonkeyPatch) -> None:
 
 def retry_the_log_for_ever(patch: pytest.MonkeyPatch) -> None:
     def publish(self: append.Append, commit: Commit) -> str:
-        log = append.append_log(commit, self.journal.clock.now_ms())
+        log = append.append_log(commit, self.table.clock.now_ms())
         self.check_age()
         while True:
             try:
-                self.journal.log_bucket.put(self.journal.layout.log_key(log.name), encode(log))
+                self.table.log_bucket.put(self.table.layout.log_key(log.name), encode(log))
                 return log.name.removesuffix(".jsonl")
             except OutcomeUnknownError:
-                self.journal.clock.sleep(3 * 3600)
+                self.table.clock.sleep(3 * 3600)
 
     patch.setattr(append.Append, "_publish", publish)
 
@@ -114,23 +125,23 @@ def believe_refusals(patch: pytest.MonkeyPatch) -> None:
 def check_the_lease_then_put(patch: pytest.MonkeyPatch) -> None:
     def publish(self: MaintenanceSession, lease: lease.Lease, log: Log, revived: Any) -> None:
         lease.renew()
-        self.journal.log_bucket.put(self.journal.layout.log_key(log.name), encode(log))
+        self.table.log_bucket.put(self.table.layout.log_key(log.name), encode(log))
 
     patch.setattr(MaintenanceSession, "_publish_fenced", publish)
 
 
 def publish_without_reservation(patch: pytest.MonkeyPatch) -> None:
     def publish(self: MaintenanceSession, lease: lease.Lease, log: Log, revived: Any) -> None:
-        key = self.journal.layout.log_key(log.name)
+        key = self.table.layout.log_key(log.name)
         lease.announce(key)
-        create(self.journal.log_bucket, key, encode(log), nonce=log.nonce)
+        create(self.table.log_bucket, key, encode(log), nonce=log.nonce)
 
     patch.setattr(MaintenanceSession, "_publish_fenced", publish)
 
 
 def announce_after_publishing(patch: pytest.MonkeyPatch) -> None:
     def publish(self: MaintenanceSession, lease: lease.Lease, log: Log, revived: Any) -> None:
-        bucket, key = self.journal.log_bucket, self.journal.layout.log_key(log.name)
+        bucket, key = self.table.log_bucket, self.table.layout.log_key(log.name)
         lease.check()
         reservation = encode(Log(log.name, log.t, notes={"op": "reserve"}, nonce=log.nonce))
         etag = create(bucket, key, reservation, nonce=log.nonce)
@@ -389,7 +400,7 @@ def watermark_at_the_clock(patch: pytest.MonkeyPatch) -> None:
 
 def stream_at_any_age(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stream, "_check_age", lambda journal, offset: None)
-    patch.setattr(stream, "read_horizon", lambda journal: sweep.Horizon())
+    patch.setattr(stream, "read_horizon", lambda bucket, layout: horizon.Horizon())
 
 
 # -- what goes beyond the rules' numbers

@@ -509,7 +509,7 @@ def torn(db: firn.Database) -> firn.Database:
     a, b = db.create_table("t"), db.table("t")
     b.journal.columns()
     a.append([{"x": 1}])
-    b.journal._columns_at = float("inf")  # type: ignore[attr-defined]
+    b.journal.known_columns._read_at = float("inf")  # type: ignore[attr-defined]
     b.append([{"x": "one"}])
     return db
 

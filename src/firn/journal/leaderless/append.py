@@ -9,7 +9,7 @@ retries of one batch that race make one commit: + 1 PUT, and both PUTs are condi
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -26,21 +26,17 @@ from firn.errors import (
 )
 from firn.journal.leaderless.codec import Log, decode, encode
 from firn.journal.leaderless.layout import new_log_name
+from firn.journal.leaderless.table_log import TableLog
 from firn.journal.model import Commit
-
-if TYPE_CHECKING:
-    from firn.journal.leaderless.journal import LeaderlessJournal
-
-SKEW_CHECK_EVERY_S = 600.0
 
 
 class Append:
     """One append under way. Made before its first data PUT: its age is the age of its files."""
 
-    def __init__(self, journal: LeaderlessJournal) -> None:
-        self.journal = journal
-        self.started = journal.clock.monotonic()
-        self.started_ms = journal.clock.now_ms()
+    def __init__(self, table: TableLog) -> None:
+        self.table = table
+        self.started = table.clock.monotonic()
+        self.started_ms = table.clock.now_ms()
 
     def commit(self, commit: Commit) -> str:
         """Publish the files; the version.
@@ -50,26 +46,26 @@ class Append:
             OutcomeUnknownError: the log was sent and no answer came within the retry window.
         """
         self._check_files(commit)
-        self.journal.check_skew(commit, self.started_ms)
-        if commit.batch_id is not None and self.journal.log_bucket.capabilities.conditional_put:
+        self.table.skew.check(commit, self.started_ms)
+        if commit.batch_id is not None and self.table.log_bucket.capabilities.conditional_put:
             version = _BatchCommit(self, commit).run()
         else:
-            if commit.batch_id is not None and (seen := self.journal.seen_batch(commit.batch_id)):
+            if commit.batch_id is not None and (seen := self.table.carried_batch(commit.batch_id)):
                 return seen
             version = self._publish(commit)
         # A batch may turn out to be another process's commit.
-        self.journal.note_columns(commit.columns, version if commit.batch_id is None else None)
+        self.table.known_columns.note(commit.columns, version if commit.batch_id is None else None)
         return version
 
     def _publish(self, commit: Commit) -> str:
-        bucket, layout = self.journal.log_bucket, self.journal.layout
-        log = append_log(commit, self.journal.clock.now_ms())
+        bucket, layout = self.table.log_bucket, self.table.layout
+        log = append_log(commit, self.table.clock.now_ms())
         self.check_age()
         key = layout.log_key(log.name)
         try:
-            bucket.put(key, encode(log), retry_for=self.journal.settings.retry_window_ms / 1000)
+            bucket.put(key, encode(log), retry_for=self.table.settings.retry_window_ms / 1000)
         except OutcomeUnknownError as error:
-            settle_append(self.journal, key, log.nonce, error)
+            settle_append(self.table, key, log.nonce, error)
         return log.name.removesuffix(".jsonl")
 
     def backdate(self, seconds: float) -> None:
@@ -79,26 +75,26 @@ class Append:
 
     def check_age(self) -> None:
         """Rule 3: nothing is published that sweep might already take for an orphan."""
-        settings = self.journal.settings
-        elapsed = (self.journal.clock.monotonic() - self.started) * 1000
+        settings = self.table.settings
+        elapsed = (self.table.clock.monotonic() - self.started) * 1000
         if elapsed >= settings.orphan_age_ms - settings.landing_delay_ms:
             raise AppendExpiredError(
-                f"this append to {self.journal.layout.prefix} began {elapsed / 1000:.0f} s ago, and files "
+                f"this append to {self.table.layout.prefix} began {elapsed / 1000:.0f} s ago, and files "
                 f"that no log names are swept after {settings.orphan_age_ms / 1000:.0f} s. Nothing of it is "
                 "visible; start it over, in smaller parts or with a larger orphan_age."
             )
 
     def _check_files(self, commit: Commit) -> None:
         """Past half the orphan age: a sweep by a shorter age may have been run. 1 HEAD a file."""
-        elapsed = (self.journal.clock.monotonic() - self.started) * 1000
-        if elapsed <= self.journal.settings.orphan_age_ms / 2:
+        elapsed = (self.table.clock.monotonic() - self.started) * 1000
+        if elapsed <= self.table.settings.orphan_age_ms / 2:
             return
         for file in commit.adds:
             try:
-                self.journal.bucket.head(file.path)
+                self.table.bucket.head(file.path)
             except ObjectNotFoundError as error:
                 raise AppendExpiredError(
-                    f"{self.journal.bucket.uri(file.path)} was swept before this slow append could publish "
+                    f"{self.table.bucket.uri(file.path)} was swept before this slow append could publish "
                     "it. Nothing of the append is visible; start it over."
                 ) from error
 
@@ -117,15 +113,15 @@ def append_log(commit: Commit, ms: int) -> Log:
     return Log(name, ms, commit.columns, commit.adds, notes=notes, nonce=secrets.token_hex(16))
 
 
-def settle_append(journal: LeaderlessJournal, key: str, nonce: str, error: OutcomeUnknownError) -> bool:
+def settle_append(table: TableLog, key: str, nonce: str, error: OutcomeUnknownError) -> bool:
     """Look what became of a log that was sent without an answer: True if it is there, False if its place is
     taken by a void one, so that it never will be. Else it stays unknown."""
     try:
-        return nonce.encode() in journal.log_bucket.get(key).data
+        return nonce.encode() in table.log_bucket.get(key).data
     except (ObjectNotFoundError, StoreError):
-        wait = journal.settings.landing_delay_ms / 60_000
+        wait = table.settings.landing_delay_ms / 60_000
         raise OutcomeUnknownError(
-            f"{journal.log_bucket.uri(key)} was sent and no answer came; it couldn't be seen there, and may yet "
+            f"{table.log_bucket.uri(key)} was sent and no answer came; it couldn't be seen there, and may yet "
             f"appear within {wait:g} minutes. Look for it with `firn log` before you append the rows again, "
             "or give appends a batch_id: then a retry can't double them."
         ) from error
@@ -141,14 +137,14 @@ class _BatchCommit:
     def __init__(self, append: Append, commit: Commit) -> None:
         assert commit.batch_id is not None
         self.append, self.commit, self.batch_id = append, commit, commit.batch_id
-        self.journal = append.journal
-        self.bucket, self.layout = append.journal.log_bucket, append.journal.layout
+        self.table = append.table
+        self.bucket, self.layout = append.table.log_bucket, append.table.layout
         self.claim_key = self.layout.batch_key(commit.batch_id)
 
     def run(self) -> str:
         while True:
-            log = append_log(self.commit, self.journal.clock.now_ms())
-            stamped = self.journal.clock.monotonic()
+            log = append_log(self.commit, self.table.clock.now_ms())
+            stamped = self.table.clock.monotonic()
             claim = self._claim(log)
             try:
                 create(self.bucket, self.claim_key, claim, nonce=log.nonce)
@@ -167,8 +163,8 @@ class _BatchCommit:
         """put-if-absent under the claimed name; None if another retry made it void, or if claiming took so
         long that the stamp is too old to be published (rule 4): then this append takes its own claim over."""
         self.append.check_age()
-        elapsed = self.journal.clock.monotonic() - stamped
-        window = self.journal.settings.retry_window_ms / 1000 - elapsed
+        elapsed = self.table.clock.monotonic() - stamped
+        window = self.table.settings.retry_window_ms / 1000 - elapsed
         if window <= 0:
             return None
         key = self.layout.log_key(log.name)
@@ -177,7 +173,7 @@ class _BatchCommit:
         except ObjectExistsError:
             return None
         except OutcomeUnknownError as error:
-            if not settle_append(self.journal, key, log.nonce, error):
+            if not settle_append(self.table, key, log.nonce, error):
                 return None
         return log.name.removesuffix(".jsonl")
 
@@ -193,11 +189,11 @@ class _BatchCommit:
                 except ObjectExistsError:
                     continue
                 return None
-            name = claimed_log(blob.data, self.batch_id, self.bucket.uri(self.claim_key))
+            name = _claimed_log(blob.data, self.batch_id, self.bucket.uri(self.claim_key))
             if not self._void(name):
                 return name.removesuffix(".jsonl")
             # Void, or merged and cleaned away: then a maintenance log carries the batch's id.
-            if (seen := self.journal.carried_batch(self.batch_id)) is not None:
+            if (seen := self.table.carried_batch(self.batch_id)) is not None:
                 return seen
             try:
                 swap(self.bucket, self.claim_key, self._claim(log), blob.info.etag, nonce=log.nonce)
@@ -223,7 +219,24 @@ class _BatchCommit:
             return True
 
 
-def claimed_log(data: bytes, batch_id: str, where: str) -> str:
+def seen_batch(table: TableLog, batch_id: str) -> str | None:
+    """The version that committed this batch, or None. 1 GET for a new id, 2 for one just committed."""
+    bucket, layout = table.log_bucket, table.layout
+    if not bucket.capabilities.conditional_put:  # no claims are made there
+        return table.carried_batch(batch_id)
+    try:
+        claim = bucket.get(layout.batch_key(batch_id))
+    except ObjectNotFoundError:
+        return None
+    name = _claimed_log(claim.data, batch_id, bucket.uri(claim.info.key))
+    try:
+        log = decode(name, bucket.get(layout.log_key(name)).data, where=name)
+    except ObjectNotFoundError:
+        return table.carried_batch(batch_id)
+    return name.removesuffix(".jsonl") if log.notes.get("batch") == batch_id else None
+
+
+def _claimed_log(data: bytes, batch_id: str, where: str) -> str:
     """The log name that a claim object holds."""
     try:
         claim = orjson.loads(data)

@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.bucket.conditional import create, swap
 from firn.errors import (
@@ -34,18 +34,19 @@ from firn.journal.leaderless.fold import State, maintenance_log
 from firn.journal.leaderless.layout import new_log_name
 from firn.journal.leaderless.lease import Lease, acquire
 from firn.journal.leaderless.loader import Loaded
+from firn.journal.leaderless.table_log import TableLog
+from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, DataFile, Snapshot
-
-if TYPE_CHECKING:
-    from firn.journal.leaderless.journal import LeaderlessJournal
 
 
 class MaintenanceSession:
     """The lock held, and every log read after it was acquired."""
 
-    def __init__(self, journal: LeaderlessJournal, op: str, lease: Lease | None, token: Any) -> None:
-        self.journal, self.op, self.lease = journal, op, lease
-        self._token = token
+    def __init__(
+        self, table: TableLog, op: str, lease: Lease | None, outer: tuple[ExclusiveLock, Any] | None
+    ) -> None:
+        self.table, self.op, self.lease = table, op, lease
+        self._outer = outer
         self._loaded: Loaded | None = None
         self._state: State | None = None
         self.outcome_unknown = False
@@ -53,13 +54,13 @@ class MaintenanceSession:
     @property
     def loaded(self) -> Loaded:
         if self._loaded is None:
-            self._loaded = self.journal.loader.load(every=True)
+            self._loaded = self.table.loader.load(every=True)
         return self._loaded
 
     @property
     def state(self) -> State:
         if self._state is None:
-            self._state = self.journal.fold(self.loaded.logs)
+            self._state = self.table.fold(self.loaded.logs)
         return self._state
 
     @property
@@ -79,12 +80,12 @@ class MaintenanceSession:
         what was dead for a whole grace. So files dead for longer than grace − R − Z stay dead; `publish` looks
         at that once more.
         """
-        past = self.journal.snapshot(at)
+        past = self.table.snapshot(at)
         oldest = self._oldest_revivable()
         for file in past.files:
             if self.state.dead.get(file.path, oldest) < oldest:
                 raise SnapshotTooOldError(
-                    f"{self.journal.layout.prefix} can't be restored to {at}: {file.path} was removed longer "
+                    f"{self.table.layout.prefix} can't be restored to {at}: {file.path} was removed longer "
                     "ago than the tombstone_grace allows for, and cleanup may be deleting it. Read that "
                     "version and overwrite the table with it instead."
                 )
@@ -94,8 +95,9 @@ class MaintenanceSession:
         """Raise `LockLostError` as soon as a renewal was refused. No request with the bucket's lease."""
         if self.lease is not None:
             self.lease.check()
-        elif self.journal.lock is not None:
-            self.journal.lock.renew(self._token)
+        elif self._outer is not None:
+            lock, token = self._outer
+            lock.renew(token)
 
     def confirm(self) -> None:
         """Make sure that the lock is held still, and so was at every moment until now: 1 PUT.
@@ -133,25 +135,25 @@ class MaintenanceSession:
             self._publish_fenced(self.lease, log, revived)
         else:
             self._publish_plain(log, revived)
-        self.journal.note_columns(commit.columns)
+        self.table.known_columns.note(commit.columns)
         return name.removesuffix(".jsonl")
 
     def _stamp(self) -> int:
         """Rule 2: above everything listed, so that appends that come late sort below and stay visible."""
         highest = max((log.t for log in self.state.logs), default=0)
         listed = max((int(n[:13]) for n in self.loaded.listed if n[:13].isdigit()), default=0)
-        return max(self.journal.clock.now_ms(), highest + 1, listed + 1)
+        return max(self.table.clock.now_ms(), highest + 1, listed + 1)
 
     def _publish_fenced(self, lease: Lease, log: Log, revived: Sequence[DataFile]) -> None:
-        bucket = self.journal.log_bucket
-        key = self.journal.layout.log_key(log.name)
+        bucket = self.table.log_bucket
+        key = self.table.layout.log_key(log.name)
         nonce = secrets.token_hex(16)
         lease.check()
         reservation = encode(Log(log.name, log.t, notes={"op": "reserve"}, nonce=nonce))
         etag = create(bucket, key, reservation, nonce=nonce)  # (a)
         lease.announce(key)  # (b)
         self._check_revived(revived)
-        window = self.journal.settings.retry_window_ms / 1000 if revived else None
+        window = self.table.settings.retry_window_ms / 1000 if revived else None
         try:
             swap(bucket, key, encode(log), etag, nonce=log.nonce, retry_for=window)  # (c)
         except ObjectChangedError as error:
@@ -171,15 +173,15 @@ class MaintenanceSession:
         """Of a log that was refused and isn't ours. One that is gone may have been published by a first attempt
         whose answer was lost, merged by the next holder, and swept since."""
         try:
-            body = self.journal.log_bucket.get(key).data
+            body = self.table.log_bucket.get(key).data
         except (ObjectNotFoundError, StoreError):
             return False
-        name = self.journal.layout.log_name(key)
-        return decode(name, body, where=self.journal.log_bucket.uri(key)).notes.get("op") == "fence"
+        name = self.table.layout.log_name(key)
+        return decode(name, body, where=self.table.log_bucket.uri(key)).notes.get("op") == "fence"
 
     def _unknown(self, key: str) -> OutcomeUnknownError:
         return OutcomeUnknownError(
-            f"{self.journal.log_bucket.uri(key)} was sent and no answer came: this {self.op} may be visible, now "
+            f"{self.table.log_bucket.uri(key)} was sent and no answer came: this {self.op} may be visible, now "
             "or later. The next maintenance of the table settles it; look with `firn log`."
         )
 
@@ -188,56 +190,58 @@ class MaintenanceSession:
         for file in revived:
             if self.state.dead[file.path] < self._oldest_revivable():
                 raise SnapshotTooOldError(
-                    f"{self.journal.bucket.uri(file.path)} was removed longer ago than the tombstone_grace allows "
+                    f"{self.table.bucket.uri(file.path)} was removed longer ago than the tombstone_grace allows "
                     f"for by now, and cleanup may be deleting it. Nothing of this {self.op} is visible; read "
                     "that version and overwrite the table with it instead."
                 )
 
     def _oldest_revivable(self) -> int:
-        settings = self.journal.settings
+        settings = self.table.settings
         margin = settings.retry_window_ms + settings.landing_delay_ms
-        return self.journal.clock.now_ms() - max(settings.grace_ms - margin, 0)
+        return self.table.clock.now_ms() - max(settings.grace_ms - margin, 0)
 
     def _publish_plain(self, log: Log, revived: Sequence[DataFile]) -> None:
-        bucket = self.journal.log_bucket
+        bucket = self.table.log_bucket
         self.check()
         self._check_revived(revived)
-        window = self.journal.settings.retry_window_ms / 1000
-        bucket.put(self.journal.layout.log_key(log.name), encode(log), retry_for=window)
+        window = self.table.settings.retry_window_ms / 1000
+        bucket.put(self.table.layout.log_key(log.name), encode(log), retry_for=window)
 
 
 @contextmanager
-def exclusive(journal: LeaderlessJournal, op: str) -> Iterator[MaintenanceSession]:
+def exclusive(
+    table: TableLog, op: str, *, lock: ExclusiveLock | None, renew_in_background: bool
+) -> Iterator[MaintenanceSession]:
     """Hold the table's lock for the body: the lock from outside first, where one is given, then the lease.
 
     Raises:
         LockHeldError: somebody else maintains the table.
         UnsupportedError: the store has no conditional puts, and no lock was given.
     """
-    settings, layout = journal.settings, journal.layout
-    fenced = journal.log_bucket.capabilities.conditional_put
-    if not fenced and journal.lock is None:
+    settings, layout = table.settings, table.layout
+    fenced = table.log_bucket.capabilities.conditional_put
+    if not fenced and lock is None:
         raise UnsupportedError(
-            f"{journal.log_bucket.uri(layout.log_root)}: {op} needs an exclusive lock, and this store has no "
+            f"{table.log_bucket.uri(layout.log_root)}: {op} needs an exclusive lock, and this store has no "
             "conditional puts to make one of. Pass one: firn.connect(url, lock=firn.FileLock(directory))."
         )
-    token = None
-    if journal.lock is not None:
-        token = journal.lock.acquire(layout.log_root, timeout=settings.lock_wait_ms / 1000)
+    outer = None
+    if lock is not None:
+        outer = (lock, lock.acquire(layout.log_root, timeout=settings.lock_wait_ms / 1000))
     lease = None
     try:
         if fenced:
             lease = acquire(
-                journal.log_bucket,
+                table.log_bucket,
                 layout.lock_key,
-                journal.clock,
+                table.clock,
                 op=op,
                 lease_ms=settings.lease_ms,
                 wait_ms=settings.lock_wait_ms,
             )
-            if journal.renew_in_background:
+            if renew_in_background:
                 lease.start_keeper()
-        session = MaintenanceSession(journal, op, lease, token)
+        session = MaintenanceSession(table, op, lease, outer)
         try:
             yield session
         finally:
@@ -246,5 +250,5 @@ def exclusive(journal: LeaderlessJournal, op: str) -> Iterator[MaintenanceSessio
                 if not session.outcome_unknown:
                     lease.release()
     finally:
-        if journal.lock is not None:
-            journal.lock.release(token)
+        if outer is not None:
+            outer[0].release(outer[1])

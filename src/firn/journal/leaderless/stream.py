@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.errors import CorruptObjectError, SnapshotTooOldError
 from firn.journal.leaderless.codec import Log
+from firn.journal.leaderless.horizon import read_horizon
 from firn.journal.leaderless.layout import parse_log_name
-from firn.journal.leaderless.sweep import read_horizon
+from firn.journal.leaderless.table_log import TableLog
 from firn.journal.model import DataFile
-
-if TYPE_CHECKING:
-    from firn.journal.leaderless.journal import LeaderlessJournal
 
 
 @dataclass(frozen=True)
@@ -67,31 +65,31 @@ class StreamStart:
     offset: StreamOffset
 
 
-def start(journal: LeaderlessJournal) -> StreamStart:
+def start(table: TableLog) -> StreamStart:
     """All live files now, and the offset after them."""
-    now = journal.clock.now_ms()
-    logs = journal.loader.load(every=True).logs
-    snapshot = journal.fold(logs).snapshot()
+    now = table.clock.now_ms()
+    logs = table.loader.load(every=True).logs
+    snapshot = table.fold(logs).snapshot()
     appended = [log for log in logs if _is_append(log)]
-    offset = _after(journal, StreamOffset(0), appended, now, fresh=0)
+    offset = _after(table, StreamOffset(0), appended, now, fresh=0)
     return StreamStart(snapshot.version, snapshot.files, offset)
 
 
-def restart(journal: LeaderlessJournal, version: str, offset: StreamOffset) -> tuple[DataFile, ...]:
+def restart(table: TableLog, version: str, offset: StreamOffset) -> tuple[DataFile, ...]:
     """The files of `start` again, after a crash: what landed late since then is left out."""
-    bound = journal.bound(version)
-    loaded = journal.loader.load(bound=bound, every=True)
-    _check_age(journal, offset)
+    bound = table.bound(version)
+    loaded = table.loader.load(bound=bound, every=True)
+    _check_age(table, offset)
     logs = [
         log
         for log in loaded.logs
         if not _is_append(log) or log.t < offset.watermark or log.name in offset.names
     ]
-    return journal.fold(logs).live
+    return table.fold(logs).live
 
 
 def poll(
-    journal: LeaderlessJournal,
+    table: TableLog,
     offset: StreamOffset,
     *,
     limit: int | None = None,
@@ -103,14 +101,14 @@ def poll(
         SnapshotTooOldError: the last poll is so old that appends may have come, been merged and been deleted
             in between. Nothing is skipped in silence.
     """
-    now = journal.clock.now_ms()
-    appended = [log for log in journal.append_logs() if log.t >= offset.watermark]
+    now = table.clock.now_ms()
+    appended = [log for log in table.append_logs() if log.t >= offset.watermark]
     # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many
     # polls, so the age of the last one doesn't tell whether they outlasted; what sweeps recorded does.
-    _check_age(journal, offset)
-    if read_horizon(journal).ms > offset.watermark:
+    _check_age(table, offset)
+    if read_horizon(table.log_bucket, table.layout).ms > offset.watermark:
         raise SnapshotTooOldError(
-            f"{journal.layout.prefix} can't be streamed on from {offset.watermark} ms: appends since then may have "
+            f"{table.layout.prefix} can't be streamed on from {offset.watermark} ms: appends since then may have "
             "been merged and swept. Start anew from a snapshot (or at a later time), and raise the table's "
             "tombstone_grace."
         )
@@ -121,21 +119,21 @@ def poll(
     delivered = [log for log in appended if log.name in seen] + fresh
     chosen = {log.name for log in delivered}
     undelivered = [log.t for log in appended if log.name not in chosen]
-    after = _after(journal, offset, delivered, now, fresh=len(fresh), below=min(undelivered, default=None))
+    after = _after(table, offset, delivered, now, fresh=len(fresh), below=min(undelivered, default=None))
     return Delivery(tuple(fresh), after)
 
 
-def between(journal: LeaderlessJournal, begin: StreamOffset, end: StreamOffset) -> tuple[Log, ...]:
+def between(table: TableLog, begin: StreamOffset, end: StreamOffset) -> tuple[Log, ...]:
     """The logs of one batch again: those in `end` and not in `begin`."""
     wanted = set(end.names) - set(begin.names)
     logs = [
         log
-        for log in journal.append_logs()
+        for log in table.append_logs()
         if log.name in wanted or (begin.watermark <= log.t < end.watermark and log.name not in begin.names)
     ]
     if len(logs) != end.count - begin.count:
         raise SnapshotTooOldError(
-            f"this stream's batch read {end.count - begin.count} logs of {journal.layout.prefix}, and "
+            f"this stream's batch read {end.count - begin.count} logs of {table.layout.prefix}, and "
             f"{len(logs)} of them are left: the others have been swept. Start the stream anew from a snapshot, "
             "and poll more often than the table's tombstone_grace."
         )
@@ -143,7 +141,7 @@ def between(journal: LeaderlessJournal, begin: StreamOffset, end: StreamOffset) 
 
 
 def _after(
-    journal: LeaderlessJournal,
+    table: TableLog,
     offset: StreamOffset,
     delivered: Sequence[Log],
     now: int,
@@ -152,7 +150,7 @@ def _after(
     below: int | None = None,
 ) -> StreamOffset:
     """The offset once `delivered` are; its watermark stays at or under the oldest log left for later."""
-    s = journal.settings
+    s = table.settings
     watermark = now - s.retry_window_ms - s.landing_delay_ms - 2 * s.max_skew_ms
     if below is not None:
         watermark = min(watermark, below)
@@ -161,13 +159,13 @@ def _after(
     return StreamOffset(watermark, names, now, offset.count + fresh)
 
 
-def _check_age(journal: LeaderlessJournal, offset: StreamOffset) -> None:
-    s = journal.settings
+def _check_age(table: TableLog, offset: StreamOffset) -> None:
+    s = table.settings
     longest = s.grace_ms - s.retry_window_ms - s.landing_delay_ms
-    age = journal.clock.now_ms() - offset.polled_ms
+    age = table.clock.now_ms() - offset.polled_ms
     if offset.polled_ms and age > longest:
         raise SnapshotTooOldError(
-            f"the stream last looked at {journal.layout.prefix} {age / 1000:.0f} s ago; appends of that time may "
+            f"the stream last looked at {table.layout.prefix} {age / 1000:.0f} s ago; appends of that time may "
             f"have been merged and swept since (after {longest / 1000:.0f} s). Start it anew from a snapshot, or "
             "raise the table's tombstone_grace."
         )

@@ -1,0 +1,127 @@
+"""A table's log: where it lies, and what it says now, at an earlier time, and of its past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+
+from firn.bucket.base import Bucket
+from firn.clock import Clock
+from firn.errors import InvalidInputError, SnapshotTooOldError
+from firn.journal.leaderless.codec import Log
+from firn.journal.leaderless.fold import EMPTY_VERSION, State, fold, past_line
+from firn.journal.leaderless.horizon import read_horizon
+from firn.journal.leaderless.known_columns import KnownColumns
+from firn.journal.leaderless.layout import TableLayout, parse_log_name
+from firn.journal.leaderless.loader import Bound, LogLoader
+from firn.journal.leaderless.settings import Settings
+from firn.journal.leaderless.skew import SkewCheck
+from firn.journal.model import ColumnTypes, CommitInfo, Snapshot
+from firn.units import parse_time
+
+
+class TableLog:
+    """The log of one table, as every part of the protocol reads it. `bucket` holds the data files,
+    `log_bucket` the log: mostly the same one."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        log_bucket: Bucket,
+        layout: TableLayout,
+        *,
+        declared: ColumnTypes,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self.bucket = bucket
+        self.log_bucket = log_bucket
+        self.layout = layout
+        self.declared = declared
+        self.settings = settings
+        self.clock = clock
+        self.loader = LogLoader(log_bucket, layout, clock)
+        self.known_columns = KnownColumns(self.loader, self.fold, settings)
+        self.skew = SkewCheck(bucket, log_bucket, layout, clock, settings.max_skew_ms)
+
+    def fold(self, logs: Iterable[Log]) -> State:
+        return fold(logs, declared=self.declared, on_conflict=self.settings.on_conflict)
+
+    def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
+        """The table now, or as of `at`: a version, a time (what was committed at that time is included).
+
+        Cost: 1 LIST sequence + the logs that aren't cached; for an `at` 1 GET more.
+
+        Raises:
+            SnapshotTooOldError: sweep has deleted what that version needs.
+        """
+        if at is None:
+            return self.fold(self.loader.load().logs).snapshot()
+        bound = self.bound(at)
+        loaded = self.loader.load(bound=bound)
+        # After the LIST: a sweep that deleted one of these logs has recorded its horizon before.
+        horizon = read_horizon(self.log_bucket, self.layout).ms
+        if bound.ms < horizon or (bound.ms == horizon and _precedes_maintenance(bound, loaded.listed)):
+            since = datetime.fromtimestamp(horizon / 1000, timezone.utc).isoformat()
+            raise SnapshotTooOldError(
+                f"{self.layout.prefix} can't be read as of {at}: sweep has deleted files of versions before "
+                f"{since}. Read a later version, or set a larger tombstone_grace for the future."
+            )
+        return self.fold(loaded.logs).snapshot()
+
+    def bound(self, at: str | int | datetime) -> Bound:
+        """The part of the log that `at` means."""
+        if isinstance(at, str):
+            if at == EMPTY_VERSION:
+                return Bound(0, "")
+            name = at if at.endswith(".jsonl") else at + ".jsonl"
+            parsed = parse_log_name(name)
+            if parsed is not None and parsed.ms is not None:
+                return Bound(parsed.ms, name)
+            log = next((log for log in self.loader.load(every=True).logs if log.name == name), None)
+            if log is not None:
+                return Bound(log.t, name)
+        elif isinstance(at, int):
+            raise InvalidInputError(
+                f"at={at}: a table on the leaderless log has no numbered revisions. Pass a version as "
+                "history() shows it, a datetime, or an ISO time."
+            )
+        return Bound(parse_time(at))
+
+    def history(self) -> list[CommitInfo]:
+        """All commits that the log still knows, oldest first. 1 LIST sequence + the logs not cached + 1 GET."""
+        logs = self.loader.load(every=True).logs
+        lines = {line[0]: line for log in logs for line in log.notes.get("past") or []}
+        for log in logs:
+            if not log.is_reservation and log.notes.get("op") != "fence":
+                lines[log.name.removesuffix(".jsonl")] = past_line(log)
+        commits = [
+            CommitInfo(v, datetime.fromtimestamp(t / 1000, timezone.utc), op, a, r, rows, size, summary)
+            for v, t, op, a, r, rows, size, summary in lines.values()
+        ]
+        for s in read_horizon(self.log_bucket, self.layout).sweeps:
+            when = datetime.fromtimestamp(s["t"] / 1000, timezone.utc)
+            detail = {k: v for k, v in s.items() if k != "t"}
+            commits.append(CommitInfo("", when, "sweep", 0, s["data_files"] + s["orphans"], None, 0, detail))
+        return sorted(commits, key=lambda c: (c.time, c.op == "sweep", c.version))
+
+    def append_logs(self) -> tuple[Log, ...]:
+        """All append logs listed, in order, tombstoned ones too: what streams deliver (rule 20)."""
+        loaded = self.loader.load(every=True)
+        maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
+        # A void log may appear at any time, under a name that is long past.
+        found = (g for g in loaded.logs if g.name not in maintenance and g.notes.get("op") != "fence")
+        return tuple(sorted(found, key=lambda g: g.order))
+
+    def carried_batch(self, batch_id: str) -> str | None:
+        """The version that committed this batch, by the logs."""
+        found = self.fold(self.loader.load().logs).batches().get(batch_id)
+        return found[0] if found else None
+
+
+def _precedes_maintenance(bound: Bound, names: Iterable[str]) -> bool:
+    """Whether a maintenance log stands right behind the bound, in the same millisecond."""
+    if bound.name is None:
+        return False
+    logs = (parsed for name in names if (parsed := parse_log_name(name)) is not None)
+    return any(log.maintenance and log.ms == bound.ms and log.name > bound.name for log in logs)
