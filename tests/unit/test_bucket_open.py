@@ -265,6 +265,18 @@ def test_random_ranges_give_their_bytes() -> None:
         assert all(start - end > 64 * 1024 for end, (start, _) in zip(ends, spans[1:], strict=False))
 
 
+def test_spans_of_one_object_are_read_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = open_bucket("s3://b", options={"skip_signature": "true", "region": "us-east-1"})
+    both = threading.Barrier(2, timeout=60)
+
+    def get_range(self: object, key: str, start: int, length: int) -> bytes:
+        both.wait()
+        return b"x" * length
+
+    monkeypatch.setattr(type(bucket), "get_range", get_range)
+    assert bucket.get_ranges("k", [(0, 2), (10**6, 3)]) == [b"xx", b"xxx"]
+
+
 def test_counters_add_up_and_travel() -> None:
     counters = Counters()
     threads = [

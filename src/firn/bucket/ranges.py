@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from firn.errors import InvalidInputError
@@ -45,11 +45,15 @@ def coalesce(ranges: Sequence[tuple[int, int]], max_gap: int = MAX_GAP) -> list[
     return spans
 
 
-def fetch(ranges: Sequence[tuple[int, int]], read: Callable[[int, int], bytes]) -> list[bytes]:
-    """The ranges' bytes, in their order, with one `read(start, length)` a span."""
+def fetch(
+    ranges: Sequence[tuple[int, int]],
+    read: Callable[[int, int], bytes],
+    many: Callable[[Callable[[Span], bytes], Sequence[Span]], Iterable[bytes]] = map,
+) -> list[bytes]:
+    """The ranges' bytes, in their order, with one `read(start, length)` a span, all of them called by `many`."""
     results = [b""] * len(ranges)
-    for span in coalesce(ranges):
-        data = read(span.start, span.length)
+    spans = coalesce(ranges)
+    for span, data in zip(spans, many(lambda s: read(s.start, s.length), spans), strict=True):
         for i in span.members:
             start, length = ranges[i]
             results[i] = data[start - span.start : start - span.start + length]

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from os import PathLike
+from functools import partial
 from typing import Any, TypeVar
 
 import obstore
@@ -127,7 +128,7 @@ class ObjectStoreBucket:
         return self._read(attempt, key)
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
-        return fetch(ranges, lambda start, length: self.get_range(key, start, length))
+        return fetch(ranges, partial(self.get_range, key), self._many)
 
     def head(self, key: str) -> ObjectInfo:
         check_key(key)

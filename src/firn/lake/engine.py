@@ -7,6 +7,7 @@ is what the call passes in.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import threading
@@ -138,6 +139,15 @@ def _connection(memory: int) -> Iterator[Any]:
         with _idle_lock:
             if reusable and len(pool) < _KEPT:
                 pool.append(connection)
+
+
+@atexit.register
+def _close_idle() -> None:
+    """A connection that outlives the interpreter's modules complains of leaks as it goes."""
+    with _idle_lock:
+        pools = [_idle.pop(key) for key in list(_idle) if key[0] == os.getpid()]
+    for connection in (c for pool in pools for c in pool):
+        connection.close()
 
 
 def _connect(memory: int) -> Any:
