@@ -6,8 +6,8 @@ import builtins
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from os import PathLike
 from functools import partial
+from os import PathLike
 from typing import Any, TypeVar
 
 import obstore
