@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 import firn
 from firn.errors import InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.lake.transforms import encode
-from firn.spark.append import append_dataframe, bucket_number
+from firn.spark.append import append_dataframe, batch_limits, bucket_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -279,12 +280,41 @@ def test_overwrite_takes_a_dataframe(spark: SparkSession, db: firn.Database) -> 
     assert table.scan().to_arrow().to_pylist() == [{"a": 3}]
 
 
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+def test_rows_known_to_be_narrow_are_handed_over_unweighed(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("narrow")
+    narrow = spark.range(3).selectExpr("id", "cast(id AS STRING) AS text")
+    unweighed = batch_limits(narrow, table.snapshot())
+    assert unweighed == {ARROW_BATCH: "16384", BATCH_BYTES: "2147483647"}
+    assert batch_limits(narrow.selectExpr("cast(text AS BINARY) AS b"), table.snapshot()).keys() == {
+        ARROW_BATCH
+    }
+    assert batch_limits(narrow.selectExpr("array(id) AS ids"), table.snapshot()).keys() == {ARROW_BATCH}
+    table.append([{"id": n, "text": random.Random(n).randbytes(4096).hex()} for n in range(50)])
+    assert batch_limits(narrow, table.snapshot()).keys() == {ARROW_BATCH}, "its files say how wide rows are"
+
+
+def test_a_limit_of_bytes_that_a_user_set_stays(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("limited")
+    before = spark.conf.get(BATCH_BYTES)
+    spark.conf.set(BATCH_BYTES, "1000000")
+    try:
+        assert batch_limits(spark.range(3).toDF("id"), table.snapshot()).keys() == {ARROW_BATCH}
+        table.append(spark.range(20))
+        assert spark.conf.get(BATCH_BYTES) == "1000000"
+    finally:
+        spark.conf.set(BATCH_BYTES, before)
+
+
 def test_the_sessions_batch_size_is_put_back(spark: SparkSession, db: firn.Database) -> None:
     before = spark.conf.get(ARROW_BATCH)
+    weighed = spark.conf.get(BATCH_BYTES)
     spark.conf.set(ARROW_BATCH, "7")
     try:
         db.create_table("size").append(spark.range(20))
-        assert spark.conf.get(ARROW_BATCH) == "7"
+        assert spark.conf.get(ARROW_BATCH) == "7" and spark.conf.get(BATCH_BYTES) == weighed
     finally:
         spark.conf.set(ARROW_BATCH, before)
 
