@@ -25,6 +25,8 @@ class Program:
     own_spark: bool
     quick: tuple[str, ...]
     """Options for a run of a minute or two, to see that everything works."""
+    runs: tuple[tuple[str, ...], ...] = ((),)
+    """The options of each run with peers, where a program runs several times."""
 
 
 PROGRAMS = (
@@ -36,7 +38,12 @@ PROGRAMS = (
         ("--commits", "50", "--rounds", "2", "--long", "500", "--step", "100", "--each", "10"),
     ),
     Program("memory", False, ("--scale", "0.05", "--markers", "10000")),
-    Program("spark_lineitem", True, ("--scale", "0.05", "--rounds", "1", "--query-rounds", "3")),
+    Program(
+        "spark_lineitem",
+        True,
+        ("--scale", "0.05", "--rounds", "1", "--query-rounds", "3"),
+        runs=(("--peers=parquet", "--only=abef"), ("--peers=delta,iceberg",)),
+    ),
 )
 
 
@@ -59,7 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         python = spark_python() if program.own_spark and not options.no_peers else Path(sys.executable)
         command = [str(python), "-m", f"bench.{program.name}", "--out", str(options.out)]
         command += ["--no-peers"] * options.no_peers + list(program.quick) * options.quick
-        if subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode:
+        runs = ((),) if options.no_peers else program.runs
+        codes = [
+            subprocess.run([*command, *r], cwd=ROOT, env=environment(), check=False).returncode for r in runs
+        ]
+        if any(codes):
             failed.append(program.name)
     if failed:
         sys.stderr.write(f"failed: {', '.join(failed)}\n")

@@ -53,7 +53,7 @@ class WriteSpec:
     target_size: int = 128 << 20
     row_group_rows: int = 131_072
     codec: str = "zstd"
-    memory_budget: int = 128 << 20
+    memory_budget: int = 96 << 20
     stats_columns: int = 32
 
 
