@@ -273,6 +273,14 @@ def test_many_buckets_are_brought_together_from_the_first_append_on(
     assert result.files == len(table.partitions()) == 100
 
 
+def test_writing_reports_its_tasks(spark: SparkSession, db: firn.Database) -> None:
+    seen: list[tuple[int, int]] = []
+    db.engines.on_progress = lambda done, total: seen.append((done, total))  # type: ignore[attr-defined]
+    db.create_table("watched").append(spark.range(0, 4000, 1, 12).selectExpr("id", "uuid() AS text"))
+    assert seen == sorted(seen) and seen[-1] == (12, 12)
+    assert all(0 < done <= total == 12 for done, total in seen)
+
+
 def test_overwrite_takes_a_dataframe(spark: SparkSession, db: firn.Database) -> None:
     table = db.create_table("replaced")
     table.append([{"a": 1}, {"a": 2}])

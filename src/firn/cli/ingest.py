@@ -91,7 +91,7 @@ def ingest(
         database, name, frame, partition_by or [], sort_by or [], pairs(properties, "--property"), query
     )
     meter = waiting.Meter(table.bucket)
-    with waiting.spinner(f"ingesting into {name}"), _readable(files):
+    with waiting.progress(database, f"ingesting into {name}"), _readable(files):
         result = table.append(frame, batch_id=batch_id, query=query)
     print_appended(table, result, meter, json)
 

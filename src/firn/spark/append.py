@@ -20,6 +20,7 @@ from firn.lake.append import target_columns
 from firn.lake.engines import Written
 from firn.lake.query import Query
 from firn.lake.write import WriteSpec, write_batches
+from firn.runner import Progress
 from firn.spark.job import run_job
 from firn.spark.native import quote
 from firn.spark.packing import BINS_PER_SLOT
@@ -76,7 +77,8 @@ def write_dataframe(table: LakeTable, frame: DataFrame, *, query: str | None, ma
     present = table.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
     with conf(spark, batch_limits(frame, present)):
-        return Written(_run(spark, frame, table.bucket, spec), columns)
+        report = table.engines.progress(f"write {table.name}")
+        return Written(_run(spark, frame, table.bucket, spec, report), columns)
 
 
 def batch_limits(frame: DataFrame, present: Snapshot) -> dict[str, str]:
@@ -178,7 +180,9 @@ class WriteOutcome(NamedTuple):
     counters: dict[str, int]
 
 
-def _run(spark: SparkSession, frame: DataFrame, bucket: Bucket, spec: WriteSpec) -> list[DataFile]:
+def _run(
+    spark: SparkSession, frame: DataFrame, bucket: Bucket, spec: WriteSpec, report: Progress | None
+) -> list[DataFile]:
     names = frame.columns
     # mapInArrow takes a dot in a column's name for a field of a struct.
     frame = frame.toDF(*[f"c{number}" for number in range(len(names))])
@@ -189,13 +193,16 @@ def _run(spark: SparkSession, frame: DataFrame, bucket: Bucket, spec: WriteSpec)
         outcome = pickle.dumps(write_rows(bucket, spec, (batch.rename_columns(names) for batch in batches)))
         yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["r"])
 
-    rows = run_job(spark, frame.mapInArrow(write, "r binary").collect, description="firn: write")
+    job = frame.mapInArrow(write, "r binary")
+    rows = run_job(spark, job.collect, description="firn: write", ticks=report)
     outcomes = [pickle.loads(row["r"]) for row in rows]
     for outcome in outcomes:
         bucket.counters.add(**outcome.counters)
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error
+    if report is not None:  # what a job of a few tasks did between two looks
+        report(len(outcomes), len(outcomes))
     return [file for outcome in outcomes for file in outcome.files]
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-Ticks = Callable[[int], None]
-"""Called on the caller's thread with the number of Spark tasks that are done, when it has grown."""
+Ticks = Callable[[int, int], None]
+"""Called on the caller's thread when more Spark tasks are done: how many, and how many are known so far."""
 
 _POLL_SECONDS = 0.1
 _CANCEL_SECONDS = 0.5
@@ -43,10 +43,10 @@ def run_job(
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
             if ticks is not None:
-                done = job.done()
+                done, known = job.tasks()
                 if done > seen:
                     seen = done
-                    ticks(done)
+                    ticks(done, known)
     except BaseException:
         _cancel(job, thread)
         raise
@@ -81,7 +81,7 @@ class _Outcome(list[tuple[Answer | None, BaseException | None]]):
 class _Job(Protocol):
     def thread(self, target: Callable[[], None]) -> threading.Thread: ...
 
-    def done(self) -> int: ...
+    def tasks(self) -> tuple[int, int]: ...
 
     def cancel(self) -> None: ...
 
@@ -102,14 +102,14 @@ class _ClassicJob:
         thread: threading.Thread = InheritableThread(target=grouped, daemon=True)
         return thread
 
-    def done(self) -> int:
+    def tasks(self) -> tuple[int, int]:
         tracker = self.context.statusTracker()
         stages: set[int] = set()
         for job in tracker.getJobIdsForGroup(self.group):
             info = tracker.getJobInfo(job)
             stages.update(info.stageIds if info is not None else ())
-        infos = [tracker.getStageInfo(stage) for stage in stages]
-        return sum(info.numCompletedTasks for info in infos if info is not None)
+        infos = [info for stage in stages if (info := tracker.getStageInfo(stage)) is not None]
+        return sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos)
 
     def cancel(self) -> None:
         self.context.cancelJobGroup(self.group)
@@ -119,7 +119,7 @@ class _ConnectJob:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.tag = f"firn-{uuid.uuid4().hex}"
-        self.completed = 0
+        self.counts = 0, 0
 
     def thread(self, target: Callable[[], None]) -> threading.Thread:
         def tagged() -> None:
@@ -128,7 +128,9 @@ class _ConnectJob:
             def handler(stages: Iterable[Any] | None, **_: Any) -> None:
                 # Handlers belong to the session but are called by the thread whose query moves.
                 if stages is not None and threading.get_ident() == mine:
-                    self.completed = sum(stage.num_completed_tasks for stage in stages)
+                    seen = list(stages)
+                    done = sum(stage.num_completed_tasks for stage in seen)
+                    self.counts = done, sum(stage.num_tasks for stage in seen)
 
             self.spark.addTag(self.tag)
             self.spark.registerProgressHandler(handler)
@@ -140,8 +142,8 @@ class _ConnectJob:
 
         return threading.Thread(target=tagged, daemon=True)
 
-    def done(self) -> int:
-        return self.completed
+    def tasks(self) -> tuple[int, int]:
+        return self.counts
 
     def cancel(self) -> None:
         self.spark.interruptTag(self.tag)

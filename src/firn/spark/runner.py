@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.runner import Progress
-from firn.spark.job import run_job
+from firn.spark.job import Ticks, run_job
 from firn.spark.packing import bin_count, chunk, pack
 from firn.spark.session import active_or_start, is_connect, slots
 from firn.spark.worker import settle_imports
@@ -99,7 +99,7 @@ class SparkRunner:
         for run in self._jobs(payloads):
             before, total = len(outcomes), len(payloads)
 
-            def ticks(done: int, before: int = before, total: int = total) -> None:
+            def ticks(done: int, _: int, before: int = before, total: int = total) -> None:
                 if progress is not None:
                     progress(len(tasks) * (before + done) // total, len(tasks))
 
@@ -120,7 +120,7 @@ class SparkRunner:
         return [range(len(payloads))]
 
     def _run(
-        self, shared: bytes, payloads: list[bytes], description: str, ticks: Callable[[int], None] | None
+        self, shared: bytes, payloads: list[bytes], description: str, ticks: Ticks | None
     ) -> list[BinOutcome]:
         broadcast: Any = None
         work: Any = payloads
