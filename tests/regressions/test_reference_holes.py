@@ -187,24 +187,24 @@ def test_hole_5_a_reader_whose_files_are_gone_lists_again(table: LakeTable) -> N
 
 
 class StoppedClock(SystemClock):
-    """Every call falls into one millisecond."""
+    """Every call falls into one millisecond: that in which it was made."""
+
+    def __init__(self) -> None:
+        self.moment = super().now_ms()
 
     def now_ms(self) -> int:
-        return MOMENT
-
-
-MOMENT = SystemClock().now_ms()
+        return self.moment
 
 
 def test_hole_6_writers_of_one_host_in_one_millisecond_lose_no_log() -> None:
-    bucket = open_bucket("memory://")
-    journals = [journal_of(bucket, StoppedClock()) for _ in range(8)]
+    bucket, clock = open_bucket("memory://"), StoppedClock()
+    journals = [journal_of(bucket, clock) for _ in range(8)]
     for n, journal in enumerate(journals):
         ticket = journal.begin_append()
         file = put_rows(journal, "p=a", [n], maintenance=False)
         ticket.commit(Commit("append", [file], columns={"id": "BIGINT"}))
     logs = [i.key.rpartition("/")[2] for i in bucket.list(journals[0].layout.log_prefix).objects]
-    assert len(logs) == 8 and {name.partition("_")[0] for name in logs} == {str(MOMENT)}
+    assert len(logs) == 8 and {name.partition("_")[0] for name in logs} == {str(clock.moment)}
     assert sorted(read_all(journals[0], journals[0].snapshot())) == list(range(8))
 
 

@@ -318,7 +318,7 @@ TEXTS = st.one_of(
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=10), st.one_of(st.none(), TEXTS), max_size=3))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_directories_read_back_and_are_safe(values: dict[str, str | None]) -> None:
     directory = dir_of(values)
     segments = directory.split("/") if values else []
@@ -412,7 +412,6 @@ def _check_split(spec: PartitionSpec, table: pa.Table) -> None:
     ),
     st.booleans(),
 )
-@settings(deadline=None)
 def test_split_deals_every_row_to_its_partition(rows: list[Any], fields: list[str], chunked: bool) -> None:
     columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
     table = pa.table(

@@ -55,7 +55,6 @@ def _columns_now(draw: st.DrawFn) -> dict[str, str]:
 
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 @given(st.data())
