@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import firn
+from firn.clock import SystemClock
 from firn.lake.table import LakeTable
 
 UTC = dt.timezone.utc
@@ -503,10 +504,18 @@ def test_register_refuses_what_it_cant_place(db: firn.Database) -> None:
 # -- conflicts that concurrent appends landed all the same
 
 
+class LaterClock(SystemClock):
+    """So that of two quick commits it is sure which one is the later."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 1000
+
+
 @pytest.fixture
 def torn(db: firn.Database) -> firn.Database:
     """Two writers that didn't know of each other: `x` is a number to one and text to the other."""
     a, b = db.create_table("t"), db.table("t")
+    b.journal.clock = LaterClock()  # type: ignore[attr-defined]
     b.journal.columns()
     a.append([{"x": 1}])
     b.journal.known_columns._read_at = float("inf")  # type: ignore[attr-defined]
