@@ -194,7 +194,7 @@ def _run(
         yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["r"])
 
     job = frame.mapInArrow(write, "r binary")
-    rows = run_job(spark, job.collect, description="firn: write", ticks=report)
+    rows = run_job(spark, job.collect, description="firn: write", progress=report)
     outcomes = [pickle.loads(row["r"]) for row in rows]
     for outcome in outcomes:
         bucket.counters.add(**outcome.counters)

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from firn.runner import Progress
 from firn.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -19,20 +20,18 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-Ticks = Callable[[int, int], None]
-"""Called on the caller's thread when more Spark tasks are done: how many, and how many are known so far."""
-
 _POLL_SECONDS = 0.1
 _CANCEL_SECONDS = 0.5
 _CANCEL_ATTEMPTS = 60
 
 
 def run_job(
-    spark: SparkSession, action: Callable[[], Answer], *, description: str, ticks: Ticks | None = None
+    spark: SparkSession, action: Callable[[], Answer], *, description: str, progress: Progress | None = None
 ) -> Answer:
     """The action's answer; its exception is raised here. KeyboardInterrupt cancels its tasks first.
 
-    After an interrupt the slots are free again within seconds: the wait for that is bounded by 30 s.
+    `progress` is called on this thread when more Spark tasks are done, with their number and how many are known
+    so far. After an interrupt the slots are free again within seconds: the wait for that is bounded by 30 s.
     """
     job = _ConnectJob(spark) if is_connect(spark) else _ClassicJob(spark, description)
     outcome = _Outcome[Answer]()
@@ -42,11 +41,11 @@ def run_job(
         thread.start()
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
-            if ticks is not None:
+            if progress is not None:
                 done, known = job.tasks()
                 if done > seen:
                     seen = done
-                    ticks(done, known)
+                    progress(done, known)
     except BaseException:
         _cancel(job, thread)
         raise

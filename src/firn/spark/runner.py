@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.runner import Progress
-from firn.spark.job import Ticks, run_job
+from firn.spark.job import run_job
 from firn.spark.packing import bin_count, chunk, pack
 from firn.spark.session import active_or_start, is_connect, slots
 from firn.spark.worker import settle_imports
@@ -120,7 +120,7 @@ class SparkRunner:
         return [range(len(payloads))]
 
     def _run(
-        self, shared: bytes, payloads: list[bytes], description: str, ticks: Ticks | None
+        self, shared: bytes, payloads: list[bytes], description: str, ticks: Progress | None
     ) -> list[BinOutcome]:
         broadcast: Any = None
         work: Any = payloads
@@ -143,7 +143,7 @@ class SparkRunner:
         n = len(payloads)
         frame = self.spark.range(0, n, 1, n).mapInArrow(run_bins, "i long, r binary")
         try:
-            rows = run_job(self.spark, frame.collect, description=description, ticks=ticks)
+            rows = run_job(self.spark, frame.collect, description=description, progress=ticks)
         finally:
             if broadcast is not None:
                 broadcast.unpersist()
