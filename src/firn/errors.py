@@ -8,7 +8,8 @@
       AlreadyExistsError     choose another name
         TableExistsError, ObjectExistsError
       ConflictError          nothing was changed: read again and retry
-        ObjectChangedError, LockHeldError, LockLostError, AppendExpiredError
+        ObjectChangedError, LockHeldError, LockLostError, AppendExpiredError,
+        HandleClosedError, ForkError
       OutcomeUnknownError    it may or may not have happened: look before retrying
       StoreError             the bucket failed: retry later, or mend access
         AccessDeniedError, StoreUnavailableError
@@ -88,6 +89,17 @@ class LockLostError(ConflictError):
 
 class AppendExpiredError(ConflictError):
     """The append took so long that sweep might have removed its first files; start it over."""
+
+
+class HandleClosedError(ConflictError):
+    """Another process has committed under this writer's id; open the catalog again to go on from there."""
+
+
+class ForkError(ConflictError):
+    """Two processes have committed one revision under one writer's id.
+
+    A commit that ends so is not acknowledged, and nobody sees it unless the fork is decided in its favour.
+    """
 
 
 class OutcomeUnknownError(FirnError):

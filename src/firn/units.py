@@ -45,6 +45,23 @@ def parse_size(value: str | int) -> int:
     raise InvalidInputError(f"{value!r} is not a size; write bytes as an int, or a string like '128MB'")
 
 
+def size_text(count: int) -> str:
+    """Bytes as people read them, in powers of 1024.
+
+    Example:
+        >>> size_text(312), size_text(1536), size_text(parse_size("128MB"))
+        ('312 B', '1.5 KB', '128.0 MB')
+    """
+    if count < 1024:
+        return f"{count} B"
+    amount = float(count)
+    for unit in ("KB", "MB", "GB", "TB"):
+        amount /= 1024
+        if amount < 1024 or unit == "TB":
+            break
+    return f"{amount:,.1f} {unit}"
+
+
 def parse_duration(value: str | float | timedelta) -> float:
     """Seconds.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -74,6 +74,18 @@ class Counters:
     def as_dict(self) -> dict[str, int]:
         with self._lock:
             return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "_lock"}
+
+    def since(self, before: Mapping[str, int]) -> dict[str, int]:
+        """What has been counted since `before`, an earlier `as_dict()`; `add` takes it as it is.
+
+        >>> counters = Counters()
+        >>> counters.add(get=1, bytes_in=10)
+        >>> before = counters.as_dict()
+        >>> counters.add(get=2, bytes_in=5)
+        >>> counters.since(before)
+        {'get': 2, 'put': 0, 'list': 0, 'head': 0, 'delete': 0, 'bytes_in': 5, 'bytes_out': 0}
+        """
+        return {name: count - before[name] for name, count in self.as_dict().items()}
 
     @property
     def requests(self) -> int:

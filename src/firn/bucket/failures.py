@@ -112,6 +112,7 @@ def _meaning(error: BaseException, text: str, status: int | None, code: str) -> 
         return Meaning.EXISTS if status != 409 or code in _EXISTS_CODES else Meaning.REFUSED
     if isinstance(error, PreconditionError):
         return Meaning.CHANGED
+    # What a store's driver lacks, like conditional replaces in a directory, obstore raises as Python's own error.
     if isinstance(error, NotSupportedError | NotImplementedError):
         return Meaning.UNSUPPORTED
     if status is not None:

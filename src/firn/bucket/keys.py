@@ -16,6 +16,15 @@ _MAX_KEY_BYTES = 1024  # S3, GCS and Azure agree on it
 _MAX_SEGMENT_BYTES = 255  # POSIX file systems
 
 
+def key_below(prefix: str, *parts: str) -> str:
+    """A key below a prefix, which may be empty; with an empty last part, the prefix of all keys there.
+
+    >>> key_below("prod", "t", "x"), key_below("", "t", "x"), key_below("prod", ""), key_below("", "")
+    ('prod/t/x', 't/x', 'prod/', '')
+    """
+    return "/".join((prefix, *parts) if prefix else parts)
+
+
 def check_key(key: str) -> str:
     """The key itself, or `InvalidInputError` that says what is wrong with it."""
     _check(key, key.split("/") if isinstance(key, str) else [])

@@ -152,7 +152,7 @@ class ObjectStoreBucket:
             check_prefix(after)
         found: list[ObjectInfo] = []
         # Where an attempt breaks off, the next goes on after the last key that came.
-        first = reached = max(filter(None, (_just_before(prefix), after)), default=None)
+        first = reached = max(filter(None, (_just_before(prefix), _path_up_to(after))), default=None)
         attempts = pages = 0
 
         def attempt() -> None:
@@ -315,6 +315,13 @@ def _info(meta: Mapping[str, Any]) -> ObjectInfo:
 def _token(etag: str | None) -> str:
     # Azure's LIST leaves out the quotes that its other answers have.
     return f'"{etag}"' if etag and not etag.endswith('"') else etag or ""
+
+
+def _path_up_to(after: str | None) -> str | None:
+    """The place to begin a LIST at: obstore takes no `x/.`, the beginning of a key like `x/.hidden`."""
+    if after is None or after.rpartition("/")[2] not in (".", ".."):
+        return after
+    return after.rpartition("/")[0] or None
 
 
 def _just_before(prefix: str) -> str | None:

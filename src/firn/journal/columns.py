@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from firn.errors import SchemaConflictError
 from firn.journal.model import ColumnTypes
@@ -29,6 +29,8 @@ from firn.journal.typenames import NULL, Decimal, Enum, List, Map, Scalar, Struc
 
 OnConflict = Literal["error", "widen", "skip-file"]
 """What reading does about logs whose types don't join."""
+
+ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,23 @@ def reconcile(logs: Iterable[tuple[str, ColumnTypes]], *, on_conflict: OnConflic
             f"the first is {skipped[0]}",
         )
     return Reconciled(union.columns(), frozenset(skipped), warnings)
+
+
+def older_types(stored: ColumnTypes, columns: ColumnTypes) -> dict[str, str]:
+    """The columns that were stored under another type than the table has by now, with that type: an engine that
+    reads Parquet by itself may not be able to read them as the wider one.
+
+    >>> older_types({"X": "INTEGER", "y": "DATE"}, {"x": "BIGINT", "y": "DATE"})
+    {'x': 'INTEGER'}
+    """
+    if stored == columns:
+        return {}
+    spelled = {name.casefold(): name for name in columns}
+    return {
+        spelled[name.casefold()]: kind
+        for name, kind in stored.items()
+        if columns.get(spelled.get(name.casefold(), "")) not in (None, kind)
+    }
 
 
 def evolve(current: ColumnTypes, incoming: ColumnTypes, *, allow_widening: bool) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from firn.bucket.base import Bucket
 
@@ -24,7 +24,11 @@ class DataFile(NamedTuple):
     decoded JSON, or None (the reference's own files, or extras it dropped): keys `rows` (int), `stats`
     (column → [min, max, nulls], encoded by `firn.lake.stats`), `crc` (CRC-32 of the Parquet footer), `spec`
     (id of the partition spec it was written under), `part` (partition values, only where the path can't
-    tell them). Missing means unknown, never empty.
+    tell them), `bloom` (column → [type, filters], encoded by `firn.lake.bloom`). Missing means unknown, never
+    empty. `deletes`, which a journal sets as it loads, are the soft deletes on the file. Of tables with a key
+    also: `clock` (text, the file's place in the order of commits; the journal adds it as it publishes) or
+    `clocks` (least and greatest of a merged file's rows), `fold` (files of one id share no key) and
+    `key_deletes` (True where some rows say that their keys are deleted).
     """
 
     path: str
@@ -34,11 +38,42 @@ class DataFile(NamedTuple):
 
     @property
     def rows(self) -> int | None:
+        """Rows stored in the file, where known; those that soft deletes took are among them."""
         return None if self.extra is None else self.extra.get("rows")
+
+    @property
+    def live_rows(self) -> int | None:
+        """Rows that exist, where known: nobody counts what a soft delete takes."""
+        return None if self.deletes else self.rows
+
+    @property
+    def clocks(self) -> tuple[str, str] | None:
+        """The least and greatest clock of the file's rows, on tables with a key. Texts of one table order as its
+        commits do: those of the leaderless log begin with the log's name."""
+        extra = self.extra or {}
+        if "clock" in extra:
+            return extra["clock"], extra["clock"]
+        return tuple(extra["clocks"]) if "clocks" in extra else None
+
+    @property
+    def key_deletes(self) -> bool:
+        """Whether some of the file's rows say that their keys are deleted."""
+        return bool((self.extra or {}).get("key_deletes"))
 
     @property
     def stats(self) -> Mapping[str, Sequence[Any]]:
         return {} if self.extra is None else self.extra.get("stats") or {}
+
+    @property
+    def deletes(self) -> tuple[str, ...]:
+        """Predicates, as DuckDB's texts over the table's columns: rows for which any of them is true don't
+        exist, whoever reads the file."""
+        return () if self.extra is None else tuple(self.extra.get("deletes") or ())
+
+
+def with_deletes(file: DataFile, *predicates: str) -> DataFile:
+    """The file with these soft deletes on it, as a journal loads it."""
+    return file._replace(extra={**(file.extra or {}), "deletes": list(predicates)})
 
 
 @dataclass(frozen=True)
@@ -60,8 +95,22 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class SoftDelete:
+    """A predicate on files that stay: from its commit on, readers leave out the rows for which it is true.
+    Files that come later are untouched, and it goes with the file."""
+
+    predicate: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Commit:
-    """A change: files that appear, paths that stop being live, columns known to the writer."""
+    """A change: files that appear, paths that stop being live, predicates on files that stay, columns known
+    to the writer. `adds` carry no soft deletes. `replaced` are the removed paths of which an added file's own
+    metadata says that it replaces them.
+
+    With `clocked` the journal gives each file that has no clock yet its own: see `with_clocks`.
+    """
 
     op: str
     adds: Sequence[DataFile] = ()
@@ -69,6 +118,27 @@ class Commit:
     columns: ColumnTypes = field(default_factory=dict)
     batch_id: str | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)
+    soft_deletes: Sequence[SoftDelete] = ()
+    replaced: Sequence[str] = ()
+    clocked: bool = False
+
+
+def with_clocks(commit: Commit, clock: str) -> Sequence[DataFile]:
+    """The commit's files, of a `clocked` commit each with its clock: the commit's, and its place.
+
+    `clock` is any text that orders as the journal's commits do, without `#`. A file that was committed before,
+    or merged from others, keeps what it has.
+
+    >>> file = DataFile("t/_data/x.parquet", 1, 0, {"rows": 2})
+    >>> with_clocks(Commit("append", [file], clocked=True), "1767258000755_a")[0].clocks
+    ('1767258000755_a#000000', '1767258000755_a#000000')
+    """
+    if not commit.clocked:
+        return commit.adds
+    return [
+        f if f.clocks is not None else f._replace(extra={**(f.extra or {}), "clock": f"{clock}#{n:06d}"})
+        for n, f in enumerate(commit.adds)
+    ]
 
 
 @dataclass(frozen=True)
@@ -98,16 +168,50 @@ class SweepReport:
     dry_run: bool = False
 
 
-class Namer(Protocol):
+class Places(Protocol):
+    """Where a table's data files lie; picklable."""
+
+    def directory_of(self, path: str) -> str | None:
+        """The partition directory in a data file's key, '' for none; None for a file that lies elsewhere."""
+        ...
+
+
+class Namer(Places, Protocol):
     """Makes unique data file keys; picklable, so that tasks anywhere can name their files."""
 
-    def __call__(self, partition: str) -> str:
-        """A new key for a file of the partition directory `a=1/b=2` ('' for none)."""
+    def __call__(self, partition: str, *, crc: int = 0, filters_crc: int = 0) -> str:
+        """A new key for a file of the partition directory `a=1/b=2` ('' for none), whose footer and Bloom filters
+        have these CRC-32s."""
+        ...
+
+    def metadata(
+        self,
+        partition: str,
+        columns: ColumnTypes,
+        *,
+        extra: Mapping[str, Any],
+        replaces: Sequence[str] = (),
+        applied: Sequence[str] = (),
+    ) -> Mapping[str, str]:
+        """What a file of the directory says of itself in its Parquet key-value metadata, for its journal to find
+        again; nothing where a journal has no use for it.
+
+        Args:
+            columns: the file's own.
+            extra: JSON-able, to be given back.
+            replaces: paths of the files whose rows it holds: they have to go with the commit that adds it.
+            applied: predicates by which rows of these were left out.
+        """
         ...
 
 
 class AppendTicket(Protocol):
     """An append under way; its clock runs since before the first data PUT."""
+
+    @property
+    def namer(self) -> Namer:
+        """Names the append's files."""
+        ...
 
     def backdate(self, seconds: float) -> None:
         """Say that the first data PUT was so long ago: other processes made it."""
@@ -130,12 +234,21 @@ class Session(Protocol):
     def snapshot(self) -> Snapshot: ...
 
     @property
+    def namer(self) -> Namer:
+        """Names the files that take others' places."""
+        ...
+
+    @property
     def log_length(self) -> int:
         """How many log objects a reader must look at; a merge makes it one."""
         ...
 
     def revivable(self, at: str | int | datetime) -> Snapshot:
-        """The snapshot at `at`, whose files are sure to outlast a commit that makes them live again."""
+        """The snapshot at `at`, whose files are there, and sure to outlast a commit that makes them live again.
+
+        Raises:
+            SnapshotTooOldError: they aren't.
+        """
         ...
 
     def check(self) -> None:
@@ -145,21 +258,121 @@ class Session(Protocol):
     def publish(self, commit: Commit) -> str: ...
 
 
+class LogOffset(Protocol):
+    """Where a stream stands in a journal: what is before it is delivered. Immutable."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+OffsetT = TypeVar("OffsetT", bound=LogOffset)
+
+
+@dataclass(frozen=True)
+class StreamStart(Generic[OffsetT]):
+    """The first delivery of a stream from the beginning: live files as of `version`."""
+
+    version: str
+    files: tuple[DataFile, ...]
+    offset: OffsetT
+
+
+@dataclass(frozen=True)
+class Delivery(Generic[OffsetT]):
+    """What one poll brings: the new files of each append, in order, and the offset after them. `renew`: take
+    that offset even where nothing is new, as the one before it grows too old to go on from."""
+
+    appends: tuple[tuple[DataFile, ...], ...]
+    offset: OffsetT
+    renew: bool = False
+
+
+class JournalStream(Protocol[OffsetT]):
+    """A table as a stream of appends, each delivered exactly once. Merges change nothing; deletes, rewrites and
+    overwrites aren't seen.
+
+    A stream can rest, and end in one process and go on in another: all that it knows is in its offset.
+    """
+
+    @property
+    def name(self) -> str:
+        """The table's, for messages."""
+        ...
+
+    def parse(self, raw: Mapping[str, Any]) -> OffsetT:
+        """An offset from its JSON; `CorruptObjectError` for what isn't one."""
+        ...
+
+    def since(self, time_ms: int) -> OffsetT:
+        """The offset from which on everything that was appended at a time (Unix milliseconds) or later is new.
+        Pure: the same whenever it is asked."""
+        ...
+
+    def target(self) -> Any:
+        """What there is now, for `poll(among=…)`."""
+        ...
+
+    def start(self) -> StreamStart[OffsetT]:
+        """All live files now, and the offset after them."""
+        ...
+
+    def restart(self, version: str, offset: OffsetT) -> tuple[DataFile, ...]:
+        """The files of `start` again.
+
+        Raises:
+            SnapshotTooOldError: some of them may be gone.
+        """
+        ...
+
+    def poll(self, offset: OffsetT, *, limit: int | None = None, among: Any = None) -> Delivery[OffsetT]:
+        """What was appended since `offset`: at most `limit` appends, the oldest first, and only what `target` saw.
+
+        Raises:
+            SnapshotTooOldError: the journal may have forgotten some of it. Nothing is skipped in silence.
+        """
+        ...
+
+    def between(self, begin: OffsetT, end: OffsetT) -> list[DataFile]:
+        """The new files between two offsets, the same whenever it is asked; `SnapshotTooOldError` as `poll`."""
+        ...
+
+
 class LakeJournal(Protocol):
     """How a lake table agrees on its files. Two implementations: `leaderless` and `writer`."""
 
     @property
     def bucket(self) -> Bucket: ...
 
-    def snapshot(self, at: str | int | datetime | None = None) -> Snapshot: ...
+    @property
+    def soft_deletes(self) -> bool:
+        """Whether it keeps `Commit.soft_deletes`, and loads them as `DataFile.deletes`."""
+        ...
 
-    def namer(self, *, maintenance: bool) -> Namer: ...
+    @property
+    def revives(self) -> bool:
+        """Whether a file that was removed can be added again."""
+        ...
+
+    @property
+    def places(self) -> Places: ...
+
+    def owns(self, path: str) -> bool:
+        """Whether a live file is this connection's to replace or remove, or another writer's."""
+        ...
+
+    def now_ms(self) -> int:
+        """The time by the clock that stamps commits."""
+        ...
+
+    def snapshot(self, at: str | int | datetime | None = None) -> Snapshot: ...
 
     def seen_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, or None."""
         ...
 
-    def begin_append(self) -> AppendTicket: ...
+    def begin_append(self, namer: Namer | None = None) -> AppendTicket:
+        """Start an append: before its first data PUT. `namer`: go on with one that another process began, and
+        whose files this has named."""
+        ...
 
     def exclusive(self, op: str) -> AbstractContextManager[Session]: ...
 
@@ -168,6 +381,10 @@ class LakeJournal(Protocol):
         ...
 
     def history(self) -> list[CommitInfo]: ...
+
+    def stream(self) -> JournalStream[Any]:
+        """The table as a stream of appends."""
+        ...
 
     def checkpoint(self) -> int:
         """Write a replay cache; the number of logs it covers."""

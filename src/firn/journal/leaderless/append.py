@@ -25,9 +25,9 @@ from firn.errors import (
     StoreError,
 )
 from firn.journal.leaderless.codec import Log, decode, encode
-from firn.journal.leaderless.layout import new_log_name
+from firn.journal.leaderless.layout import new_log_name, version_of
 from firn.journal.leaderless.table_log import TableLog
-from firn.journal.model import Commit
+from firn.journal.model import Commit, with_clocks
 
 
 class Append:
@@ -37,6 +37,7 @@ class Append:
         self.table = table
         self.started = table.clock.monotonic()
         self.started_ms = table.clock.now_ms()
+        self.namer = table.layout.namer(maintenance=False)
 
     def commit(self, commit: Commit) -> str:
         """Publish the files; the version.
@@ -59,14 +60,14 @@ class Append:
 
     def _publish(self, commit: Commit) -> str:
         bucket, layout = self.table.log_bucket, self.table.layout
-        log = append_log(commit, self.table.clock.now_ms())
+        log = append_log(commit, self.table.stamp_ms(commit))
         self.check_age()
         key = layout.log_key(log.name)
         try:
             bucket.put(key, encode(log), retry_for=self.table.settings.retry_window_ms / 1000)
         except OutcomeUnknownError as error:
             settle_append(self.table, key, log.nonce, error)
-        return log.name.removesuffix(".jsonl")
+        return version_of(log.name)
 
     def backdate(self, seconds: float) -> None:
         """Say that the first data PUT was so long ago: by tasks, before this process began the append."""
@@ -110,7 +111,8 @@ def append_log(commit: Commit, ms: int) -> Log:
     if commit.summary:
         notes["summary"] = dict(commit.summary)
     name = new_log_name(ms, maintenance=False)
-    return Log(name, ms, commit.columns, commit.adds, notes=notes, nonce=secrets.token_hex(16))
+    adds = with_clocks(commit, version_of(name))
+    return Log(name, ms, commit.columns, adds, notes=notes, nonce=secrets.token_hex(16))
 
 
 def settle_append(table: TableLog, key: str, nonce: str, error: OutcomeUnknownError) -> bool:
@@ -143,7 +145,7 @@ class _BatchCommit:
 
     def run(self) -> str:
         while True:
-            log = append_log(self.commit, self.table.clock.now_ms())
+            log = append_log(self.commit, self.table.stamp_ms(self.commit))
             stamped = self.table.clock.monotonic()
             claim = self._claim(log)
             try:
@@ -175,7 +177,7 @@ class _BatchCommit:
         except OutcomeUnknownError as error:
             if not settle_append(self.table, key, log.nonce, error):
                 return None
-        return log.name.removesuffix(".jsonl")
+        return version_of(log.name)
 
     def _take_over(self, log: Log) -> str | None:
         """The version if the batch is committed; None once the claim names `log`."""
@@ -191,7 +193,7 @@ class _BatchCommit:
                 return None
             name = _claimed_log(blob.data, self.batch_id, self.bucket.uri(self.claim_key))
             if not self._void(name):
-                return name.removesuffix(".jsonl")
+                return version_of(name)
             # Void, or merged and cleaned away: then a maintenance log carries the batch's id.
             if (seen := self.table.carried_batch(self.batch_id)) is not None:
                 return seen
@@ -233,7 +235,7 @@ def seen_batch(table: TableLog, batch_id: str) -> str | None:
         log = decode(name, bucket.get(layout.log_key(name)).data, where=name)
     except ObjectNotFoundError:
         return table.carried_batch(batch_id)
-    return name.removesuffix(".jsonl") if log.notes.get("batch") == batch_id else None
+    return version_of(name) if log.notes.get("batch") == batch_id else None
 
 
 def _claimed_log(data: bytes, batch_id: str, where: str) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from firn.bucket.base import Bucket, ObjectInfo
+from firn.bucket.base import ObjectInfo
 from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.leaderless.codec import Log, encode
 from firn.journal.leaderless.fold import Burial, State, burial, burials
-from firn.journal.leaderless.layout import TableLayout
+from firn.journal.leaderless.table_log import TableLog
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,10 @@ def _without(log: Log, gone_logs: set[str], gone_data: set[str]) -> Log:
     )
 
 
-def run_cleanup(
-    plan: CleanupPlan,
-    *,
-    bucket: Bucket,
-    log_bucket: Bucket,
-    layout: TableLayout,
-    listed: Mapping[str, ObjectInfo],
-) -> None:
+def run_cleanup(table: TableLog, plan: CleanupPlan, listed: Mapping[str, ObjectInfo]) -> None:
     """Deletes, then 1 PUT a changed log. Files outside the table's prefix are kept: see `SweepReport`."""
-    bucket.delete_many([path for path in plan.data if layout.owns(path)])
+    layout, log_bucket = table.layout, table.log_bucket
+    table.bucket.delete_many([path for path in plan.data if layout.owns(path)])
     log_bucket.delete_many([layout.log_key(name) for name in plan.logs])
     for log in plan.rewrites:
         info = listed[log.name]

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from firn.journal.columns import OnConflict, reconcile
+from firn.journal.columns import OnConflict, older_types, reconcile
 from firn.journal.leaderless.codec import Log
-from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot
+from firn.journal.leaderless.layout import version_of
+from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot, with_clocks
 
 EMPTY_VERSION = "0"
 PAST_LIMIT = 1000
@@ -41,7 +42,7 @@ class State:
     def snapshot(self) -> Snapshot:
         # A reservation may yet become a real log: a version named by it would change.
         last = next((log for log in reversed(self.logs) if not log.is_reservation), None)
-        version = last.name.removesuffix(".jsonl") if last else EMPTY_VERSION
+        version = version_of(last.name) if last else EMPTY_VERSION
         return Snapshot(version, last.t if last else 0, self.columns, self.live, self.warnings)
 
     def replaced(self) -> set[str]:
@@ -57,7 +58,7 @@ class State:
         for log in self.logs:
             found.update({b: (v, t) for b, (v, t) in (log.notes.get("batches") or {}).items()})
             if batch := log.notes.get("batch"):
-                found[batch] = (log.name.removesuffix(".jsonl"), log.t)
+                found[batch] = (version_of(log.name), log.t)
         return found
 
 
@@ -90,16 +91,9 @@ def fold(
 
 def _note_older_types(logs: Sequence[Log], columns: ColumnTypes, files: dict[str, DataFile]) -> None:
     """Where the table's type was widened since a log was written, note in its files' `types` which one they
-    have: an engine that reads Parquet by itself may not be able to read it as the wider one."""
-    spelled = {name.casefold(): name for name in columns}
+    have."""
     for log in logs:
-        if log.columns == columns:
-            continue
-        older = {
-            spelled[name.casefold()]: kind
-            for name, kind in log.columns.items()
-            if columns.get(spelled.get(name.casefold(), "")) not in (None, kind)
-        }
+        older = older_types(log.columns, columns)
         for file in log.files if older else ():
             if files[file.path] is file:
                 extra = dict(file.extra or {})
@@ -132,7 +126,7 @@ def maintenance_log(
     files come back.
     """
     removed = set(commit.removes)
-    added = {f.path: f for f in commit.adds}
+    added = {f.path: f for f in with_clocks(commit, version_of(name))}
     touched = removed | added.keys()
     already = state.replaced()
     replaced = [
@@ -212,7 +206,7 @@ def _notes(state: State, commit: Commit, replaced: Sequence[Log], t: int) -> dic
     for log in replaced:
         batches.update({b: (v, at) for b, (v, at) in (log.notes.get("batches") or {}).items()})
         if batch := log.notes.get("batch"):
-            batches[batch] = (log.name.removesuffix(".jsonl"), log.t)
+            batches[batch] = (version_of(log.name), log.t)
         past.extend(log.notes.get("past") or [])
         if not log.is_reservation and log.notes.get("op") != "fence":
             past.append(past_line(log))
@@ -245,4 +239,4 @@ def past_line(log: Log) -> list[Any]:
         new = [f for f in log.files if f.path not in log.dead]
         removed = sum(1 for at in log.dead.values() if at <= log.t)
         counts = [len(new), removed if merged else 0, None, sum(f.size for f in new)]
-    return [log.name.removesuffix(".jsonl"), log.t, op, *counts, notes.get("summary") or {}]
+    return [version_of(log.name), log.t, op, *counts, notes.get("summary") or {}]

@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.journal.leaderless.append import Append, seen_batch
-from firn.journal.leaderless.layout import DataNamer, TableLayout
+from firn.journal.leaderless.layout import TableLayout
 from firn.journal.leaderless.loader import write_checkpoint
 from firn.journal.leaderless.session import MaintenanceSession, exclusive
 from firn.journal.leaderless.settings import Settings
+from firn.journal.leaderless.stream import LeaderlessStream
 from firn.journal.leaderless.sweep import sweep
 from firn.journal.leaderless.table_log import TableLog
 from firn.journal.lock import ExclusiveLock
-from firn.journal.model import ColumnTypes, SweepReport
+from firn.journal.model import ColumnTypes, Namer, SweepReport
 
 
 class LeaderlessJournal(TableLog):
@@ -51,13 +52,33 @@ class LeaderlessJournal(TableLog):
         """Write a replay cache; the number of logs it covers."""
         return write_checkpoint(self.loader)
 
+    def stream(self) -> LeaderlessStream:
+        """The table as a stream of appends (rule 20)."""
+        return LeaderlessStream(self)
+
+    @property
+    def soft_deletes(self) -> bool:
+        """False: the reference, which reads the same logs, would show the rows."""
+        return False
+
+    @property
+    def revives(self) -> bool:
+        """True: a tombstone of a path goes when a later log adds it."""
+        return True
+
+    @property
+    def places(self) -> TableLayout:
+        return self.layout
+
+    def owns(self, path: str) -> bool:
+        """True: whoever holds the table's lock maintains all of it."""
+        return True
+
     # -- appending
 
-    def namer(self, *, maintenance: bool) -> DataNamer:
-        return self.layout.namer(maintenance=maintenance)
-
-    def begin_append(self) -> Append:
-        """Start an append: before its first data PUT."""
+    def begin_append(self, namer: Namer | None = None) -> Append:
+        """Start an append: before its first data PUT. Its files say nothing of it, so whose `namer` it was is all
+        the same."""
         return Append(self)
 
     def columns(self) -> ColumnTypes:

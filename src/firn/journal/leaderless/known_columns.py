@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from firn.journal.leaderless.codec import Log, decode
 from firn.journal.leaderless.fold import State
-from firn.journal.leaderless.layout import parse_log_name
+from firn.journal.leaderless.layout import name_of, parse_log_name
 from firn.journal.leaderless.loader import LogLoader
 from firn.journal.leaderless.settings import Settings
 from firn.journal.model import ColumnTypes
@@ -45,7 +45,9 @@ class KnownColumns:
     def _read_newer(self, known: ColumnTypes) -> None:
         after = self.layout.log_key(self._after) if self._after else None
         listed = self.bucket.list(self.layout.log_prefix, after=after).objects
-        names = {name: info for info in listed if parse_log_name(name := self.layout.log_name(info.key))}
+        parsed = {info.key: parse_log_name(self.layout.log_name(info.key)) for info in listed}
+        names = {found.name: info for info in listed if (found := parsed[info.key]) is not None}
+        self.loader.saw(max((found.ms or 0 for found in parsed.values() if found is not None), default=0))
         others = [info for name, info in names.items() if name not in self._own]
         logs = [Log("known", 0, known)]
         for info, blob in zip(others, self.bucket.get_many([i.key for i in others]), strict=True):
@@ -62,6 +64,6 @@ class KnownColumns:
         with self._mutex:
             if self._columns is not None:
                 if version is not None:
-                    self._own.add(f"{version}.jsonl")
+                    self._own.add(name_of(version))
                 logs = [Log("known", 0, self._columns), Log("new", 1, columns)]
                 self._columns = self._fold(logs).columns

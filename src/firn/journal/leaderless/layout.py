@@ -18,11 +18,14 @@ import secrets
 import socket
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from firn.journal.model import ColumnTypes
 
 LOG_DIR = "_log"  # frozen
 DATA_DIR = "_data"  # frozen
 FIRN_DIR = "_firn"  # frozen
+_SUFFIX = ".jsonl"  # frozen
 
 _MS_NAME = re.compile(r"(\d{13,16})_(m_)?(.+)\.jsonl")
 
@@ -44,9 +47,27 @@ def parse_log_name(name: str) -> LogName | None:
     match = _MS_NAME.fullmatch(name)
     if match is not None:
         return LogName(name, int(match[1]), match[2] is not None)
-    if name.endswith(".jsonl") and "/" not in name:
+    if name.endswith(_SUFFIX) and "/" not in name:
         return LogName(name, None, "_m_" in name)
     return None
+
+
+def version_of(name: str) -> str:
+    """The version of the table that a log makes: its base name without the ending.
+
+    >>> version_of("1795224444056_m_dan-mbp.jsonl")
+    '1795224444056_m_dan-mbp'
+    """
+    return name.removesuffix(_SUFFIX)
+
+
+def name_of(version: str) -> str:
+    """The base name of the log that makes a version.
+
+    >>> name_of("1795224444056_m_dan-mbp")
+    '1795224444056_m_dan-mbp.jsonl'
+    """
+    return version + _SUFFIX
 
 
 @cache
@@ -57,7 +78,7 @@ def _host() -> str:
 
 def new_log_name(ms: int, *, maintenance: bool) -> str:
     """A name that nobody else makes: 64 random bits, as one host and one millisecond aren't unique."""
-    return f"{ms:013d}_{'m_' if maintenance else ''}{_host()}-{secrets.token_hex(8)}.jsonl"
+    return f"{ms:013d}_{'m_' if maintenance else ''}{_host()}-{secrets.token_hex(8)}{_SUFFIX}"
 
 
 def is_maintenance_part(key: str) -> bool:
@@ -71,9 +92,16 @@ class DataNamer:
     data_prefix: str
     kind: str
 
-    def __call__(self, partition: str) -> str:
+    def __call__(self, partition: str, *, crc: int = 0, filters_crc: int = 0) -> str:
         directory = f"{partition}/" if partition else ""
         return f"{self.data_prefix}{directory}part-{self.kind}-{secrets.token_hex(16)}.parquet"
+
+    def directory_of(self, path: str) -> str | None:
+        return _below(self.data_prefix, path)
+
+    def metadata(self, partition: str, columns: ColumnTypes, **options: Any) -> dict[str, str]:
+        """Nothing: the log tells all, and there is no other way to find it again."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -125,6 +153,17 @@ class TableLayout:
     def namer(self, *, maintenance: bool) -> DataNamer:
         return DataNamer(self.data_prefix, "m" if maintenance else "a")
 
+    def directory_of(self, path: str) -> str | None:
+        """The partition directory in a data file's key, '' for none; None for a file that lies elsewhere.
+
+        Taken from the whole known prefix, so that a table called `x_data` doesn't confuse it.
+        """
+        return _below(self.data_prefix, path)
+
     def owns(self, key: str) -> bool:
         """Whether Firn may delete this data file: only what lies under the table's own prefix."""
         return key.startswith(self.data_prefix)
+
+
+def _below(data_prefix: str, path: str) -> str | None:
+    return path[len(data_prefix) :].rpartition("/")[0] if path.startswith(data_prefix) else None

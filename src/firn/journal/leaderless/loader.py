@@ -45,6 +45,13 @@ class LogLoader:
         self.bucket, self.layout, self.clock = bucket, layout, clock
         self._cache: dict[tuple[str, str], Log] = {}
         self._mutex = threading.Lock()
+        self.highest_ms = 0
+        """The latest time of a log that this process has seen."""
+
+    def saw(self, ms: int) -> None:
+        """Take note of a log's time."""
+        with self._mutex:
+            self.highest_ms = max(self.highest_ms, ms)
 
     def load(self, *, bound: Bound | None = None, every: bool = False) -> Loaded:
         """One consistent view of the log.
@@ -75,6 +82,7 @@ class LogLoader:
             if parsed is not None:
                 listed[parsed.name] = info
                 names.append(parsed)
+        self.saw(max((n.ms for n in names if n.ms is not None), default=0))
         if bound is not None:
             names = [n for n in names if n.ms is None or bound.covers(n.ms, n.name)]
         attempt = _Attempt(self, listed, cache)

@@ -31,7 +31,7 @@ from firn.errors import (
 )
 from firn.journal.leaderless.codec import Log, decode, encode
 from firn.journal.leaderless.fold import State, maintenance_log
-from firn.journal.leaderless.layout import new_log_name
+from firn.journal.leaderless.layout import DataNamer, new_log_name, version_of
 from firn.journal.leaderless.lease import Lease, acquire
 from firn.journal.leaderless.loader import Loaded
 from firn.journal.leaderless.table_log import TableLog
@@ -68,6 +68,10 @@ class MaintenanceSession:
         return self.state.snapshot()
 
     @property
+    def namer(self) -> DataNamer:
+        return self.table.layout.namer(maintenance=True)
+
+    @property
     def log_length(self) -> int:
         """Logs that no other log carries."""
         replaced = self.state.replaced()
@@ -89,7 +93,20 @@ class MaintenanceSession:
                     "ago than the tombstone_grace allows for, and cleanup may be deleting it. Read that "
                     "version and overwrite the table with it instead."
                 )
+        self._check_there(past, at)
         return past
+
+    def _check_there(self, past: Snapshot, at: str | int | datetime) -> None:
+        """1 LIST of the data, if any file isn't live."""
+        layout, live = self.table.layout, {f.path for f in self.snapshot.files}
+        missing = [f.path for f in past.files if layout.owns(f.path) and f.path not in live]
+        there = {i.key for i in self.table.bucket.list(layout.data_prefix).objects} if missing else set()
+        for path in missing:
+            if path not in there:
+                raise SnapshotTooOldError(
+                    f"{layout.prefix} can't be restored to {at}: {self.table.bucket.uri(path)} is gone. Nothing "
+                    "was changed; choose a later version."
+                )
 
     def check(self) -> None:
         """Raise `LockLostError` as soon as a renewal was refused. No request with the bucket's lease."""
@@ -117,7 +134,12 @@ class MaintenanceSession:
             LockLostError: somebody took over; nothing of the commit will ever be visible.
             OutcomeUnknownError: the log was sent and no answer came; whoever maintains next settles it.
             SnapshotTooOldError: a file that the commit brings back has been dead for too long by now.
+            UnsupportedError: the commit has soft deletes, which a leaderless log can't keep.
         """
+        if commit.soft_deletes:
+            raise UnsupportedError(
+                f"{self.table.layout.prefix}: a leaderless log keeps no soft deletes; rewrite the files instead."
+            )
         t = self._stamp()
         name = new_log_name(t, maintenance=True)
         log = maintenance_log(
@@ -136,7 +158,8 @@ class MaintenanceSession:
         else:
             self._publish_plain(log, revived)
         self.table.known_columns.note(commit.columns)
-        return name.removesuffix(".jsonl")
+        self.table.loader.saw(t)
+        return version_of(name)
 
     def _stamp(self) -> int:
         """Rule 2: above everything listed, so that appends that come late sort below and stay visible."""

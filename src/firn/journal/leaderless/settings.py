@@ -36,12 +36,7 @@ class Settings:
             if name in properties:
                 values[attribute] = int(parse_duration(properties[name]) * 1000)
         if "on_conflict" in properties:
-            choice = properties["on_conflict"]
-            if choice not in ("error", "widen", "skip-file"):
-                raise InvalidInputError(
-                    f"on_conflict is {choice!r}; it can be 'error', 'widen' or 'skip-file'."
-                )
-            values["on_conflict"] = choice
+            values["on_conflict"] = properties["on_conflict"]
         settings = Settings(**values)
         if settings.orphan_age_ms <= 2 * settings.landing_delay_ms:
             raise InvalidInputError(

@@ -21,7 +21,11 @@ from firn.journal.leaderless.codec import Log
 from firn.journal.leaderless.horizon import read_horizon
 from firn.journal.leaderless.layout import parse_log_name
 from firn.journal.leaderless.table_log import TableLog
-from firn.journal.model import DataFile
+from firn.journal.model import DataFile, Delivery, StreamStart
+
+RENEW_PART = 4
+"""An idle stream moves its offset on after this part of the time that it may rest, so that a restart finds it
+fresh."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +53,14 @@ class StreamOffset:
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """What one poll brings, in log order, and the offset after it."""
+class Polled:
+    """The logs that one poll brings, in their order, and the offset after them."""
 
     logs: tuple[Log, ...]
     offset: StreamOffset
 
 
-@dataclass(frozen=True)
-class StreamStart:
-    """The first delivery of a stream from the beginning: live files as of `version`."""
-
-    version: str
-    files: tuple[DataFile, ...]
-    offset: StreamOffset
-
-
-def start(table: TableLog) -> StreamStart:
+def start(table: TableLog) -> StreamStart[StreamOffset]:
     """All live files now, and the offset after them."""
     now = table.clock.now_ms()
     logs = table.loader.load(every=True).logs
@@ -94,7 +89,7 @@ def poll(
     *,
     limit: int | None = None,
     among: AbstractSet[str] | None = None,
-) -> Delivery:
+) -> Polled:
     """The appends that came since `offset`; at most `limit` logs, the oldest first, and only `among` these names.
 
     Raises:
@@ -120,7 +115,7 @@ def poll(
     chosen = {log.name for log in delivered}
     undelivered = [log.t for log in appended if log.name not in chosen]
     after = _after(table, offset, delivered, now, fresh=len(fresh), below=min(undelivered, default=None))
-    return Delivery(tuple(fresh), after)
+    return Polled(tuple(fresh), after)
 
 
 def between(table: TableLog, begin: StreamOffset, end: StreamOffset) -> tuple[Log, ...]:
@@ -159,9 +154,13 @@ def _after(
     return StreamOffset(watermark, names, now, offset.count + fresh)
 
 
-def _check_age(table: TableLog, offset: StreamOffset) -> None:
+def _longest_rest_ms(table: TableLog) -> int:
     s = table.settings
-    longest = s.grace_ms - s.retry_window_ms - s.landing_delay_ms
+    return s.grace_ms - s.retry_window_ms - s.landing_delay_ms
+
+
+def _check_age(table: TableLog, offset: StreamOffset) -> None:
+    longest = _longest_rest_ms(table)
     age = table.clock.now_ms() - offset.polled_ms
     if offset.polled_ms and age > longest:
         raise SnapshotTooOldError(
@@ -174,3 +173,45 @@ def _check_age(table: TableLog, offset: StreamOffset) -> None:
 def _is_append(log: Log) -> bool:
     parsed = parse_log_name(log.name)
     return parsed is not None and not parsed.maintenance
+
+
+def _live(log: Log) -> tuple[DataFile, ...]:
+    return tuple(file for file in log.files if file.path not in log.dead)
+
+
+class LeaderlessStream:
+    """One table's log as streams know a journal; see `firn.journal.model.JournalStream`."""
+
+    def __init__(self, table: TableLog) -> None:
+        self._table = table
+
+    @property
+    def name(self) -> str:
+        return self._table.layout.prefix
+
+    def parse(self, raw: Mapping[str, Any]) -> StreamOffset:
+        return StreamOffset.from_json(raw)
+
+    def since(self, time_ms: int) -> StreamOffset:
+        return StreamOffset(time_ms)
+
+    def target(self) -> frozenset[str]:
+        """The append logs there are now."""
+        return frozenset(log.name for log in self._table.append_logs())
+
+    def start(self) -> StreamStart[StreamOffset]:
+        return start(self._table)
+
+    def restart(self, version: str, offset: StreamOffset) -> tuple[DataFile, ...]:
+        return restart(self._table, version, offset)
+
+    def poll(
+        self, offset: StreamOffset, *, limit: int | None = None, among: AbstractSet[str] | None = None
+    ) -> Delivery[StreamOffset]:
+        found = poll(self._table, offset, limit=limit, among=among)
+        age = self._table.clock.now_ms() - offset.polled_ms
+        renew = age > _longest_rest_ms(self._table) // RENEW_PART
+        return Delivery(tuple(_live(log) for log in found.logs), found.offset, renew)
+
+    def between(self, begin: StreamOffset, end: StreamOffset) -> list[DataFile]:
+        return [file for log in between(self._table, begin, end) for file in _live(log)]

@@ -17,8 +17,6 @@ from firn.journal.leaderless.session import MaintenanceSession
 from firn.journal.leaderless.table_log import TableLog
 from firn.journal.model import SweepReport
 
-SWEEPS_KEPT = 100
-
 
 def sweep(
     session: MaintenanceSession,
@@ -63,7 +61,7 @@ def sweep(
     session.confirm()
     if report.data_files or report.logs or report.orphans:
         record(table.log_bucket, table.layout, horizon_ms=plan.horizon_ms, report=report, now=latest)
-    run_cleanup(plan, bucket=table.bucket, log_bucket=table.log_bucket, layout=table.layout, listed=listed)
+    run_cleanup(table, plan, listed)
     table.bucket.delete_many([o.key for o in orphans])
     _delete_old_claims(table, now)
     return report

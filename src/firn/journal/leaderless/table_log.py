@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
@@ -12,11 +13,11 @@ from firn.journal.leaderless.codec import Log
 from firn.journal.leaderless.fold import EMPTY_VERSION, State, fold, past_line
 from firn.journal.leaderless.horizon import read_horizon
 from firn.journal.leaderless.known_columns import KnownColumns
-from firn.journal.leaderless.layout import TableLayout, parse_log_name
+from firn.journal.leaderless.layout import TableLayout, name_of, parse_log_name, version_of
 from firn.journal.leaderless.loader import Bound, LogLoader
 from firn.journal.leaderless.settings import Settings
 from firn.journal.leaderless.skew import SkewCheck
-from firn.journal.model import ColumnTypes, CommitInfo, Snapshot
+from firn.journal.model import ColumnTypes, Commit, CommitInfo, Snapshot
 from firn.units import parse_time
 
 
@@ -43,6 +44,21 @@ class TableLog:
         self.loader = LogLoader(log_bucket, layout, clock)
         self.known_columns = KnownColumns(self.loader, self.fold, settings)
         self.skew = SkewCheck(bucket, log_bucket, layout, clock, settings.max_skew_ms)
+        self._stamping = threading.Lock()
+        self._last_stamp_ms = 0
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def stamp_ms(self, commit: Commit) -> int:
+        """The time of an append. That of rows with a key is above all that this process has seen of the table:
+        they replace what it may have read, and its own earlier ones, whatever the clocks say."""
+        now = self.clock.now_ms()
+        if not commit.clocked:
+            return now
+        with self._stamping:
+            self._last_stamp_ms = max(now, self._last_stamp_ms + 1, self.loader.highest_ms + 1)
+            return self._last_stamp_ms
 
     def fold(self, logs: Iterable[Log]) -> State:
         return fold(logs, declared=self.declared, on_conflict=self.settings.on_conflict)
@@ -74,7 +90,7 @@ class TableLog:
         if isinstance(at, str):
             if at == EMPTY_VERSION:
                 return Bound(0, "")
-            name = at if at.endswith(".jsonl") else at + ".jsonl"
+            name = name_of(version_of(at))  # a log's name is as good
             parsed = parse_log_name(name)
             if parsed is not None and parsed.ms is not None:
                 return Bound(parsed.ms, name)
@@ -94,7 +110,7 @@ class TableLog:
         lines = {line[0]: line for log in logs for line in log.notes.get("past") or []}
         for log in logs:
             if not log.is_reservation and log.notes.get("op") != "fence":
-                lines[log.name.removesuffix(".jsonl")] = past_line(log)
+                lines[version_of(log.name)] = past_line(log)
         commits = [
             CommitInfo(v, datetime.fromtimestamp(t / 1000, timezone.utc), op, a, r, rows, size, summary)
             for v, t, op, a, r, rows, size, summary in lines.values()

@@ -1,0 +1,23 @@
+"""Whether an object exists."""
+
+from __future__ import annotations
+
+from firn.bucket.base import Bucket
+from firn.errors import ObjectNotFoundError
+
+
+def is_there(bucket: Bucket, key: str) -> bool:
+    """Whether there is such an object, at this moment. 1 HEAD.
+
+    Example:
+        >>> from firn.bucket import open_bucket
+        >>> bucket = open_bucket("memory://")
+        >>> _ = bucket.put("a", b"")
+        >>> is_there(bucket, "a"), is_there(bucket, "b")
+        (True, False)
+    """
+    try:
+        bucket.head(key)
+    except ObjectNotFoundError:
+        return False
+    return True

@@ -1,0 +1,16 @@
+"""The writer's catalog: a linear history of one writer's own, after the IOx paper on catalog persistence.
+
+`layout` names objects, `frame` and `messages` hold their bytes, `state` replays transactions, `listing` and
+`history` read, `forks` decides which branch counts; `commit` writes by PUT and LIST, `claims` by put-if-absent;
+`checkpoint` writes states; `metadata` is what data files say of themselves, `marker` what they can't tell.
+`prune` shortens a history, `collect` deletes what nothing needs then, `repair` decides forks by hand. The format
+page is docs/format/writer-catalog.md. Start reading at `history`.
+"""
+
+from firn.journal.writer.checkpoint import add_checkpoint
+from firn.journal.writer.commit import Handle
+from firn.journal.writer.history import History, Version
+from firn.journal.writer.identity import Ticket
+from firn.journal.writer.layout import WriterLayout
+
+__all__ = ["Handle", "History", "Ticket", "Version", "WriterLayout", "add_checkpoint"]

@@ -1,0 +1,384 @@
+"""`WriterJournal`: one table over the writers' catalogs, as the lake knows a journal.
+
+It reads all writers and changes what its own one added. Every change is a plan over the catalog as it is when
+the commit is made, so that commits of one process, and of several under one id, can't undo each other.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+
+from firn.bucket.base import Bucket
+from firn.clock import Clock
+from firn.errors import (
+    AppendExpiredError,
+    ConflictError,
+    InvalidInputError,
+)
+from firn.journal.model import (
+    ColumnTypes,
+    Commit,
+    CommitInfo,
+    DataFile,
+    Namer,
+    Snapshot,
+    SweepReport,
+    with_clocks,
+)
+from firn.journal.writer.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
+from firn.journal.writer.collect import collect
+from firn.journal.writer.federation import Federation, Union
+from firn.journal.writer.identity import Ticket
+from firn.journal.writer.layout import ChunkNamer, WriterPlaces
+from firn.journal.writer.own import Author, BatchSeen, Proposal
+from firn.journal.writer.settings import Settings
+from firn.journal.writer.state import LiveFile, State, clock_above, greatest_clock
+from firn.journal.writer.stream import WriterStream
+from firn.journal.writer.union import Definition, columns_of, history_of, seen_batch
+from firn.journal.writer.union import snapshot_of as union_snapshot
+
+
+class WriterJournal:
+    """A table of a federation. `own` is None on connections that only read."""
+
+    soft_deletes = True
+    revives = False
+
+    def __init__(
+        self,
+        federation: Federation,
+        own: Author | None,
+        table: str,
+        definition: Definition,
+        *,
+        declared: ColumnTypes,
+        settings: Settings,
+        clock: Clock,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.federation, self.table, self.definition = federation, table, definition
+        self.declared, self.settings, self.clock, self.notes = declared, settings, clock, tuple(notes)
+        self._own = own
+        self._mutex = threading.Lock()
+        self._latest: tuple[_Seen, Snapshot] | None = None
+        self._others: tuple[float, Union] | None = None
+        self._greatest = 0
+
+    @property
+    def bucket(self) -> Bucket:
+        return self.federation.bucket
+
+    @property
+    def places(self) -> WriterPlaces:
+        return WriterPlaces(self.federation.prefix, self.federation.name, self.table)
+
+    @property
+    def own(self) -> Author:
+        """The connection's writer.
+
+        Raises:
+            InvalidInputError: the connection has none.
+        """
+        if self._own is None:
+            raise InvalidInputError(
+                f"{self.table} is kept by writers' catalogs, and this connection only reads. Open the database with "
+                "firn.connect(url, writer=ID), from a shell with --writer ID; no other process may use the id."
+            )
+        return self._own
+
+    def owns(self, path: str) -> bool:
+        """Whether this connection may replace or remove a file: those that its own writer made or registered."""
+        if self._own is None:
+            return False
+        if self.federation.layout(self._own.writer).owns(path):
+            return True
+        table = self._own.state.tables.get(self.table)
+        return table is not None and path in table.files
+
+    def now_ms(self) -> int:
+        """The time by the clock that stamps commits."""
+        return self.clock.now_ms()
+
+    # -- reading
+
+    def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
+        """The union of all writers now, or as of `at`: a time, a version, or a revision of one writer.
+
+        Cost: 1 LIST and 1 a writer, in parallel, and 1 GET a new transaction; more for an `at`, see `History.at`.
+
+        Raises:
+            SnapshotTooOldError: `at` was pruned.
+        """
+        if at is None:
+            union = self._load()
+        else:
+            own = None if self._own is None else self._own.writer
+            union = self.federation.at(at, own=own)
+        return self.snapshot_of(union)
+
+    def history(self) -> list[CommitInfo]:
+        """What all writers did to the table, as far as it isn't pruned, by time. 1 GET a transaction."""
+        union = self.federation.load()
+        lines = [
+            line
+            for writer in union.versions
+            for line in history_of(
+                self.federation.history(writer).transactions(), self.federation.layout(writer), self.table
+            )
+        ]
+        return sorted(lines, key=lambda line: (line.time, line.version))
+
+    def stream(self) -> WriterStream:
+        """The table as a stream of all writers' appends."""
+        return WriterStream(self)
+
+    def columns(self) -> ColumnTypes:
+        """What all writers had up to `schema_refresh` ago, and this one has now."""
+        union = self._recent()
+        if self._own is not None:
+            union = union.with_state(self._own.state)
+        return columns_of(union, self.table, self.declared, self.settings.on_conflict)
+
+    def seen_batch(self, batch_id: str) -> str | None:
+        """The version that committed this batch, by any writer. Free of requests where it is this one's."""
+        if self._own is not None:
+            mine = Union({}).with_state(self._own.state)
+            if seen := seen_batch(mine, self.table, batch_id):
+                return seen
+        return seen_batch(self._load(), self.table, batch_id)
+
+    # -- writing
+
+    def begin_append(self, namer: Namer | None = None) -> WriterAppend:
+        """Start an append, or go on with the one whose files `namer` has named. Appends may overlap."""
+        return WriterAppend(self, namer)
+
+    @contextmanager
+    def exclusive(self, op: str) -> Iterator[WriterSession]:
+        """Replace or remove own files; others of this process wait, other writers don't matter."""
+        with self.own.maintenance(self.table):
+            yield WriterSession(self)
+
+    def publish(
+        self,
+        commit: Commit,
+        ticket: Ticket,
+        *,
+        expected: Mapping[str, LiveFile] | None = None,
+    ) -> str:
+        """Commit; the version. `expected`: files that have to be live with the soft deletes that they had."""
+
+        def plan(state: State, clock: str) -> Sequence[Action]:
+            self._check_batch(state, commit.batch_id)
+            self._check_live(state, commit.op, expected or {})
+            if commit.clocked:
+                clock = self._above_seen(state, clock)
+            return [*self._definition(state), *actions_of(self.table, commit, clock)]
+
+        batches = [(self.table, commit.batch_id)] if commit.batch_id is not None else []
+        try:
+            head = self.own.commit(
+                Proposal(
+                    commit.op,
+                    plan,
+                    batches,
+                    commit.summary,
+                    ticket,
+                    commit.replaced,
+                    self.settings.checkpoint_every,
+                )
+            )
+        except BatchSeen as seen:
+            return f"{self.own.writer}={seen.revision}"
+        return f"{self.own.writer}={head.revision}"
+
+    # -- upkeep
+
+    def checkpoint(self) -> int:
+        """Write a checkpoint of each writer that has the table; the transactions that readers needn't replay any
+        more. Any connection may."""
+        return sum(self.federation.checkpoint(self.table).values())
+
+    def sweep(self, *, grace_ms: int, orphan_age_ms: int, margin: bool, dry_run: bool) -> SweepReport:
+        """Delete the own writer's files of this table, and of tables that it dropped, that no retained revision
+        reads, and markers of transactions that nothing needs any more (in `logs`). `Database.prune` shortens the
+        history first; `grace_ms` and `margin` say nothing here. Cost and errors: see
+        `firn.journal.writer.collect`.
+
+        Raises:
+            InvalidInputError: the connection has no writer.
+        """
+        history = self.federation.history(self.own.writer)
+        return collect(history, orphan_age_ms=orphan_age_ms, dry_run=dry_run, table=self.table).as_sweep()
+
+    # -- inside
+
+    def _load(self) -> Union:
+        return self.federation.load() if self._own is None else self._own.load()
+
+    def _recent(self) -> Union:
+        with self._mutex:
+            now = self.clock.monotonic()
+            if self._others is None or (now - self._others[0]) * 1000 >= self.settings.schema_refresh_ms:
+                self._others = now, self._load()
+                for version in self._others[1].versions.values():
+                    if (table := version.state.tables.get(self.table)) is not None:
+                        self._note(live.file for live in table.files.values())
+            return self._others[1]
+
+    def _note(self, files: Iterable[DataFile]) -> None:
+        """Rows of these files were seen: what this connection commits from now on wins over them."""
+        self._greatest = max(self._greatest, greatest_clock(files))
+
+    def snapshot_of(self, union: Union) -> Snapshot:
+        """The table in a union of writers."""
+        key = _Seen(union, self.table)
+        with self._mutex:
+            if self._latest is None or not self._latest[0].is_same(key):
+                found = union_snapshot(union, self.table, self.declared, self.settings.on_conflict)
+                self._latest = key, replace(found, warnings=(*found.warnings, *self.notes))
+                self._note(found.files)
+            return self._latest[1]
+
+    def _above_seen(self, state: State, clock: str) -> str:
+        """The clock with a number above all rows that this connection has seen: who changes a row of another writer,
+        whose revisions may be far ahead, wins over what they read; so does who appends, over what they'd have read up
+        to `schema_refresh` ago."""
+        own = state.tables.get(self.table)
+        mine = greatest_clock(live.file for live in own.files.values()) if own is not None else 0
+        with self._mutex:
+            return clock_above(clock, max(self._greatest, mine))
+
+    def _definition(self, state: State) -> Sequence[Action]:
+        return () if self.table in state.tables else (Define(self.table, self.definition.encode()),)
+
+    def _check_batch(self, state: State, batch_id: str | None) -> None:
+        table = state.tables.get(self.table)
+        if table is not None and batch_id is not None and batch_id in table.batches:
+            raise BatchSeen(table.batches[batch_id][0])
+
+    def _check_live(self, state: State, op: str, expected: Mapping[str, LiveFile]) -> None:
+        table = state.tables.get(self.table)
+        files = {} if table is None else table.files
+        for path, live in expected.items():
+            now = files.get(path)
+            if now is None or now.deletes != live.deletes:
+                what = "was removed" if now is None else "had rows deleted"
+                raise ConflictError(
+                    f"{op} of {self.table}: {self.bucket.uri(path)} {what} by another process of the writer "
+                    f"{self.own.writer!r} meanwhile. Nothing of it is visible; run it again."
+                )
+
+
+class _Seen:
+    """What of a union a table's snapshot is made from."""
+
+    def __init__(self, union: Union, table: str) -> None:
+        self._said = (
+            union.warnings,
+            [(writer, version.head.uuid) for writer, version in union.versions.items()],
+        )
+        self._tables = [version.state.tables.get(table) for version in union.versions.values()]
+
+    def is_same(self, other: _Seen) -> bool:
+        """By identity of the writers' tables: comparing them would take as long as a snapshot."""
+        return self._said == other._said and all(map(operator.is_, self._tables, other._tables))
+
+
+def actions_of(table: str, commit: Commit, clock: str) -> list[Action]:
+    """A commit of the lake as a transaction's actions. `clock`: of the rows of a table with a key."""
+    columns: Columns = tuple(commit.columns.items())
+    actions: list[Action] = [Remove(path) for path in commit.removes]
+    actions += [Tombstones(table, soft.predicate, soft.paths) for soft in commit.soft_deletes]
+    actions += [Add(table, file, columns) for file in with_clocks(commit, clock)]
+    return actions
+
+
+class WriterAppend:
+    """An append under way. Made before its first data PUT: its age is the age of its files."""
+
+    def __init__(self, journal: WriterJournal, namer: Namer | None) -> None:
+        self._journal = journal
+        self._started = journal.clock.monotonic()
+        self._ticket = namer.ticket if isinstance(namer, ChunkNamer) else journal.own.begin()
+        self.namer: Namer = journal.own.namer(journal.table, self._ticket)
+
+    def backdate(self, seconds: float) -> None:
+        self._started -= max(0.0, seconds)
+
+    def check_age(self) -> None:
+        limit = self._journal.settings.orphan_age_ms / 1000
+        elapsed = self._journal.clock.monotonic() - self._started
+        if elapsed >= limit:
+            raise AppendExpiredError(
+                f"this append to {self._journal.table} began {elapsed:.0f} s ago, and files that no transaction "
+                f"names are swept after {limit:.0f} s. Nothing of it is visible; start it over, in smaller parts or "
+                "with a larger orphan_age."
+            )
+
+    def commit(self, commit: Commit) -> str:
+        """Publish the files; the version.
+
+        Raises:
+            AppendExpiredError: so slow that sweep might have deleted its first files. Nothing is visible.
+            ForkError, OutcomeUnknownError: see `Handle.commit`.
+        """
+        assert commit.op in APPENDS, commit.op  # else streams wouldn't deliver it
+        self.check_age()
+        if commit.batch_id is not None and (seen := self._journal.seen_batch(commit.batch_id)) is not None:
+            return seen
+        return self._journal.publish(commit, self._ticket)
+
+
+class WriterSession:
+    """Replacing and removing files of the connection's own writer."""
+
+    log_length = 1
+    """A reader replays from the newest checkpoint, however many transactions a merge has seen."""
+
+    def __init__(self, journal: WriterJournal) -> None:
+        self._journal = journal
+        self._union = journal.own.load()
+        self._ticket = journal.own.begin()
+        self.snapshot = journal.snapshot_of(self._union)
+
+    @property
+    def namer(self) -> Namer:
+        return self._journal.own.namer(self._journal.table, self._ticket)
+
+    def revivable(self, at: str | int | datetime) -> Snapshot:
+        """The snapshot at `at`. Retained transactions keep the own writer's files."""
+        own = self._journal.own.writer
+        union = self._journal.federation.at(at, own=own)
+        if own not in union.versions:
+            raise InvalidInputError(
+                f"{at!r} names no revision of {own!r}, the writer of this connection, which can bring back only its "
+                "own files."
+            )
+        return self._journal.snapshot_of(union)
+
+    def check(self) -> None:
+        """Nobody can take over: there is no lock outside of this process."""
+
+    def publish(self, commit: Commit) -> str:
+        """Commit; the version. Cost: see `Handle.commit`.
+
+        Raises:
+            ConflictError: another process of the same writer removed one of the files, or deleted rows of it.
+            ForkError, OutcomeUnknownError: see `Handle.commit`.
+        """
+        version = self._union.versions.get(self._journal.own.writer)
+        table = None if version is None else version.state.tables.get(self._journal.table)
+        files = {} if table is None else table.files
+        named = [*commit.removes, *(path for soft in commit.soft_deletes for path in soft.paths)]
+        expected = {path: files[path] for path in named}
+        if not commit.columns:  # what takes others' places has all columns that the table has
+            commit = replace(commit, columns=self.snapshot.columns)
+        published = self._journal.publish(commit, self._ticket, expected=expected)
+        self._ticket = self._journal.own.begin()
+        return published

@@ -1,0 +1,171 @@
+"""Markers: what the metadata of a transaction's own files can't tell, for rebuild and collect (rule 26).
+
+A Parquet file without rows, beside the data, written before its transaction is. It holds the whole transaction,
+but of the files that were begun for it no more than their paths, and their clocks on tables with a key: they
+describe themselves. An append has none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from firn.errors import CorruptObjectError
+from firn.journal.model import DataFile
+from firn.journal.writer.actions import Action, Add, Define, Drop, Remove, Tombstones, Transaction
+from firn.journal.writer.identity import prefix_of
+from firn.journal.writer.layout import WriterLayout
+from firn.journal.writer.messages import decode_transaction, encode_transaction
+from firn.journal.writer.state import State, clock_at
+
+KEY: Final = "firn-transaction"  # frozen
+_SCHEMA = pa.schema([pa.field("marker", pa.string())])
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A transaction as its marker has it. `own` are the paths of the files that were begun for it and describe
+    themselves; their `Add`s hold nothing but the path."""
+
+    transaction: Transaction
+    own: frozenset[str]
+
+    @property
+    def revision(self) -> int:
+        return self.transaction.revision
+
+    @property
+    def uuid(self) -> str:
+        return self.transaction.uuid
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """Every data file that it names: added, removed or soft-deleted."""
+        found: set[str] = set()
+        for action in self.transaction.actions:
+            if isinstance(action, Add):
+                found.add(action.file.path)
+            elif isinstance(action, Remove):
+                found.add(action.path)
+            elif isinstance(action, Tombstones):
+                found.update(action.files)
+        return frozenset(found)
+
+    def is_needed(self, layout: WriterLayout, state: State, existing: Collection[str]) -> bool:
+        """Whether rebuild would miss it, once its transaction was pruned: `state` is the catalog at its head,
+        `existing` the keys below `data/`.
+
+        It is needed as long as a file exists that it names (one outside of the catalog is never deleted), or a
+        file of a table that it drops; as long as a table has the definition that it gave; and as long as the
+        catalog remembers a batch of it.
+        """
+        if any(path in existing or not layout.owns(path) for path in self.paths):
+            return True
+        dropped: set[str] = set()
+        for action in self.transaction.actions:
+            if isinstance(action, Define):
+                table = state.tables.get(action.table)
+                if table is not None and table.spec == action.spec:
+                    return True
+            elif isinstance(action, Drop):
+                dropped.add(action.table)
+        if dropped and any(_table_of(layout, key) in dropped for key in existing):
+            return True
+        batches = self.transaction.commit.batches
+        return any(t in state.tables and b in state.tables[t].batches for t, b in batches)
+
+
+def _table_of(layout: WriterLayout, key: str) -> str | None:
+    found = layout.parse_data(key)
+    return None if found is None else found.table
+
+
+def first_clock(revision: int, writer: str) -> str:
+    """What a commit's first file has as its clock, on tables with a key; see `firn.journal.model.with_clocks`."""
+    return f"{clock_at(revision, writer)}#{0:06d}"
+
+
+def is_due(layout: WriterLayout, transaction: Transaction, replaced: Collection[str]) -> bool:
+    """Whether the transaction's files alone don't tell it. `replaced` are the paths that its own files name as
+    replaced by them."""
+    adds = ordered = 0
+    first = first_clock(transaction.revision, transaction.writer)
+    for action in transaction.actions:
+        if isinstance(action, Add):
+            if not layout.is_stamped(action.file.path, transaction.uuid):
+                return True
+            adds += 1
+            # Its place in the order of commits. A file itself knows only that of its revision's first one.
+            clock = (action.file.extra or {}).get("clock")
+            ordered += 0 if clock is None else 1 if clock == first else 2
+        elif not (isinstance(action, Remove) and action.path in replaced):
+            return True
+    return not adds or ordered > 1 or bool(transaction.commit.batches)
+
+
+def encode_marker(layout: WriterLayout, transaction: Transaction) -> bytes:
+    """The object's bytes."""
+    actions = tuple(_reduced(layout, transaction.uuid, action) for action in transaction.actions)
+    body = encode_transaction(replace(transaction, actions=actions))
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, _SCHEMA) as writer:
+        writer.add_key_value_metadata({KEY: base64.b64encode(body).decode()})
+    return bytes(sink.getvalue())
+
+
+def decode_marker(
+    layout: WriterLayout, key: str, pairs: Mapping[bytes, bytes] | None, *, where: str
+) -> Marker:
+    """A marker by its key and the key-value metadata of its footer; `where` is its URL, for messages.
+
+    Raises:
+        CorruptObjectError: it isn't what any Firn writes, or of another name or catalog.
+        UnsupportedError: a newer format.
+    """
+    value = (pairs or {}).get(KEY.encode())
+    try:
+        if value is None:
+            raise ValueError(f"its footer has no key {KEY!r}")
+        body = base64.b64decode(value, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise _corrupt(where, str(error)) from error
+    try:
+        transaction = decode_transaction(body, where=where)
+    except CorruptObjectError as error:
+        raise _corrupt(where, str(error)) from error
+    if layout.marker_key(transaction.revision, transaction.uuid) != key:
+        raise _corrupt(where, f"it is of revision {transaction.revision}, {prefix_of(transaction.uuid)}")
+    if (transaction.writer, transaction.database) != (layout.writer, layout.database):
+        raise _corrupt(
+            where, f"it is of the database {transaction.database!r} of the writer {transaction.writer!r}"
+        )
+    return Marker(transaction, frozenset(_own(layout, transaction)))
+
+
+def _reduced(layout: WriterLayout, uuid: str, action: Action) -> Action:
+    if isinstance(action, Add) and layout.is_stamped(action.file.path, uuid):
+        clock = (action.file.extra or {}).get("clock")
+        return Add(
+            action.table, DataFile(action.file.path, 0, 0, None if clock is None else {"clock": clock})
+        )
+    return action
+
+
+def _own(layout: WriterLayout, transaction: Transaction) -> Iterable[str]:
+    for action in transaction.actions:
+        if isinstance(action, Add) and layout.is_stamped(action.file.path, transaction.uuid):
+            yield action.file.path
+
+
+def _corrupt(where: str, why: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"{where} is not a marker of this catalog: {why}. Copy it back from a backup, or leave it: only a rebuild "
+        "and a collection of garbage read it."
+    )
