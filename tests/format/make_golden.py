@@ -1,8 +1,9 @@
-"""Write the golden database of this version: `python tests/format/make_golden.py`, once for each release.
+"""Write the golden database of this version: `python tests/format/make_golden.py`, once for each release, and once
+more for each table that is added here before it. What is there is never written anew.
 
 It holds what the format has to hold: all types, all kinds of partition values, statistics, columns that came
-later, merges, deletes, removals, batches, registered files, a checkpoint, a sweep. `expected.json` says what it
-reads as, from the rows that went in, not from reading back.
+later, merges, deletes, removals, batches, registered files, a checkpoint, a sweep, keys with versions and deletions,
+Bloom filters. `expected.json` says what it reads as, from the rows that went in, not from reading back.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -81,13 +83,13 @@ def complete(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, A
     return [{column: row.get(column) for column in columns} for row in rows]
 
 
-def make(url: str) -> dict[str, Any]:
-    """Write the database; what it is expected to read as."""
+def make(url: str, but: Collection[str] = ()) -> dict[str, Any]:
+    """Write the tables of the database, `but` for some; what they are expected to read as."""
     db = firn.connect(url)
-    return {"types": _types(db), "places": _places(db), "months": _months(db, Path(url))}
+    return {name: write(db, Path(url)) for name, write in WRITERS.items() if name not in but}
 
 
-def _types(db: firn.Database) -> dict[str, Any]:
+def _types(db: firn.Database, root: Path) -> dict[str, Any]:
     table = db.create_table("types", sort_by=["id desc"])
     first = table.append(pa.Table.from_pylist(VALUES, TYPES))
     table.append([{"id": 4, "later": "a column that came later"}], batch_id="golden/1")
@@ -102,7 +104,7 @@ def _types(db: firn.Database) -> dict[str, Any]:
     }
 
 
-def _places(db: firn.Database) -> dict[str, Any]:
+def _places(db: firn.Database, root: Path) -> dict[str, Any]:
     table = db.create_table("places", partition_by=["place", "bucket(4, n)", "truncate(1, place)"])
     rows = [{"place": place, "n": n} for n, place in enumerate(PLACES)]
     table.append(rows)
@@ -136,14 +138,81 @@ def _months(db: firn.Database, root: Path) -> dict[str, Any]:
     }
 
 
+def _stock(db: firn.Database, root: Path) -> dict[str, Any]:
+    table = db.create_table(
+        "stock",
+        key=["id", "place"],
+        partition_by=["bucket(2, place)"],
+        properties={"bloom_filters": ["id"], "delete_retention": "36500d"},
+    )
+    there = {
+        (n, place): {"id": n, "place": place, "count": 10} for n in range(50) for place in ("north", "south")
+    }
+    versions: dict[str, list[str]] = {}
+
+    def note(version: str | None) -> None:
+        versions[str(version)] = shown(list(there.values()))
+
+    note(table.upsert(list(there.values())).version)
+    newer = [{"id": n, "place": "north", "count": 20} for n in (1, 2, 1000)]
+    there.update({(row["id"], row["place"]): row for row in newer})
+    note(table.upsert(newer, batch_id="golden/2").version)
+    for key, row in there.items():
+        if row["count"] == 20:
+            there[key] = {**row, "count": 21}
+    note(table.update("count = 20", {"count": "count + 1"}).version)
+    there = {key: row for key, row in there.items() if key[0] >= 5}
+    note(table.delete("id < 5").version)
+    note(table.merge().version)
+    del there[7, "south"]
+    note(table.delete_keys([{"id": 7, "place": "south"}]).version)
+    there[3, "north"] = {"id": 3, "place": "north", "count": 1}
+    note(table.upsert([there[3, "north"]]).version)
+    table.checkpoint()
+    note("now")
+    return {"versions": versions, "key": ["id", "place"], "version_by": None}
+
+
+def _readings(db: firn.Database, root: Path) -> dict[str, Any]:
+    table = db.create_table("readings", key=["sensor"], version_by="measured")
+    rows = [{"sensor": name, "measured": 20, "value": 1.5} for name in "abc"]
+    first = table.upsert(rows).version
+    table.upsert(
+        [{"sensor": "a", "measured": 10, "value": 0.5}, {"sensor": "b", "measured": 30, "value": 2.5}]
+    )
+    rows[1] = {"sensor": "b", "measured": 30, "value": 2.5}
+    second = table.snapshot().version
+    table.delete_keys([{"sensor": "a", "measured": 15}, {"sensor": "c", "measured": 25}])
+    return {
+        "versions": {
+            first: shown([{"sensor": name, "measured": 20, "value": 1.5} for name in "abc"]),
+            second: shown(rows),
+            "now": shown(rows[:2]),
+        },
+        "key": ["sensor"],
+        "version_by": "measured",
+    }
+
+
+WRITERS: Mapping[str, Callable[[firn.Database, Path], dict[str, Any]]] = {
+    "types": _types,
+    "places": _places,
+    "months": _months,
+    "stock": _stock,
+    "readings": _readings,
+}
+
+
 if __name__ == "__main__":
     target = GOLDEN / firn.__version__
+    notes = target / "expected.json"
+    there = json.loads(notes.read_text("utf-8")) if notes.exists() else {}
     with tempfile.TemporaryDirectory() as directory:
         database = Path(directory) / "db"
         database.mkdir()
         with mock.patch.object(layout, "_host", return_value="golden"):
-            expected = make(str(database))
+            expected = make(str(database), there)
         shutil.rmtree(database / ".firn-tmp", ignore_errors=True)
-        target.mkdir(parents=True)  # a golden database is never written anew
-        shutil.copytree(database, target / "db")
-    (target / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        for added in database.iterdir():
+            shutil.copytree(added, target / "db" / added.name)  # fails if it is there
+    notes.write_text(json.dumps({**there, **expected}, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -31,7 +31,7 @@ def test_it_sees_what_firn_sees(seed):
     agree(store, journal)
 
     def new_file(maintenance: bool) -> DataFile:
-        path = journal.namer(maintenance=maintenance)(f"k={rng.randrange(3)}")
+        path = journal.layout.namer(maintenance=maintenance)(f"k={rng.randrange(3)}")
         bucket.put(path, b"rows")
         return DataFile(path, 4, store.time.now_ms, {"rows": rng.randrange(9)})
 
@@ -68,7 +68,7 @@ def test_it_travels_in_time_to_where_firn_does():
             with journal.exclusive("remove") as session:
                 session.publish(Commit("remove", removes=[session.snapshot.files[0].path]))
         else:
-            path = journal.namer(maintenance=False)("")
+            path = journal.layout.namer(maintenance=False)("")
             bucket.put(path, b"rows")
             journal.begin_append().commit(Commit("append", [DataFile(path, 4, store.time.now_ms)]))
         times.append(store.time.now_ms)
@@ -84,7 +84,7 @@ def test_no_key_of_firns_lies_where_the_reference_would_take_it_for_a_log():
     store = SimStore()
     bucket = store.bucket()
     journal = LeaderlessJournal(bucket, TABLE, clock=bucket.client.clock, renew_in_background=False)
-    path = journal.namer(maintenance=False)("")
+    path = journal.layout.namer(maintenance=False)("")
     bucket.put(path, b"rows")
     journal.begin_append().commit(Commit("append", [DataFile(path, 4, 1)], batch_id="b"))
     with journal.exclusive("merge") as session:

@@ -55,3 +55,11 @@ def test_listings_agree_with_a_sorted_dict(keys: list[str], data: st.DataObject)
     _check(open_bucket("memory://"), keys, gone, prefix, after)
     with tempfile.TemporaryDirectory() as path:
         _check(LocalBucket(path), keys, gone, prefix, after)
+
+
+def test_a_place_to_list_from_may_end_in_dots() -> None:
+    keys = ["0/-", "0/.a", "0/..b", "0/a", "0.", "a"]
+    for after in ("0/.", "0/..", ".", "..", "0/"):
+        _check(open_bucket("memory://"), keys, [], "", after)
+        with tempfile.TemporaryDirectory() as path:
+            _check(LocalBucket(path), keys, [], "", after)

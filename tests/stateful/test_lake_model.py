@@ -108,12 +108,22 @@ class LakeTableMachine(RuleBasedStateMachine):
         self.batches: dict[str, str] = {}
         self.wide = False
 
-    @initialize(spec=st.sampled_from(sorted(SPECS)), ordered=st.booleans())
-    def create(self, spec: str, ordered: bool) -> None:
+    @initialize(
+        spec=st.sampled_from(sorted(SPECS)),
+        ordered=st.booleans(),
+        filters=st.sampled_from([None, "auto", "id, place, d, ts, n"]),
+    )
+    def create(self, spec: str, ordered: bool, filters: str | None) -> None:
         self.spec = spec
         partition = PartitionSpec.parse(SPECS[spec][0], COLUMNS)
         sort_by = ("id desc", "s") if ordered else ()
-        self.descriptor = Descriptor("t", columns=COLUMNS, partition=partition, sort_by=sort_by)
+        self.descriptor = Descriptor(
+            "t",
+            columns=COLUMNS,
+            partition=partition,
+            sort_by=sort_by,
+            properties={"bloom_filters": filters},
+        )
         self.table = self._open()
 
     def _open(self) -> LakeTable:
@@ -250,7 +260,7 @@ class LakeTableMachine(RuleBasedStateMachine):
         """Everything that is dead goes, and older versions with it."""
         self.table.sweep(older_than="0s", orphans="0s")
         live = {f.path for f in self.table.snapshot().files}
-        assert {info.key for info in self.bucket.list(self.table.data_prefix).objects} == live
+        assert {info.key for info in self.bucket.list(self.table.journal.places.data_prefix).objects} == live
         self.versions.clear()
 
     @rule(hours=st.sampled_from([0.5, 3]))

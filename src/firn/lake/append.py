@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from firn.errors import AppendExpiredError, InvalidInputError
 from firn.journal.columns import evolve
-from firn.journal.model import ColumnTypes, Commit, DataFile
+from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.engine import run_query
 from firn.lake.engines import Written
 from firn.lake.inputs import Rows, to_reader
+from firn.lake.keys import check_columns
 from firn.lake.predicate import Query
 from firn.lake.results import AppendResult
 from firn.lake.types import columns_of
@@ -37,11 +38,16 @@ def append(
         return AppendResult(seen, 0, 0, 0, duplicate=True)
     for attempt in range(ATTEMPTS):
         ticket = table.journal.begin_append()
-        written, repeatable = write(table, data, query=query, maintenance=False)
+        written, repeatable = write(table, data, ticket.namer, query=query)
         if not written.files and batch_id is None:
             return AppendResult(table.journal.snapshot().version, 0, 0, 0)
         commit = Commit(
-            "append", written.files, columns=written.columns, batch_id=batch_id, summary=summary or {}
+            "append",
+            written.files,
+            columns=written.columns,
+            batch_id=batch_id,
+            summary=summary or {},
+            clocked=table.keys is not None,
         )
         try:
             version = ticket.commit(commit)
@@ -53,19 +59,19 @@ def append(
     raise AssertionError("unreachable")
 
 
-def write(table: LakeTable, data: Any, *, query: str | None, maintenance: bool) -> tuple[Written, bool]:
+def write(table: LakeTable, data: Any, namer: Namer, *, query: str | None = None) -> tuple[Written, bool]:
     """Write `data` as files that nobody sees yet; also whether `data` can be written once more.
 
     Schema conflicts are refused before anything is uploaded.
     """
     if table.engines.is_dataframe(data):
-        return table.engines.write(table, data, query=query, maintenance=maintenance), True
+        return table.engines.write(table, data, namer, query=query), True
     known = table.journal.columns()
     rows = to_reader(data, known=known)
     if query is not None:
         rows = _transformed(rows, query, known)
     columns = target_columns(table, known, _typed(table, known, rows.schema))
-    spec = table.write_spec(columns, maintenance=maintenance)
+    spec = table.write_spec(columns, namer)
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
 
 
@@ -94,10 +100,13 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
     evolved = evolve(known, incoming, allow_widening=not table.descriptor.shared)
     spelled = {c.casefold(): c for c in evolved}
     if missing := [c for c in table.required_columns if c.casefold() not in spelled]:
+        role = "its key is made of" if table.keys is not None else "the table is partitioned by"
         raise InvalidInputError(
-            f"{table.name}: the column {missing[0]!r}, which the table is partitioned by, is neither in the "
+            f"{table.name}: the column {missing[0]!r}, which {role}, is neither in the "
             f"table nor in these rows (they have: {', '.join(incoming) or 'none'})."
         )
+    if table.keys is not None:
+        check_columns(table.keys, evolved)
     # Rows that lack a column by which they are placed have null there, and go to the null partition.
     names = dict.fromkeys([spelled[c.casefold()] for c in (*incoming, *table.required_columns)])
     return {name: evolved[name] for name in names}

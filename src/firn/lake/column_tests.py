@@ -1,6 +1,7 @@
 """What is known about one column of a file, and what that says about comparisons with it.
 
-Each test is a pair of functions of statistics and partition: *may* some row satisfy it, and do *all* surely.
+Each test is a pair of functions of statistics, partition and Bloom filters: *may* some row satisfy it, and do
+*all* surely.
 """
 
 from __future__ import annotations
@@ -9,13 +10,25 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from firn.lake.bloom import NO_BLOOMS, Blooms, Points
 from firn.lake.domain import DAY, Bounds, Interval, decoder, family_of, written_as
 from firn.lake.partition_bounds import NOTHING, PartitionBounds
 from firn.lake.stats import Entry
 from firn.lake.transforms import bucket_of
 
 Stats = Mapping[str, Entry]
-Test = Callable[[Stats, PartitionBounds, "int | None"], bool]
+
+
+class Known(NamedTuple):
+    """What is known about a file or a row group; columns that aren't there may hold anything."""
+
+    stats: Stats
+    rows: int | None
+    part: PartitionBounds = NOTHING
+    blooms: Blooms = NO_BLOOMS
+
+
+Test = Callable[[Known], bool]
 
 
 class Pair(NamedTuple):
@@ -23,11 +36,11 @@ class Pair(NamedTuple):
     all: Test
 
 
-def _yes(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
+def _yes(known: Known) -> bool:
     return True
 
 
-def _no(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
+def _no(known: Known) -> bool:
     return False
 
 
@@ -56,9 +69,9 @@ def _conjunction(tests: tuple[Test, ...]) -> Test:
     if len(tests) == 1:
         return tests[0]
 
-    def test(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
+    def test(known: Known) -> bool:
         for each in tests:  # noqa: SIM110 (a generator would double the cost)
-            if not each(stats, part, rows):
+            if not each(known):
                 return False
         return True
 
@@ -69,9 +82,9 @@ def _disjunction(tests: tuple[Test, ...]) -> Test:
     if len(tests) == 1:
         return tests[0]
 
-    def test(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
+    def test(known: Known) -> bool:
         for each in tests:  # noqa: SIM110
-            if each(stats, part, rows):
+            if each(known):
                 return True
         return False
 
@@ -80,14 +93,15 @@ def _disjunction(tests: tuple[Test, ...]) -> Test:
 
 # -- one column
 
-Read = Callable[[Stats, PartitionBounds, "int | None"], tuple[Any, Any, int]]
+Read = Callable[[Known], tuple[Any, Any, int]]
 
 
 def reader(name: str, kind: str) -> Read:
     """Reads a column's (low, high, nulls) from statistics and partition, None being unknown."""
     decode = decoder(kind)
 
-    def read(stats: Stats, part: PartitionBounds, rows: int | None) -> tuple[Any, Any, int]:
+    def read(known: Known) -> tuple[Any, Any, int]:
+        stats, rows, part, _ = known
         entry = stats.get(name)
         if entry is None:
             low, high = None, None
@@ -135,10 +149,8 @@ def _narrowed(
 
 def null_test(read: Read, negate: bool) -> Pair:
     if negate:
-        return Pair(
-            lambda s, p, r: read(s, p, r)[2] != _ALL_NULL, lambda s, p, r: read(s, p, r)[2] == _NONE_NULL
-        )
-    return Pair(lambda s, p, r: read(s, p, r)[2] != _NONE_NULL, lambda s, p, r: read(s, p, r)[2] == _ALL_NULL)
+        return Pair(lambda known: read(known)[2] != _ALL_NULL, lambda known: read(known)[2] == _NONE_NULL)
+    return Pair(lambda known: read(known)[2] != _NONE_NULL, lambda known: read(known)[2] == _ALL_NULL)
 
 
 def compared(read: Read, operator: str, point: Interval) -> Pair:
@@ -146,8 +158,8 @@ def compared(read: Read, operator: str, point: Interval) -> Pair:
     bottom, top = point
     less, equal = operator[0] == "<", len(operator) == 2
 
-    def may(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        low, high, nulls = read(stats, part, rows)
+    def may(known: Known) -> bool:
+        low, high, nulls = read(known)
         if nulls == _ALL_NULL:
             return False
         end = low if less else high
@@ -157,8 +169,8 @@ def compared(read: Read, operator: str, point: Interval) -> Pair:
             return bool(end <= top if less else end >= bottom)
         return bool(end < top if less else end > bottom)
 
-    def every(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        low, high, nulls = read(stats, part, rows)
+    def every(known: Known) -> bool:
+        low, high, nulls = read(known)
         end = high if less else low
         if nulls != _NONE_NULL or end is None:
             return False
@@ -169,23 +181,26 @@ def compared(read: Read, operator: str, point: Interval) -> Pair:
     return Pair(may, every)
 
 
-def among(read: Read, points: Sequence[Interval], in_buckets: Test) -> Pair:
-    """Equality with one of several values."""
+def among(name: str, kind: str, points: Sequence[Interval]) -> Pair:
+    """Equality of a column of type `kind` with one of several values."""
     points = sorted(points)
+    read, in_buckets, hashed = reader(name, kind), bucket_test(name, kind, points), Points(kind, points)
     lows, highs = [p.low for p in points], [p.high for p in points]
     exact = {p.low for p in points if p.low == p.high}
 
-    def may(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        low, high, nulls = read(stats, part, rows)
+    def may(known: Known) -> bool:
+        low, high, nulls = read(known)
         if nulls == _ALL_NULL:
             return False
         at = 0 if low is None else bisect_left(highs, low)
         if at == len(highs) or (high is not None and lows[at] > high):
             return False
-        return not part.buckets or in_buckets(stats, part, rows)
+        if known.part.buckets and not in_buckets(known):
+            return False
+        return name not in known.blooms or hashed.may_be_in(known.blooms[name], at, high)
 
-    def every(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        low, high, nulls = read(stats, part, rows)
+    def every(known: Known) -> bool:
+        low, high, nulls = read(known)
         return bool(nulls == _NONE_NULL and low is not None and low == high and low in exact)
 
     return Pair(may, every)
@@ -196,12 +211,12 @@ def not_among(read: Read, points: Sequence[Interval]) -> Pair:
     lows, highs = [p.low for p in points], [p.high for p in points]
     exact = {p.low for p in points if p.low == p.high}
 
-    def may(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        low, high, nulls = read(stats, part, rows)
+    def may(known: Known) -> bool:
+        low, high, nulls = read(known)
         return nulls != _ALL_NULL and not (low is not None and low == high and low in exact)
 
-    def every(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        low, high, nulls = read(stats, part, rows)
+    def every(known: Known) -> bool:
+        low, high, nulls = read(known)
         if nulls != _NONE_NULL:
             return False
         at = 0 if low is None else bisect_left(highs, low)
@@ -223,12 +238,12 @@ def prefixed(read: Read, prefix: str, negate: bool, exact: bool) -> Pair:
             or (low is not None and high is not None and low[:length] == prefix and high[:length] == prefix)
         )
 
-    def may(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        low, high, nulls = read(stats, part, rows)
+    def may(known: Known) -> bool:
+        low, high, nulls = read(known)
         return nulls != _ALL_NULL and (not each(low, high) if negate else some(low, high))
 
-    def every(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        low, high, nulls = read(stats, part, rows)
+    def every(known: Known) -> bool:
+        low, high, nulls = read(known)
         return nulls == _NONE_NULL and (not some(low, high) if negate else each(low, high))
 
     return Pair(may, every)
@@ -250,11 +265,11 @@ def bucket_test(name: str, kind: str, points: Sequence[Interval]) -> Test:
         values = [value // DAY for value in values]
     by_count: dict[int, frozenset[int]] = {}
 
-    def test(stats: Stats, part: PartitionBounds, rows: int | None) -> bool:
-        entry = stats.get(name)
+    def test(known: Known) -> bool:
+        entry = known.stats.get(name)
         if entry is None or written_as(entry) != family:
             return True
-        for count, bucket in part.buckets.get(name, ()):
+        for count, bucket in known.part.buckets.get(name, ()):
             if count not in by_count:
                 by_count[count] = frozenset(bucket_of(value, count) for value in values)
             if bucket not in by_count[count]:

@@ -53,6 +53,8 @@ def _typed(scalar: pa.Scalar, zoned: bool) -> Constant | None:
         return Constant("decimal", scalar.as_py())
     if pt.is_string(kind) or pt.is_large_string(kind):
         return Constant("string", scalar.as_py())
+    if pt.is_binary(kind):
+        return Constant("binary", scalar.as_py())
     if pt.is_date32(kind):
         return Constant("date", scalar.cast(pa.int32()).as_py() * DAY)
     if pt.is_timestamp(kind):

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
-from firn.lake.engine import run_query
+from firn.lake.deletes import living
+from firn.lake.engine import filter_table, run_query
+from firn.lake.parquet_bloom import row_group_blooms
 from firn.lake.partition import PartitionSpec
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
@@ -31,8 +33,8 @@ class ReadSpec:
     """What to read of each file; picklable.
 
     `columns` are the output columns in order, `where` is a predicate as DuckDB's text (rows are kept where it
-    is true), `table_columns` are all columns of the table, which the predicate may use. `loose` casts as
-    `on_conflict="widen"` asks for.
+    is true), `table_columns` are all columns of the table, which the predicate and soft deletes may use. `loose`
+    casts as `on_conflict="widen"` asks for.
     """
 
     columns: ColumnTypes
@@ -44,32 +46,59 @@ class ReadSpec:
 def rows_of(source: ParquetSource, spec: ReadSpec) -> Iterator[pa.Table]:
     """The rows that `spec` asks for, in tables of at most `BATCH_ROWS` rows, none of them empty."""
     with _naming(source):
-        if spec.where is None:
+        where = living(spec.where, source.deletes, _known(spec), source.uri)
+        if where is None:
             for run in _runs(source, range(source.metadata.num_row_groups), _present(source, spec.columns)):
                 yield from _tables(source, run, spec.columns, spec.loose)
         else:
-            yield from _matching_rows(source, spec, _Test(source, spec, spec.where))
+            yield from _matching_rows(source, spec, _Test(source, spec, where))
+
+
+def picked_rows(source: ParquetSource, spec: ReadSpec, picked: pa.BooleanArray) -> Iterator[pa.Table]:
+    """Of the picked rows of a file those that `spec` asks for. Row groups without a picked row, or whose
+    statistics exclude the predicate, aren't read."""
+    known = _known(spec)
+    columns, where = dict(spec.columns), None
+    if spec.where is not None:
+        where = _predicate(spec.where, tuple(known.items()))
+        columns.update({name: known[name] for name in known if name in where.columns})
+    counts = [source.metadata.row_group(g).num_rows for g in range(source.metadata.num_row_groups)]
+    starts = [sum(counts[:group]) for group in range(len(counts))]
+    verdicts: list[bool | None] = [None for _ in counts]
+    if spec.where is not None:
+        verdicts = _verdicts(source, spec.where, known, columns, _present(source, columns))
+    promising = [group for group, verdict in enumerate(verdicts) if verdict is not False]
+    masks = {group: picked.slice(starts[group], counts[group]) for group in promising}
+    groups = [group for group, mask in masks.items() if mask.true_count]
+    with _naming(source):
+        for run in _runs(source, groups, _present(source, columns)):
+            mask = pa.chunked_array([masks[group] for group in run], pa.bool_())
+            for rows in _masked(_tables(source, run, columns, spec.loose), mask):
+                kept = rows if where is None else filter_table(rows, where.sql)
+                if kept.num_rows:
+                    yield kept.select(list(spec.columns))
 
 
 class FileMask:
-    """Which rows of a file a predicate picks, from its columns alone; the others are read only if asked for.
+    """Which rows of a file stay: those for which `stays` is true, and that no soft delete took. Told from the
+    predicates' columns alone; the others are read only if asked for."""
 
-    With `keep` the rows for which it is true stay, else those for which it is false or null.
-    """
-
-    def __init__(self, source: ParquetSource, spec: ReadSpec, where: str, *, keep: bool) -> None:
+    def __init__(self, source: ParquetSource, spec: ReadSpec, stays: str) -> None:
         self._source = source
         self._spec = spec
         counts = [source.metadata.row_group(g).num_rows for g in range(source.metadata.num_row_groups)]
-        self._masks = [pa.repeat(not keep, count) for count in counts]
         with _naming(source):
-            test = _Test(source, spec, where)
-            for run in _runs(source, test.groups, test.names):
+            where = living(stays, source.deletes, _known(spec), source.uri)
+            test = _Test(source, spec, stays if where is None else where)
+            self._masks = [
+                pa.repeat(bool(verdict), count) for verdict, count in zip(test.verdicts, counts, strict=True)
+            ]
+            doubtful = [group for group, verdict in enumerate(test.verdicts) if verdict is None]
+            for run in _runs(source, doubtful, test.names):
                 mask = test.mask(test.rows(run))
                 at = 0
                 for group in run:
-                    part = mask.slice(at, counts[group]).combine_chunks()
-                    self._masks[group] = part if keep else pc.invert(part)
+                    self._masks[group] = mask.slice(at, counts[group]).combine_chunks()
                     at += counts[group]
         self._kept = [pc.sum(mask).as_py() or 0 for mask in self._masks]
         self.rows: int = sum(counts)
@@ -85,10 +114,11 @@ class FileMask:
 
 
 class _Test:
-    """A predicate bound to one file: the columns it needs, and the row groups that may hold a match."""
+    """A predicate bound to one file: the columns it needs, and what statistics tell of each row group: whether
+    all of its rows match (True), none (False), or perhaps some (None)."""
 
     def __init__(self, source: ParquetSource, spec: ReadSpec, where: str) -> None:
-        known = {**spec.columns, **spec.table_columns}
+        known = _known(spec)
         predicate = _predicate(where, tuple(known.items()))
         self._source = source
         self._loose = spec.loose
@@ -97,7 +127,8 @@ class _Test:
         used = {name: kind for name, kind in known.items() if name in predicate.columns}
         self.columns = used or dict(list(known.items())[:1])
         self.names = _present(source, self.columns)
-        self.groups = _promising(source, where, known, self.columns)
+        wanted = _present(source, {**self.columns, **spec.columns})
+        self.verdicts = _verdicts(source, where, known, self.columns, wanted)
 
     def rows(self, run: Sequence[int]) -> pa.Table:
         """The predicate's columns of a run of row groups."""
@@ -113,7 +144,8 @@ def _matching_rows(source: ParquetSource, spec: ReadSpec, test: _Test) -> Iterat
     """Decode the predicate's columns first, and the others only where some row matches."""
     others = {name: kind for name, kind in spec.columns.items() if name not in test.columns}
     names = list(dict.fromkeys([*test.names, *_present(source, others)]))
-    for run in _runs(source, test.groups, names):
+    promising = [group for group, verdict in enumerate(test.verdicts) if verdict is not False]
+    for run in _runs(source, promising, names):
         source.load(run, names)
         rows = test.rows(run)
         mask = test.mask(rows)
@@ -186,20 +218,40 @@ def _runs(source: ParquetSource, groups: Iterable[int], names: Sequence[str]) ->
         yield run
 
 
-def _promising(source: ParquetSource, where: str, known: ColumnTypes, tested: ColumnTypes) -> Sequence[int]:
-    """The row groups that may hold a matching row, by their statistics."""
+def _verdicts(
+    source: ParquetSource, where: str, known: ColumnTypes, tested: ColumnTypes, wanted: Sequence[str]
+) -> list[bool | None]:
+    """Of each row group whether all of its rows match, none, or perhaps some (None): by its statistics, and then
+    by the Bloom filters of those in doubt. `wanted` are all columns that will be read of them."""
     groups = range(source.metadata.num_row_groups)
-    if len(groups) < 2:
-        return groups  # the file's own statistics have been looked at
+    if len(groups) < 2 and not source.blooms:
+        return [None for _ in groups]  # the file's own statistics have been looked at
     pruner = _pruner(where, tuple(known.items()))
     spelled = {name.lower(): name for name in tested}
-    promising = []
+    names = {name: spelled[name.lower()] for name in _present(source, tested)}
+    counts = [source.metadata.row_group(group).num_rows for group in groups]
+    stats = []
+    verdicts: list[bool | None] = []
     for group in groups:
-        found = row_group_stats(source.metadata, group, source.schema, _present(source, tested))
-        stats = {spelled[name.lower()]: entry for name, entry in found.items()}
-        if pruner.may_match_stats(stats, source.metadata.row_group(group).num_rows):
-            promising.append(group)
-    return promising
+        found = row_group_stats(source.metadata, group, source.schema, names)
+        stats.append({names[name]: entry for name, entry in found.items()})
+        if not pruner.may_match_stats(stats[group], counts[group]):
+            verdicts.append(False)
+        else:
+            verdicts.append(True if pruner.certainly_all_stats(stats[group], counts[group]) else None)
+    doubtful = [group for group in groups if verdicts[group] is None]
+    asked = {name: known_as for name, known_as in names.items() if known_as in pruner.points}
+    if not doubtful or source.blooms.keys().isdisjoint(asked):
+        return verdicts
+    spared = sum(source.compressed_bytes(group, wanted) for group in doubtful)
+    for group, blooms in row_group_blooms(source, doubtful, asked, spared=spared).items():
+        if not pruner.may_match_stats(stats[group], counts[group], blooms):
+            verdicts[group] = False
+    return verdicts
+
+
+def _known(spec: ReadSpec) -> ColumnTypes:
+    return {**spec.columns, **spec.table_columns}
 
 
 @lru_cache(maxsize=256)

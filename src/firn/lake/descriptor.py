@@ -19,14 +19,20 @@ from firn.errors import (
     TableExistsError,
     UnsupportedError,
 )
-from firn.journal.leaderless.settings import PROPERTIES as JOURNAL_PROPERTIES
-from firn.journal.leaderless.settings import Settings
+from firn.journal.columns import ON_CONFLICT
+from firn.journal.leaderless.settings import PROPERTIES as LEADERLESS_PROPERTIES
+from firn.journal.leaderless.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes
-from firn.lake.encode import CODECS
+from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
+from firn.journal.writer.settings import Settings as WriterSettings
+from firn.lake.bloom import has_filters
+from firn.lake.encode import AUTO, CODECS, BloomColumns
+from firn.lake.keys import KeySpec
 from firn.lake.partition import PartitionSpec
 from firn.units import parse_duration, parse_size
 
 FORMAT_VERSION = 1  # frozen
+KEYED_FORMAT_VERSION = 2  # frozen: of tables with a key, which earlier versions would show each version of
 
 TABLE_PROPERTIES = {
     "target_size": "128MB",
@@ -34,13 +40,18 @@ TABLE_PROPERTIES = {
     "codec": None,
     "memory_budget": None,
     "stats_columns": 32,
+    "bloom_filters": None,
     "write_distribution": "auto",
     "retention": None,
     "shared": None,
     "log_url": None,
     "on_conflict": "error",
+    "delete_retention": "1d",
 }
 """Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
+
+LEADERLESS_ONLY = ("shared", "log_url")
+"""Those that only a log of the table's own can have."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +67,26 @@ class Descriptor:
     properties: Mapping[str, Any] = field(default_factory=dict)
     id: str = ""
     dropped: bool = False
+    keys: KeySpec | None = None
 
     @property
     def shared(self) -> bool:
         """Whether the reference implementation reads and writes this table too."""
         return bool(self.setting("shared") == "icedb")
 
+    @property
+    def bloom_filters(self) -> BloomColumns:
+        """The columns that the table property of this name asks for."""
+        return parse_bloom_filters(self.setting("bloom_filters"))
+
     def setting(self, name: str) -> Any:
         return self.properties.get(name, TABLE_PROPERTIES[name])
 
     def encode(self) -> bytes:
+        keyed = {} if self.keys is None else {"key": list(self.keys.key), "version_by": self.keys.version_by}
         return orjson.dumps(
             {
-                "firn": FORMAT_VERSION,
+                "firn": KEYED_FORMAT_VERSION if keyed else FORMAT_VERSION,
                 "id": self.id,
                 "name": self.name,
                 "kind": self.kind,
@@ -78,6 +96,7 @@ class Descriptor:
                 "sort_by": list(self.sort_by),
                 "properties": dict(self.properties),
                 "dropped": self.dropped,
+                **keyed,
             },
             option=orjson.OPT_INDENT_2,
         )
@@ -87,11 +106,12 @@ class Descriptor:
         """Raises `CorruptObjectError` and, for a newer format, `UnsupportedError`."""
         try:
             raw = orjson.loads(data)
-            if raw["firn"] != FORMAT_VERSION:
+            if raw["firn"] not in (FORMAT_VERSION, KEYED_FORMAT_VERSION):
                 raise UnsupportedError(
-                    f"{where} has format version {raw['firn']!r}; this version of Firn reads {FORMAT_VERSION}. "
-                    "Upgrade Firn to open the table."
+                    f"{where} has format version {raw['firn']!r}; this version of Firn reads {FORMAT_VERSION} and "
+                    f"{KEYED_FORMAT_VERSION}. Upgrade Firn to open the table."
                 )
+            keyed = raw["firn"] == KEYED_FORMAT_VERSION
             return Descriptor(
                 name=raw["name"],
                 kind=raw["kind"],
@@ -102,6 +122,7 @@ class Descriptor:
                 properties=raw["properties"],
                 id=raw["id"],
                 dropped=raw.get("dropped", False),
+                keys=KeySpec(tuple(raw["key"]), raw["version_by"]) if keyed else None,
             )
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise CorruptObjectError(
@@ -146,19 +167,57 @@ def create_descriptor(bucket: Bucket, prefix: str, descriptor: Descriptor) -> De
     return descriptor
 
 
-def check_properties(properties: Mapping[str, Any]) -> None:
-    """Refuse unknown names and values that can't be read, before anything is written."""
-    known = TABLE_PROPERTIES.keys() | JOURNAL_PROPERTIES.keys()
+def parse_bloom_filters(value: Any) -> BloomColumns:
+    """The property `bloom_filters`: "auto", or columns, as a list or with commas between them.
+
+    >>> parse_bloom_filters("id, email"), parse_bloom_filters(["a,b"]), parse_bloom_filters(None)
+    (('id', 'email'), ('a,b',), ())
+    """
+    if value is None or value == AUTO:
+        return AUTO if value else ()
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name for name in names):
+        raise InvalidInputError(
+            f"table property bloom_filters is {value!r}; it can be 'auto', or names of columns: a list of them, or "
+            "one text with commas between them."
+        )
+    if len({name.casefold() for name in names}) < len(names):
+        raise InvalidInputError(f"table property bloom_filters names a column twice: {', '.join(names)}.")
+    return tuple(names)
+
+
+def check_properties(
+    properties: Mapping[str, Any], columns: ColumnTypes | None = None, *, journal: str = "leaderless"
+) -> None:
+    """Refuse unknown names and values that can't be read, before anything is written. `columns` are those that
+    are declared; others may come later."""
+    theirs = WRITER_PROPERTIES if journal == "writer" else LEADERLESS_PROPERTIES
+    known = TABLE_PROPERTIES.keys() - (LEADERLESS_ONLY if journal == "writer" else ()) | set(theirs)
     if unknown := sorted(properties.keys() - known):
         raise InvalidInputError(
-            f"unknown table property {unknown[0]!r}; there are: {', '.join(sorted(known))}."
+            f"unknown table property {unknown[0]!r} for the journal {journal!r}; there are: "
+            f"{', '.join(sorted(known))}."
         )
-    Settings.from_properties(properties)
+    if properties.get("on_conflict", "error") not in ON_CONFLICT:
+        raise InvalidInputError(
+            f"on_conflict is {properties['on_conflict']!r}; it can be 'error', 'widen' or 'skip-file'."
+        )
+    (WriterSettings if journal == "writer" else LeaderlessSettings).from_properties(properties)
     for name in ("target_size", "memory_budget"):
         if properties.get(name) is not None:
             parse_size(properties[name])
-    if properties.get("retention") is not None:
-        parse_duration(properties["retention"])
+    for name in ("retention", "delete_retention"):
+        if properties.get(name) is not None:
+            parse_duration(properties[name])
+    kinds = {name.casefold(): kind for name, kind in (columns or {}).items()}
+    wanted = parse_bloom_filters(properties.get("bloom_filters"))
+    for name in () if isinstance(wanted, str) else wanted:
+        if not has_filters(kind := kinds.get(name.casefold(), "VARCHAR")):
+            raise InvalidInputError(
+                f"table property bloom_filters names {name!r}, which is {kind}; there are filters for whole numbers "
+                "but HUGEINT, VARCHAR, BLOB, DATE, TIMESTAMP, TIMESTAMP WITH TIME ZONE, and DECIMAL of up to 18 "
+                "digits. Leave it out."
+            )
     for name in ("stats_columns", "row_group_rows"):
         value = properties.get(name)
         if value is not None and not (str(value).isdecimal() and (int(value) > 0 or name == "stats_columns")):

@@ -6,6 +6,7 @@ values.
 | boolean, integer, float, decimal | bool, int, float, Decimal |
 | string | str, which Python orders by code point, as DuckDB does UTF-8 |
 | date, timestamp, timestamptz, time | int, microseconds |
+| binary | bytes |
 
 A literal becomes an `Interval` that surely holds the value that the engine compares with. It is one point
 where the comparison is exact, and wider where a cast on either side may round.
@@ -25,7 +26,17 @@ from firn.journal import typenames
 from firn.lake.stats import Entry
 
 Family = Literal[
-    "boolean", "integer", "float", "decimal", "string", "date", "timestamp", "timestamptz", "time", "other"
+    "boolean",
+    "integer",
+    "float",
+    "decimal",
+    "string",
+    "date",
+    "timestamp",
+    "timestamptz",
+    "time",
+    "binary",
+    "other",
 ]
 
 DAY = 86_400_000_000
@@ -41,6 +52,7 @@ _FAMILIES: dict[str, Family] = {
     "FLOAT": "float",
     "DOUBLE": "float",
     "VARCHAR": "string",
+    "BLOB": "binary",
     "DATE": "date",
     "TIME": "time",
     "TIMESTAMP": "timestamp",
@@ -52,7 +64,7 @@ _FAMILIES: dict[str, Family] = {
 
 
 def family_of(name: str) -> Family:
-    """The family of a DuckDB type. Types whose order isn't plain (ENUM, BLOB, UUID, nested) are "other".
+    """The family of a DuckDB type. Types whose order isn't plain (ENUM, UUID, nested) are "other".
 
     >>> family_of("UINTEGER"), family_of("DECIMAL(5,2)"), family_of("BIGINT[]")
     ('integer', 'decimal', 'other')
@@ -182,6 +194,7 @@ _DECODERS: dict[Family, Callable[[Entry], Bounds]] = {
     "timestamp": _tagged("timestamp"),
     "timestamptz": _tagged("timestamptz"),
     "time": _tagged("time"),
+    "binary": lambda entry: UNKNOWN,
     "other": lambda entry: UNKNOWN,
 }
 
@@ -313,6 +326,16 @@ def _place_time(constant: Constant, beside: _Company) -> Interval | None:
     return Interval(constant.value, constant.value) if constant.kind == "time" else None
 
 
+def _place_binary(constant: Constant, beside: _Company) -> Interval | None:
+    if constant.kind == "binary":
+        return Interval(constant.value, constant.value)
+    # DuckDB reads \xFF in text as one byte, and refuses what isn't ASCII
+    if constant.kind != "text" or beside.mixed or "\\" in constant.value or not constant.value.isascii():
+        return None
+    data = constant.value.encode()
+    return Interval(data, data)
+
+
 _PLACES: dict[Family, Callable[[Constant, _Company], Interval | None]] = {
     "boolean": _place_boolean,
     "integer": _place_integer,
@@ -323,6 +346,7 @@ _PLACES: dict[Family, Callable[[Constant, _Company], Interval | None]] = {
     "timestamp": _place_timestamp,
     "timestamptz": _place_timestamptz,
     "time": _place_time,
+    "binary": _place_binary,
 }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +15,9 @@ import pyarrow.parquet as pq
 
 from firn.bucket.base import BytesLike
 from firn.errors import InvalidInputError
+from firn.lake.bloom import has_filters
 from firn.lake.footer import footer_crc
+from firn.lake.parquet_bloom import filters_of, marker_entries, writer_options
 from firn.lake.stats import from_metadata
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -25,10 +29,22 @@ DICTIONARY_SHARE = 0.4
 written plain: a dictionary of them overflows, after the time to build it was spent, and the file is larger
 for it."""
 
+AUTO: Literal["auto"] = "auto"
+AUTO_ROWS = 16
+AUTO_COLUMNS = 4
+AUTO_TYPES = ("VARCHAR", "BLOB", "INTEGER", "UINTEGER", "BIGINT", "UBIGINT")
+"""With `bloom_filters="auto"`, the first columns of these types whose values are mostly distinct in a sample
+of so many rows at least: identifiers, rather than measures and times, which are looked up by ranges."""
+
+BloomColumns = tuple[str, ...] | Literal["auto"]
+
 
 @dataclass(frozen=True)
 class Encoding:
-    """How files of one write are encoded; the same for all of them."""
+    """How files of one write are encoded; the same for all of them.
+
+    `blooms` are the columns that get Bloom filters, and their DuckDB types.
+    """
 
     schema: pa.Schema
     codec: str
@@ -36,15 +52,17 @@ class Encoding:
     sorting: tuple[pq.SortingColumn, ...]
     stats_columns: int
     first: tuple[str, ...]
+    blooms: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class EncodedFile:
-    """A whole file's bytes; `extra` has the keys `rows`, `stats` and `crc` of a `DataFile`."""
+    """A whole file's bytes; `extra` has the keys `rows`, `stats`, `crc` and `bloom` of a `DataFile`."""
 
     data: BytesLike
     size: int
     extra: dict[str, Any]
+    filters_crc: int
 
 
 def choose_encoding(
@@ -55,6 +73,7 @@ def choose_encoding(
     sort_keys: Sequence[tuple[str, str]],
     stats_columns: int,
     first: Sequence[str],
+    blooms: Mapping[str, str],
 ) -> Encoding:
     """Look at the first rows and decide which columns deserve a dictionary. `first` are the columns whose
     statistics matter most.
@@ -73,13 +92,35 @@ def choose_encoding(
         sorting=tuple(pq.SortingColumn.from_ordering(schema, list(sort_keys), "at_end")),
         stats_columns=stats_columns,
         first=tuple(first),
+        blooms=blooms,
     )
 
 
-class FileEncoder:
-    """Encodes one file in memory. Not for several threads."""
+def bloom_columns(wanted: BloomColumns, columns: Mapping[str, str], sample: pa.Table) -> dict[str, str]:
+    """The columns that get Bloom filters, and their DuckDB types: those of the wanted ones that are there and
+    whose type can have them.
 
-    def __init__(self, encoding: Encoding) -> None:
+    >>> sample = pa.table({"id": list(range(100)), "day": [1, 2] * 50})
+    >>> bloom_columns("auto", {"id": "BIGINT", "day": "BIGINT"}, sample)
+    {'id': 'BIGINT'}
+    """
+    if not isinstance(wanted, str):
+        spelled = {name.casefold(): name for name in columns}
+        names = (spelled.get(name.casefold()) for name in wanted)
+        return {name: columns[name] for name in names if name is not None and has_filters(columns[name])}
+    chosen = (
+        name
+        for name, kind in columns.items()
+        if kind in AUTO_TYPES and _mostly_distinct(sample.column(name), least=AUTO_ROWS)
+    )
+    return {name: columns[name] for name in islice(chosen, AUTO_COLUMNS)}
+
+
+class FileEncoder:
+    """Encodes one file in memory. Not for several threads. `group_rows` is how many rows the first row group
+    will have."""
+
+    def __init__(self, encoding: Encoding, group_rows: int) -> None:
         self.rows = 0
         self._encoding = encoding
         self._sink = pa.BufferOutputStream()
@@ -96,6 +137,8 @@ class FileEncoder:
             write_page_checksum=True,
             store_decimal_as_integer=True,  # as Spark does: read a third faster than fixed-length bytes
             metadata_collector=self._metadata,
+            # Later groups may be larger; but Arrow keeps every filter at full size until the file is closed.
+            **writer_options(encoding.blooms, rows=2 * group_rows),
         )
 
     @property
@@ -111,8 +154,22 @@ class FileEncoder:
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         self.rows += rows.num_rows
 
-    def close(self) -> EncodedFile:
-        """Finish the file; the encoder is of no use afterwards."""
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What `firn.lake.rebuild.restored_file` needs beside the footer, JSON-able."""
+        encoding = self._encoding
+        return {
+            "rows": self.rows,
+            "nan": sorted(self._nan_columns),
+            "stats": encoding.stats_columns,
+            "first": list(encoding.first),
+            "bloom": dict(encoding.blooms),
+        }
+
+    def close(self, metadata: Mapping[str, str] | None = None) -> EncodedFile:
+        """Finish the file, with this key-value metadata; the encoder is of no use afterwards."""
+        if metadata:
+            self._writer.add_key_value_metadata(dict(metadata))
         self._writer.close()
         buffer = self._sink.getvalue()
         stats = from_metadata(
@@ -123,7 +180,11 @@ class FileEncoder:
             first=self._encoding.first,
         )
         extra = {"rows": self.rows, "stats": stats, "crc": footer_crc(buffer)}
-        return EncodedFile(memoryview(buffer), buffer.size, extra)
+        if blooms := marker_entries(buffer, self._metadata[0], self._encoding.blooms):
+            extra["bloom"] = blooms
+        extent = filters_of(self._metadata[0], self._encoding.blooms)
+        filters = b"" if extent is None else memoryview(buffer)[extent[0] : sum(extent)]
+        return EncodedFile(memoryview(buffer), buffer.size, extra, zlib.crc32(filters))
 
 
 @lru_cache(maxsize=64)
@@ -154,13 +215,14 @@ def leaf_count(kind: pa.DataType) -> int:
     return 1
 
 
-def _mostly_distinct(column: pa.ChunkedArray) -> bool:
+def _mostly_distinct(column: pa.ChunkedArray, *, least: int = DICTIONARY_SAMPLE.start) -> bool:
     sample = column.slice(0, DICTIONARY_SAMPLE.stop)
-    if len(sample) < DICTIONARY_SAMPLE.start or pa.types.is_nested(sample.type):
+    if len(sample) < least or pa.types.is_nested(sample.type):
         return False
     try:
         return bool(pc.count_distinct(sample).as_py() > DICTIONARY_SHARE * len(sample))
     except pa.ArrowNotImplementedError:
+        # A type whose values Arrow can't count keeps the dictionary, Parquet's default.
         return False
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from firn.errors import UnsupportedError
-from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.model import ColumnTypes, DataFile, Namer
 from firn.runner import LocalRunner, Progress, Runner
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Engines(Protocol):
         """Whether `data` is a DataFrame of the cluster's, which `write` takes."""
         ...
 
-    def write(self, table: LakeTable, data: Any, *, query: str | None, maintenance: bool) -> Written:
+    def write(self, table: LakeTable, data: Any, namer: Namer, *, query: str | None) -> Written:
         """Write a cluster's DataFrame as files of the table, committing nothing."""
         ...
 
@@ -63,7 +63,7 @@ class InProcess:
     def is_dataframe(self, data: Any) -> bool:
         return False
 
-    def write(self, table: LakeTable, data: Any, *, query: str | None, maintenance: bool) -> Written:
+    def write(self, table: LakeTable, data: Any, namer: Namer, *, query: str | None) -> Written:
         raise UnsupportedError("this table was opened without Spark; open it through firn.connect(url).")
 
     def to_spark(self, scan: Scan) -> Any:

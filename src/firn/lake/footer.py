@@ -55,7 +55,13 @@ def read_footer(
     with decoding(bucket, key), open(path, "rb", buffering=0) as file:
         number = file.fileno()
         size = os.fstat(number).st_size
-        return _footer(bucket, key, size, crc, lambda start, length: os.pread(number, length, start))
+
+        def read(start: int, length: int) -> bytes:
+            data = os.pread(number, length, start)
+            bucket.counters.add(bytes_in=len(data))
+            return data
+
+        return _footer(bucket, key, size, crc, read)
 
 
 def footer_crc(data: BytesLike) -> int:
@@ -86,6 +92,8 @@ def decoding(bucket: Bucket, key: str) -> Iterator[None]:
     except PermissionError as error:
         raise AccessDeniedError(f"{bucket.uri(key)} may not be read: {error.strerror}") from error
     except pa.ArrowNotImplementedError as error:
+        # A type that Arrow lacks: the object may be whole, and of use to another reader. Before the next clause,
+        # as this is an ArrowException, too.
         raise UnsupportedError(
             f"{bucket.uri(key)} uses a part of Parquet that can't be read: {error}"
         ) from error

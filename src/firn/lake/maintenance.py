@@ -1,23 +1,39 @@
 """What replaces or removes files: merge, delete, rewrite, overwrite, partition removal, restore.
 
 Each holds the table's lock, plans over one snapshot, maps tasks where files must be read, and publishes one
-commit. A crash anywhere before that leaves nothing but parts that sweep deletes.
+commit. A crash anywhere before that leaves nothing but parts that sweep deletes. Files are read through the soft
+deletes on them, so what is written in their place needs none.
+
+Only files that the connection owns are touched; other writers' that match are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from firn.errors import FirnError, InvalidInputError, SnapshotTooOldError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import evolve
-from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot
+from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot, SoftDelete
 from firn.lake.append import write
+from firn.lake.change import (
+    by_owner,
+    directories,
+    in_partitions,
+    matching_directories,
+    nothing,
+    planned,
+    publish,
+    refuse_keys,
+    run_tasks,
+)
+from firn.lake.deletes import frozen
 from firn.lake.dialect import without_values
-from firn.lake.partition import match_partitions
-from firn.lake.plan import directory_of, plan_merge
-from firn.lake.predicate import Predicate, Query
+from firn.lake.partition import directory_of
+from firn.lake.plan import MergeGroup, plan_folds, plan_merge
+from firn.lake.predicate import Predicate, Query, parse_rewrite
 from firn.lake.prune import Pruner
 from firn.lake.read import read_file
 from firn.lake.results import ChangeResult, Partition
@@ -26,6 +42,7 @@ from firn.lake.tasks import (
     MergeContext,
     MergeTask,
     RewriteContext,
+    TaskResult,
     delete_task,
     merge_task,
     rewrite_task,
@@ -47,25 +64,32 @@ def merge(
     dry_run: bool,
 ) -> ChangeResult:
     """See `LakeTable.merge`."""
+    if query is not None:
+        refuse_keys(table, "merge(query=…)", "merge keeps the newest version of each row by itself")
     text = None if query is None else Query.parse(query, "source_files").sql
     if dry_run:
-        groups = _merge_groups(table, table.snapshot(), target_size, partitions, query is not None)
-        return _planned("merge", [f for g in groups for f in g.files])
+        groups, foreign = _merge_groups(table, table.snapshot(), target_size, partitions, query is not None)
+        return planned("merge", [f for g in groups for f in g.files], foreign=foreign)
     with table.journal.exclusive("merge") as session:
         snapshot = session.snapshot
-        groups = _merge_groups(table, snapshot, target_size, partitions, query is not None)
+        groups, foreign = _merge_groups(table, snapshot, target_size, partitions, query is not None)
         if not groups and not _log_is_long(session):
-            return ChangeResult("merge", None, 0, 0, 0, 0, 0, 0)
+            return nothing("merge", foreign)
         context = MergeContext(
-            write=table.write_spec(snapshot.columns, maintenance=True, target_size=target_size),
+            write=table.write_spec(snapshot.columns, session.namer, target_size=target_size),
             read=table.read_spec(snapshot),
             query=text,
+            keys=table.keys,
+            forget_before=table.journal.now_ms() - int(table.delete_retention * 1000),
         )
-        tasks = [MergeTask(g.directory, g.files) for g in groups]
-        results = _run(table, session, merge_task, tasks, context, [g.bytes for g in groups], "merge")
+        members = Counter(directory_of(f, table.places) for f in snapshot.files)
+        tasks = [MergeTask(g.directory, g.files, len(g.files) == members[g.directory]) for g in groups]
+        results = run_tasks(table, session, merge_task, tasks, context, [g.bytes for g in groups], "merge")
         adds = [f for r in results for f in r.adds]
         columns = _joined(r.columns for r in results)
-        return _publish(session, "merge", adds, [f for g in groups for f in g.files], columns)
+        removes = [f for g in groups for f in g.files]
+        replaced = _replaced([g.files for g in groups], results)
+        return publish(table, session, "merge", adds, removes, columns, replaced=replaced, foreign=foreign)
 
 
 def _log_is_long(session: Session) -> bool:
@@ -73,87 +97,150 @@ def _log_is_long(session: Session) -> bool:
 
 
 def _merge_groups(
-    table: LakeTable, snapshot: Snapshot, target_size: int, partitions: Any, whole: bool
-) -> list[Any]:
-    files: Iterable[DataFile] = snapshot.files
-    if partitions is not None:
-        wanted = _directories(table, snapshot, partitions)
-        files = [f for f in files if directory_of(f, table.data_prefix) in wanted]
-    return plan_merge(files, data_prefix=table.data_prefix, target_size=target_size, whole=whole)
+    table: LakeTable,
+    snapshot: Snapshot,
+    target_size: int,
+    partitions: Sequence[Partition | Mapping[str, Any]] | None,
+    whole: bool,
+) -> tuple[list[MergeGroup], int]:
+    files, foreign = by_owner(table, in_partitions(table, snapshot, partitions))
+    if table.keys is not None:
+        return plan_folds(files, places=table.places), len(foreign)
+    return plan_merge(files, places=table.places, target_size=target_size, whole=whole), len(foreign)
 
 
-def delete(table: LakeTable, where: str, *, dry_run: bool) -> ChangeResult:
+def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
     """See `LakeTable.delete`."""
+    if soft and not table.journal.soft_deletes:
+        raise UnsupportedError(
+            f"{table.name} can't keep soft deletes: other readers of its log would show the rows. Use "
+            "delete(where, soft=False), which rewrites the files that hold them; tables of writer catalogs can."
+        )
+    softly = table.journal.soft_deletes if soft is None else soft
     if dry_run:
         snapshot = table.snapshot()
-        whole, partial = _split_by_predicate(table, snapshot, where)
-        return _planned("delete", [*whole, *partial])
+        if softly:
+            return planned("delete", *_split_softly(table, snapshot, where))
+        whole, partial, foreign = _split_by_predicate(table, snapshot, where)
+        return planned("delete", [*whole, *partial], foreign=foreign)
     with table.journal.exclusive("delete") as session:
-        adds, removes = _delete_rows(table, session, where)
-        if not removes:
-            return ChangeResult("delete", None, 0, 0, 0, 0, 0, 0)
-        return _publish(session, "delete", adds, removes, summary={"where": without_values(where)})
+        if softly:
+            removes, soft_delete, foreign = _split_softly(table, session.snapshot, where)
+            change = _Rewritten([], removes, [], foreign)
+        else:
+            change = _delete_rows(table, session, where)
+            soft_delete = None
+        if not change.removes and soft_delete is None:
+            return nothing("delete", change.foreign)
+        return publish(
+            table,
+            session,
+            "delete",
+            change.adds,
+            change.removes,
+            summary={"where": without_values(where)},
+            soft_delete=soft_delete,
+            replaced=change.replaced,
+            foreign=change.foreign,
+        )
 
 
 def _split_by_predicate(
     table: LakeTable, snapshot: Snapshot, where: str
-) -> tuple[list[DataFile], list[DataFile]]:
-    """Files all of whose rows match for certain, and files that may hold some."""
+) -> tuple[list[DataFile], list[DataFile], int]:
+    """Files all of whose rows match for certain, files that may hold some, and how many of other writers may."""
     predicate = Predicate.parse(where, snapshot.columns)
     pruner = Pruner(predicate, snapshot.columns, table.pruning_spec)
     whole: list[DataFile] = []
     partial: list[DataFile] = []
-    for file in snapshot.files:
-        if pruner.may_match(file):
-            (whole if pruner.certainly_all(file) else partial).append(file)
-    return whole, partial
+    files, foreign = by_owner(table, [file for file in snapshot.files if pruner.may_match(file)])
+    for file in files:
+        (whole if pruner.certainly_all(file) else partial).append(file)
+    return whole, partial, len(foreign)
 
 
-def _delete_rows(table: LakeTable, session: Session, where: str) -> tuple[list[DataFile], list[DataFile]]:
-    """Rewrite the files that hold matching rows: (files that appear, files that go)."""
+def _split_softly(
+    table: LakeTable, snapshot: Snapshot, where: str
+) -> tuple[list[DataFile], SoftDelete | None, int]:
+    """Files to be removed, the predicate on the others that may hold matching rows, and how many of other
+    writers may."""
+    whole, partial, foreign = _split_by_predicate(table, snapshot, where)
+    text = frozen(Predicate.parse(where, snapshot.columns), snapshot.columns)
+    paths = tuple(f.path for f in partial if text not in f.deletes)
+    return whole, SoftDelete(text, paths) if paths else None, foreign
+
+
+def _delete_rows(table: LakeTable, session: Session, where: str) -> _Rewritten:
+    """Rewrite the files that hold matching rows."""
     snapshot = session.snapshot
-    whole, partial = _split_by_predicate(table, snapshot, where)
+    whole, partial, foreign = _split_by_predicate(table, snapshot, where)
     context = DeleteContext(
-        write=table.write_spec(snapshot.columns, maintenance=True),
+        write=table.write_spec(snapshot.columns, session.namer),
         read=table.read_spec(snapshot),
         where=Predicate.parse(where, snapshot.columns).sql,
     )
-    results = _run(table, session, delete_task, partial, context, [f.size for f in partial], "delete")
+    results = run_tasks(table, session, delete_task, partial, context, [f.size for f in partial], "delete")
     adds = [f for r in results for f in r.adds]
-    return adds, [*whole, *(f for f, r in zip(partial, results, strict=True) if r.changed)]
+    changed = [f for f, r in zip(partial, results, strict=True) if r.changed]
+    return _Rewritten(adds, [*whole, *changed], _replaced([[f] for f in partial], results), foreign)
 
 
 def rewrite(
-    table: LakeTable, query: str, *, partitions: Sequence[Partition | Mapping[str, Any]] | None
+    table: LakeTable,
+    query: str,
+    *,
+    partitions: Sequence[Partition | Mapping[str, Any]] | None,
+    dry_run: bool,
 ) -> ChangeResult:
     """See `LakeTable.rewrite`."""
+    refuse_keys(table, "rewrite", "use update or delete, and merge to be rid of older versions")
+    if dry_run:
+        snapshot = table.snapshot()
+        files, foreign = _to_rewrite(table, snapshot, parse_rewrite(query, snapshot.columns), partitions)
+        return planned("rewrite", files, foreign=len(foreign))
     with table.journal.exclusive("rewrite") as session:
         snapshot = session.snapshot
-        files = list(snapshot.files)
-        if partitions is not None:
-            wanted = _directories(table, snapshot, partitions)
-            files = [f for f in files if directory_of(f, table.data_prefix) in wanted]
-        select, keep = None, None
-        if Query.looks_like(query):
-            select = Query.parse(query, "_rows").sql
-        else:
-            predicate = Predicate.parse(query, snapshot.columns)
-            keep = predicate.sql
-            pruner = Pruner(predicate, snapshot.columns, table.pruning_spec)
-            files = [f for f in files if not pruner.certainly_all(f)]
+        parsed = parse_rewrite(query, snapshot.columns)
+        files, foreign = _to_rewrite(table, snapshot, parsed, partitions)
         context = RewriteContext(
-            write=table.write_spec(snapshot.columns, maintenance=True),
+            write=table.write_spec(snapshot.columns, session.namer),
             read=table.read_spec(snapshot),
-            keep=keep,
-            query=select,
+            keep=parsed.sql if isinstance(parsed, Predicate) else None,
+            query=parsed.sql if isinstance(parsed, Query) else None,
         )
-        results = _run(table, session, rewrite_task, files, context, [f.size for f in files], "rewrite")
+        results = run_tasks(table, session, rewrite_task, files, context, [f.size for f in files], "rewrite")
         removes = [f for f, r in zip(files, results, strict=True) if r.changed]
         if not removes:
-            return ChangeResult("rewrite", None, 0, 0, 0, 0, 0, 0)
+            return nothing("rewrite", len(foreign))
         adds = [f for r in results for f in r.adds]
         columns = _joined(r.columns for r in results)
-        return _publish(session, "rewrite", adds, removes, columns, summary={"query": without_values(query)})
+        summary = {"query": without_values(query)}
+        replaced = _replaced([[f] for f in files], results)
+        return publish(
+            table,
+            session,
+            "rewrite",
+            adds,
+            removes,
+            columns,
+            summary,
+            replaced=replaced,
+            foreign=len(foreign),
+        )
+
+
+def _to_rewrite(
+    table: LakeTable,
+    snapshot: Snapshot,
+    query: Predicate | Query,
+    partitions: Sequence[Partition | Mapping[str, Any]] | None,
+) -> tuple[list[DataFile], list[DataFile]]:
+    """The files that a rewrite has to look into, and those of other writers."""
+    files = in_partitions(table, snapshot, partitions)
+    if isinstance(query, Predicate):
+        pruner = Pruner(query, snapshot.columns, table.pruning_spec)
+        files = [f for f in files if f.deletes or not pruner.certainly_all(f)]
+    return by_owner(table, files)
 
 
 def overwrite(
@@ -162,21 +249,33 @@ def overwrite(
     """See `LakeTable.overwrite`."""
     if where is not None and partitions is not None:
         raise InvalidInputError("overwrite takes a predicate or partitions='touched', not both.")
+    if where is not None:
+        refuse_keys(table, "overwrite(where=…)", "delete first, then upsert")
     if partitions not in (None, "touched"):
         raise InvalidInputError(f"partitions={partitions!r}: overwrite only knows 'touched'.")
     with table.journal.exclusive("overwrite") as session:
-        written, _ = write(table, data, query=None, maintenance=True)
+        written, _ = write(table, data, session.namer)
         if where is not None:
             _check_all_match(table, written.files, written.columns, session.snapshot, where)
-            adds, removes = _delete_rows(table, session, where)
-        elif partitions == "touched":
-            touched = {directory_of(f, table.data_prefix) for f in written.files}
-            adds = []
-            removes = [f for f in session.snapshot.files if directory_of(f, table.data_prefix) in touched]
+            change = _delete_rows(table, session, where)
         else:
-            adds, removes = [], list(session.snapshot.files)
-        summary = {"where": without_values(where)} if where is not None else {}
-        return _publish(session, "overwrite", [*adds, *written.files], removes, written.columns, summary)
+            files = list(session.snapshot.files)
+            if partitions == "touched":
+                touched = {directory_of(f, table.places) for f in written.files}
+                files = [f for f in files if directory_of(f, table.places) in touched]
+            removes, others = by_owner(table, files)
+            change = _Rewritten([], removes, [], len(others))
+        return publish(
+            table,
+            session,
+            "overwrite",
+            [*change.adds, *written.files],
+            change.removes,
+            written.columns,
+            {"where": without_values(where)} if where is not None else {},
+            replaced=change.replaced,
+            foreign=change.foreign,
+        )
 
 
 def _check_all_match(
@@ -201,44 +300,72 @@ def remove_partitions(
 ) -> ChangeResult:
     """See `LakeTable.remove_partitions`."""
 
-    def chosen(snapshot: Snapshot) -> list[DataFile]:
+    def chosen(snapshot: Snapshot) -> tuple[list[DataFile], int]:
         if isinstance(where, str):
-            wanted = _matching_directories(table, snapshot, where)
+            wanted = matching_directories(table, snapshot, where)
         else:
-            wanted = _directories(table, snapshot, where)
-        return [f for f in snapshot.files if directory_of(f, table.data_prefix) in wanted]
+            wanted = directories(table, snapshot, where)
+        files = [f for f in snapshot.files if directory_of(f, table.places) in wanted]
+        mine, foreign = by_owner(table, files)
+        return mine, len(foreign)
 
     if dry_run:
-        return _planned("remove", chosen(table.snapshot()))
+        removes, foreign = chosen(table.snapshot())
+        return planned("remove", removes, foreign=foreign)
     with table.journal.exclusive("remove") as session:
-        removes = chosen(session.snapshot)
+        removes, foreign = chosen(session.snapshot)
         if not removes:
-            return ChangeResult("remove", None, 0, 0, 0, 0, 0, 0)
+            return nothing("remove", foreign)
         summary = {"where": without_values(where)} if isinstance(where, str) else {}
-        return _publish(session, "remove", [], removes, summary=summary)
+        return publish(table, session, "remove", [], removes, summary=summary, foreign=foreign)
 
 
 def restore(table: LakeTable, at: Any) -> ChangeResult:
     """See `LakeTable.restore`."""
     with table.journal.exclusive("restore") as session:
         past = session.revivable(at)
-        now = {f.path for f in session.snapshot.files}
-        then = {f.path for f in past.files}
-        back = [f for f in past.files if f.path not in now]
-        there = {info.key for info in table.bucket.list(table.data_prefix).objects} if back else set()
-        for file in back:
-            if file.path.startswith(table.data_prefix) and file.path not in there:
-                raise SnapshotTooOldError(
-                    f"{table.name} can't be restored to {at}: {table.bucket.uri(file.path)} is gone. Nothing "
-                    "was changed; choose a later version."
-                )
-        gone = [f for f in session.snapshot.files if f.path not in then]
-        if not back and not gone:
-            return ChangeResult("restore", None, 0, 0, 0, 0, 0, 0)
-        return _publish(session, "restore", back, gone, summary={"to": past.version})
+        then, others_then = by_owner(table, past.files)
+        today, others_today = by_owner(table, session.snapshot.files)
+        differing = {(f.path, f.deletes) for f in others_then} ^ {(f.path, f.deletes) for f in others_today}
+        foreign = len({path for path, _ in differing})
+        now = {f.path: f.deletes for f in today}
+        missing = [f for f in then if f.path not in now]
+        # No commit takes a soft delete back, and not every journal a removal: such files are written anew.
+        anew = [f for f in then if f.deletes != now.get(f.path, ())]
+        if not table.journal.revives:
+            anew += [f for f in missing if not f.deletes]
+        stay = {f.path for f in then} - {f.path for f in anew}
+        back = [f for f in missing if f.path in stay]
+        gone = [f for f in today if f.path not in stay]
+        if not back and not gone and not anew:
+            return nothing("restore", foreign)
+        context = MergeContext(
+            write=table.write_spec(session.snapshot.columns, session.namer),
+            read=table.read_spec(session.snapshot),
+            keys=table.keys,
+        )
+        tasks = [MergeTask(directory_of(f, table.places), (f,)) for f in anew]
+        results = run_tasks(table, session, merge_task, tasks, context, [f.size for f in anew], "restore")
+        adds = [*back, *(f for r in results for f in r.adds)]
+        replaced = [f for f in _replaced([[f] for f in anew], results) if f.path in now]
+        summary = {"to": past.version}
+        return publish(
+            table, session, "restore", adds, gone, summary=summary, replaced=replaced, foreign=foreign
+        )
 
 
-# -- shared steps
+class _Rewritten(NamedTuple):
+    """Files that appear, files that go, those of these that have successors, and how many of other writers match."""
+
+    adds: list[DataFile]
+    removes: list[DataFile]
+    replaced: list[DataFile]
+    foreign: int
+
+
+def _replaced(inputs: Sequence[Sequence[DataFile]], results: Sequence[TaskResult]) -> list[DataFile]:
+    """The files whose places others take: these say so."""
+    return [f for files, r in zip(inputs, results, strict=True) if r.adds for f in files]
 
 
 def _joined(each: Iterable[ColumnTypes]) -> ColumnTypes:
@@ -248,99 +375,3 @@ def _joined(each: Iterable[ColumnTypes]) -> ColumnTypes:
         if found != columns:
             columns = evolve(columns, found, allow_widening=True)
     return columns
-
-
-def _run(
-    table: LakeTable,
-    session: Session,
-    fn: Callable[..., Any],
-    tasks: Sequence[Any],
-    context: Any,
-    weights: Sequence[int],
-    title: str,
-) -> list[Any]:
-    """Map tasks by the runner that fits the plan, giving up as soon as the lock is lost."""
-    if not tasks:
-        return []
-    report = table.engines.progress(f"{title} {table.name}")
-
-    def progress(done: int, total: int) -> None:
-        session.check()
-        if report is not None:
-            report(done, total)
-
-    runner = table.engines.runner(sum(weights))
-    return runner.map(fn, tasks, bucket=table.bucket, context=context, weights=weights, progress=progress)
-
-
-def _publish(
-    session: Session,
-    op: str,
-    adds: Sequence[DataFile],
-    removes: Sequence[DataFile],
-    columns: ColumnTypes | None = None,
-    summary: Mapping[str, Any] | None = None,
-) -> ChangeResult:
-    detail = {
-        **(summary or {}),
-        "rows_removed": _rows(removes),
-        "bytes_removed": sum(f.size for f in removes),
-    }
-    commit = Commit(op, adds, [f.path for f in removes], columns or {}, summary=detail)
-    version = session.publish(commit)
-    return ChangeResult(
-        op,
-        version,
-        len(removes),
-        len(adds),
-        _rows(removes),
-        _rows(adds),
-        sum(f.size for f in removes),
-        sum(f.size for f in adds),
-        tuple(f.path for f in removes),
-    )
-
-
-def _planned(op: str, files: Sequence[DataFile]) -> ChangeResult:
-    size = sum(f.size for f in files)
-    paths = tuple(f.path for f in files)
-    return ChangeResult(op, None, len(files), 0, _rows(files), None, size, 0, paths, dry_run=True)
-
-
-def _rows(files: Sequence[DataFile]) -> int | None:
-    rows = [f.rows for f in files]
-    return None if None in rows else sum(r for r in rows if r is not None)
-
-
-def _directories(
-    table: LakeTable, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]]
-) -> set[str]:
-    """Directories of partitions given by their values; naming one that isn't there is an error."""
-    by_values = {
-        frozenset(p.values.items()): directory for directory, p in table.partitions_of(snapshot).items()
-    }
-    found = set()
-    for wanted in partitions:
-        values = wanted.values if isinstance(wanted, Partition) else wanted
-        if not isinstance(values, Mapping):
-            raise InvalidInputError(
-                f"a partition is given as its values, like {{'date_month': '2001-01'}}, not {values!r}."
-            )
-        key = frozenset((k, None if v is None else str(v)) for k, v in values.items())
-        if key not in by_values:
-            raise InvalidInputError(
-                f"{table.name} has no partition {dict(values)!r}; see partitions() for those it has."
-            )
-        found.add(by_values[key])
-    return found
-
-
-def _matching_directories(table: LakeTable, snapshot: Snapshot, where: str) -> set[str]:
-    partitions = table.partitions_of(snapshot)
-    try:
-        matches = match_partitions(
-            where, table.partition_spec, [p.values for p in partitions.values()], snapshot.columns
-        )
-    except FirnError as error:
-        raise type(error)(f"{table.name}: {error}") from error
-    return {d for d, hit in zip(partitions, matches, strict=True) if hit}

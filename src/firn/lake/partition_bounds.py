@@ -68,13 +68,16 @@ class PartitionReader:
 
     def _values(self, directory: str) -> Values:
         """The values in a path's last directories, if those are the spec's own fields."""
-        segments = directory.split("/")[-len(self._heads) :]
+        segments = directory.split("/")
+        if "=" not in segments[-1]:
+            segments.pop()  # a writer's files lie in their table's directory, below the partition's
+        segments = segments[-len(self._heads) :]
         if len(segments) < len(self._heads):
             return {}
         if not all(segment.startswith(head) for segment, head in zip(segments, self._heads, strict=True)):
             return {}
         plain = [s for s, head in zip(segments, self._heads, strict=True) if not s.startswith(head + HASHED)]
-        return parse_dir("/".join([*plain, ""]), "")
+        return parse_dir("/".join(plain))
 
     def _of(self, values: Values) -> PartitionBounds:
         bounds: dict[str, Bounds | None] = {}

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
-from firn.journal.model import DataFile
+from firn.journal.model import DataFile, Places
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 LONGEST = 200
@@ -50,33 +50,33 @@ def is_told_by_path(values: Values) -> bool:
     return not any(encode_value(value).startswith(HASHED) for value in values.values())
 
 
-def parse_dir(path: str, data_prefix: str) -> dict[str, str | None]:
-    """The partition values in a data file's key, as far as the key tells them.
+def parse_dir(directory: str) -> dict[str, str | None]:
+    """The values that a partition directory tells; empty for none.
 
-    Reads exactly what lies between `data_prefix` (`<table>/_data/`) and the file's name; empty for a file
-    elsewhere. Values that the reference wrote as they are, unencoded, stay as they are, and so does a hash.
+    Values that the reference wrote as they are, unencoded, stay as they are, and so does a hash.
 
-    >>> parse_dir("t/_data/cust=test/d=2023-06-07/x.parquet", "t/_data/")
+    >>> parse_dir("cust=test/d=2023-06-07")
     {'cust': 'test', 'd': '2023-06-07'}
     """
-    if not path.startswith(data_prefix):
-        return {}
     values: dict[str, str | None] = {}
-    for segment in path[len(data_prefix) :].split("/")[:-1]:
+    for segment in directory.split("/"):
         name, equals, value = segment.partition("=")
         if equals:
             values[_decoded(name)] = None if value == NULL else _decoded(value)
     return values
 
 
-def values_of(file: DataFile, data_prefix: str) -> dict[str, str | None]:
-    """A file's partition values: from its marker where it has them, else from its path.
+def directory_of(file: DataFile, places: Places) -> str:
+    """The partition directory of a data file. A registered file lies elsewhere: its marker tells the partition
+    that it belongs to."""
+    found = places.directory_of(file.path)
+    return dir_of((file.extra or {}).get("part") or {}) if found is None else found
 
-    >>> values_of(DataFile("t/_data/a=~sha256-0/x.parquet", 1, 0, {"part": {"a": "long"}}), "t/_data/")
-    {'a': 'long'}
-    """
+
+def values_of(file: DataFile, places: Places) -> dict[str, str | None]:
+    """A file's partition values: from its marker where it has them, else from its path."""
     part = (file.extra or {}).get("part")
-    return dict(part) if part else parse_dir(file.path, data_prefix)
+    return dict(part) if part else parse_dir(places.directory_of(file.path) or "")
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]*")

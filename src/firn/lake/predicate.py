@@ -20,7 +20,7 @@ from firn.lake import binder
 from firn.lake.dialect import function_names, parse, readable_depth, to_duckdb, to_spark
 from firn.lake.query import Query
 
-__all__ = ["Predicate", "Query", "parse_rewrite"]
+__all__ = ["Predicate", "Query", "parse_rewrite", "parse_value"]
 
 # The functions that DuckDB itself marks as other than CONSISTENT, and their SQL names.
 _CHANGING_TEXT = """
@@ -70,11 +70,11 @@ class Predicate:
         """
         with readable_depth("predicate", text):
             tree = parse(text, "predicate", into=exp.Condition)
-            _refuse(tree, text)
-            used = _resolve(tree, columns, text)
+            _refuse(tree, f"predicate {text!r}")
+            used = _resolve(tree, columns, f"predicate {text!r}")
             predicate = Predicate(to_duckdb(tree), frozenset(used), tree)
         kinds = {name: columns[name] for name in sorted(used)}
-        if not any(_opaque(kind) for kind in kinds.values()):
+        if not any(is_opaque(kind) for kind in kinds.values()):
             binder.check(predicate.sql, kinds, source=text)
         return predicate
 
@@ -95,11 +95,25 @@ class Predicate:
             ['"a" > 1', '"b" = 2', '"c"']
         """
         parts = []
-        for tree in _conjuncts(self.ast):
+        for tree in conjuncts(self.ast):
             copy = tree.copy()
             names = frozenset(column.parts[0].name for column in copy.find_all(exp.Column))
             parts.append(Predicate(to_duckdb(copy), names, copy))
         return tuple(parts)
+
+
+def parse_value(text: str, columns: ColumnTypes) -> str:
+    """An expression over the columns of one row, as DuckDB's text. What a predicate may not have, it may not
+    have either.
+
+    >>> parse_value("`Delay` + 1", {"delay": "BIGINT"})
+    '"delay" + 1'
+    """
+    with readable_depth("expression", text):
+        tree = parse(text, "expression", into=exp.Condition)
+        _refuse(tree, f"expression {text!r}")
+        _resolve(tree, columns, f"expression {text!r}")
+        return to_duckdb(tree)
 
 
 def _restored(sql: str, columns: frozenset[str]) -> Predicate:
@@ -119,17 +133,18 @@ def parse_rewrite(text: str, columns: ColumnTypes) -> Predicate | Query:
     return Predicate.parse(text, columns)
 
 
-def _conjuncts(tree: exp.Expression) -> Iterator[exp.Expression]:
+def conjuncts(tree: exp.Expression) -> Iterator[exp.Expression]:
+    """What an AND joins, parentheses taken off."""
     while isinstance(tree, exp.Paren):
         tree = tree.this
     if isinstance(tree, exp.And):
-        yield from _conjuncts(tree.left)
-        yield from _conjuncts(tree.right)
+        yield from conjuncts(tree.left)
+        yield from conjuncts(tree.right)
     else:
         yield tree
 
 
-def _refuse(tree: exp.Expression, text: str) -> None:
+def _refuse(tree: exp.Expression, source: str) -> None:
     """Raise for what makes an expression more than a function of one row."""
     for node in tree.walk():
         what = None
@@ -152,10 +167,10 @@ def _refuse(tree: exp.Expression, text: str) -> None:
                 "write the value"
             )
         if what is not None:
-            raise InvalidInputError(f"the predicate {text!r} has {what}.")
+            raise InvalidInputError(f"the {source} has {what}.")
 
 
-def _resolve(tree: exp.Expression, columns: ColumnTypes, text: str) -> set[str]:
+def _resolve(tree: exp.Expression, columns: ColumnTypes, source: str) -> set[str]:
     """Give every column its spelling in the table; the columns used."""
     folded: dict[str, list[str]] = {}
     for name in columns:
@@ -171,7 +186,7 @@ def _resolve(tree: exp.Expression, columns: ColumnTypes, text: str) -> set[str]:
                 else "isn't a column (text stands in single quotes); there are: "
                 f"{', '.join(columns) or 'none yet'}"
             )
-            raise InvalidInputError(f"in the predicate {text!r}, {first.name!r} {problem}.")
+            raise InvalidInputError(f"in the {source}, {first.name!r} {problem}.")
         first.set("this", found[0])
         first.set("quoted", True)
         used.add(found[0])
@@ -186,7 +201,7 @@ VARCHAR
 _KNOWN_SCALARS = frozenset(_KNOWN_SCALARS_TEXT.split()) | {"TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"}
 
 
-def _opaque(kind: str) -> bool:
+def is_opaque(kind: str) -> bool:
     """Whether a type is one of a later DuckDB's, which this one can't check against."""
     parsed = parse_type(kind)
     return isinstance(parsed, Scalar) and parsed.name not in _KNOWN_SCALARS

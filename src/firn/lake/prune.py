@@ -3,26 +3,27 @@
 A predicate is compiled once into two functions of what is known about a file: *may* some row satisfy it, and
 do *all* surely. NOT is pushed down to the comparisons (which is right in three-valued logic), AND and OR
 combine, and what isn't understood may match and surely doesn't hold. Unknown statistics are never taken for
-empty ones.
+empty ones, nor are absent or damaged Bloom filters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
 from firn.journal.model import ColumnTypes, DataFile
+from firn.lake.bloom import NO_BLOOMS, Blooms
 from firn.lake.column_tests import (
     ALWAYS,
     NEVER,
     UNKNOWN,
+    Known,
     Pair,
     Stats,
     among,
     both,
-    bucket_test,
     compared,
     either,
     not_among,
@@ -38,7 +39,7 @@ from firn.lake.predicate import Predicate
 
 
 class Pruner:
-    """Decides about files by their statistics and partition values. No requests.
+    """Decides about files by their statistics, partition values and Bloom filters. No requests.
 
     Args:
         predicate: of the rows that are wanted.
@@ -54,35 +55,44 @@ class Pruner:
     """
 
     def __init__(self, predicate: Predicate, columns: ColumnTypes, spec: PartitionSpec | None = None) -> None:
-        self._may, self._all = _Compiler(columns).compile(predicate.ast, False)
+        compiler = _Compiler(columns)
+        self._may, self._all = compiler.compile(predicate.ast, False)
+        self.points = frozenset(compiler.points)
+        """The columns that are compared with single values, about which Bloom filters can say something."""
         reader = None if spec is None else PartitionReader(spec, columns, predicate.columns)
         self._partitions = reader if reader is not None and reader.useful else None
 
     def may_match(self, file: DataFile) -> bool:
         """False only if surely no row of the file satisfies the predicate."""
-        extra = file.extra
-        if extra is None:
-            return self._may({}, NOTHING, None)
-        rows = extra.get("rows")
-        if rows == 0:
-            return False
-        part = NOTHING if self._partitions is None else self._partitions.read(file)
-        return self._may(extra.get("stats") or {}, part, rows)
+        return file.rows != 0 and self._may(self._known(file))
 
     def certainly_all(self, file: DataFile) -> bool:
         """True only if every row of the file surely satisfies the predicate. A file without rows is one."""
+        return file.rows == 0 or self._all(self._known(file))
+
+    def may_match_stats(self, stats: Stats, rows: int | None, blooms: Blooms | None = None) -> bool:
+        """The same of a row group, by what `row_group_stats` and `row_group_blooms` made of it."""
+        return rows != 0 and self._may(Known(stats, rows, NOTHING, blooms or NO_BLOOMS))
+
+    def certainly_all_stats(self, stats: Stats, rows: int | None) -> bool:
+        """`certainly_all` of a row group."""
+        return rows == 0 or self._all(Known(stats, rows))
+
+    def _known(self, file: DataFile) -> Known:
         extra = file.extra
         if extra is None:
-            return self._all({}, NOTHING, None)
-        rows = extra.get("rows")
-        if rows == 0:
-            return True
+            return _NOTHING_KNOWN
         part = NOTHING if self._partitions is None else self._partitions.read(file)
-        return self._all(extra.get("stats") or {}, part, rows)
+        blooms = extra.get("bloom") if self.points else None
+        return Known(
+            extra.get("stats") or {},
+            extra.get("rows"),
+            part,
+            blooms if isinstance(blooms, Mapping) else NO_BLOOMS,
+        )
 
-    def may_match_stats(self, stats: Stats, rows: int | None) -> bool:
-        """The same of a row group, by what `row_group_stats` made of it."""
-        return rows != 0 and self._may(stats, NOTHING, rows)
+
+_NOTHING_KNOWN = Known({}, None)
 
 
 _OPERATORS: dict[type[exp.Expression], str] = {
@@ -100,10 +110,11 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class _Compiler:
     def __init__(self, columns: ColumnTypes) -> None:
         self._columns = columns
+        self.points: set[str] = set()
 
     def compile(self, node: exp.Expression, negate: bool) -> Pair:
         """The tests of `node`, or of its negation: whether it may be true, and whether it is for all rows."""
-        if isinstance(node, exp.Paren):
+        if isinstance(node, (exp.Paren, exp.Try)):
             return self.compile(node.this, negate)
         if isinstance(node, exp.Not):
             return self.compile(node.this, not negate)
@@ -153,7 +164,7 @@ class _Compiler:
         may, every = self.compile(node.this, not node.expression.this)
         if not negate:
             return Pair(may, every)
-        return Pair(lambda s, p, r: not every(s, p, r), lambda s, p, r: not may(s, p, r))
+        return Pair(lambda known: not every(known), lambda known: not may(known))
 
     def _comparison(self, node: exp.Expression, operator: str, negate: bool) -> Pair | None:
         left, right = node.this, node.expression
@@ -171,10 +182,10 @@ class _Compiler:
         if found is None:
             return None
         name, kind, points = found
-        read = reader(name, kind)
         if negate:
-            return not_among(read, points)
-        return among(read, points, bucket_test(name, kind, points))
+            return not_among(reader(name, kind), points)
+        self.points.add(name)
+        return among(name, kind, points)
 
     def _between(self, node: exp.Between, negate: bool) -> Pair | None:
         found = self._placed(node.this, [node.args["low"], node.args["high"]])

@@ -20,6 +20,7 @@ from firn.lake.types import arrow_schema, columns_of
 
 __all__ = [
     "ReadSpec",
+    "arrow_schema_of",
     "count_rows",
     "file_footer",
     "inspect_file",
@@ -35,16 +36,16 @@ LUMP_FILES = 64
 def read_file(bucket: Bucket, file: DataFile, spec: ReadSpec) -> Iterator[pa.Table]:
     """The rows of one file in its order, in tables of at most 131,072 rows, none of them empty.
 
-    Columns that the file lacks are null, others of the file are ignored, narrower types are cast. Row groups
-    whose statistics exclude the predicate aren't read. Memory: a run of row groups' compressed bytes (16 MiB
-    and one row group more) and a few batches.
+    Columns that the file lacks are null, others of the file are ignored, narrower types are cast. Rows that soft
+    deletes took are left out. Row groups whose statistics exclude the predicate aren't read. Memory: a run of row
+    groups' compressed bytes (16 MiB and one row group more) and a few batches.
 
     Cost: none of a directory of this machine; 1 GET up to 8 MiB; else 1 or 2 for the footer, and 1 for each
     16 MiB of the wanted columns, more where unwanted columns of more than 512 KiB lie between them.
 
     Raises:
         ObjectNotFoundError: the file is gone.
-        CorruptObjectError: it is truncated or damaged.
+        CorruptObjectError: it is truncated or damaged, or a soft delete on it can't be evaluated.
         InvalidInputError: a value in it doesn't fit the table's type.
     """
     with open_parquet(bucket, file) as source:
@@ -54,7 +55,7 @@ def read_file(bucket: Bucket, file: DataFile, spec: ReadSpec) -> Iterator[pa.Tab
 def read_files(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Iterator[pa.Table]:
     """`read_file` of several files, one after the other; small ones are fetched many at a time, so that a
     thousand of them cost a thousand GETs but not as many round trips. 8 MiB more memory than `read_file`."""
-    for lump in _lumps(bucket, files):
+    for lump in lumps_of(bucket, files):
         if len(lump) == 1:
             yield from read_file(bucket, lump[0], spec)
             continue
@@ -73,7 +74,7 @@ def read_table(
     Cost and errors as for `read_file`. Memory: the result, and what one `read_files` takes for each thread.
     """
     threads = threads or min(8, os.cpu_count() or 1)
-    lumps = _lumps(bucket, files)
+    lumps = lumps_of(bucket, files)
 
     def read(lump: list[DataFile]) -> list[pa.Table]:
         return list(read_files(bucket, lump, spec))
@@ -93,7 +94,8 @@ def read_table(
 
 
 def count_rows(bucket: Bucket, file: DataFile) -> int:
-    """How many rows a file has: from the log, else from its footer (1 or 2 ranged GETs)."""
+    """How many rows a file stores, whatever soft deletes took: from the log, else from its footer (1 or 2 ranged
+    GETs)."""
     if file.rows is not None:
         return file.rows
     footer = read_footer(bucket, file.path, file.size, crc=(file.extra or {}).get("crc"))
@@ -114,13 +116,14 @@ def inspect_file(bucket: Bucket, key: str, size: int) -> tuple[dict[str, str], D
         CorruptObjectError: not a Parquet file.
     """
     metadata, crc = read_footer(bucket, key, size)
-    schema = _arrow_schema_of(metadata)
+    schema = arrow_schema_of(metadata)
     columns = columns_of(schema)
     extra = {"rows": metadata.num_rows, "stats": from_metadata(metadata, schema), "crc": crc}
     return columns, DataFile(key, size, 0, extra)
 
 
-def _lumps(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:
+def lumps_of(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:
+    """The files in their order, small ones together that are worth fetching together."""
     lumps: list[list[DataFile]] = []
     room = 0
     for file in files:
@@ -132,7 +135,7 @@ def _lumps(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:
     return lumps
 
 
-def _arrow_schema_of(metadata: pq.FileMetaData) -> pa.Schema:
+def arrow_schema_of(metadata: pq.FileMetaData) -> pa.Schema:
     """The schema as `open_parquet` reads it: INT96 timestamps as microseconds."""
     empty = pa.BufferReader(b"")
     with pq.ParquetFile(empty, metadata=metadata, coerce_int96_timestamp_unit="us") as file:

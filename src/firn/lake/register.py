@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket, ObjectInfo
-from firn.errors import InvalidInputError, ObjectNotFoundError
+from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
 from firn.journal.columns import evolve
 from firn.journal.model import Commit, DataFile
 from firn.lake.partition import PartitionSpec, single_partition
@@ -21,6 +21,11 @@ def register(table: LakeTable, paths: Sequence[str]) -> AppendResult:
     """See `LakeTable.register`."""
     if not paths:
         raise InvalidInputError("register needs at least one path.")
+    if table.keys is not None:
+        raise UnsupportedError(
+            f"{table.name} has a key, and files that Firn didn't write may hold a key twice: append their rows "
+            "instead of registering them."
+        )
     ticket = table.journal.begin_append()
     infos = [info for path in paths for info in _resolve(table, path)]
     live = {f.path for f in table.snapshot().files}
@@ -52,14 +57,16 @@ def _resolve(table: LakeTable, path: str) -> list[ObjectInfo]:
             f"{path} isn't in the table's bucket {root}; only files of the same bucket can be registered. "
             "Append them instead."
         )
-    if key.startswith(table.data_prefix) or f"{table.data_prefix}".startswith(key):
-        raise InvalidInputError(
-            f"{path} lies under the table's own {table.data_prefix}, where sweep deletes what no log names. Put "
-            "the files elsewhere in the bucket first."
-        )
-    if not key.endswith("/"):
-        return [table.bucket.head(key)]
-    infos = [i for i in table.bucket.list(key).objects if i.key.endswith(".parquet")]
+    if key.endswith("/"):
+        infos = [i for i in table.bucket.list(key).objects if i.key.endswith(".parquet")]
+    else:
+        infos = [table.bucket.head(key)]
+    for found in (key, *(info.key for info in infos)):
+        if table.places.directory_of(found) is not None:
+            raise InvalidInputError(
+                f"{table.bucket.uri(found)} lies where {table.name} keeps its own files, and sweep deletes what "
+                "no commit names. Put the files elsewhere in the bucket first."
+            )
     if not infos:
         raise ObjectNotFoundError(f"there is no *.parquet object below {table.bucket.uri(key)}.")
     return infos

@@ -20,7 +20,10 @@ class AppendResult:
 @dataclass(frozen=True)
 class ChangeResult:
     """A merge, rewrite, delete, overwrite, removal or restore. `version` is None for a dry run and where
-    there was nothing to do. Rows are None where files of the reference don't tell them."""
+    there was nothing to do. Rows are None where nobody counted them: in files of the reference, and those that
+    a soft delete takes. `files_marked` are files that stay, with a soft delete on them; `files` are the paths
+    of those and of the removed ones. `foreign_files` are files of other writers that match too, and are theirs to
+    change."""
 
     op: str
     version: str | None
@@ -31,6 +34,24 @@ class ChangeResult:
     bytes_removed: int
     bytes_added: int
     files: tuple[str, ...] = ()
+    dry_run: bool = False
+    files_marked: int = 0
+    foreign_files: int = 0
+
+
+@dataclass(frozen=True)
+class DropReport:
+    """What dropping a table deleted, or would delete.
+
+    `objects` are keys, `bytes` their sizes' sum. Of a table with a log of its own: all its objects, those of a log
+    in another store by their URLs. Of a table of writers' catalogs: the data files that the writer's part has, which
+    stay until `prune` and `sweep`. `writer` is that writer, and `still_has` are the others that have a part of it.
+    """
+
+    objects: tuple[str, ...] = ()
+    bytes: int = 0
+    writer: str | None = None
+    still_has: tuple[str, ...] = ()
     dry_run: bool = False
 
 

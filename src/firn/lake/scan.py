@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.lake.decode import ReadSpec
+from firn.lake.deletes import predicates
+from firn.lake.latest import LatestSpec, VersionGroup, count_latest, plan_groups, read_groups, read_latest
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.read import count_rows, read_file, read_table
@@ -90,15 +92,38 @@ class Scan:
         return Pruner(self.predicate, self.snapshot.columns, self.table.pruning_spec)
 
     def files(self) -> list[DataFile]:
-        """The live files that may hold a matching row, by partition and statistics. No request but the
-        snapshot's."""
+        """The live files that may hold a matching row, by partition, statistics and Bloom filters. No request
+        but the snapshot's. Of a table with a key also those that may hold a newer version of one."""
+        if self.table.keys is not None:
+            return [file for group in self.groups() for file in group.files]
         if self.pruner is None:
             return list(self.snapshot.files)
         return [f for f in self.snapshot.files if self.pruner.may_match(f)]
 
+    def groups(self) -> list[VersionGroup]:
+        """Of a table with a key: the files to be read, those that may share keys together."""
+        assert self.table.keys is not None
+        return plan_groups(
+            self.snapshot.files,
+            places=self.table.places,
+            keys=self.table.keys,
+            predicate=self.predicate,
+            columns=self.snapshot.columns,
+            spec=self.table.pruning_spec,
+        )
+
+    def latest_spec(self) -> LatestSpec:
+        """What a task needs to read one group of this scan; picklable."""
+        assert self.table.keys is not None
+        return LatestSpec(self.table.keys, self.read_spec())
+
     def uris(self) -> list[str]:
         """Full names of the files that may hold a matching row, for another engine to read: the snapshot's
-        export. The rows of a predicate still have to be picked there; columns unite by name.
+        export. The rows of a predicate still have to be picked there; columns unite by name. Of a table with a
+        key the files hold versions and deletions until they are merged, and columns that Firn hides.
+
+        Raises:
+            UnsupportedError: some of the files have soft deletes, which other engines don't know.
 
         Example:
             >>> import duckdb, firn, tempfile
@@ -108,7 +133,15 @@ class Scan:
             >>> duckdb.read_parquet(files, union_by_name=True).order("a").fetchall()
             [(1, None), (2, 'y')]
         """
-        return [self.table.bucket.uri(f.path) for f in self.files()]
+        files = self.files()
+        marked = [f for f in files if f.deletes]
+        if marked:
+            raise UnsupportedError(
+                f"{len(marked)} of the {len(files)} files of {self.table.name} hold rows that were deleted softly, "
+                f"and another engine would show them; the first is {self.table.bucket.uri(marked[0].path)}. "
+                "Call merge() first, or read through Firn."
+            )
+        return [self.table.bucket.uri(f.path) for f in files]
 
     def read_spec(self) -> ReadSpec:
         """What a task needs to read one file of this scan; picklable."""
@@ -117,16 +150,22 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches, file by file; memory is bounded by a few batches."""
-        files, spec = self.files(), self.read_spec()
-        returned = False
-        for file in files:
+        bucket, returned = self.table.bucket, False
+        parts: list[Iterator[pa.Table]]
+        if self.table.keys is None:
+            spec = self.read_spec()
+            parts = [read_file(bucket, file, spec) for file in self.files()]
+        else:
+            latest = self.latest_spec()
+            parts = [read_latest(bucket, group, latest) for group in self.groups()]
+        for part in parts:
             try:
-                for batch in read_file(self.table.bucket, file, spec):
+                for rows in part:
                     returned = True
-                    yield from batch.to_batches() if hasattr(batch, "to_batches") else [batch]
+                    yield from rows.to_batches()
             except ObjectNotFoundError as error:
                 if returned or not self._look_again():
-                    raise self._vanished(file) from error
+                    raise self._vanished(error) from error
                 yield from self.to_batches()
                 return
 
@@ -142,17 +181,22 @@ class Scan:
             >>> t.scan(columns=["b"], where="a > 1").to_arrow().to_pylist()
             [{'b': 'y'}]
         """
-        return self._settled(lambda: read_table(self.table.bucket, self.files(), self.read_spec()))
+        return self._settled(self._to_arrow)
+
+    def _to_arrow(self) -> pa.Table:
+        if self.table.keys is not None:
+            return read_groups(self.table.bucket, self.groups(), self.latest_spec())
+        return read_table(self.table.bucket, self.files(), self.read_spec())
 
     def _settled(self, read: Callable[[], Answer]) -> Answer:
         """What `read` returns, on a fresh snapshot if files of the first one were swept meanwhile."""
-        for _ in range(RETRIES):
+        for left in reversed(range(RETRIES)):
             try:
                 return read()
             except ObjectNotFoundError as error:
-                if not self._look_again():
-                    raise self._vanished(None) from error
-        raise self._vanished(None)
+                if not left or not self._look_again():
+                    raise self._vanished(error) from error
+        raise AssertionError("unreachable")
 
     def _look_again(self) -> bool:
         if self.at is not None or self._pinned:
@@ -162,11 +206,11 @@ class Scan:
             self.__dict__.pop(name, None)
         return True
 
-    def _vanished(self, file: DataFile | None) -> SnapshotTooOldError:
-        what = f"{self.table.bucket.uri(file.path)} of " if file is not None else "a file of "
+    def _vanished(self, error: ObjectNotFoundError) -> SnapshotTooOldError:
         return SnapshotTooOldError(
-            f"{what}{self.table.name}, version {self.snapshot.version}, is gone: sweep deleted it while it was "
-            "read, or somebody outside Firn did. Read a newer version, or raise the table's tombstone_grace."
+            f"a file of {self.table.name}, version {self.snapshot.version}, is gone ({error}): sweep deleted it "
+            "while it was read, or somebody outside Firn did. Read a newer version, or keep old ones "
+            "for longer, by the table's tombstone_grace or, of writers' catalogs, by prune's older_than."
         )
 
     def to_pandas(self) -> pd.DataFrame:
@@ -192,26 +236,48 @@ class Scan:
 
     def count(self) -> int:
         """How many rows match. From metadata alone without a predicate; with one, only files that match in
-        part are read."""
+        part are read. Of files with soft deletes the columns of these are read, of a table with a key the keys of
+        what isn't merged yet."""
         return self._settled(self._count)
 
     def _count(self) -> int:
-        if self.predicate is None or self.pruner is None:
-            untold = [f for f in self.snapshot.files if f.rows is None]
-            with ThreadPoolExecutor(16) as pool:
-                footers = pool.map(lambda f: count_rows(self.table.bucket, f), untold)
-                return sum(footers) + sum(f.rows or 0 for f in self.snapshot.files)
-        certain, partial = 0, []
-        for file in self.files():
-            if file.rows is not None and self.pruner.certainly_all(file):
-                certain += file.rows
+        if self.table.keys is None:
+            return self._count_files(self.files())
+        counted, plain = 0, []
+        spec = LatestSpec(self.table.keys, self._counting_spec())
+        for group in self.groups():
+            if group.plain:
+                plain += [f for f in group.files if f.path in group.shown]
             else:
-                partial.append(file)
+                counted += count_latest(self.table.bucket, group, spec)
+        return counted + self._count_files(plain)
+
+    def _count_files(self, files: Sequence[DataFile]) -> int:
+        certain: list[DataFile] = []
+        partial: list[DataFile] = []
+        for file in files:
+            matches = self.pruner is None or self.pruner.certainly_all(file)
+            (certain if matches and not file.deletes else partial).append(file)
+        untold = [f for f in certain if f.rows is None]
+        with ThreadPoolExecutor(16) as pool:
+            footers = pool.map(lambda f: count_rows(self.table.bucket, f), untold)
+            told = sum(footers) + sum(f.rows or 0 for f in certain)
         if not partial:
-            return certain
-        columns = {c: self.snapshot.columns[c] for c in self.predicate.columns} or dict(self.columns)
-        spec = self.table.read_spec(self.snapshot, columns=columns, where=self.predicate.sql)
-        return certain + int(read_table(self.table.bucket, partial, spec).num_rows)
+            return told
+        return told + int(read_table(self.table.bucket, partial, self._counting_spec(partial[0])).num_rows)
+
+    def _counting_spec(self, file: DataFile | None = None) -> ReadSpec:
+        """Of the rows to be counted only what tells whether they count: the predicate's columns, or those of the
+        soft deletes of `file`."""
+        known = self.snapshot.columns
+        if self.predicate is not None:
+            names, where = self.predicate.columns, self.predicate.sql
+        else:
+            deletes = () if file is None else file.deletes
+            uri = "" if file is None else self.table.bucket.uri(file.path)
+            names, where = frozenset().union(*(p.columns for p in predicates(deletes, known, uri))), None
+        columns = {c: known[c] for c in names} or dict(list(known.items())[:1])
+        return self.table.read_spec(self.snapshot, columns=columns, where=where)
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of what this scan returns."""
@@ -229,7 +295,9 @@ class Scan:
             f"  where      {self.predicate.sql if self.predicate is not None else '(all rows)'}",
             f"  files      {len(kept)} of {len(everything)}, {size:,} of {total:,} bytes",
         ]
-        lines += [f"    {f.path}  {f.size:,} bytes, {f.rows} rows" for f in kept[:10]]
+        for f in kept[:10]:
+            marks = f", {len(f.deletes)} soft deletes" if f.deletes else ""
+            lines.append(f"    {f.path}  {f.size:,} bytes, {f.rows} rows{marks}")
         if len(kept) > 10:
             lines.append(f"    … and {len(kept) - 10} more")
         return "\n".join(lines)

@@ -90,6 +90,7 @@ def _sort_indices(table: pa.Table, keys: SortKeys) -> pa.UInt64Array:
     try:
         return pc.sort_indices(table.select([name for name, _ in keys]), sort_keys=list(keys))
     except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        # Arrow's two words for one thing: the first for lists and intervals, the second for half floats and such.
         names = ", ".join(f"{name} ({table.schema.field(name).type})" for name, _ in keys)
         raise UnsupportedError(f"rows can't be sorted by {names}: {error}. Sort by other columns.") from error
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import io
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,8 +30,18 @@ class ParquetSource:
     """One open Parquet object; read by one thread. Made by `open_parquet`."""
 
     def __init__(
-        self, bucket: Bucket, key: str, file: pq.ParquetFile, ranges: RangedFile | None, *, in_place: bool
+        self,
+        bucket: Bucket,
+        data: DataFile,
+        file: pq.ParquetFile,
+        ranges: RangedFile | None,
+        *,
+        body: bytes | None = None,
+        in_place: bool,
+        blooms: Mapping[str, Any] | None = None,
     ) -> None:
+        key = data.path
+        self._body = body
         self._bucket = bucket
         self._key = key
         self._file = file
@@ -47,6 +58,21 @@ class ParquetSource:
         }
         self.names = self._leaves.keys()
         self.uri = bucket.uri(key)
+        self.deletes = data.deletes
+        self.blooms: Mapping[str, Any] = blooms or {}
+        """The marker's entries of Bloom filters."""
+        self.is_remote = ranges is not None
+        """Whether reading more of it takes requests."""
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Bytes of the file at these places (start, length). 1 `get_ranges` call where it is remote."""
+        if self._body is not None:
+            return [self._body[start : start + length] for start, length in ranges]
+        if not self._in_place:
+            return self._bucket.get_ranges(self._key, ranges)
+        with decoding(self._bucket, self._key), open(self._bucket.local_path(self._key) or "", "rb") as file:
+            self._bucket.counters.add(bytes_in=sum(length for _, length in ranges))
+            return [os.pread(file.fileno(), length, start) for start, length in ranges]
 
     def batches(self, row_groups: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some columns of some row groups, in batches of at most `BATCH_ROWS` rows; with no columns, batches
@@ -153,7 +179,8 @@ def open_parquet(bucket: Bucket, file: DataFile, *, body: bytes | None = None) -
         CorruptObjectError: it isn't Parquet, not all of it, or its footer isn't the one that was written
             (`crc` in the file's extra); reading it later may raise this too.
     """
-    key, crc = file.path, (file.extra or {}).get("crc")
+    extra = file.extra or {}
+    key, crc, blooms = file.path, extra.get("crc"), extra.get("bloom")
     path = bucket.local_path(key) if body is None else None
     ranges = None
     if path is not None:
@@ -177,7 +204,15 @@ def open_parquet(bucket: Bucket, file: DataFile, *, body: bytes | None = None) -
             page_checksum_verification=True,
         )
     with parquet:
-        yield ParquetSource(bucket, key, parquet, ranges, in_place=path is not None)
+        yield ParquetSource(
+            bucket,
+            file,
+            parquet,
+            ranges,
+            body=body,
+            in_place=path is not None,
+            blooms=blooms if isinstance(blooms, Mapping) else None,
+        )
 
 
 def _merged(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
-from firn.journal.model import ColumnTypes, CommitInfo, DataFile, LakeJournal, Snapshot, SweepReport
+from firn.journal.model import (
+    ColumnTypes,
+    CommitInfo,
+    DataFile,
+    LakeJournal,
+    Namer,
+    Places,
+    Snapshot,
+    SweepReport,
+)
 from firn.lake import append as appends
-from firn.lake import maintenance
+from firn.lake import keyed, maintenance
 from firn.lake.decode import ReadSpec
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import Engines, InProcess
-from firn.lake.partition import PartitionSpec, values_of
-from firn.lake.plan import directory_of
+from firn.lake.keys import KeySpec
+from firn.lake.partition import PartitionSpec, directory_of, values_of
 from firn.lake.register import register
 from firn.lake.results import AppendResult, ChangeResult, Partition
 from firn.lake.retention import expired_partitions
@@ -61,8 +70,9 @@ class LakeTable:
         return self.descriptor.name
 
     @property
-    def data_prefix(self) -> str:
-        return f"{self.prefix}/_data/"
+    def places(self) -> Places:
+        """Where the table's data files lie."""
+        return self.journal.places
 
     @property
     def partition_spec(self) -> PartitionSpec:
@@ -70,8 +80,19 @@ class LakeTable:
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns by which rows find their place: those that the table is partitioned by."""
-        return tuple(dict.fromkeys(f.source for f in self.descriptor.partition.fields))
+        """Columns by which rows find their place: those that the table is partitioned by, and its key's."""
+        keys = () if self.keys is None else self.keys.columns
+        return tuple(dict.fromkeys([*keys, *(f.source for f in self.descriptor.partition.fields)]))
+
+    @property
+    def keys(self) -> KeySpec | None:
+        """What makes rows versions of one row, if the table has a key."""
+        return self.descriptor.keys
+
+    @property
+    def delete_retention(self) -> float:
+        """For how many seconds merges remember deleted keys, so that older versions may land late."""
+        return parse_duration(self.descriptor.setting("delete_retention"))
 
     @property
     def pruning_spec(self) -> PartitionSpec:
@@ -104,6 +125,75 @@ class LakeTable:
             2
         """
         return appends.append(self, data, batch_id=batch_id, query=query)
+
+    def upsert(self, data: Any, *, batch_id: str | None = None, query: str | None = None) -> AppendResult:
+        """Add rows to a table with a key, each in place of the row of its key: `append`, by the name that says
+        what it does there. Of rows with one key in `data` the last one counts, or the one of the greatest
+        `version_by`; in a Spark DataFrame, whose rows have no order, any.
+
+        It replaces what this process has read or written before. Of upserts by processes that haven't seen each
+        other's, the one of the later clock wins (docs/design/0008-keys.md).
+
+        Raises:
+            InvalidInputError: the table has no key, or a row has null in it; nothing is visible.
+
+        Cost: that of `append`.
+
+        Example:
+            >>> import firn
+            >>> stock = firn.connect("memory://").create_table("stock", key=["id"])
+            >>> _ = stock.upsert([{"id": 1, "n": 5}, {"id": 2, "n": 6}])
+            >>> _ = stock.upsert([{"id": 1, "n": 4}])
+            >>> sorted(row["n"] for row in stock.scan().to_arrow().to_pylist())
+            [4, 6]
+        """
+        keyed.require_keys(self, "upsert")
+        return appends.append(self, data, batch_id=batch_id, query=query)
+
+    def update(self, where: str, set: Mapping[str, str]) -> ChangeResult:
+        """Change rows of a table with a key: those that satisfy a predicate get new values.
+
+        Args:
+            where: a predicate; `"true"` for all rows.
+            set: for each column a DuckDB expression over the row as it was, like `{"n": "n + 1"}`; text
+                stands in single quotes inside of it.
+
+        Updates and deletes exclude each other by the table's lock, upserts go on meanwhile. Writes new versions of
+        the changed rows, and rewrites nothing.
+
+        Raises:
+            InvalidInputError: no key, an unknown column, one of the key, or an expression that can't be;
+                nothing was changed.
+
+        Cost: a scan of the rows, 1 PUT a file; the lock, and 3 PUTs to publish.
+
+        Example:
+            >>> import firn
+            >>> stock = firn.connect("memory://").create_table("stock", key=["id"])
+            >>> _ = stock.upsert([{"id": 1, "n": 5}, {"id": 2, "n": 6}])
+            >>> stock.update("id = 1", {"n": "n - 1"}).rows_added
+            1
+        """
+        return keyed.update(self, where, set)
+
+    def delete_keys(self, data: Any) -> ChangeResult:
+        """Delete the rows with these keys from a table with a key, whether they are there or not.
+
+        Args:
+            data: rows with the columns of the key, and with `version_by` if the table has it: the row stays if its
+                own is greater.
+
+        Cost: 1 PUT a file; the lock, and 3 PUTs to publish. Reads no data.
+
+        Example:
+            >>> import firn
+            >>> stock = firn.connect("memory://").create_table("stock", key=["id"])
+            >>> _ = stock.upsert([{"id": 1, "n": 5}, {"id": 2, "n": 6}])
+            >>> _ = stock.delete_keys([{"id": 1}])
+            >>> stock.scan().count()
+            1
+        """
+        return keyed.delete_keys(self, data)
 
     def overwrite(
         self, data: Any, *, where: str | None = None, partitions: Literal["touched"] | None = None
@@ -168,12 +258,12 @@ class LakeTable:
         """Partitions of a snapshot by their directory."""
         members: dict[str, list[DataFile]] = {}
         for file in snapshot.files:
-            members.setdefault(directory_of(file, self.data_prefix), []).append(file)
+            members.setdefault(directory_of(file, self.places), []).append(file)
         found = {}
         for directory, files in sorted(members.items()):
-            rows = [f.rows for f in files]
+            rows = [f.live_rows for f in files]
             found[directory] = Partition(
-                values_of(files[0], self.data_prefix),
+                values_of(files[0], self.places),
                 len(files),
                 None if None in rows else sum(r for r in rows if r is not None),
                 sum(f.size for f in files),
@@ -211,25 +301,55 @@ class LakeTable:
             raise InvalidInputError(f"target_size is {target_size!r}; it must be positive.")
         return maintenance.merge(self, target_size=size, partitions=partitions, query=query, dry_run=dry_run)
 
-    def delete(self, where: str, *, dry_run: bool = False) -> ChangeResult:
-        """Delete the rows that satisfy a predicate: rewrites only files whose statistics may match.
+    def delete(self, where: str, *, soft: bool | None = None, dry_run: bool = False) -> ChangeResult:
+        """Delete the rows that satisfy a predicate; rows for which it is null stay.
 
-        The rows stay in older files, for time travel, until `sweep`.
+        Copy-on-write rewrites the files that hold matching rows, and leaves behind what soft deletes took from
+        them before. A soft delete reads and writes no data file: files all of whose rows surely match are
+        removed, and the predicate is kept with the others that may hold some, for all readers to leave these
+        rows out. Each read pays a little, until `merge` folds it in. Either way the rows stay in files until
+        `sweep`, for time travel: to erase, pass `soft=False` (or merge), and sweep.
+
+        On a table with a key neither is done, since without a row's newest version an older one would be back. The
+        newest versions are read, and one more file says which keys are deleted; merges drop the rows.
+
+        Args:
+            where: a predicate in DuckDB's SQL. A soft one goes on meaning what it means for the columns' types
+                of today, and rows on which it fails stay. On a table with a key it is asked of newest versions.
+            soft: whether softly; by default where the table's journal can.
+            dry_run: only say which files it would touch, or how many rows of a table with a key.
+
+        Raises:
+            InvalidInputError: a predicate that doesn't parse, or doesn't fit the columns; nothing was changed.
+            UnsupportedError: `soft=True`, and the journal keeps no soft deletes; `soft` given for a table with a
+                key.
+            LockHeldError: other maintenance is under way.
+
+        Cost: the lock and 3 PUTs to publish; copy-on-write also 1 GET a file that may match (ranged ones for
+        large files), and 1 PUT a file that did; on a table with a key a scan of the rows, and 1 PUT a partition.
         """
-        return maintenance.delete(self, where, dry_run=dry_run)
+        if self.keys is not None:
+            return keyed.delete(self, where, soft=soft, dry_run=dry_run)
+        return maintenance.delete(self, where, soft=soft, dry_run=dry_run)
 
     def rewrite(
-        self, query: str, *, partitions: Sequence[Partition | Mapping[str, Any]] | None = None
+        self,
+        query: str,
+        *,
+        partitions: Sequence[Partition | Mapping[str, Any]] | None = None,
+        dry_run: bool = False,
     ) -> ChangeResult:
         """Pass files through a query, for erasure requests and mending (paper b: "Partition rewrite").
 
         Args:
             query: a predicate of the rows to keep, or a SELECT over `_rows` (one file's rows).
             partitions: only these.
+            dry_run: only say which files would be looked into: some of them may stay, as no row of theirs changes.
 
         All or nothing: the log is written after every part. A file that keeps no row becomes an empty one.
+        Rows that soft deletes took aren't seen, and aren't in what is written.
         """
-        return maintenance.rewrite(self, query, partitions=partitions)
+        return maintenance.rewrite(self, query, partitions=partitions, dry_run=dry_run)
 
     def remove_partitions(
         self, where: str | Sequence[Partition | Mapping[str, Any]], *, dry_run: bool = False
@@ -255,6 +375,7 @@ class LakeTable:
 
     def restore(self, at: At) -> ChangeResult:
         """Make the table as it was at a version or time. Itself a commit: history stays, and can be restored.
+        Files on which soft deletes came since are read and written anew.
 
         Raises:
             SnapshotTooOldError: files of that version are gone, or may be going.
@@ -309,18 +430,18 @@ class LakeTable:
             loose=self.descriptor.setting("on_conflict") == "widen",
         )
 
-    def write_spec(
-        self, columns: ColumnTypes, *, maintenance: bool = False, target_size: int | None = None
-    ) -> WriteSpec:
+    def write_spec(self, columns: ColumnTypes, namer: Namer, *, target_size: int | None = None) -> WriteSpec:
         """What tasks need to write files of this table."""
         d = self.descriptor
         spec = WriteSpec(
-            namer=self.journal.namer(maintenance=maintenance),
+            namer=namer,
             columns=dict(columns),
             partition=d.partition,
             sort_by=d.sort_by,
             target_size=target_size or parse_size(d.setting("target_size")),
             stats_columns=int(d.setting("stats_columns")),
+            bloom_filters=d.bloom_filters,
+            keys=d.keys,
         )
         if d.setting("codec") is not None:
             spec = replace(spec, codec=d.setting("codec"))

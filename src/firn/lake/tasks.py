@@ -1,7 +1,8 @@
 """What runs in tasks of a merge, delete or rewrite: files in, files that replace them out.
 
 Module-level functions `fn(bucket, context, task)` for a `firn.runner.Runner`; contexts, tasks and results are
-picklable. They only add files: nothing changes for readers until the caller commits the results.
+picklable. They only add files: nothing changes for readers until the caller commits the results. What they
+write has no soft deletes: the rows that these took from the files read aren't in it.
 
 Memory of a task: a few batches; with a sort order `2 × memory_budget` of Arrow rows (`firn.lake.write`); with
 a query its whole result, and all its input if it mentions its source more than once.
@@ -9,6 +10,7 @@ a query its whole result, and all its input if it mentions its source more than 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +25,9 @@ from firn.journal.model import ColumnTypes, DataFile
 from firn.lake.ahead import ahead
 from firn.lake.decode import FileMask, ReadSpec
 from firn.lake.engine import run_query
-from firn.lake.plan import directory_of
+from firn.lake.keys import CLOCK, HIDDEN, KeySpec
+from firn.lake.latest import LatestSpec, fold_files
+from firn.lake.partition import directory_of
 from firn.lake.read import read_files
 from firn.lake.sort import sort_keys
 from firn.lake.source import WHOLE_BYTES, ParquetSource, open_parquet
@@ -33,19 +37,26 @@ from firn.lake.write import Order, WriteSpec, marker_for, write_empty, write_par
 
 @dataclass(frozen=True)
 class MergeContext:
-    """`read.columns` are all columns of the table; `query` is a SELECT over `source_files`, or None."""
+    """`read.columns` are all columns of the table; `query` is a SELECT over `source_files`, or None.
+
+    With `keys` only the newest version of each row stays, and deletions from before `forget_before` (milliseconds
+    since 1970) go where the task has all files of a directory.
+    """
 
     write: WriteSpec
     read: ReadSpec
     query: str | None = None
+    keys: KeySpec | None = None
+    forget_before: int = 0
 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Files of one partition directory."""
+    """Files of one partition directory; `whole` if it has no others."""
 
     directory: str
     files: tuple[DataFile, ...]
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,27 +104,52 @@ def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskRe
 
     Cost: `read_files`, and 1 PUT a file. Raises its errors: a missing source file aborts the merge.
     """
+    if context.keys is not None:
+        return _fold(bucket, context, context.keys, task)
     counted = _Counted(_read(bucket, task.files, context.read))
     marker = _marker_of(task.files)
+    write = _in_place_of(context.write, task.files)
     if context.query is None:
-        order: Order = "sort" if context.write.sort_by else "keep"
-        spec = replace(context.write, columns=context.read.columns)
+        order: Order = "sort" if write.sort_by else "keep"
+        spec = replace(write, columns=context.read.columns)
         adds = write_partition(bucket, spec, counted, task.directory, marker, order=order)
         columns: ColumnTypes = {}
     else:
         result = _query(context.query, "source_files", counted, context.read.columns)
         known = context.read.columns
-        adds, columns = _write_result(bucket, context.write, result, task.directory, marker, known)
+        adds, columns = _write_result(bucket, write, result, task.directory, marker, known)
     return _result(task.files, adds, counted.rows, columns)
 
 
+def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask) -> TaskResult:
+    """Write the newest version of each row, with its clock: an older file may land yet, or be merged later."""
+    deletes = any(file.key_deletes for file in task.files)
+    hidden = HIDDEN if deletes else {CLOCK: HIDDEN[CLOCK]}
+    columns = {**context.read.columns, **hidden}
+    read = LatestSpec(keys, replace(context.read, columns=columns))
+    counted = _Counted(
+        fold_files(bucket, task.files, read, forget_before=context.forget_before if task.whole else 0)
+    )
+    clocks = [file.clocks for file in task.files if file.clocks is not None]
+    marker = {
+        **_marker_of(task.files),
+        "clocks": [min(low for low, _ in clocks), max(high for _, high in clocks)],
+        "fold": secrets.token_hex(8),
+    }
+    order: Order = "sort" if context.write.sort_by else "keep"
+    spec = replace(_in_place_of(context.write, task.files), columns=columns)
+    adds = write_partition(bucket, spec, counted, task.directory, marker, order=order)
+    return _result(task.files, adds, counted.rows)
+
+
 def delete_task(bucket: Bucket, context: DeleteContext, file: DataFile) -> TaskResult:
-    """Write the file without the rows for which the predicate is true; none, if that is all of them. The
-    file is left as it is if no row matches.
+    """Write the file without the rows for which the predicate is true, and without those that soft deletes
+    took; none, if that is all of them. The file is left as it is if no row goes.
 
     Reads the predicate's columns first: files without a match cost no more than these.
     """
-    return _filter(bucket, context.write, context.read, file, context.where, keep=False)
+    write = _in_place_of(context.write, [file], context.where)
+    return _filter(bucket, write, context.read, file, f"(\n{context.where}\n) IS NOT TRUE")
 
 
 def rewrite_task(bucket: Bucket, context: RewriteContext, file: DataFile) -> TaskResult:
@@ -121,32 +157,33 @@ def rewrite_task(bucket: Bucket, context: RewriteContext, file: DataFile) -> Tas
     rewrite"). Where no row is left a file without rows stands for the partition. A predicate that keeps every
     row leaves the file as it is.
     """
+    write = _in_place_of(context.write, [file])
     if context.keep is not None:
-        return _filter(bucket, context.write, context.read, file, context.keep, keep=True)
+        return _filter(bucket, write, context.read, file, context.keep, empty=True)
     if context.query is None:
         raise InvalidInputError("a rewrite needs a predicate of the rows to keep, or a query")
     counted = _Counted(_read(bucket, [file], context.read))
     result = _query(context.query, "_rows", counted, context.read.columns)
-    directory, marker = _directory(context.write, file), _marker_of([file])
+    directory, marker = _directory(write, file), _marker_of([file])
     known = context.read.columns
-    adds, columns = _write_result(bucket, context.write, result, directory, marker, known)
+    adds, columns = _write_result(bucket, write, result, directory, marker, known)
     if not adds:
-        adds = [write_empty(bucket, replace(context.write, columns=context.read.columns), directory, marker)]
+        adds = [write_empty(bucket, replace(write, columns=context.read.columns), directory, marker)]
     return _result([file], adds, counted.rows, columns)
 
 
 def _filter(
-    bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, where: str, *, keep: bool
+    bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str, *, empty: bool = False
 ) -> TaskResult:
     with open_parquet(bucket, file) as source:
-        mask = FileMask(source, read, where, keep=keep)
+        mask = FileMask(source, read, stays)
         if mask.kept == mask.rows:
             return TaskResult((), False, mask.rows, mask.rows, file.size)
         directory, marker = _directory(write, file), _marker_of([file])
         spec = replace(write, columns=read.columns)
         if mask.kept:
             adds = write_partition(bucket, spec, mask.tables(), directory, marker, order=_order(spec, source))
-        elif keep:
+        elif empty:
             adds = [write_empty(bucket, spec, directory, marker)]
         else:
             adds = []
@@ -232,9 +269,14 @@ def _result_columns(schema: pa.Schema, known: ColumnTypes, *, widen: bool = Fals
 
 
 def _directory(spec: WriteSpec, file: DataFile) -> str:
-    """Where the file's replacement goes. A namer's key for no partition lies right below the data prefix."""
-    prefix = spec.namer("").rpartition("/")[0] + "/"
-    return directory_of(file, prefix)
+    """Where the file's replacement goes."""
+    return directory_of(file, spec.namer)
+
+
+def _in_place_of(write: WriteSpec, files: Sequence[DataFile], *applied: str) -> WriteSpec:
+    """What is written says whose place it takes, and what left rows of theirs out."""
+    deletes = dict.fromkeys(text for file in files for text in file.deletes)
+    return replace(write, replaces=tuple(f.path for f in files), applied=(*deletes, *applied))
 
 
 def _marker_of(files: Sequence[DataFile]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Memory of one call, above the interpreter's: `WriteSpec.memory_budget` of Arrow rows gathered, as much again
 while they are split by partition, at most the same in encoded files that aren't closed yet, and two lumps
-being uploaded (`firn.lake.upload`).
+being uploaded (`firn.lake.upload`). Bloom filters add at most 6 bytes a row and column of the open files.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
 from firn.errors import InvalidInputError, SchemaConflictError
 from firn.journal.model import ColumnTypes, DataFile, Namer
-from firn.lake.encode import Encoding, FileEncoder, choose_encoding
+from firn.lake.encode import BloomColumns, Encoding, FileEncoder, bloom_columns, choose_encoding
+from firn.lake.keys import DELETED, HIDDEN, KeySpec, folded
 from firn.lake.partition import PartitionSpec, Values, is_told_by_path
 from firn.lake.sort import SortKeys, sort_keys, sorted_batches, sorted_slices
 from firn.lake.types import arrow_schema, conform
@@ -26,13 +28,16 @@ from firn.lake.upload import Uploader
 OPEN_PARTITIONS = 64
 """With more partitions than this in one gather, those with few rows get a file of their own at once."""
 
+RECIPE = "recipe"
+"""The key under which a file says how its statistics were taken, see `FileEncoder.recipe`. Frozen."""
+
 ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes of a row group at most, however few rows that is."""
 
 Order = Literal["keep", "sort", "sorted"]
 
 Marker = Mapping[str, Any]
-"""The keys `spec` and `part` of a `DataFile`'s extra."""
+"""The keys of a `DataFile`'s extra that neither its rows nor its footer tell."""
 
 _STEP_BYTES = 32 << 20
 
@@ -43,7 +48,9 @@ class WriteSpec:
 
     `columns` are the files' columns in order; `target_size` the Parquet bytes after which a file is closed;
     `memory_budget` the bytes of Arrow rows gathered before they are split and written; `stats_columns` how
-    many columns, from the first, get statistics in the log.
+    many columns, from the first, get statistics in the log; `bloom_filters` the columns that get Bloom filters
+    as well, where their type can have them. With `keys`, `write_batches` makes files in which each key stands
+    once. `replaces` and `applied` are what the files say of themselves, see `firn.journal.model.Namer`.
     """
 
     namer: Namer
@@ -55,6 +62,10 @@ class WriteSpec:
     codec: str = "zstd"
     memory_budget: int = 96 << 20
     stats_columns: int = 32
+    bloom_filters: BloomColumns = ()
+    keys: KeySpec | None = None
+    replaces: tuple[str, ...] = ()
+    applied: tuple[str, ...] = ()
 
 
 def write_batches(
@@ -75,7 +86,7 @@ def write_batches(
     rows = _conformed(spec, batches)
     keys = sort_keys(spec.sort_by, spec.columns)
     with _Files(bucket, spec, keys) as files:
-        if spec.partition.fields or keys:
+        if spec.partition.fields or keys or spec.keys:
             _Splitter(spec, files, keys).run(rows)
         else:
             for group in _regrouped(rows, spec):
@@ -177,13 +188,15 @@ class _Splitter:
             return
         table = pa.concat_tables(self._gathered)
         self._gathered = []
+        if self._spec.keys is not None:
+            table = folded(table, self._spec.keys)
         parts = self._spec.partition.split(table)
         del table
         self._files.choose_encoding(max((part.rows for part in parts), key=len))
         small: list[tuple[str, Marker, pa.Table]] = []
         for directory, values, rows in parts:
             marker = marker_for(self._spec.partition, values)
-            if self._keys:
+            if self._keys or self._spec.keys:  # of another gather, a file would hold keys twice
                 for group in sorted_slices(rows, self._keys, self._files.group_rows(rows)):
                     self._files.add(directory, marker, group)
                 self._files.close(directory)
@@ -226,16 +239,22 @@ class _Files:
     def choose_encoding(self, sample: pa.Table) -> Encoding:
         """Fixed by the first rows."""
         if self._encoding is None:
+            schema = arrow_schema(self._spec.columns)
+            # Nobody asks for statistics or filters of hidden columns, which come last.
+            shown = [field for field in schema if self._spec.keys is None or field.name not in HIDDEN]
+            flat = sum(not pa.types.is_nested(field.type) for field in shown)
+            kinds = {field.name: self._spec.columns[field.name] for field in shown}
             self._encoding = choose_encoding(
                 sample,
-                schema=arrow_schema(self._spec.columns),
+                schema=schema,
                 codec=self._spec.codec,
                 sort_keys=self._sorted_by,
-                stats_columns=self._spec.stats_columns,
+                stats_columns=min(self._spec.stats_columns, flat),
                 first=[
                     *(f.source for f in self._spec.partition.fields),
                     *(name for name, _ in sort_keys(self._spec.sort_by, self._spec.columns)),
                 ],
+                blooms=bloom_columns(self._spec.bloom_filters, kinds, sample),
             )
         return self._encoding
 
@@ -252,9 +271,16 @@ class _Files:
         step = self.group_rows(rows)
         for start in range(0, max(1, rows.num_rows), step):
             if directory not in self._open:
-                self._open[directory] = FileEncoder(self.choose_encoding(rows)), marker
-            encoder = self._open[directory][0]
-            encoder.write(rows.slice(start, step))
+                self._open[directory] = FileEncoder(self.choose_encoding(rows), step), marker
+            encoder, told = self._open[directory]
+            part = rows.slice(start, step)
+            encoder.write(part)
+            if (
+                self._spec.keys is not None
+                and DELETED in part.column_names
+                and pc.count(part.column(DELETED)).as_py()
+            ):
+                self._open[directory] = encoder, {**told, "key_deletes": True}
             if encoder.size >= self._spec.target_size:
                 self.close(directory)
         sizes = {name: e.size for name, (e, _) in self._open.items()}
@@ -268,8 +294,17 @@ class _Files:
         if directory not in self._open:
             return
         encoder, marker = self._open.pop(directory)
-        encoded = encoder.close()
-        key = self._spec.namer(directory)
+        spec = self._spec
+        clocked = spec.keys is not None and "clocks" not in marker  # its commit gives it one
+        metadata = spec.namer.metadata(
+            directory,
+            spec.columns,
+            extra={**marker, RECIPE: {**encoder.recipe, "number": len(self._done), "clocked": clocked}},
+            replaces=spec.replaces,
+            applied=spec.applied,
+        )
+        encoded = encoder.close(metadata)
+        key = spec.namer(directory, crc=encoded.extra["crc"], filters_crc=encoded.filters_crc)
         self._uploader.add(key, encoded.data)
         extra = {**encoded.extra, **marker}
         self._done.append(DataFile(key, encoded.size, SystemClock().now_ms(), extra))

@@ -1,0 +1,81 @@
+"""Where a database's work runs: on Spark or in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from firn.bucket.base import Bucket
+from firn.errors import UnsupportedError
+from firn.journal.model import Namer
+from firn.lake.table import LakeTable
+from firn.runner import LocalRunner, Progress, Runner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_FROM_BYTES = 64 * 2**20
+"""A plan that reads more runs on Spark even if no session is active yet."""
+
+
+class DatabaseEngines:
+    """Spark where a session is active or given or the plan is large, this process otherwise."""
+
+    def __init__(self, bucket: Bucket, url: str, spark: SparkSession | None, runner: Runner | None) -> None:
+        self._bucket, self._url, self._spark, self._runner = bucket, url, spark, runner
+        self.on_progress: Progress | None = None
+
+    def session(self) -> SparkSession:
+        from firn.spark.session import active_or_start
+
+        return self._spark or active_or_start()
+
+    def runner(self, input_bytes: int) -> Runner:
+        if self._runner is not None:
+            return self._runner
+        if not self._bucket.capabilities.shareable:
+            return LocalRunner()
+        spark = self._spark or _active_session()
+        if spark is None and input_bytes > SPARK_FROM_BYTES and _spark_installed():
+            spark = self.session()
+        if spark is None:
+            return LocalRunner()
+        from firn.spark.runner import SparkRunner
+
+        return SparkRunner(spark)
+
+    def progress(self, title: str) -> Progress | None:
+        return self.on_progress
+
+    def is_dataframe(self, data: Any) -> bool:
+        return type(data).__module__.startswith("pyspark.sql")
+
+    def write(self, table: LakeTable, data: Any, namer: Namer, *, query: str | None) -> Any:
+        if not table.bucket.capabilities.shareable:
+            raise UnsupportedError(
+                f"{self._url} lives in this process only, where Spark's tasks can't write. Use a directory."
+            )
+        from firn.spark.append import write_dataframe
+
+        return write_dataframe(table, data, namer, query=query)
+
+    def to_spark(self, scan: Any) -> Any:
+        from firn.spark.scan import to_spark
+
+        return to_spark(scan, self.session())
+
+
+def _active_session() -> Any:
+    """The active Spark session, without importing Spark where nobody has."""
+    import sys
+
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _spark_installed() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("pyspark") is not None

@@ -1,0 +1,192 @@
+"""The verbs that tables with a key have of their own: update, and delete by predicate or key.
+
+Both add versions of rows and remove nothing; see docs/design/0008-keys.md. They hold the table's lock, so that an
+update sees the one before, and so that their commits sort above all that they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firn.bucket.base import Bucket
+from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.model import DataFile, Session
+from firn.lake.change import nothing, publish, run_tasks
+from firn.lake.dialect import without_values
+from firn.lake.engine import run_query
+from firn.lake.inputs import to_reader
+from firn.lake.keys import DELETED, HIDDEN, KeySpec
+from firn.lake.latest import LatestSpec, VersionGroup, read_latest
+from firn.lake.predicate import parse_value
+from firn.lake.results import ChangeResult
+from firn.lake.scan import Scan
+from firn.lake.types import conform
+from firn.lake.write import WriteSpec, write_batches
+
+if TYPE_CHECKING:
+    from firn.lake.table import LakeTable
+
+
+@dataclass(frozen=True)
+class ReviseContext:
+    """New versions of the rows that `latest` picks: what `query`, a SELECT, makes of `_rows`. Picklable."""
+
+    latest: LatestSpec
+    write: WriteSpec
+    query: str
+
+
+def revise_task(bucket: Bucket, context: ReviseContext, group: VersionGroup) -> list[DataFile]:
+    """Write new versions of a group's rows. Cost: that of `read_latest`, and 1 PUT a file."""
+
+    def revised() -> Iterator[pa.Table]:
+        for rows in read_latest(bucket, group, context.latest):
+            yield conform(run_query(context.query, {"_rows": rows}), context.write.columns)
+
+    return write_batches(bucket, context.write, revised())
+
+
+def require_keys(table: LakeTable, verb: str) -> KeySpec:
+    """The table's key; `InvalidInputError` if it has none."""
+    if table.keys is None:
+        raise InvalidInputError(
+            f"{table.name} has no key, which {verb} needs: create the table with key=[…], or use append, delete and "
+            "overwrite."
+        )
+    return table.keys
+
+
+def update(table: LakeTable, where: str, set_: Mapping[str, str]) -> ChangeResult:
+    """See `LakeTable.update`."""
+    keys = require_keys(table, "update")
+    with table.journal.exclusive("update") as session:
+        scan = Scan(table, where=where, snapshot=session.snapshot)
+        columns = scan.snapshot.columns
+        changed = _assignments(table, keys.bound(columns), set_, scan)
+        replaced = ", ".join(f"(\n{value}\n) AS {_quoted(name)}" for name, value in changed.items())
+        context = ReviseContext(
+            scan.latest_spec(),
+            table.write_spec(columns, session.namer),
+            f"SELECT * REPLACE ({replaced}) FROM _rows",
+        )
+        adds = _revised(table, session, scan, context, "update")
+        summary = {"where": without_values(where), "columns": list(changed)}
+        result = _published(table, session, "update", adds, summary)
+        return replace(result, rows_added=result.rows_removed)
+
+
+def _assignments(table: LakeTable, keys: KeySpec, set_: Mapping[str, str], scan: Scan) -> dict[str, str]:
+    columns = scan.snapshot.columns
+    spelled = {name.casefold(): name for name in columns}
+    if not set_:
+        raise InvalidInputError(
+            f"update of {table.name} says nothing to set: pass something like {{'n': 'n + 1'}}."
+        )
+    found: dict[str, str] = {}
+    for given, text in set_.items():
+        name = spelled.get(given.casefold())
+        if name is None:
+            raise InvalidInputError(
+                f"{table.name} has no column {given!r}; it has: {', '.join(columns) or 'none yet'}."
+            )
+        if name in keys.key:
+            raise InvalidInputError(
+                f"{name!r} is part of the key of {table.name}, by which a row is known: delete the row, and upsert "
+                "it under its new key."
+            )
+        if name in found:
+            raise InvalidInputError(f"the column {name!r} is set twice.")
+        if not isinstance(text, str):
+            raise InvalidInputError(
+                f"the column {name!r} is set to {text!r}; write it as an expression in DuckDB's SQL, as text: "
+                "'5', 'NULL', or '''a text'''."
+            )
+        found[name] = parse_value(text, columns)
+    return found
+
+
+def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
+    """See `LakeTable.delete`."""
+    keys = require_keys(table, "delete")
+    if soft is not None:
+        raise UnsupportedError(
+            f"{table.name} has a key: without the newest version of a row an older one would be back, so rows are "
+            f"deleted by key, neither softly nor by rewriting files. Leave soft={soft} out; to be rid of the bytes, "
+            "merge and sweep."
+        )
+    if dry_run:
+        rows = Scan(table, where=where).count()
+        return ChangeResult("delete", None, 0, 0, rows, None, 0, 0, dry_run=True)
+    with table.journal.exclusive("delete") as session:
+        snapshot = session.snapshot
+        bound = keys.bound(snapshot.columns)
+        scan = Scan(table, columns=bound.columns, where=where, snapshot=snapshot)
+        names = ", ".join(map(_quoted, bound.columns))
+        context = ReviseContext(
+            scan.latest_spec(),
+            table.write_spec({**scan.columns, DELETED: HIDDEN[DELETED]}, session.namer),
+            f"SELECT {names}, {_now(table, session)}::BIGINT AS {DELETED} FROM _rows",
+        )
+        adds = _revised(table, session, scan, context, "delete")
+        return _published(table, session, "delete", adds, {"where": without_values(where)})
+
+
+def delete_keys(table: LakeTable, data: Any) -> ChangeResult:
+    """See `LakeTable.delete_keys`."""
+    keys = require_keys(table, "delete_keys")
+    with table.journal.exclusive("delete") as session:
+        known = session.snapshot.columns
+        rows = to_reader(data, known=known)
+        bound = keys.bound(known)
+        given = {name.casefold() for name in rows.schema.names}
+        if given != {name.casefold() for name in bound.columns}:
+            raise InvalidInputError(
+                f"delete_keys of {table.name} takes rows with the columns {', '.join(bound.columns)}; these have: "
+                f"{', '.join(rows.schema.names) or 'none'}."
+            )
+        if not session.snapshot.files:
+            return nothing("delete")
+        columns = {name: known[name] for name in bound.columns}
+        now = pa.scalar(_now(table, session), pa.int64())
+        spec = table.write_spec({**columns, DELETED: HIDDEN[DELETED]}, session.namer)
+
+        def deletions() -> Iterator[pa.Table]:
+            for batch in rows.batches():
+                conformed = conform(batch, columns)
+                yield conformed.append_column(DELETED, pa.repeat(now, conformed.num_rows))
+
+        adds = write_batches(table.bucket, spec, deletions())
+        return _published(table, session, "delete", adds, {})
+
+
+def _now(table: LakeTable, session: Session) -> int:
+    return max(table.journal.now_ms(), session.snapshot.time_ms)
+
+
+def _revised(
+    table: LakeTable, session: Session, scan: Scan, context: ReviseContext, op: str
+) -> list[DataFile]:
+    groups = scan.groups()
+    weights = [group.bytes for group in groups]
+    return [
+        f for files in run_tasks(table, session, revise_task, groups, context, weights, op) for f in files
+    ]
+
+
+def _published(
+    table: LakeTable, session: Session, op: str, adds: Sequence[DataFile], summary: Mapping[str, Any]
+) -> ChangeResult:
+    """The commit of new versions. `rows_removed` are the rows whose place they take."""
+    if not adds:
+        return nothing(op)
+    count = sum(file.rows or 0 for file in adds)
+    result = publish(table, session, op, adds, [], summary=summary)
+    return replace(result, rows_removed=count, rows_added=0)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
