@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         ConflictError,
         CorruptObjectError,
         FirnError,
+        ForkError,
+        HandleClosedError,
         InvalidInputError,
         LockHeldError,
         LockLostError,
@@ -41,7 +43,11 @@ if TYPE_CHECKING:
     )
     from firn.journal.lock import ExclusiveLock, FileLock
     from firn.journal.model import CommitInfo, DataFile, Snapshot, SweepReport
-    from firn.lake.results import AppendResult, ChangeResult, Partition
+    from firn.journal.writer.federation import WriterInfo
+    from firn.journal.writer.prune import PruneReport
+    from firn.journal.writer.rebuild import RebuildReport
+    from firn.journal.writer.repair import RepairReport
+    from firn.lake.results import AppendResult, ChangeResult, DropReport, Partition
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
     from firn.runner import LocalRunner, Runner
@@ -59,9 +65,12 @@ __all__ = [
     "CorruptObjectError",
     "DataFile",
     "Database",
+    "DropReport",
     "ExclusiveLock",
     "FileLock",
     "FirnError",
+    "ForkError",
+    "HandleClosedError",
     "InvalidInputError",
     "LakeTable",
     "LocalRunner",
@@ -73,6 +82,9 @@ __all__ = [
     "ObjectNotFoundError",
     "OutcomeUnknownError",
     "Partition",
+    "PruneReport",
+    "RebuildReport",
+    "RepairReport",
     "Runner",
     "Scan",
     "SchemaConflictError",
@@ -84,6 +96,7 @@ __all__ = [
     "TableExistsError",
     "TableNotFoundError",
     "UnsupportedError",
+    "WriterInfo",
     "__version__",
     "connect",
 ]
@@ -93,6 +106,10 @@ _MODULES = (
     "firn.database",
     "firn.journal.lock",
     "firn.journal.model",
+    "firn.journal.writer.federation",
+    "firn.journal.writer.prune",
+    "firn.journal.writer.rebuild",
+    "firn.journal.writer.repair",
     "firn.lake.results",
     "firn.lake.scan",
     "firn.lake.table",

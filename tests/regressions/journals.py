@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from firn.journal.leaderless import LeaderlessJournal
-from firn.journal.leaderless.cleanup import plan_cleanup, run_cleanup
-from firn.journal.leaderless.horizon import record
-from firn.journal.model import Commit, DataFile, SweepReport
+from firn.journal.model import Commit, DataFile
 from firn.testing import Call, Fault, FaultPlan, SimStore
 from firn.testing.gated import Page
 from simulation.leaderless_table import journal_of, put_rows, read_all
@@ -74,28 +72,6 @@ def remove(journal: LeaderlessJournal, files: Sequence[DataFile]) -> str:
 def sweep(journal: LeaderlessJournal) -> None:
     s = journal.settings
     journal.sweep(grace_ms=s.grace_ms, orphan_age_ms=s.orphan_age_ms, margin=True, dry_run=False)
-
-
-def clean(journal: LeaderlessJournal) -> None:
-    """Cleanup as it may run anywhere, without the lock."""
-    s, now = journal.settings, journal.clock.now_ms()
-    loaded = journal.loader.load(every=True)
-    state = journal.fold(loaded.logs)
-    plan = plan_cleanup(state, loaded.listed, before_ms=now - s.grace_ms - 2 * s.max_skew_ms)
-    record(
-        journal.log_bucket,
-        journal.layout,
-        horizon_ms=plan.horizon_ms,
-        report=SweepReport(),
-        now=now,
-    )
-    run_cleanup(
-        plan,
-        bucket=journal.bucket,
-        log_bucket=journal.log_bucket,
-        layout=journal.layout,
-        listed=loaded.listed,
-    )
 
 
 def rows(journal: LeaderlessJournal, at: str | None = None) -> list[int]:

@@ -2,8 +2,8 @@
 
 from firn.journal.model import Commit
 from firn.testing import SimStore
-from regressions.journals import GRACE_AND_MARGIN_S, Before, clean, journal_on, merge, pass_time, rows
-from simulation.leaderless_table import put_rows
+from regressions.journals import GRACE_AND_MARGIN_S, Before, journal_on, merge, pass_time, rows
+from simulation.leaderless_table import clean, put_rows
 
 
 def test_a_log_that_vanishes_is_looked_for_where_it_was_merged() -> None:

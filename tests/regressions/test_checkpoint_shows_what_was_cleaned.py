@@ -2,17 +2,8 @@
 the checkpoint, so nothing was looked at again, and rows were doubled."""
 
 from firn.journal.leaderless import stream
-from regressions.journals import (
-    GRACE_AND_MARGIN_S,
-    HookedStore,
-    append,
-    clean,
-    journal_on,
-    merge,
-    pass_time,
-    rows,
-)
-from simulation.leaderless_table import rows_of
+from regressions.journals import GRACE_AND_MARGIN_S, HookedStore, append, journal_on, merge, pass_time, rows
+from simulation.leaderless_table import clean, rows_of
 
 
 def test_a_cleaned_log_from_the_checkpoint_is_as_new_as_one_from_the_store() -> None:

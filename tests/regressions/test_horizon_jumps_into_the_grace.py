@@ -5,8 +5,8 @@ import pytest
 from firn.errors import SnapshotTooOldError
 from firn.journal.model import Commit
 from firn.testing import SimStore
-from regressions.journals import GRACE_AND_MARGIN_S, append, clean, journal_on, merge, pass_time, rows, sweep
-from simulation.leaderless_table import put_rows, read_all
+from regressions.journals import GRACE_AND_MARGIN_S, append, journal_on, merge, pass_time, rows, sweep
+from simulation.leaderless_table import clean, put_rows, read_all
 
 
 def test_a_tombstone_carried_past_a_cleanup_leaves_the_grace_alone() -> None:

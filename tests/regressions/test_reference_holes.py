@@ -21,8 +21,8 @@ from firn.clock import SystemClock
 from firn.journal.model import Commit
 from firn.lake.table import LakeTable
 from firn.testing import Call, SimStore
-from regressions.journals import Before, append, clean, journal_on, merge, pass_time, rows
-from simulation.leaderless_table import journal_of, put_rows, read_all
+from regressions.journals import Before, append, journal_on, merge, pass_time, rows
+from simulation.leaderless_table import clean, journal_of, put_rows, read_all
 
 Rows = list[dict[str, object]]
 ALL = "0s"

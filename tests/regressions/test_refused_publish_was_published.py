@@ -7,7 +7,8 @@ import pytest
 from firn.errors import LockLostError, OutcomeUnknownError
 from firn.journal.model import Commit
 from firn.testing import Call, Fault, SimStore, retried
-from regressions.journals import GRACE_AND_MARGIN_S, Before, append, clean, journal_on, merge, pass_time, rows
+from regressions.journals import GRACE_AND_MARGIN_S, Before, append, journal_on, merge, pass_time, rows
+from simulation.leaderless_table import clean
 
 
 class WhileItWaits:

@@ -5,7 +5,8 @@ import pytest
 from firn.errors import SnapshotTooOldError
 from firn.journal.model import Commit
 from firn.testing import SimStore
-from regressions.journals import append, clean, journal_on, pass_time, remove, rows
+from regressions.journals import append, journal_on, pass_time, remove, rows
+from simulation.leaderless_table import clean
 
 
 def test_a_restored_file_that_is_removed_again_has_a_whole_grace() -> None:

@@ -20,14 +20,20 @@ from firn.errors import (
     StoreUnavailableError,
 )
 from firn.journal.leaderless import LeaderlessJournal, Settings
-from firn.journal.leaderless.cleanup import plan_cleanup, run_cleanup
-from firn.journal.leaderless.horizon import record
 from firn.journal.leaderless.session import MaintenanceSession
 from firn.journal.lock import ExclusiveLock
-from firn.journal.model import Commit, Snapshot, SweepReport
+from firn.journal.model import Commit, Snapshot
 from firn.testing import SimClient
 from simulation.leaderless_model import Batch, Model, Operation
-from simulation.leaderless_table import PARTITIONS, journal_of, partition_of, put_rows, read_all, rows_of
+from simulation.leaderless_table import (
+    PARTITIONS,
+    clean,
+    journal_of,
+    partition_of,
+    put_rows,
+    read_all,
+    rows_of,
+)
 
 NOTHING_DONE = (StoreUnavailableError, LockHeldError, LockLostError)
 
@@ -230,30 +236,9 @@ class Clients:
         journals = self.journals(client)
         for _ in range(self.rounds):
             self.rest(client, 3000)
-            journal = next(journals)
             try:
-                # Before the LIST: what is restored after it was dead for less than a grace by then.
-                s = journal.settings
-                before = client.clock.now_ms() - s.grace_ms - 2 * s.max_skew_ms
-                loaded = journal.loader.load(every=True)
-                plan = plan_cleanup(journal.fold(loaded.logs), loaded.listed, before_ms=before)
-                if plan.empty:
-                    continue
-                record(
-                    journal.log_bucket,
-                    journal.layout,
-                    horizon_ms=plan.horizon_ms,
-                    report=SweepReport(),
-                    now=client.clock.now_ms(),
-                )
-                run_cleanup(
-                    plan,
-                    bucket=journal.bucket,
-                    log_bucket=journal.log_bucket,
-                    layout=journal.layout,
-                    listed=loaded.listed,
-                )
-                self.model.happened["cleanup"] += 1
+                if clean(next(journals)):
+                    self.model.happened["cleanup"] += 1
             except (StoreUnavailableError, OutcomeUnknownError):
                 continue
 

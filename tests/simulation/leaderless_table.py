@@ -9,8 +9,10 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.journal.leaderless import LeaderlessJournal, Settings
+from firn.journal.leaderless.cleanup import plan_cleanup, run_cleanup
+from firn.journal.leaderless.horizon import record
 from firn.journal.lock import ExclusiveLock
-from firn.journal.model import DataFile, Snapshot
+from firn.journal.model import DataFile, Snapshot, SweepReport
 
 HOUR = 3_600_000
 SETTINGS = Settings(grace_ms=HOUR, orphan_age_ms=2 * HOUR, lock_wait_ms=240_000)
@@ -31,7 +33,7 @@ def put_rows(
     journal: LeaderlessJournal, partition: str, ids: Sequence[int], *, maintenance: bool
 ) -> DataFile:
     """One data file."""
-    path = journal.namer(maintenance=maintenance)(partition)
+    path = journal.layout.namer(maintenance=maintenance)(partition)
     body = orjson.dumps(list(ids))
     journal.bucket.put(path, body)
     return DataFile(path, len(body), journal.clock.now_ms(), {"rows": len(ids)})
@@ -43,6 +45,21 @@ def rows_of(journal: LeaderlessJournal, file: DataFile) -> list[int]:
 
 def read_all(journal: LeaderlessJournal, snapshot: Snapshot) -> list[int]:
     return [i for file in snapshot.files for i in rows_of(journal, file)]
+
+
+def clean(journal: LeaderlessJournal) -> bool:
+    """Cleanup as it may run anywhere, without the lock and by the client's own clock; whether there was any."""
+    s = journal.settings
+    # Before the LIST: what is restored after it was dead for less than a grace by then.
+    before = journal.clock.now_ms() - s.grace_ms - 2 * s.max_skew_ms
+    loaded = journal.loader.load(every=True)
+    plan = plan_cleanup(journal.fold(loaded.logs), loaded.listed, before_ms=before)
+    if plan.empty:
+        return False
+    now = journal.clock.now_ms()
+    record(journal.log_bucket, journal.layout, horizon_ms=plan.horizon_ms, report=SweepReport(), now=now)
+    run_cleanup(journal, plan, loaded.listed)
+    return True
 
 
 def partition_of(file: DataFile) -> str:

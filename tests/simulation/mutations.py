@@ -29,13 +29,14 @@ from firn.journal.leaderless import (
 )
 from firn.journal.leaderless.codec import Log, decode, decode_many, encode
 from firn.journal.leaderless.journal import LeaderlessJournal
-from firn.journal.leaderless.layout import new_log_name, parse_log_name
+from firn.journal.leaderless.layout import new_log_name, parse_log_name, version_of
 from firn.journal.leaderless.session import MaintenanceSession
+from firn.journal.leaderless.table_log import TableLog
 from firn.journal.model import Commit
-from regressions import journals
-from simulation import leaderless_clients
+from simulation import leaderless_table
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
+Listed = Mapping[str, ObjectInfo]
 
 
 # -- rule 2
@@ -60,7 +61,7 @@ def retry_the_log_for_ever(patch: pytest.MonkeyPatch) -> None:
         while True:
             try:
                 self.table.log_bucket.put(self.table.layout.log_key(log.name), encode(log))
-                return log.name.removesuffix(".jsonl")
+                return version_of(log.name)
             except OutcomeUnknownError:
                 self.table.clock.sleep(3 * 3600)
 
@@ -203,7 +204,7 @@ def no_margin_for_skew(patch: pytest.MonkeyPatch) -> None:
         return planned(state, listed, before_ms=before_ms + 120_000)
 
     patch.setattr(sweep, "plan_cleanup", plan)
-    patch.setattr(leaderless_clients, "plan_cleanup", plan)
+    patch.setattr(leaderless_table, "plan_cleanup", plan)
 
 
 # -- rule 14
@@ -211,16 +212,15 @@ def no_margin_for_skew(patch: pytest.MonkeyPatch) -> None:
 
 def _cleaned_by(patch: pytest.MonkeyPatch, run: Callable[..., None]) -> None:
     patch.setattr(sweep, "run_cleanup", run)
-    patch.setattr(leaderless_clients, "run_cleanup", run)
-    patch.setattr(journals, "run_cleanup", run)
+    patch.setattr(leaderless_table, "run_cleanup", run)
 
 
 def replace_before_deleting(patch: pytest.MonkeyPatch) -> None:
     run = cleanup.run_cleanup
 
-    def reversed_order(plan: cleanup.CleanupPlan, **where: Any) -> None:
-        run(replace(plan, data=(), logs=()), **where)
-        run(replace(plan, rewrites=()), **where)
+    def reversed_order(table: TableLog, plan: cleanup.CleanupPlan, listed: Listed) -> None:
+        run(table, replace(plan, data=(), logs=()), listed)
+        run(table, replace(plan, rewrites=()), listed)
 
     _cleaned_by(patch, reversed_order)
 
@@ -228,12 +228,12 @@ def replace_before_deleting(patch: pytest.MonkeyPatch) -> None:
 def replace_under_a_new_name(patch: pytest.MonkeyPatch) -> None:
     run = cleanup.run_cleanup
 
-    def renamed(plan: cleanup.CleanupPlan, *, log_bucket: Bucket, layout: Any, **where: Any) -> None:
-        run(replace(plan, rewrites=()), log_bucket=log_bucket, layout=layout, **where)
+    def renamed(table: TableLog, plan: cleanup.CleanupPlan, listed: Listed) -> None:
+        run(table, replace(plan, rewrites=()), listed)
         for log in plan.rewrites:
             name = new_log_name(log.t, maintenance=True)
-            log_bucket.put(layout.log_key(name), encode(replace(log, name=name)))
-            log_bucket.delete(layout.log_key(log.name))
+            table.log_bucket.put(table.layout.log_key(name), encode(replace(log, name=name)))
+            table.log_bucket.delete(table.layout.log_key(log.name))
 
     _cleaned_by(patch, renamed)
 
@@ -241,10 +241,10 @@ def replace_under_a_new_name(patch: pytest.MonkeyPatch) -> None:
 def replace_by_plain_put(patch: pytest.MonkeyPatch) -> None:
     run = cleanup.run_cleanup
 
-    def plain(plan: cleanup.CleanupPlan, *, log_bucket: Bucket, layout: Any, **where: Any) -> None:
-        run(replace(plan, rewrites=()), log_bucket=log_bucket, layout=layout, **where)
+    def plain(table: TableLog, plan: cleanup.CleanupPlan, listed: Listed) -> None:
+        run(table, replace(plan, rewrites=()), listed)
         for log in plan.rewrites:
-            log_bucket.put(layout.log_key(log.name), encode(log))
+            table.log_bucket.put(table.layout.log_key(log.name), encode(log))
 
     _cleaned_by(patch, plain)
 

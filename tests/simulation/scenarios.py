@@ -18,14 +18,13 @@ from regressions.journals import (
     GRACE_AND_MARGIN_S,
     Before,
     append,
-    clean,
     journal_on,
     merge,
     pass_time,
     remove,
     rows,
 )
-from simulation.leaderless_table import PREFIX, journal_of, put_rows, rows_of
+from simulation.leaderless_table import PREFIX, clean, journal_of, put_rows, rows_of
 
 __all__ = ["checkpointed", "restored", "unanswered", "unlocked"]
 

@@ -29,9 +29,9 @@ from firn.testing import (
     slow,
     stalled,
 )
-from regressions.journals import GRACE_AND_MARGIN_S, append, clean, merge, pass_time
+from regressions.journals import GRACE_AND_MARGIN_S, append, merge, pass_time
 from simulation import mutations as without
-from simulation.leaderless_table import SETTINGS, journal_of, put_rows, read_all
+from simulation.leaderless_table import SETTINGS, clean, journal_of, put_rows, read_all
 
 IMPATIENT = replace(SETTINGS, lease_ms=10_000, lock_wait_ms=60_000)
 ROWS = [1, 2, 3]

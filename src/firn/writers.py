@@ -1,0 +1,212 @@
+"""The tables of a database that writers' catalogs keep: defined, found, dropped, and changed together."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from firn.bucket.base import Bucket
+from firn.bucket.keys import key_below
+from firn.clock import Clock, SystemClock
+from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError
+from firn.journal.model import DataFile
+from firn.journal.writer.actions import Action, Define, Drop
+from firn.journal.writer.federation import Federation, default_name
+from firn.journal.writer.gathering import Gathering
+from firn.journal.writer.journal import WriterJournal
+from firn.journal.writer.layout import check_place
+from firn.journal.writer.own import Author, OwnWriter, Proposal
+from firn.journal.writer.settings import Settings
+from firn.journal.writer.state import State
+from firn.journal.writer.union import Definition, definitions
+from firn.lake.descriptor import Descriptor
+from firn.lake.engines import Engines
+from firn.lake.results import AppendResult, ChangeResult, DropReport
+from firn.lake.table import LakeTable
+
+
+class WriterTables:
+    """Tables with `journal="writer"`. Nothing is read before it is needed."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        url: str,
+        engines: Engines,
+        *,
+        writer: str | None,
+        strict: bool,
+        clock: Clock | None = None,
+    ) -> None:
+        self._bucket, self._prefix, self._url, self._engines = bucket, prefix, url, engines
+        self._clock = clock or SystemClock()
+        self.federation = Federation(bucket, prefix, default_name=default_name(url), strict=strict)
+        self.writer = writer
+        self._own = None
+        if writer is not None:
+            self._own = OwnWriter(self.federation, check_place(writer, "writer"), self._clock)
+
+    @property
+    def own(self) -> OwnWriter:
+        """The connection's writer; `InvalidInputError` where it has none."""
+        if self._own is None:
+            raise InvalidInputError(
+                f"this connection to {self._url} only reads writers' catalogs. Open the database with "
+                "firn.connect(url, writer=ID), from a shell with --writer ID; no other process may use the id."
+            )
+        return self._own
+
+    def names(self) -> list[str]:
+        """The tables of all writers."""
+        return list(definitions(self.federation.load()))
+
+    def define(self, descriptor: Descriptor) -> LakeTable:
+        """Create a table in the own writer's catalog. Every connection knows it from then on.
+
+        Raises:
+            TableExistsError: some writer has defined it.
+        """
+        name = check_place(descriptor.name, "table")
+        own = self.own
+        if name in definitions(union := self.federation.load()) or name in union.versions:
+            self._exists(name, name in union.versions)
+        spec = replace(descriptor, id=secrets.token_hex(16)).encode()
+        definition = Definition(spec, self._clock.now_ms(), own.writer)
+
+        def plan(state: State, clock: str) -> Sequence[Action]:
+            if name in state.tables or name == own.writer:
+                self._exists(name, name == own.writer)
+            return [Define(name, definition.encode())]
+
+        own.commit(Proposal("create", plan, summary={"table": name}))
+        return self._table(definition, (), own)
+
+    def check_free(self, name: str) -> None:
+        """Refuse the name of a writer, or of a table of one. 1 GET where the database has never had a writer."""
+        if not self.federation.is_recorded():
+            return
+        union = self.federation.load()
+        defined = definitions(union)
+        if name in union.versions or name in union.broken or name in defined:
+            self._exists(name, name not in defined)
+
+    def find(self, name: str) -> LakeTable | None:
+        """A table that any writer has defined. Cost: see `Federation.load`."""
+        found = definitions(self.federation.load()).get(name)
+        return None if found is None else self._table(*found, self._own)
+
+    def drop(self, name: str, *, dry_run: bool = False) -> DropReport:
+        """Drop the own writer's part of a table, by one commit unless the writer has none."""
+        own = self.own
+        # Before the commit: what fails after it would say that nothing was dropped.
+        versions = own.load().versions
+        others = tuple(w for w, v in versions.items() if name in v.state.tables and w != own.writer)
+        part: list[DataFile] = []
+
+        def plan(state: State, clock: str) -> Sequence[Action]:
+            if name not in state.tables:
+                raise _Gone
+            part[:] = _files_of(state, name)
+            return [Drop(name)]
+
+        if dry_run:
+            part = _files_of(own.state, name) if own.writer in self.federation.writers() else []
+        else:
+            with suppress(_Gone):
+                own.commit(Proposal("drop", plan, summary={"table": name}))
+        size = sum(f.size for f in part)
+        return DropReport(tuple(f.path for f in part), size, own.writer, others, dry_run)
+
+    def transaction(self) -> WriterTransaction:
+        """See `Database.transaction`."""
+        return WriterTransaction(Gathering(self.own), self._in_transaction)
+
+    # -- inside
+
+    def _in_transaction(self, name: str, gathering: Gathering) -> LakeTable:
+        found = definitions(gathering.load()).get(name)
+        if found is None:
+            raise TableNotFoundError(
+                f"there is no table {name!r} of writers' catalogs in {self._url}. A transaction covers tables with "
+                'journal="writer"; create the table before you begin it.'
+            )
+        return self._table(*found, gathering)
+
+    def _table(self, definition: Definition, notes: Sequence[str], own: Author | None) -> LakeTable:
+        descriptor = Descriptor.decode(definition.spec, f"the definition by the writer {definition.writer}")
+        journal = WriterJournal(
+            self.federation,
+            own,
+            descriptor.name,
+            definition,
+            declared=descriptor.columns,
+            settings=Settings.from_properties(descriptor.properties),
+            clock=self._clock,
+            notes=notes,
+        )
+        prefix = key_below(self._prefix, descriptor.name)
+        return LakeTable(self._bucket, prefix, descriptor, journal, self._engines)
+
+    def _exists(self, name: str, is_writer: bool) -> None:
+        if is_writer:
+            raise TableExistsError(
+                f"{name!r} is a writer of {self._url}, and tables and writers share one name space. Choose another "
+                "name."
+            )
+        raise TableExistsError(
+            f"{self._url} has a table {name!r} already. Open it with db.table({name!r}), or choose another name."
+        )
+
+
+def _files_of(state: State, name: str) -> list[DataFile]:
+    """The files of a writer's part of a table; none where it has none."""
+    table = state.tables.get(name)
+    return [] if table is None else [live.file for live in table.files.values()]
+
+
+class _Gone(Exception):
+    """The writer hasn't got the table, or not any more."""
+
+
+class WriterTransaction:
+    """Changes of several tables that become visible in one revision, or not at all. Made by `Database.transaction`.
+
+    Tables read what they were when it began, with what it has changed itself. `version` is that of the commit,
+    once the block has ended well; None where nothing was changed.
+    """
+
+    def __init__(self, gathering: Gathering, open_table: Callable[[str, Gathering], LakeTable]) -> None:
+        self._gathering, self._open_table = gathering, open_table
+        self._tables: dict[str, LakeTable] = {}
+        self.version: str | None = None
+
+    def table(self, name: str) -> LakeTable:
+        """A table with all its verbs, whose commits wait for the transaction's end."""
+        if name not in self._tables:
+            self._tables[name] = self._open_table(name, self._gathering)
+        return self._tables[name]
+
+    def append(self, table: str, data: Any, *, query: str | None = None) -> AppendResult:
+        """See `LakeTable.append`. Files are written at once; rows become visible at the end."""
+        return self.table(table).append(data, query=query)
+
+    def delete(self, table: str, where: str, *, soft: bool | None = None) -> ChangeResult:
+        """See `LakeTable.delete`; rows that the transaction appended are deleted too."""
+        return self.table(table).delete(where, soft=soft)
+
+    def __enter__(self) -> WriterTransaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._gathering.abandon()
+            return
+        head = self._gathering.publish()
+        self.version = None if head is None else f"{self._gathering.writer}={head.revision}"

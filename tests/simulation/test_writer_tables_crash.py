@@ -1,0 +1,194 @@
+"""Every verb of tables on writers' catalogs, and a transaction over two of them, struck at every request they make.
+
+After each strike all of the operation is there or nothing, an error that says "nothing happened" is right, older
+versions read as they did, the operation can be run again to its end, and prune and collect leave exactly the objects
+that a version needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from firn.errors import ConflictError, FirnError, OutcomeUnknownError, SnapshotTooOldError
+from firn.journal.writer.collect import collect
+from firn.journal.writer.prune import prune
+from firn.lake.descriptor import Descriptor
+from firn.lake.engines import InProcess
+from firn.lake.partition import PartitionSpec
+from firn.runner import LocalRunner
+from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
+from firn.writers import WriterTables
+
+MODES: dict[bool, tuple[CrashMode, ...]] = {
+    True: ("after", "lost_ack", "retried", "failed"),
+    False: ("after", "lost_ack", "failed"),
+}
+"""By whether the store has conditional puts. Dying before a request is dying after the one before it."""
+DAY_S = 86_400
+
+Content = dict[str, list[tuple[str, int]]]
+"""Rows of each table that the writer has."""
+
+Operation = Callable[[WriterTables], object]
+
+BEFORE: Content = {"cpu": [("x", 1), ("x", 2), ("y", 1)], "mem": [("m", 7)]}
+
+
+def tables(bucket: GatedBucket, writer: str | None = "w") -> WriterTables:
+    engines = InProcess(LocalRunner(threads=1))
+    return WriterTables(bucket, "db", "sim://db", engines, writer=writer, strict=True, clock=bucket.clock)
+
+
+def fill(bucket: GatedBucket) -> None:
+    """Two tables, one partitioned; a merge, a soft delete, and a checkpoint on the way."""
+    made = tables(bucket)
+    cpu = made.define(Descriptor("cpu", journal="writer", partition=PartitionSpec.parse(["p"], {})))
+    mem = made.define(Descriptor("mem", journal="writer"))
+    for n in (1, 2, 3):
+        cpu.append([{"p": "x", "n": n}, {"p": "y", "n": n}])
+    mem.append([{"p": "m", "n": 7}])
+    cpu.merge()
+    cpu.checkpoint()
+    cpu.delete("n = 3 or p = 'y' and n = 2")
+    bucket.clock.sleep(DAY_S)
+
+
+@cache
+def template(claims: bool) -> SimStore:
+    store = SimStore(conditional_put=claims)
+    fill(store.bucket())
+    return store
+
+
+def content(bucket: GatedBucket, at: str | None = None) -> Content:
+    """What a new process reads, of the newest version or of one."""
+    made = tables(bucket, writer=None)
+    found: Content = {}
+    for name in made.names():
+        table = made.find(name)
+        assert table is not None
+        rows = table.scan(at=at).to_arrow().to_pylist() if table.snapshot(at).columns else []
+        found[name] = sorted((row["p"], row["n"]) for row in rows)
+    return found
+
+
+def both(made: WriterTables) -> None:
+    with made.transaction() as tx:
+        tx.append("cpu", [{"p": "z", "n": 9}])
+        tx.delete("mem", "n = 7")
+        tx.append("mem", [{"p": "m", "n": 8}])
+
+
+def on(name: str, verb: Callable[..., object]) -> Operation:
+    return lambda made: verb(made.find(name))
+
+
+def drop(made: WriterTables) -> None:
+    if "mem" in made.names():
+        made.drop("mem")
+
+
+OPERATIONS: dict[str, tuple[Operation, Content]] = {
+    "append": (
+        on("cpu", lambda t: t.append([{"p": "x", "n": 5}, {"p": "z", "n": 5}], batch_id="b")),
+        {**BEFORE, "cpu": [*BEFORE["cpu"], ("x", 5), ("z", 5)]},
+    ),
+    "soft delete": (on("cpu", lambda t: t.delete("n = 1")), {**BEFORE, "cpu": [("x", 2)]}),
+    "delete": (on("cpu", lambda t: t.delete("n = 1", soft=False)), {**BEFORE, "cpu": [("x", 2)]}),
+    "merge": (on("cpu", lambda t: t.merge()), BEFORE),
+    "rewrite": (on("cpu", lambda t: t.rewrite("n < 2")), {**BEFORE, "cpu": [("x", 1), ("y", 1)]}),
+    "remove": (
+        on("cpu", lambda t: t.remove_partitions("p = 'x'") if len(t.partitions()) > 1 else None),
+        {**BEFORE, "cpu": [("y", 1)]},
+    ),
+    "overwrite": (
+        on("cpu", lambda t: t.overwrite([{"p": "q", "n": 0}])),
+        {**BEFORE, "cpu": [("q", 0)]},
+    ),
+    "restore": (
+        on("cpu", lambda t: t.restore("w=5")),
+        {**BEFORE, "cpu": [(p, n) for p in "xy" for n in (1, 2, 3)]},
+    ),
+    "transaction": (
+        lambda made: both(made) if ("z", 9) not in content_of(made) else None,
+        {"cpu": [*BEFORE["cpu"], ("z", 9)], "mem": [("m", 8)]},
+    ),
+    "drop": (drop, {"cpu": BEFORE["cpu"]}),
+}
+
+
+def content_of(made: WriterTables) -> list[tuple[str, int]]:
+    table = made.find("cpu")
+    assert table is not None
+    return [(row["p"], row["n"]) for row in table.scan().to_arrow().to_pylist()]
+
+
+def persistently(operate: Operation, bucket: GatedBucket) -> None:
+    """As a user does whose process begins anew: again, where another process's claim had to be finished first."""
+    for last in (False, True):
+        try:
+            operate(tables(bucket))
+            return
+        except ConflictError:
+            assert not last
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [*((name, True) for name in OPERATIONS), *((name, False) for name in ("append", "merge", "transaction"))],
+)
+def test_struck_anywhere(name: str, claims: bool) -> None:
+    operate, after = OPERATIONS[name]
+    after = {table: sorted(rows) for table, rows in after.items()}
+    outcome: list[str] = []
+
+    def operation(bucket: GatedBucket) -> None:
+        outcome[:] = ["crashed"]
+        try:
+            operate(tables(bucket))
+            outcome[:] = ["done"]
+        except OutcomeUnknownError:
+            outcome[:] = ["unknown"]
+        except FirnError:
+            outcome[:] = ["failed"]
+
+    def check(store: SimStore, point: CrashPoint) -> None:
+        bucket = store.bucket()
+        shown = content(bucket)
+        assert shown in (BEFORE, after), point
+        if outcome == ["done"]:
+            assert shown == after
+        if outcome == ["failed"] and after != BEFORE:
+            assert shown == BEFORE
+        assert content(bucket, at="w=8").items() <= BEFORE.items()
+        persistently(operate, bucket)
+        assert content(bucket) == after
+        assert content(bucket, at="w=8").items() <= BEFORE.items()
+        if point.mode == "after":
+            _nothing_is_left_over(bucket, after)
+
+    assert crash_points(lambda: template(claims).copy(), operation, check, modes=MODES[claims]) > 20
+
+
+def _nothing_is_left_over(bucket: GatedBucket, after: Content) -> None:
+    """Later, history is pruned up to what the last commits need, and everything else is collected."""
+    bucket.clock.sleep(8 * DAY_S)
+    history = tables(bucket).federation.history("w")
+    for _ in range(3):  # so that what was struck is below two checkpoints
+        persistently(on("cpu", lambda t: t.append([{"p": "x", "n": 100}])), bucket)
+    bucket.clock.sleep(8 * DAY_S)
+    prune(history, older_than_ms=0)
+    collect(history, orphan_age_ms=0)
+    assert {**content(bucket), "cpu": [r for r in content(bucket)["cpu"] if r[1] != 100]} == after
+    fresh = tables(bucket, writer=None).federation.history("w")
+    needed: set[str] = set()
+    for revision in range(fresh.load().head.revision, 0, -1):
+        try:
+            needed.update(path for t in fresh.at(revision).state.tables.values() for path in t.files)
+        except SnapshotTooOldError:
+            break
+    stored = {info.key for info in bucket.list("db/w/db/data/").objects}
+    assert stored == needed
