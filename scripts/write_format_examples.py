@@ -1,4 +1,4 @@
-"""Put the real bytes into docs/format/leaderless-log.md: what Firn writes for one small table's life.
+"""Put the real bytes into the pages of docs/format: what Firn writes for one small table's life over each journal.
 
     python scripts/write_format_examples.py
 
@@ -15,29 +15,55 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import firn
 from firn.bucket.base import BytesLike
 from firn.journal.leaderless import LeaderlessJournal, layout
 from firn.journal.model import Commit, DataFile
+from firn.journal.writer import frame
+from firn.journal.writer.actions import Define
+from firn.journal.writer.catalog_pb2 import Transaction
+from firn.journal.writer.layout import WriterLayout
+from firn.journal.writer.messages import decode_transaction
+from firn.lake.append import write
 from firn.lake.descriptor import Descriptor, create_descriptor, descriptor_key
+from firn.lake.engines import InProcess
 from firn.lake.partition import PartitionSpec
+from firn.runner import LocalRunner
 from firn.testing import SimStore, seeded_entropy
+from firn.writers import WriterTables
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/format/leaderless-log.md"
+FORMATS = Path(__file__).resolve().parents[1] / "docs/format"
 BLOCK = re.compile(r"(<!-- bytes: ([a-z0-9-]+) -->\n```\w*\n)(.*?)^(```)$", re.DOTALL | re.MULTILINE)
 
 COLUMNS = {"date": "TIMESTAMP", "origin": "VARCHAR", "delay": "BIGINT"}
 HOUR_MS = 3_600_000
 
 
-def examples() -> dict[str, str]:
-    """Name → text of the objects that the page shows."""
+def log_examples() -> dict[str, str]:
+    """Name → text of the objects that the page of the leaderless log shows."""
     with _fixed_names():
         texts = _life_of_a_table()
     return {**texts, "prices": _prices()}
+
+
+def catalog_examples() -> dict[str, str]:
+    """The same of the page of the writer's catalog."""
+    with _fixed_names():
+        return _life_of_a_catalog()
+
+
+PAGES: Mapping[Path, Callable[[], dict[str, str]]] = {
+    FORMATS / "leaderless-log.md": log_examples,
+    FORMATS / "writer-catalog.md": catalog_examples,
+}
 
 
 def filled(page: str, texts: Mapping[str, str]) -> str:
@@ -70,7 +96,7 @@ def _life_of_a_table() -> dict[str, str]:
     journal = LeaderlessJournal(bucket, "prod/flights", clock=bucket.client.clock, renew_in_background=False)
 
     def data_file(month: str, rows: int, delays: tuple[int, int], *, maintenance: bool = False) -> DataFile:
-        path = journal.namer(maintenance=maintenance)(f"date_month={month}")
+        path = journal.layout.namer(maintenance=maintenance)(f"date_month={month}")
         size = 1000 + 12 * rows
         bucket.put(path, b"")
         stats = {"delay": [*delays, 0], "origin": ["ABE", "YUM", 0]}
@@ -150,6 +176,110 @@ def _prices() -> str:
     return "\n".join(lines)
 
 
+# -- writers' catalogs
+
+
+def _life_of_a_catalog() -> dict[str, str]:
+    """Two commits and a checkpoint. The data file's footer, which other versions of its library would write
+    otherwise, decides on its size and checksum: those are made up."""
+    store = _Recorder()
+    bucket = store.bucket()
+    layout = WriterLayout("prod", "host-17", "prod")
+    tables = WriterTables(
+        bucket,
+        "prod",
+        "s3://bucket/prod",
+        InProcess(LocalRunner(threads=1)),
+        writer="host-17",
+        strict=True,
+        clock=bucket.client.clock,
+    )
+    spec = PartitionSpec.parse(["month(date)"], COLUMNS)
+    descriptor = Descriptor("flights", journal="writer", columns=COLUMNS, partition=spec, sort_by=("date",))
+    table = tables.define(descriptor)
+
+    store.time.advance(60_000)
+    rows = [{"date": datetime(2001, 1, day), "origin": "DTW", "delay": 10 * day - 41} for day in (3, 4, 5)]
+    append = table.journal.begin_append()
+    with seeded_entropy(
+        random.Random(2002)
+    ):  # how much it draws depends on what this process has done before
+        written, _ = write(table, rows, append.namer)
+    (real,) = written.files
+    pairs = pq.read_metadata(pa.BufferReader(bucket.get(real.path).data)).metadata
+    bucket.delete(real.path)
+    crc = 0x5D1C0E8B
+    path = append.namer(real.path.split("/")[-3], crc=crc)
+    bucket.put(path, b"")
+    made = DataFile(path, 2440, store.time.now_ms, {**(real.extra or {}), "crc": crc})
+    append.commit(Commit("append", [made], columns=written.columns, batch_id="host-17/1842"))
+    table.checkpoint()
+
+    head = tables.own.state.head
+    data = bytes(bucket.get(layout.transaction_key(head.revision, head.uuid or "")).data)
+    defined = store.keys(layout.transactions_prefix)[0]
+    (define,) = (
+        action
+        for action in decode_transaction(bucket.get(defined).data, where=defined).actions
+        if isinstance(action, Define)
+    )
+    return {
+        "catalog-keys": "\n".join(store.keys("prod")),
+        "database": bucket.get("prod/_firn/database.json").data.decode(),
+        "definition": define.spec.decode(),
+        "file-metadata": pairs[b"firn"].decode(),
+        "transaction": "\n".join(data[at : at + 32].hex(" ", 2) for at in range(0, len(data), 32)),
+        "transaction-fields": "\n".join(_fields_of(data)),
+        "hint": bucket.get(layout.hint_key).data.decode(),
+    }
+
+
+def _fields_of(data: bytes) -> Iterator[str]:
+    """The head's fields, then the message's: where each begins, its first bytes, its name and value."""
+    for start, end, name, value in (
+        (0, 8, "magic", data[:8].decode()),
+        (8, 12, "version", str(int.from_bytes(data[8:12], "little"))),
+        (12, 20, "length", str(int.from_bytes(data[12:20], "little"))),
+        (20, 24, "crc", f"0x{int.from_bytes(data[20:24], 'little'):08x}"),
+    ):
+        yield _line(start, data[start:end], name, value)
+    yield from _message(Transaction.DESCRIPTOR, data, frame.OVERHEAD, len(data), 0)
+
+
+def _message(kind: Any, data: bytes, at: int, end: int, depth: int) -> Iterator[str]:
+    while at < end:
+        start = at
+        tag, at = _varint(data, at)
+        field = kind.fields_by_number[tag >> 3]
+        name = "  " * depth + field.name
+        number, at = (0, at + 8) if tag & 7 == 1 else _varint(data, at)
+        if tag & 7 != 2:
+            decoded = kind._concrete_class.FromString(data[start:at])
+            yield _line(start, data[start:at], name, str(getattr(decoded, field.name)))
+        elif field.type == field.TYPE_MESSAGE:
+            yield _line(start, data[start:at], name, "")
+            yield from _message(field.message_type, data, at, at + number, depth + 1)
+            at += number
+        else:
+            value = data[at : at + number]
+            text = value.decode() if value.isascii() and field.name != "uuid" else value.hex()
+            yield _line(start, data[start:at], name, text if field.name != "previous" else value.hex())
+            at += number
+    assert at == end
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return value | data[at] << shift, at + 1
+
+
+def _line(start: int, head: bytes, name: str, value: str) -> str:
+    return f"{start:5}  {head.hex(' '):26}  {name:<20} {value}".rstrip()
+
+
 @contextmanager
 def _fixed_names() -> Iterator[None]:
     with (
@@ -162,4 +292,5 @@ def _fixed_names() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text("utf-8"), examples()), "utf-8")
+    for page, examples in PAGES.items():
+        page.write_text(filled(page.read_text("utf-8"), examples()), "utf-8")

@@ -19,7 +19,18 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs/reference"
 
 PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "database": ("Databases", ("firn.database.connect", "firn.database.Database")),
+    "database": (
+        "Databases",
+        (
+            "firn.database.connect",
+            "firn.database.Database",
+            "firn.lake.results.DropReport",
+            "firn.journal.writer.federation.WriterInfo",
+            "firn.journal.writer.prune.PruneReport",
+            "firn.journal.writer.rebuild.RebuildReport",
+            "firn.journal.writer.repair.RepairReport",
+        ),
+    ),
     "table": (
         "Tables and scans",
         (
@@ -47,6 +58,9 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "testing": ("Testing programs that share a bucket", ("firn.testing",)),
 }
 """Page → title and what stands on it; a package stands for all of its `__all__`, a module for its classes."""
+
+PARTS = frozenset(("firn.upkeep.WriterUpkeep",))
+"""Classes that are parts of another one on a page, and have no entry of their own."""
 
 _SECTION = re.compile(r"(Args|Raises|Example|Cost):(.*)")
 _TITLES = {"Args": "Arguments"}
@@ -95,10 +109,10 @@ def _page(package: griffe.Object, title: str, paths: Iterable[str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
-def _entry(thing: griffe.Object, heading: str) -> list[str]:
-    lines = [f"{heading} {_title(thing)}", ""]
+def _entry(thing: griffe.Object, heading: str, of: griffe.Class | None = None) -> list[str]:
+    lines = [f"{heading} {_title(thing, of)}", ""]
     if isinstance(thing, griffe.Class):
-        if thing.bases:
+        if thing.bases and not _hidden_base(thing):
             lines += ["Bases: " + ", ".join(f"`{base}`" for base in thing.bases), ""]
         if parameters := _parameters(thing):
             lines += ["```text", *_signature(thing.name, parameters, ""), "```", ""]
@@ -109,16 +123,21 @@ def _entry(thing: griffe.Object, heading: str) -> list[str]:
     if thing.docstring is not None:
         lines += [*_docstring(thing.docstring.value), ""]
     if isinstance(thing, griffe.Class):
-        for name, member in thing.members.items():
+        base = _hidden_base(thing)
+        for name, member in {**thing.members, **(base.members if base else {})}.items():
             if not name.startswith("_") and not member.is_alias and member.docstring is not None:
-                lines += _entry(_resolve(member), heading + "#")
+                lines += _entry(_resolve(member), heading + "#", of=thing)
     return lines
 
 
-def _title(thing: griffe.Object) -> str:
-    parent = thing.parent
-    prefix = f"{parent.name}." if isinstance(parent, griffe.Class) else ""
-    return f"{prefix}{thing.name}"
+def _hidden_base(thing: griffe.Class) -> griffe.Class | None:
+    """A base that users never meet: its members stand where the class's own do."""
+    bases = [base for base in thing.resolved_bases if base.path in PARTS]
+    return bases[0] if bases else None
+
+
+def _title(thing: griffe.Object, of: griffe.Class | None) -> str:
+    return f"{of.name}.{thing.name}" if of is not None else thing.name
 
 
 def _parameters(thing: griffe.Class) -> list[griffe.Parameter]:

@@ -1,6 +1,20 @@
 """For all suites: no test measures time, Hypothesis included; a busy machine would fail it."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("firn", deadline=None)
 settings.load_profile("firn")
+
+SPARK = Path(__file__).parent / "spark"
+
+
+@pytest.fixture(autouse=True)
+def no_session_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests outside of tests/spark run without Spark, also in a process that has run those inside."""
+    if SPARK not in request.path.parents:
+        monkeypatch.setattr("firn.engines._active_session", lambda: None)

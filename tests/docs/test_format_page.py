@@ -1,4 +1,4 @@
-"""The bytes on the page of the format are those that the code writes."""
+"""The bytes on the pages of the formats are those that the code writes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import pytest
 
 from firn.journal.leaderless.codec import decode
 from firn.journal.leaderless.fold import fold
+from firn.journal.writer.actions import Add
+from firn.journal.writer.layout import WriterLayout
+from firn.journal.writer.messages import decode_transaction
+from firn.journal.writer.metadata import decode_record
+from firn.journal.writer.union import Definition
+from firn.lake.descriptor import Descriptor
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,31 +31,40 @@ def load_script():
 
 
 SCRIPT = load_script()
+WRITTEN = {page.name: examples() for page, examples in SCRIPT.PAGES.items()}
 SHOWN = {
-    found[2]: found[3].removesuffix("\n") for found in SCRIPT.BLOCK.finditer(SCRIPT.PAGE.read_text("utf-8"))
+    page.name: {
+        found[2]: found[3].removesuffix("\n") for found in SCRIPT.BLOCK.finditer(page.read_text("utf-8"))
+    }
+    for page in SCRIPT.PAGES
 }
-WRITTEN = SCRIPT.examples()
 
 
-def test_every_example_is_shown():
-    assert SHOWN.keys() == WRITTEN.keys()
+@pytest.mark.parametrize("page", WRITTEN)
+def test_every_example_is_shown(page):
+    assert SHOWN[page].keys() == WRITTEN[page].keys()
 
 
-@pytest.mark.parametrize("name", sorted(WRITTEN))
-def test_shown_is_what_is_written(name):
-    assert SHOWN[name] == WRITTEN[name], "the format changed, or the page: `make docs` writes it anew"
+@pytest.mark.parametrize(
+    ("page", "name"), [(page, name) for page in WRITTEN for name in sorted(WRITTEN[page])]
+)
+def test_shown_is_what_is_written(page, name):
+    assert SHOWN[page][name] == WRITTEN[page][name], (
+        "the format changed, or the page: `make docs` writes it anew"
+    )
 
 
 def test_the_examples_are_one_life():
     """The logs on the page, applied by hand."""
-    keys = SHOWN["keys"].splitlines()
-    claim = json.loads(SHOWN["claim"])
-    append = decode("1767258000753_web-7-0.jsonl", SHOWN["append"].encode(), where="append")
-    batch = decode(claim["log"], SHOWN["batch-append"].encode(), where="batch-append")
-    intent = json.loads(SHOWN["lock-intent"])["intent"]
-    merge = decode(intent.rpartition("/")[2], SHOWN["merge"].encode(), where="merge")
-    reservation = decode(merge.name, SHOWN["reservation"].encode(), where="reservation")
-    cleaned = decode(merge.name, SHOWN["cleaned"].encode(), where="cleaned")
+    shown = SHOWN["leaderless-log.md"]
+    keys = shown["keys"].splitlines()
+    claim = json.loads(shown["claim"])
+    append = decode("1767258000753_web-7-0.jsonl", shown["append"].encode(), where="append")
+    batch = decode(claim["log"], shown["batch-append"].encode(), where="batch-append")
+    intent = json.loads(shown["lock-intent"])["intent"]
+    merge = decode(intent.rpartition("/")[2], shown["merge"].encode(), where="merge")
+    reservation = decode(merge.name, shown["reservation"].encode(), where="reservation")
+    cleaned = decode(merge.name, shown["cleaned"].encode(), where="cleaned")
 
     assert reservation.is_reservation
     assert fold([append, batch]).snapshot().files == (*append.files, *batch.files)
@@ -57,3 +72,48 @@ def test_the_examples_are_one_life():
     assert {f.path for f in live} == {key for key in keys if "/_data/" in key}
     assert {f.path for f in fold([cleaned]).live} == {f.path for f in live}
     assert sum(f.rows or 0 for f in live) == sum(f.rows or 0 for f in (*append.files, *batch.files))
+
+
+def test_the_catalog_on_the_page_is_one_whole():
+    """What its examples say of one another, read from the page alone."""
+    shown = SHOWN["writer-catalog.md"]
+    keys = shown["catalog-keys"].splitlines()
+    data = bytes.fromhex(shown["transaction"])
+    transaction = decode_transaction(data, where="transaction")
+    (add,) = (action for action in transaction.actions if isinstance(action, Add))
+    record = decode_record(shown["file-metadata"], where="file-metadata")
+    definition = Definition.decode(shown["definition"].encode(), "definition")
+    descriptor = Descriptor.decode(definition.spec, "definition")
+    hint = json.loads(shown["hint"])
+    layout = WriterLayout("prod", definition.writer, json.loads(shown["database"])["database"])
+
+    assert add.file.path in keys
+    assert layout.transaction_key(transaction.revision, transaction.uuid) in keys
+    assert layout.checkpoint_key(hint["revision"], hint["uuid"]) in keys
+    assert (record.uuid, record.revision, record.previous) == (
+        transaction.uuid,
+        transaction.revision,
+        transaction.commit.previous,
+    )
+    assert layout.is_stamped(add.file.path, record.uuid)
+    assert (
+        (record.table, record.columns)
+        == (add.table, add.columns)
+        == ("flights", tuple(descriptor.columns.items()))
+    )
+
+
+def test_the_fields_on_the_page_are_all_of_the_transaction():
+    """The bytes before each value, and the values, are the whole object."""
+    shown = SHOWN["writer-catalog.md"]
+    data = bytes.fromhex(shown["transaction"])
+    lines = [
+        (int(line[:5]), bytes.fromhex(line[7:].partition("  ")[0]))
+        for line in shown["transaction-fields"].splitlines()
+    ]
+    assert [start for start, _ in lines] == sorted({start for start, _ in lines})
+    assert all(data[start : start + len(head)] == head for start, head in lines)
+    ends = [*(start for start, _ in lines[1:]), len(data)]
+    for (start, head), end in zip(lines, ends, strict=True):
+        value = data[start + len(head) : end]
+        assert not value or head[-1] == len(value), "every byte belongs to a value that is shown"

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from firn.journal.leaderless.settings import PROPERTIES, Settings
+from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
+from firn.journal.writer.settings import Settings as WriterSettings
 from firn.lake.descriptor import TABLE_PROPERTIES
 from firn.lake.write import WriteSpec
 from firn.units import parse_duration, parse_size
@@ -17,7 +19,14 @@ ROWS = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
 
 
 def test_all_are_listed_and_no_other():
-    assert ROWS.keys() == TABLE_PROPERTIES.keys() | PROPERTIES.keys()
+    assert ROWS.keys() == TABLE_PROPERTIES.keys() | PROPERTIES.keys() | set(WRITER_PROPERTIES)
+
+
+def test_what_writers_catalogs_have_of_them():
+    settings = WriterSettings()
+    assert settings.checkpoint_every == int(ROWS["checkpoint_every"])
+    for name in set(WRITER_PROPERTIES) & PROPERTIES.keys():
+        assert getattr(settings, PROPERTIES[name]) == getattr(Settings(), PROPERTIES[name])
 
 
 @pytest.mark.parametrize("name", sorted(PROPERTIES))
@@ -32,7 +41,7 @@ def test_defaults_of_the_lake(name):
     default = TABLE_PROPERTIES[name]
     if default is None and name in WriteSpec.__dataclass_fields__:
         default = WriteSpec.__dataclass_fields__[name].default  # not set means what the writer does
-    if default is None:
+    if default is None or default == ():
         assert shown == "none"
     elif name in ("target_size", "memory_budget"):
         assert parse_size(shown) == parse_size(default)

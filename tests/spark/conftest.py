@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this room: starting one takes seconds."""
+"""One Spark session in each process for all tests of this room: starting one takes seconds."""
 
 from __future__ import annotations
 
@@ -32,6 +32,23 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def settings(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test may set what it likes in the session that all share: the next one finds it as it was."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    conf = request.getfixturevalue("spark").conf
+    before = conf.getAll
+    yield
+    after = conf.getAll
+    for name in after.keys() - before.keys():
+        conf.unset(name)
+    for name, value in before.items():
+        if after.get(name) != value:
+            conf.set(name, value)
 
 
 @pytest.fixture(scope="session")

@@ -85,6 +85,22 @@ def test_ingest_again_appends_once_by_batch_id(tmp_path: Path) -> None:
     assert table(tmp_path, "airports").scan().count() == 3376
 
 
+def test_ingest_into_a_table_with_a_key(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,at,n\n1,10,5\n2,10,6\n")
+    (tmp_path / "b.csv").write_text("id,at,n\n1,9,7\n2,11,8\n")
+    to = ["--to", tmp_path / "db" / "stock"]
+    refused(2, "ingest", tmp_path / "a.csv", *to, "--upsert")
+    refused(2, "ingest", tmp_path / "a.csv", *to, "--key", "no")
+    assert not (tmp_path / "db" / "stock").exists()
+    key = ["--key", "ID", "--version-by", "at"]
+    done("ingest", tmp_path / "a.csv", *to, *key)
+    done("ingest", tmp_path / "b.csv", *to, *key, "--upsert")
+    refused(2, "ingest", tmp_path / "b.csv", *to, "--key", "id")
+    table = firn.connect(tmp_path / "db").table("stock")
+    rows = table.scan().to_arrow().to_pylist()
+    assert sorted((row["id"], row["n"]) for row in rows) == [(1, 5), (2, 8)]
+
+
 def test_ingest_parquet_json_lines_tsv_and_directories(tmp_path: Path) -> None:
     rows = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "r.parquet")
@@ -201,3 +217,17 @@ def test_sql_refuses_nonsense(database: Path) -> None:
         orjson.loads(run("sql", "SELEC", "--db", database, "--json").stdout)["error"]["kind"]
         == "invalid_input"
     )
+
+
+def test_ingest_into_a_writers_catalog(tmp_path: Path) -> None:
+    asked = ["ingest", DATA / "airports.csv", "--to", tmp_path / "db" / "airports", "--journal", "writer"]
+    refused = run(*asked)
+    assert refused.exit_code == 2
+    assert "writer=ID" in refused.stderr
+    for writer in ("dtw", "hnl"):
+        text = done(*asked, "--writer", writer, "--json")
+        assert orjson.loads(text)["version"].startswith(f"{writer}=")
+    assert [w.name for w in firn.connect(tmp_path / "db").writers()] == ["dtw", "hnl"]
+    found = done("sql", "SELECT count(*) AS n FROM airports", "--db", tmp_path / "db", "--json")
+    assert orjson.loads(found) == {"n": 2 * 3376}
+    assert "all is well" in done("fsck", tmp_path / "db")

@@ -106,6 +106,15 @@ def test_the_search_finds_what_it_should(demo: dict[str, Any], tmp_path: Path) -
         search_everything(table, word="DTW", since=MONTH[0], until=MONTH[1])
 
 
+def test_airports_are_writers_of_their_own_and_a_lost_catalog_comes_back(demo: dict[str, Any]) -> None:
+    departures = step(demo, "airports keep their departures")["measured"][0]
+    db = firn.connect(demo["where"] / "demo db")
+    assert {(w.name, w.health) for w in db.writers()} == {(n, "ok") for n in ("atlanta", "chicago", "dallas")}
+    assert db.table("departures").scan().count() == departures["rows"] > 1000
+    lost = step(demo, "the whole catalog of atlanta is deleted")["measured"][0]
+    assert lost["title"] == "rebuild" and lost["requests"]["put"] > 0
+
+
 def test_the_report_is_written(demo: dict[str, Any]) -> None:
     text = (demo["where"] / demo["report"]).read_text()
     assert "What it took" in text

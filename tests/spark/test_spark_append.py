@@ -72,10 +72,7 @@ def test_every_type_arrives_as_what_it_is(spark: SparkSession, db: firn.Database
 
 def test_instants_dont_depend_on_the_sessions_zone(spark: SparkSession, db: firn.Database) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    try:
-        db.create_table("tz").append(spark.sql("SELECT TIMESTAMP'2020-01-01 09:00:00' AS t"))
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    db.create_table("tz").append(spark.sql("SELECT TIMESTAMP'2020-01-01 09:00:00' AS t"))
     moment = db.table("tz").scan().to_arrow().to_pylist()[0]["t"]
     assert moment == dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -119,11 +116,8 @@ def test_columns_that_cannot_be_are_refused(
     spark: SparkSession, db: firn.Database, query: str, says: str
 ) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
-        with pytest.raises(InvalidInputError, match=says):
-            db.create_table("bad").append(spark.sql(query))
-    finally:
-        spark.conf.unset("spark.sql.caseSensitive")
+    with pytest.raises(InvalidInputError, match=says):
+        db.create_table("bad").append(spark.sql(query))
 
 
 def test_a_conflict_is_found_before_any_task_writes(spark: SparkSession, db: firn.Database) -> None:
@@ -306,28 +300,37 @@ def test_rows_known_to_be_narrow_are_handed_over_unweighed(spark: SparkSession, 
 
 def test_a_limit_of_bytes_that_a_user_set_stays(spark: SparkSession, db: firn.Database) -> None:
     table = db.create_table("limited")
-    before = spark.conf.get(BATCH_BYTES)
     spark.conf.set(BATCH_BYTES, "1000000")
-    try:
-        assert batch_limits(spark.range(3).toDF("id"), table.snapshot()).keys() == {ARROW_BATCH}
-        table.append(spark.range(20))
-        assert spark.conf.get(BATCH_BYTES) == "1000000"
-    finally:
-        spark.conf.set(BATCH_BYTES, before)
+    assert batch_limits(spark.range(3).toDF("id"), table.snapshot()).keys() == {ARROW_BATCH}
+    table.append(spark.range(20))
+    assert spark.conf.get(BATCH_BYTES) == "1000000"
 
 
 def test_the_sessions_batch_size_is_put_back(spark: SparkSession, db: firn.Database) -> None:
-    before = spark.conf.get(ARROW_BATCH)
     weighed = spark.conf.get(BATCH_BYTES)
     spark.conf.set(ARROW_BATCH, "7")
-    try:
-        db.create_table("size").append(spark.range(20))
-        assert spark.conf.get(ARROW_BATCH) == "7" and spark.conf.get(BATCH_BYTES) == weighed
-    finally:
-        spark.conf.set(ARROW_BATCH, before)
+    db.create_table("size").append(spark.range(20))
+    assert spark.conf.get(ARROW_BATCH) == "7" and spark.conf.get(BATCH_BYTES) == weighed
 
 
 def test_a_store_in_memory_is_out_of_reach(spark: SparkSession) -> None:
     table = firn.connect("memory://", spark=spark).create_table("m")
     with pytest.raises(UnsupportedError, match="Use a directory"):
         table.append(spark.range(3))
+
+
+def test_tasks_write_bloom_filters_that_spark_reads_too(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("filtered", properties={"bloom_filters": "id, n"})
+    table.append(
+        spark.range(0, 1000, numPartitions=4).selectExpr("uuid() AS id", "id * 3 AS n", "id AS plain")
+    )
+    files = table.snapshot().files
+    assert len(files) > 1
+    assert all((file.extra or {})["bloom"].keys() == {"id", "n"} for file in files)
+    row = table.scan(where="n = 999").to_arrow().to_pylist()[0]
+    scan = table.scan(where=f"id = '{row['id']}'")
+    assert 1 <= len(scan.files()) < len(files)
+    assert [found.asDict() for found in scan.to_spark().collect()] == [row]
+    with_parquets_own = spark.read.parquet(*[table.bucket.uri(file.path) for file in files])
+    assert with_parquets_own.where(f"id = '{row['id']}' AND n = 999").count() == 1
+    assert with_parquets_own.where("n = 1000").count() == 0

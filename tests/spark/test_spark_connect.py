@@ -77,6 +77,23 @@ read = spark.read.format("firn").load(sys.argv[1] + "/t")
 assert (read.count(), read.where("g = 1").count()) == (90, 30)
 read.limit(5).write.format("firn").mode("overwrite").save(sys.argv[1] + "/t")
 assert table.scan().count() == 5
+
+# a table of two writers' catalogs, and a stream from it into another
+fleet = firn.connect(sys.argv[1], spark=spark, writer="a")
+own = fleet.create_table("w", journal="writer")
+assert own.append(spark.range(0, 20, 1, 2)).rows == 20
+spark.range(20, 25).write.format("firn").mode("append").option("writer", "b").save(sys.argv[1] + "/w")
+assert own.delete("id < 5").files_marked == 1
+assert own.scan(where="id > 3").to_spark().count() == 20
+query = (
+    spark.readStream.format("firn").load(sys.argv[1] + "/w")
+    .writeStream.format("firn").option("writer", "b").option("journal", "writer")
+    .option("checkpointLocation", sys.argv[1] + "-checkpoint").trigger(availableNow=True)
+    .start(sys.argv[1] + "/copy")
+)
+query.awaitTermination()
+assert own.merge().files_added == 1
+assert fleet.sql("SELECT count(*) AS n FROM w JOIN copy USING (id)").collect()[0].n == 20
 print("all of it", flush=True)
 """
 

@@ -11,7 +11,7 @@ import firn
 from firn.errors import CorruptObjectError, SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.stream import StreamOffset
-from firn.spark.streaming import BEGINNING, Offset, StreamPosition
+from firn.journal.position import BEGINNING, Offset, StreamPosition
 
 MINUTE = 60_000
 
@@ -45,10 +45,10 @@ def table() -> firn.LakeTable:
     return firn.connect("memory://").create_table("t")
 
 
-def position(table: firn.LakeTable, clock: TurnedClock | None = None) -> StreamPosition:
+def position(table: firn.LakeTable, clock: TurnedClock | None = None) -> StreamPosition[StreamOffset]:
     """A fresh look at the table, as after a restart."""
     journal = LeaderlessJournal(table.bucket, table.prefix, clock=clock)
-    return StreamPosition(journal)
+    return StreamPosition(journal.stream())
 
 
 def values(table: firn.LakeTable, files: Any) -> list[int]:
@@ -107,7 +107,7 @@ def test_an_append_of_more_files_than_the_limit_comes_alone() -> None:
 def test_every_batch_reads_the_same_after_a_restart(table: firn.LakeTable) -> None:
     fill(table, 1, 2, 3)
     stream = position(table)
-    offsets: list[Offset | None] = [None, stream.begin(2)]
+    offsets: list[Offset[StreamOffset] | None] = [None, stream.begin(2)]
     fill(table, 4)
     while (after := stream.advance(offsets[-1], 1)) is not None:  # type: ignore[arg-type]
         offsets.append(after)
@@ -117,7 +117,7 @@ def test_every_batch_reads_the_same_after_a_restart(table: firn.LakeTable) -> No
     fill(table, 5)
     for (before, after), batch in zip(pairwise(offsets), batches, strict=True):
         assert after is not None
-        kept = Offset.from_json(after.to_json())
+        kept = stream.parse(after.to_json())
         assert kept is not None
         again = position(table).files(before, kept)
         assert [file.path for file in again] == [file.path for file in batch]
@@ -139,7 +139,7 @@ def test_only_the_logs_asked_for_are_delivered(table: firn.LakeTable) -> None:
     stream = position(table)
     offset = stream.begin(None)
     fill(table, 1, 2)
-    names = stream.names()
+    names = stream.stream.target()
     fill(table, 3)
     after = stream.advance(offset, None, among=names)
     assert after is not None
@@ -185,9 +185,10 @@ def test_a_snapshot_that_was_swept_says_so(table: firn.LakeTable) -> None:
         position(table).files(None, first)
 
 
-def test_what_isnt_an_offset_is_refused() -> None:
-    assert Offset.from_json(dict(BEGINNING)) is None
-    assert Offset.from_json(Offset(StreamOffset(5)).to_json()) == Offset(StreamOffset(5))
+def test_what_isnt_an_offset_is_refused(table: firn.LakeTable) -> None:
+    stream = position(table)
+    assert stream.parse(dict(BEGINNING)) is None
+    assert stream.parse(Offset(StreamOffset(5)).to_json()) == Offset(StreamOffset(5))
     for raw in ({}, {"log": {}}, {"log": StreamOffset(5).to_json(), "snapshot": {"version": "x"}}):
         with pytest.raises(CorruptObjectError, match="not an offset"):
-            Offset.from_json(raw)
+            stream.parse(raw)

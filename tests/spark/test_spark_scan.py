@@ -202,14 +202,14 @@ def test_nans_survive_sparks_row_group_filters(spark: SparkSession, db: firn.Dat
     nested = [{"y": 2.0}, {"y": NAN}]
     table.append(pa.table({"x": [2.0, NAN], "s": nested, "k": [1, 2]}))
     scan = table.scan()
-    assert plan_files(scan, scan.files(), spark).guarded == {"x", "s"}
+    assert plan_files(scan, scan.files(), spark).groups[0].guarded == {"x", "s"}
     frame = scan.to_spark()
     assert frame.where("x > 2.5").count() == 1
     assert frame.where("s.y >= 3").count() == 1
     assert table.scan(where="x > 2.5").to_spark().count() == table.scan(where="x > 2.5").count() == 1
     plain = db.create_table("numbers")
     plain.append(pa.table({"x": [2.0, 3.0]}))
-    assert plan_files(plain.scan(), plain.scan().files(), spark).guarded == frozenset()
+    assert plan_files(plain.scan(), plain.scan().files(), spark).groups[0].guarded == frozenset()
 
 
 def test_predicates_select_the_same_rows_both_ways(spark: SparkSession, db: firn.Database) -> None:
@@ -275,11 +275,8 @@ def test_instants_compare_in_utc_whatever_the_session(spark: SparkSession, db: f
     table = db.create_table("zoned")
     table.append(pa.table({"t": pa.array([dt.datetime(2020, 1, 1, 2)], pa.timestamp("us", "UTC"))}))
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    try:
-        assert table.scan(where="t > '2020-01-01 01:00:00'").to_spark().count() == 1
-        assert table.scan(where="t > '2020-01-01 03:00:00'").to_spark().count() == 0
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert table.scan(where="t > '2020-01-01 01:00:00'").to_spark().count() == 1
+    assert table.scan(where="t > '2020-01-01 03:00:00'").to_spark().count() == 0
 
 
 def test_registered_files_go_to_spark_only_where_their_statistics_vouch_for_them(
@@ -377,26 +374,20 @@ def test_a_missing_file_is_never_taken_for_an_empty_one(spark: SparkSession, db:
     table.append([{"a": 1}])
     table.append([{"a": 2}])
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
-    try:
-        frame = table.scan().to_spark()
-        Path(db.url, table.snapshot().files[0].path).unlink()
-        with pytest.raises((PySparkException, Py4JJavaError), match=r"FILE_NOT_EXIST|does not exist"):
-            frame.collect()
-    finally:
-        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+    frame = table.scan().to_spark()
+    Path(db.url, table.snapshot().files[0].path).unlink()
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"FILE_NOT_EXIST|does not exist"):
+        frame.collect()
 
 
 def test_days_long_ago_are_those_that_were_written(spark: SparkSession, db: firn.Database) -> None:
     table = db.create_table("old")
     table.append([{"d": dt.date(1000, 1, 1), "t": dt.datetime(1000, 1, 1, 2, 3, 4)}])
     spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY")
-    try:
-        native, tasks = both_ways(spark, table.scan())
-        text = "cast(d AS string) AS d", "cast(t AS string) AS t"
-        assert native.selectExpr(*text).collect() == tasks.selectExpr(*text).collect()
-        assert native.selectExpr(*text).collect() == [("1000-01-01", "1000-01-01 02:03:04")]
-    finally:
-        spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInRead")
+    native, tasks = both_ways(spark, table.scan())
+    text = "cast(d AS string) AS d", "cast(t AS string) AS t"
+    assert native.selectExpr(*text).collect() == tasks.selectExpr(*text).collect()
+    assert native.selectExpr(*text).collect() == [("1000-01-01", "1000-01-01 02:03:04")]
 
 
 def test_a_table_in_memory_travels_with_the_plan(spark: SparkSession) -> None:
@@ -411,24 +402,17 @@ def test_a_wrong_setting_is_named(spark: SparkSession, db: firn.Database) -> Non
     table = db.create_table("setting")
     table.append([{"a": 1}])
     spark.conf.set(NATIVE_CONF, "sometimes")
-    try:
-        with pytest.raises(InvalidInputError, match="it can be auto, always or never"):
-            table.scan().to_spark()
-    finally:
-        spark.conf.unset(NATIVE_CONF)
+    with pytest.raises(InvalidInputError, match="it can be auto, always or never"):
+        table.scan().to_spark()
 
 
 def test_planning_leaves_the_sessions_settings_alone(spark: SparkSession, db: firn.Database) -> None:
     table = db.create_table("polite")
     table.append([{"a": 1}])
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-    before = spark.conf.get(name)
     spark.conf.set(name, "17")
-    try:
-        assert table.scan().to_spark().count() == 1
-        assert spark.conf.get(name) == "17"
-    finally:
-        spark.conf.set(name, before)
+    assert table.scan().to_spark().count() == 1
+    assert spark.conf.get(name) == "17"
 
 
 def test_the_directory_really_has_glob_characters(db: firn.Database) -> None:

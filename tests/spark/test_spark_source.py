@@ -119,10 +119,7 @@ def test_pushed_filters_prune_where_they_are_asked_for(spark: SparkSession, db: 
 def test_the_reader_works_with_pushdown_switched_off(spark: SparkSession, db: firn.Database) -> None:
     db.create_table("off").append([{"k": 1}, {"k": 2}])
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        assert load(spark, db, "off", pushFilters="true").where("k = 2").count() == 1
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    assert load(spark, db, "off", pushFilters="true").where("k = 2").count() == 1
 
 
 def test_a_conflict_is_refused_and_named(spark: SparkSession, db: firn.Database) -> None:

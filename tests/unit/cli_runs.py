@@ -14,6 +14,8 @@ import firn
 from firn.cli.app import app
 from firn.cli.commands import register
 
+register()  # before a test imports a module of commands by itself: the help has them in order
+
 
 @dataclass(frozen=True)
 class Run:
@@ -36,7 +38,6 @@ class Run:
 
 def run(*args: object, stdin: str | bytes | None = None) -> Run:
     """Run `firn` with arguments."""
-    register()
     result = CliRunner().invoke(app, [str(a) for a in args], input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -163,7 +163,7 @@ def _literals(column: str) -> st.SearchStrategy[str]:
         "m": st.sampled_from(
             ["TIME '12:00:00.5'", "TIME '00:00:00'", "'12:00:00.5'", "TIME '23:59:59.999999'"]
         ),
-        "z": st.sampled_from(["'a'", "CAST('a' AS BLOB)", "''"]),
+        "z": st.sampled_from(["'a'", "CAST('a' AS BLOB)", "''", "BLOB '\\xFF'", "unhex('ff')", "'\\xFF'"]),
     } | dict.fromkeys(("d", "ts", "tz"), _moments())
     any_other = st.one_of(numbers, _moments(), st.sampled_from(TEXTS).map(_quoted))
     mine = own.get(column, numbers)
@@ -227,6 +227,43 @@ def predicates(names: list[str], depth: int = 2) -> st.SearchStrategy[str]:
         st.builds("({}) IS {}".format, inner, truths),
         st.builds("{} OR {} AND {}".format, leaf, leaf, leaf),
     )
+
+
+def _spellings(value: object) -> st.SearchStrategy[str]:
+    """Literals of a value that a row may have."""
+    if isinstance(value, str):
+        return st.just(_quoted(value))
+    if isinstance(value, bytes):
+        return st.just(f"unhex('{value.hex()}')")
+    if isinstance(value, dt.date):
+        kind = (
+            "DATE" if not isinstance(value, dt.datetime) else "TIMESTAMPTZ" if value.tzinfo else "TIMESTAMP"
+        )
+        return st.sampled_from([f"'{value}'", f"{kind} '{value}'"])
+    return st.sampled_from(
+        [
+            f"{value}",
+            f"'{value}'",
+            f"{value}e0",
+            f"CAST('{value}' AS DECIMAL(20,2))",
+            f"CAST({value} AS HUGEINT)",
+        ]
+    )
+
+
+@st.composite
+def equalities(draw: st.DrawFn, names: list[str], depth: int = 2) -> str:
+    """Predicates that Bloom filters are made for."""
+    if depth and draw(st.booleans()):
+        left, right = (draw(equalities(names, depth - 1)) for _ in range(2))
+        form = draw(st.sampled_from(["({}) AND ({})", "({}) OR ({})", "(({}) AND ({})) IS FALSE"]))
+        return form.format(left, right)
+    name = draw(st.sampled_from(names))
+    of_rows = st.sampled_from(VALUES[name]).flatmap(_spellings)
+    values = draw(st.lists(st.one_of(of_rows, of_rows, _literals(name)), min_size=1, max_size=3))
+    if len(values) == 1:
+        return f"{name} = {values[0]}"
+    return f"{name} IN ({', '.join(values)})"
 
 
 FIELDS = (

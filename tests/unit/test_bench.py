@@ -78,6 +78,73 @@ def test_small_appends(run):
     assert (together["failed"], together["rows_missing"]) == (0, 0)
 
 
+def test_bloom_pruning(run):
+    result = run(
+        "bloom_pruning",
+        *("--files", "12", "--rows", "300", "--lookups", "6", "--group-rows", "600", "--rounds", "1"),
+    )
+    found = measures(result)
+    appended = found["12 appends of 300 rows", "firn"]
+    assert 0 < appended["of_which_filters"] < appended["marker_bytes_a_file"]
+    assert found["12 appends of 300 rows", "no filters"]["of_which_filters"] == 0
+    for column in ("id", "account"):
+        there = found[f"plan 6 lookups by {column}, there", "firn"]
+        assert (
+            there["files_that_match"],
+            found[f"plan 6 lookups by {column}, absent", "firn"]["files_that_match"],
+        ) == (1, 0)
+        assert 1 <= there["files_opened_a_lookup"] <= 2
+        assert found[f"plan 6 lookups by {column}, there", "no filters"]["files_opened_a_lookup"] > 11
+    read = {engine: found["read 12 files: 6 lookups", engine]["get"] for engine in ("firn", "no filters")}
+    assert read["firn"] < read["no filters"]
+    assert {t["met"] for t in result["targets"] if "false positives" in t["name"]} == {True}
+
+
+def test_keyed_lake(run):
+    found = measures(
+        run("keyed_lake", "--rows", "2000", "--batches", "2", "--batch-rows", "100", "--rounds", "2")
+    )
+    for engine in ("firn", "no key"):  # a key costs an upsert no request
+        assert found["upsert 100 rows", engine]["put"] == 4 + 1
+        assert len(found["upsert 100 rows", engine]["seconds"]) == 2
+    unmerged, merged = (
+        {engine: found[f"read all, {when}", engine] for engine in ("firn", "no key")}
+        for when in ("2 batches unmerged", "everything merged")
+    )
+    assert unmerged["firn"]["rows"] == merged["firn"]["rows"] == 2100
+    assert unmerged["no key"]["rows"] == 2200
+    assert merged["no key"]["rows"] == 2100
+    assert merged["firn"]["get"] == merged["no key"]["get"]
+    assert found["look 10 keys up, everything merged", "firn"]["rows"] == 10
+
+
+def test_writer_catalog(run):
+    result = run(
+        "writer_catalog",
+        *("--transactions", "30", "--newer", "3", "--writers", "3", "--each", "12", "--appends", "3"),
+        *("--rows", "10", "--rounds", "1", "--latency", "0"),
+    )
+    found = measures(result)
+    commits = {name: found[f"append 2 files by {name}", "firn"] for name in ("PUT and LIST", "claims")}
+    assert [(c["put"], c["list"], c["get"]) for c in commits.values()] == [(3, 2, 0), (4, 0, 1)]
+    opened = found["open, 30 transactions, checkpoint + 3", "firn"]
+    assert opened["get"] == 7
+    assert found["open, 30 transactions", "firn"]["get"] == 33
+    for step in ("append", "scan before the merge", "merge", "scan"):
+        assert {e for n, e in found if n == f"3 × 10 rows: {step}"} == {"leaderless log", "writer's catalog"}
+    assert {t["met"] for t in result["targets"] if "over" not in t["name"]} == {True}
+
+
+def test_rebuild(run):
+    result = run("rebuild", *("--files", "12", "--commits", "3", "--rows", "5", "--large", "5", "--no-spark"))
+    found = measures(result)
+    assert (
+        found["rebuild 12 files of 5 rows, 3 commits", "firn"]["footers"] == 13
+    )  # the marker of the definition
+    assert found["rebuild 5 files of 60,000 rows, 5 commits", "firn"]["share_of_stored_bytes"] < 0.5
+    assert {t["met"] for t in result["targets"]} == {True}
+
+
 def test_planning(run):
     found = measures(run("memory", "--no-spark", "--markers", "200", "--per-log", "20"))
     for name in ("plan a scan over 200 files", "plan a scan over 200 files, checkpoint"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from rich.console import Console
 
 import firn
 from firn.cli import output
+from firn.cli.maintain import change_line
+from firn.journal.leaderless import LeaderlessJournal
+from firn.lake.results import ChangeResult
 from firn.runner import LocalRunner
 
 
@@ -78,6 +82,8 @@ def test_remove_must_be_told_what(tmp_path: Path, args: list[str]) -> None:
 
 def test_rewrite_and_delete(tmp_path: Path) -> None:
     flights(tmp_path)
+    planned = done("rewrite", tmp_path / "flights", "origin <> 'DTW'", "--dry-run", "--json").json
+    assert planned["dry_run"] and planned["files"] and count(tmp_path) == 6
     found = done("rewrite", tmp_path / "flights", "origin <> 'DTW'", "--json").json
     assert (found["op"], found["rows_removed"] - found["rows_added"]) == ("rewrite", 3)
     assert done("delete", tmp_path / "flights", "--where", "delay > 18", "--dry-run", "--json").json[
@@ -172,3 +178,65 @@ def test_ctrl_c_in_a_merge_leaves_the_table_as_it_was(
         assert run("merge", tmp_path / "flights").code == 130
     assert len(table.snapshot().files) == len(ROWS)
     assert done("merge", tmp_path / "flights", "--json").json["files_added"] == 3
+
+
+def test_how_to_delete_is_the_journals_to_allow(tmp_path: Path) -> None:
+    flights(tmp_path)
+    refused = run("delete", tmp_path / "flights", "--where", "delay > 18", "--soft")
+    assert refused.code == 7 and "can't keep soft deletes" in refused.err
+    done("delete", tmp_path / "flights", "--where", "delay > 18", "--no-soft")
+    assert firn.connect(tmp_path).table("flights").scan(where="delay > 18").count() == 0
+
+
+def stock(directory: Path) -> firn.LakeTable:
+    table = firn.connect(directory).create_table("stock", key=["id"])
+    table.upsert([{"id": n, "n": 10, "at": "2026-01-01"} for n in range(5)])
+    return table
+
+
+def test_update(tmp_path: Path) -> None:
+    table = stock(tmp_path)
+    found = done("update", tmp_path / "stock", "-w", "id < 2", "--set", "n = n + 1", "--set", "at='now=1'")
+    assert "update of stock: none → 1 file" in found.out and "2 → 2 rows" in found.out
+    assert sorted(
+        (row["id"], row["n"], row["at"]) for row in table.scan(where="n = 11").to_arrow().to_pylist()
+    ) == [
+        (0, 11, "now=1"),
+        (1, 11, "now=1"),
+    ]
+    assert "nothing to do" in done("update", tmp_path / "stock", "-w", "id > 9", "--set", "n=0").out
+    assert run("update", tmp_path / "stock", "-w", "true").code == 2
+    assert run("update", tmp_path / "stock", "-w", "true", "--set", "id=1").code == 2
+    flights(tmp_path)
+    assert "no key" in run("update", tmp_path / "flights", "-w", "true", "--set", "delay=1").err
+
+
+def test_delete_from_a_table_with_a_key(tmp_path: Path) -> None:
+    table = stock(tmp_path)
+    assert "would take 2 rows (dry run" in done("delete", tmp_path / "stock", "-w", "id > 2", "--dry-run").out
+    assert "2 → 0 rows" in done("delete", tmp_path / "stock", "-w", "id > 2").out
+    (tmp_path / "gone.csv").write_text("id\n0\n77\n")
+    done("delete", tmp_path / "stock", "--keys", tmp_path / "gone.csv", "--keys", "-", stdin='{"id": 1}')
+    assert [row["id"] for row in table.scan().to_arrow().to_pylist()] == [2]
+    for wrong in ([], ["-w", "true", "--keys", "-"], ["--keys", "-", "--dry-run"], ["--keys", "-", "--soft"]):
+        assert run("delete", tmp_path / "stock", *wrong, stdin='{"id": 2}').code == 2
+    assert table.scan().count() == 1
+
+
+def test_other_writers_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = flights(tmp_path)
+    theirs = table.snapshot().files[0].path
+    monkeypatch.setattr(LeaderlessJournal, "owns", lambda journal, path: path != theirs)
+    for dry_run in (["--dry-run"], []):
+        found = done("delete", tmp_path / "flights", "--where", "true", *dry_run)
+        assert "1 file of other writers match too" in found.err
+    assert done("delete", tmp_path / "flights", "--where", "true", "--json").json["foreign_files"] == 1
+
+
+def test_a_soft_delete_is_told_in_a_line() -> None:
+    done = ChangeResult("delete", "2", 0, 0, None, 0, 0, 0, ("t/_data/x.parquet",), files_marked=1)
+    planned = replace(done, version=None, dry_run=True)
+    assert change_line("t", done) == "delete of t: 0 files, 0 B → none; a soft delete on 1 file; version 2"
+    assert change_line("t", planned) == (
+        "delete of t would take 0 files, 0 B, and leave a soft delete on 1 file (dry run: nothing was changed)"
+    )

@@ -13,6 +13,7 @@ from cli_runs import ROWS, done, flights, run
 
 import firn
 from firn.cli.timeformat import spark_pattern, strptime_format
+from firn.lake.keys import KeySpec
 
 ADD = {"date": datetime(2001, 4, 1, 12), "delay": 7, "origin": "SFO"}
 TEXT = {**ADD, "date": "2001-04-01T12:00:00"}
@@ -52,6 +53,23 @@ def test_create(tmp_path: Path) -> None:
     found = run("create", tmp_path / "db" / "t", "--json")
     assert found.code == 2
     assert found.json["error"]["kind"] == "table_exists"
+
+
+def test_create_with_a_key(tmp_path: Path) -> None:
+    done("create", tmp_path / "db" / "t", "-k", "place", "-k", "id", "--version-by", "at", "-p", "place")
+    made = firn.connect(tmp_path / "db").table("t")
+    assert made.keys == KeySpec(("place", "id"), "at")
+    assert run("create", tmp_path / "db" / "u", "--version-by", "at").code == 2
+
+
+def test_rows_of_a_table_with_a_key_take_others_places(tmp_path: Path) -> None:
+    done("create", tmp_path / "stock", "-k", "id")
+    done("append", tmp_path / "stock", stdin='[{"id": 1, "n": 5}, {"id": 2, "n": 6}]')
+    done("append", tmp_path / "stock", "--upsert", stdin='[{"id": 1, "n": 4}]')
+    assert sorted(row["n"] for row in rows_of(tmp_path, "stock")) == [4, 6]
+    flights(tmp_path)
+    refused = run("append", tmp_path / "flights", "--upsert", stdin="[]")
+    assert refused.code == 2 and "flights has no key" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -188,9 +206,18 @@ def test_drop_asks_or_is_told(tmp_path: Path) -> None:
     assert found.code == 2
     assert "--yes" in found.err
     assert firn.connect(tmp_path).tables() == ["flights"]
-    assert done("drop", tmp_path / "flights", "--yes", "--json").json["dropped"]
+    planned = done("drop", tmp_path / "flights", "--dry-run", "--json").json
+    assert (planned["dropped"], planned["dry_run"], planned["still_has"]) == (False, True, [])
+    assert "flights/_firn/table.json" in planned["objects"] and planned["bytes"] > 0
+    lines = done("drop", tmp_path / "flights", "--dry-run").out.splitlines()
+    assert lines[0].startswith(f"would drop flights: {len(planned['objects'])} objects, ")
+    assert [line.strip() for line in lines[1:]] == planned["objects"]
+    assert firn.connect(tmp_path).tables() == ["flights"]
+    dropped = done("drop", tmp_path / "flights", "--yes", "--json").json
+    assert dropped["dropped"] and dropped["objects"] == planned["objects"]
     assert firn.connect(tmp_path).tables() == []
-    assert run("drop", tmp_path / "flights", "--yes").code == 3
+    for how in ("--yes", "--dry-run", "--json"):
+        assert run("drop", tmp_path / "flights", how).code == 3
 
 
 def test_time_formats_in_both_spellings() -> None:

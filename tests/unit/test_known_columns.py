@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 import firn
@@ -9,7 +11,7 @@ import firn
 
 @pytest.fixture
 def place():
-    return f"memory://known-columns-{id(object())}"
+    return f"memory://known-columns-{uuid.uuid4()}"
 
 
 def opened(place):
@@ -24,7 +26,7 @@ def table(place):
 def counted(table, work):
     before = table.bucket.counters.as_dict()
     work()
-    return {verb: n - before[verb] for verb, n in table.bucket.counters.as_dict().items()}
+    return table.bucket.counters.since(before)
 
 
 def test_own_logs_are_not_read_back(table):

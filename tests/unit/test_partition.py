@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.leaderless.layout import TableLayout
 from firn.journal.model import DataFile
 from firn.lake.partition import (
     PartitionSpec,
@@ -328,13 +329,13 @@ def test_directories_read_back_and_are_safe(values: dict[str, str | None]) -> No
         assert segment.isprintable()
         assert not set(segment) & set(' /\\"*?[]{}:<>|#')
         assert segment not in (".", "..")
-    found = parse_dir(f"db/t/_data/{directory}/x.parquet", "db/t/_data/")
+    found = parse_dir(directory)
     if is_told_by_path(values):
         assert found == values
     else:
         assert len(directory) < 100 * 3 * len(values) + 220 * len(values)
         file = DataFile(f"db/t/_data/{directory}/x.parquet", 1, 0, {"part": values})
-        assert values_of(file, "db/t/_data/") == values
+        assert values_of(file, TableLayout("db/t", "db/t")) == values
 
 
 @given(TEXTS, TEXTS)
@@ -360,11 +361,12 @@ def test_different_values_have_different_directories(a: str, b: str) -> None:
     ],
 )
 def test_paths_of_other_writers(path: str, values: dict[str, str]) -> None:
-    assert parse_dir(path, "t/_data/") == values
+    assert values_of(DataFile(path, 1, 0), TableLayout("t", "t")) == values
 
 
 def test_a_prefix_that_looks_like_a_data_directory() -> None:
-    assert parse_dir("x=1/my_data/_data/a=2/x.parquet", "x=1/my_data/_data/") == {"a": "2"}
+    file = DataFile("x=1/my_data/_data/a=2/x.parquet", 1, 0)
+    assert values_of(file, TableLayout("x=1/my_data", "x=1/my_data")) == {"a": "2"}
 
 
 # -- splitting
@@ -501,7 +503,7 @@ def test_match_partitions_of_paths_without_a_definition() -> None:
 
 def test_a_value_that_was_hashed_and_lost_matches_nothing() -> None:
     spec = PartitionSpec.parse(["origin"], COLUMNS)
-    lost = parse_dir("t/_data/" + dir_of({"origin": "x" * 300}) + "/f.parquet", "t/_data/")
+    lost = parse_dir(dir_of({"origin": "x" * 300}))
     assert match_partitions("origin <> 'DTW'", spec, [lost, {"origin": "x" * 300}], COLUMNS) == [False, True]
 
 

@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from prune_grammar import COLUMNS, FIELDS, WIDER, predicates, tables
+from prune_grammar import COLUMNS, FIELDS, WIDER, equalities, predicates, tables
 
 from firn.errors import InvalidInputError
 from firn.journal.model import DataFile
+from firn.lake.bloom import has_filters
+from firn.lake.parquet_bloom import marker_entries, writer_options
 from firn.lake.partition import PartitionSpec, is_told_by_path
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
@@ -25,6 +27,7 @@ from firn.lake.stats import from_metadata, row_group_stats
 from firn.lake.types import arrow_schema, conform
 
 CONNECTION = duckdb.connect(config={"threads": 1})
+FILTERED = sorted(name for name, kind in COLUMNS.items() if has_filters(kind))
 EXAMPLES = int(os.environ.get("FIRN_PRUNE_EXAMPLES", "200"))
 
 
@@ -86,6 +89,25 @@ def test_pruning_never_loses_a_row(data: st.DataObject) -> None:
     assert predicate == pickle.loads(pickle.dumps(predicate))
 
 
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+@given(st.data())
+def test_filters_alone_never_lose_a_row(data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(FILTERED), min_size=1, max_size=2, unique=True))
+    columns = {**COLUMNS, **{n: data.draw(st.sampled_from([COLUMNS[n], *WIDER.get(n, [])])) for n in names}}
+    rows = pa.table(data.draw(tables(names)), schema=arrow_schema({n: COLUMNS[n] for n in names}))
+    try:
+        predicate = Predicate.parse(data.draw(equalities(names)), columns)
+    except InvalidInputError:
+        event("predicate refused")
+        return
+    pruner = Pruner(predicate, columns)
+    _judge("", {}, rows, PartitionSpec(()), columns, predicate, pruner, True, list(COLUMNS))
+
+
 def _judge(
     directory: str,
     values: Mapping[str, str | None],
@@ -98,12 +120,17 @@ def _judge(
     unknown: list[str],
 ) -> None:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, row_group_size=2)
+    kinds = {name: COLUMNS[name] for name in rows.column_names if has_filters(COLUMNS[name])}
+    options = writer_options(kinds, rows=2)
+    pq.write_table(rows, sink, row_group_size=2, store_decimal_as_integer=True, **options)
     metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
     nans = _nan_columns(rows) if nan_known else None
     stats = from_metadata(metadata, rows.schema, nan_columns=nans)
+    blooms = marker_entries(sink.getvalue(), metadata, kinds)
+    assert not rows.num_rows or blooms.keys() == kinds.keys()
     extra = {
         "rows": rows.num_rows,
+        "bloom": blooms,
         "stats": {n: e for n, e in stats.items() if n not in unknown},
         "spec": spec.id,
     }
@@ -117,6 +144,8 @@ def _judge(
         return
     may, every = pruner.may_match(file), pruner.certainly_all(file)
     event("pruned" if not may else "all" if every else "kept")
+    if not may and pruner.may_match(file._replace(extra={**extra, "bloom": {}})):
+        event("pruned by a Bloom filter")
     assert may or not any(hits)
     assert all(hits) or not every
     bare = file._replace(extra=None)
@@ -125,4 +154,7 @@ def _judge(
     for group in range(metadata.num_row_groups):
         slim = row_group_stats(metadata, group, rows.schema, predicate.columns, nan_columns=nans)
         count = metadata.row_group(group).num_rows
-        assert pruner.may_match_stats(slim, count) or not any(hits[2 * group : 2 * group + count])
+        found = hits[2 * group : 2 * group + count]
+        assert pruner.may_match_stats(slim, count) or not any(found)
+        of_group = {name: [kind, [each[group]]] for name, (kind, each) in blooms.items()}
+        assert pruner.may_match_stats({}, count, of_group) or not any(found)

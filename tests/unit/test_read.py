@@ -237,7 +237,11 @@ def test_no_table_is_empty(bucket: Bucket) -> None:
     ] == [1]
 
 
-def test_row_groups_that_cannot_match_are_not_read(bucket: Bucket) -> None:
+@pytest.mark.parametrize(
+    ("where", "start", "stop"),
+    [("n BETWEEN 710 AND 719", 710, 720), ("n = 715", 715, 716), ("n IN (-1, 716, 1000)", 716, 717)],
+)
+def test_row_groups_that_cannot_match_are_not_read(bucket: Bucket, where: str, start: int, stop: int) -> None:
     table = pa.table({"n": range(1000), "noise": [secrets.token_hex(20) for _ in range(1000)]})
     file = put(bucket, table, row_group_size=100)
     body = bytearray(bucket.get(file.path).data)
@@ -248,10 +252,10 @@ def test_row_groups_that_cannot_match_are_not_read(bucket: Bucket) -> None:
                 body[column.dictionary_page_offset + column.total_compressed_size - 3] ^= 255
     put_bytes(bucket, bytes(body), file.path)
     columns = columns_of(table.schema)
-    found = rows(bucket, file, ReadSpec(columns, "n BETWEEN 710 AND 719", columns))
-    assert found.equals(table.slice(710, 10))
+    found = rows(bucket, file, ReadSpec(columns, where, columns))
+    assert found.equals(table.slice(start, stop - start))
     with pytest.raises(CorruptObjectError):
-        rows(bucket, file, ReadSpec(columns, "n BETWEEN 610 AND 619", columns))
+        rows(bucket, file, ReadSpec(columns, where.replace("71", "61"), columns))
 
 
 # -- requests

@@ -8,6 +8,7 @@ import secrets
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -33,8 +34,11 @@ class Names:
 
     prefix: str = "t/_data/"
 
-    def __call__(self, partition: str) -> str:
+    def __call__(self, partition: str, *, crc: int = 0, filters_crc: int = 0) -> str:
         return f"{self.prefix}{partition + '/' if partition else ''}{secrets.token_hex(8)}.parquet"
+
+    def metadata(self, partition: str, columns: Any, **options: Any) -> dict[str, str]:
+        return {}
 
 
 @pytest.fixture(params=["memory", "directory"])

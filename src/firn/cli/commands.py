@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_MODULES = ("demo.command", "read", "write", "ingest", "maintain", "look")
+from firn.cli.app import app
+
+_MODULES = tuple(
+    f"firn.cli.{name}"
+    for name in ("demo.command", "read", "past", "write", "ingest", "maintain", "catalog", "look")
+)
 
 
 def register() -> None:
     """Import the modules whose decorators define the commands; those load heavy libraries when they run."""
     for module in _MODULES:
-        import_module(f"firn.cli.{module}")
+        import_module(module)
+    # Whoever has imported one of them before has put its commands first.
+    app.registered_commands.sort(
+        key=lambda command: _MODULES.index(getattr(command.callback, "__module__", ""))
+    )

@@ -27,9 +27,12 @@ OK, UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, UNKNOWN, STORE, UNREADABLE, INTERRUP
     130,
 )
 
+FOUND = 1
+"""Of fsck: the check was made, and found a problem."""
+
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (OK, "done"),
-    (UNEXPECTED, "something that Firn did not foresee"),
+    (UNEXPECTED, "something that Firn did not foresee; of fsck, a problem"),
     (USAGE, "wrong use: an option, a name, a predicate, a type; a name that is taken"),
     (NOT_FOUND, "no such table, object, file or version"),
     (CONFLICT, "somebody else was first, or holds the table's lock: retry"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,16 +14,21 @@ import typer
 from firn.cli import waiting
 from firn.cli.app import WRITE, app
 from firn.cli.inputs import format_of
-from firn.cli.target import DbOption, Json, StoreOptions, locate, open_database, pairs
+from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs
 from firn.cli.timeformat import spark_pattern
 from firn.cli.write import (
     BatchId,
     Delimiter,
     Format,
+    JournalOption,
+    Key,
     PartitionBy,
     Properties,
+    Query,
     SortBy,
     TimestampFormat,
+    Upsert,
+    VersionBy,
     check_format,
     print_appended,
 )
@@ -50,8 +56,12 @@ def ingest(
     ],
     to: Annotated[str, typer.Option("--to", metavar="TABLE", help="The table's URL; with --db its name.")],
     db: DbOption = None,
+    writer: WriterOption = None,
     partition_by: PartitionBy = None,
     sort_by: SortBy = None,
+    key: Key = None,
+    version_by: VersionBy = None,
+    journal: JournalOption = "leaderless",
     properties: Properties = None,
     format: Format = "auto",
     delimiter: Delimiter = None,
@@ -61,10 +71,9 @@ def ingest(
         typer.Option("--schema", metavar="DDL", help="Columns and types, like 'date TIMESTAMP, delay INT'."),
     ] = None,
     timestamp_format: TimestampFormat = None,
-    query: Annotated[
-        str | None, typer.Option("--query", help="A SELECT over _rows that the rows pass through first.")
-    ] = None,
+    query: Query = None,
     batch_id: BatchId = None,
+    upsert: Upsert = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -76,7 +85,7 @@ def ingest(
     url, name = locate(to, db)
     chosen = _input_format(files, format)
     pattern = None if timestamp_format is None else spark_pattern(timestamp_format)
-    database = open_database(url, options, must_exist=False)
+    database = open_database(url, options, must_exist=False, writer=writer)
     spark = waiting.start_spark()
     frame = read_frame(
         spark,
@@ -87,12 +96,14 @@ def ingest(
         schema=schema,
         timestamp_pattern=pattern,
     )
-    table = _existing_or_new(
-        database, name, frame, partition_by or [], sort_by or [], pairs(properties, "--property"), query
+    asked = _Definition(
+        partition_by or [], sort_by or [], key or [], version_by, journal, pairs(properties, "--property")
     )
+    table = _existing_or_new(database, name, frame, asked, query, upsert=upsert)
     meter = waiting.Meter(table.bucket)
     with waiting.progress(database, f"ingesting into {name}"), _readable(files):
-        result = table.append(frame, batch_id=batch_id, query=query)
+        write = table.upsert if upsert else table.append
+        result = write(frame, batch_id=batch_id, query=query)
     print_appended(table, result, meter, json)
 
 
@@ -206,46 +217,75 @@ def _reason(text: str) -> str:
     return re.sub(r"^([a-z]\w*\.)+\w+: ", "", line.partition("SQLSTATE")[0].strip())[:300]
 
 
+@dataclass(frozen=True)
+class _Definition:
+    """What the options say of the table."""
+
+    partition_by: list[str]
+    sort_by: list[str]
+    key: list[str]
+    version_by: str | None
+    journal: str
+    properties: dict[str, str]
+
+
 def _existing_or_new(
-    database: Database,
-    name: str,
-    frame: DataFrame,
-    partition_by: list[str],
-    sort_by: list[str],
-    properties: dict[str, str],
-    query: str | None,
+    database: Database, name: str, frame: DataFrame, asked: _Definition, query: str | None, *, upsert: bool
 ) -> LakeTable:
     """The table as it is; a definition that was asked for beside it must be its own."""
     try:
         table = database.table(name)
     except TableNotFoundError:
+        if upsert and not asked.key:
+            raise InvalidInputError(f"--upsert needs a table with a key: create {name} with --key.") from None
         if query is None:
-            _check_columns(frame, partition_by, sort_by)
-        return database.create_table(name, partition_by=partition_by, sort_by=sort_by, properties=properties)
+            _check_columns(frame, asked)
+        return database.create_table(
+            name,
+            partition_by=asked.partition_by,
+            sort_by=asked.sort_by,
+            key=asked.key,
+            version_by=asked.version_by,
+            journal=asked.journal,
+            properties=asked.properties,
+        )
     from firn.lake.partition import PartitionSpec
 
-    spec = PartitionSpec.parse(partition_by, {})
-    if partition_by and [str(f) for f in spec.fields] != [str(f) for f in table.partition_spec.fields]:
+    spec = PartitionSpec.parse(asked.partition_by, {})
+    if asked.partition_by and [str(f) for f in spec.fields] != [str(f) for f in table.partition_spec.fields]:
         has = ", ".join(str(f) for f in table.partition_spec.fields) or "nothing"
         raise InvalidInputError(f"{name} exists and is partitioned by {has}: leave --partition-by out.")
-    if sort_by and tuple(sort_by) != table.descriptor.sort_by:
+    if asked.sort_by and tuple(asked.sort_by) != table.descriptor.sort_by:
         has = ", ".join(table.descriptor.sort_by) or "nothing"
         raise InvalidInputError(f"{name} exists and is sorted by {has}: leave --sort-by out.")
-    if properties:
+    if asked.key or asked.version_by:
+        keys = table.keys
+        named = None if keys is None else (_folded(keys.key), keys.version_by and keys.version_by.casefold())
+        if (_folded(asked.key), asked.version_by and asked.version_by.casefold()) != named:
+            made = "no key" if keys is None else f"the key {', '.join(keys.key)}"
+            made += f" and version_by {keys.version_by}" if keys is not None and keys.version_by else ""
+            raise InvalidInputError(f"{name} exists and has {made}: leave --key and --version-by out.")
+    if asked.properties:
         raise InvalidInputError(f"{name} exists: its properties were set when it was created.")
     return table
 
 
-def _check_columns(frame: DataFrame, partition_by: list[str], sort_by: list[str]) -> None:
+def _folded(names: Sequence[str]) -> list[str]:
+    return [name.casefold() for name in names]
+
+
+def _check_columns(frame: DataFrame, asked: _Definition) -> None:
     """Before the table is made: a typing error shouldn't leave an empty one behind."""
     from firn.database import parse_sort
+    from firn.lake.keys import parse_key
     from firn.lake.partition import PartitionSpec
 
     columns = dict.fromkeys(frame.columns, "VARCHAR")
-    spec = PartitionSpec.parse(partition_by, {})
+    spec = PartitionSpec.parse(asked.partition_by, {})
     for field in spec.fields:
         if field.source not in columns:
             raise InvalidInputError(
                 f"--partition-by names {field.source!r}, which the files don't have: {', '.join(columns)}."
             )
-    parse_sort(sort_by, columns)
+    parse_sort(asked.sort_by, columns)
+    parse_key(asked.key, asked.version_by, columns, [field.source for field in spec.fields])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,33 @@ def read_bytes(name: str) -> bytes:
         raise InvalidInputError(f"{name} can't be read: {error.strerror or error}.") from None
 
 
+def read_all(
+    names: Sequence[str],
+    *,
+    format: str = "auto",
+    delimiter: str | None = None,
+    timestamp_format: str | None = None,
+    known: Mapping[str, str] | None = None,
+) -> pa.Table:
+    """The rows of several files, one after the other; see `read_rows`.
+
+    Raises:
+        InvalidInputError: one of them can't be read, or their columns don't fit together.
+    """
+    import pyarrow as pa
+
+    parts = [
+        read_rows(name, format=format, delimiter=delimiter, timestamp_format=timestamp_format, known=known)
+        for name in names
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    try:
+        return pa.concat_tables(parts, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"the files' columns don't fit together: {error}") from error
+
+
 def read_rows(
     name: str,
     *,
@@ -86,11 +113,9 @@ def read_rows(
         if chosen == "csv":
             return _csv(data, delimiter or ("\t" if name.endswith(".tsv") else ","), times, known or {})
         return _json(data, chosen, times, known or {}, shown)
-    except (
-        ValueError,
-        TypeError,
-        NotImplementedError,
-    ) as error:  # what Arrow and JSON raise derives from these
+    except (ValueError, TypeError, NotImplementedError, OSError) as error:
+        # Arrow's errors for bad content, mixed types, formats it can't read and pages that can't be decompressed
+        # derive from these, in that order, and orjson's from the first; so does the one that already has its message.
         if isinstance(error, InvalidInputError):
             raise
         reason = str(error).partition("\n")[0].rstrip(".")

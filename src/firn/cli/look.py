@@ -1,19 +1,17 @@
-"""Commands that look inside: dump, report."""
+"""Commands that look inside: dump, fsck, report."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from firn.cli import output, waiting
 from firn.cli.app import LOOK, app
-from firn.cli.target import DbOption, Json, StoreOptions, locate, open_database, store_options
+from firn.cli.exits import FOUND
+from firn.cli.target import TARGET, DbOption, Json, StoreOptions, TargetArg, open_target, store_options
 from firn.errors import AccessDeniedError, InvalidInputError
-
-if TYPE_CHECKING:
-    from firn.database import Database
 
 
 @app.command(rich_help_panel=LOOK)
@@ -28,7 +26,7 @@ def dump(
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Print any object of a database: log, checkpoint, lock, table definition, batch claim, Parquet file.
+    """Print any object of a database: log, transaction, checkpoint, claim, lock, table definition, Parquet file.
 
     Shows what is there and checks nothing: what can't be decoded is shown beside what can.
     """
@@ -42,13 +40,48 @@ def dump(
 
 
 @app.command(rich_help_panel=LOOK)
+def fsck(
+    target: TargetArg = None,
+    db: DbOption = None,
+    writer: Annotated[
+        str | None, typer.Option("--writer", metavar="ID", help="Only this writer's catalog.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Don't read data files' footers.")] = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Check that objects can be read, hang together, and are there. Changes nothing; exits with 1 for a problem.
+
+    firn fsck ./prod
+    """
+    from firn.inspect.fsck import check
+
+    database, name = open_target(target, db, options, known=False)
+    with waiting.spinner("checking"):
+        report = check(database, name, writer=writer, footers=not quick)
+    if json:
+        output.document(
+            {
+                "database": database.url,
+                "table": name,
+                "ok": not report.problems,
+                "checked": dict(report.checked),
+                "findings": [output.plain(finding) for finding in report.findings],
+            }
+        )
+    else:
+        for finding in report.findings:
+            output.line(f"{finding.severity}: {finding}")
+        looked = ", ".join(output.plural(n, kind.removesuffix("s")) for kind, n in report.checked.items())
+        found = output.plural(len(report.problems), "problem") if report.problems else "all is well"
+        output.line(f"checked {looked or 'nothing: there are no tables'}; {found}")
+    if report.problems:
+        raise typer.Exit(FOUND)
+
+
+@app.command(rich_help_panel=LOOK)
 def report(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE|DATABASE", help="A table's or a database's URL; with --db a table's name."
-        ),
-    ],
+    target: Annotated[str, TARGET],
     db: DbOption = None,
     out: Annotated[
         Path,
@@ -60,14 +93,8 @@ def report(
     """Write a page with a table's, or a database's, history, files and costs: one HTML file, no network."""
     from firn.inspect.report import write_report
 
-    database: Database
-    names: list[str] | None
-    if db is not None:
-        url, name = locate(target, db)
-        database = open_database(url, options)
-        names = [name]
-    else:
-        database, names = _tables_at(target, options)
+    database, name = open_target(target, db, options)
+    names = None if name is None else [name]
     with waiting.spinner("writing the report"):
         try:
             tables = write_report(database, out, tables=names)
@@ -79,17 +106,3 @@ def report(
         output.document({"report": str(out), "tables": tables})
     else:
         output.line(f"wrote {out}: {', '.join(tables)}")
-
-
-def _tables_at(target: str, options: list[str] | None) -> tuple[Database, list[str] | None]:
-    """The database, and the table where the URL is a table's: that has a definition or a log in it."""
-    database = open_database(target, options)
-    prefix = f"{database.prefix}/" if database.prefix else ""
-    if not {"_firn", "_log"} & set(database.bucket.list_dirs(prefix)) or database.tables():
-        return database, None
-    from firn.database import split_table_url
-
-    url, name = split_table_url(target)
-    parent = open_database(url, options)
-    parent.table(name)
-    return parent, [name]

@@ -1,4 +1,4 @@
-"""Commands that maintain a table: merge, remove, rewrite, delete, sweep, checkpoint, restore."""
+"""Commands that change and maintain a table: merge, remove, rewrite, delete, update, sweep, restore."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import typer
 
 from firn.cli import output, waiting
 from firn.cli.app import MAINTAIN, app
-from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg, open_table, pairs
+from firn.cli.inputs import read_all
+from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg, WriterOption, open_table, pairs
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -45,38 +46,41 @@ def partition_values(given: list[str] | None) -> list[dict[str, str | None]] | N
 
 def _changed(table: LakeTable, result: ChangeResult, meter: waiting.Meter, json: bool) -> None:
     if json:
-        output.document(
-            {
-                "table": table.name,
-                **output.plain(result),
-                "requests": meter.requests,
-                "seconds": meter.seconds,
-            }
-        )
+        output.document({"table": table.name, **output.plain(result), **meter.plain()})
         return
     output.line(change_line(table.name, result))
     if result.dry_run:
-        for path in result.files[:20]:
-            output.line(f"  {path}")
-        if len(result.files) > 20:
-            output.line(f"  … and {len(result.files) - 20} more")
-    else:
-        output.note(f"{output.plural(meter.total, 'request')}, {meter.seconds:.1f} s")
+        output.keys(result.files)
+    if result.foreign_files:
+        output.note(
+            f"{output.plural(result.foreign_files, 'file')} of other writers match too: each of them changes its own."
+        )
+    if not result.dry_run:
+        meter.note()
 
 
 def change_line(name: str, result: ChangeResult) -> str:
     """What a change did, in one line."""
     gone = f"{output.plural(result.files_removed, 'file')}, {output.size(result.bytes_removed)}"
+    marked = f", and leave a soft delete on {output.plural(result.files_marked, 'file')}"
     if result.dry_run:
-        return f"{result.op} of {name} would take {gone} (dry run: nothing was changed)"
+        if result.rows_removed and not result.files:  # of a table with a key, whose files stay
+            gone = output.plural(result.rows_removed, "row")
+        marked = marked if result.files_marked else ""
+        return f"{result.op} of {name} would take {gone}{marked} (dry run: nothing was changed)"
     if result.version is None:
         return f"{result.op}: nothing to do in {name}"
+    if result.files_marked:
+        on = output.plural(result.files_marked, "file")
+        return f"{result.op} of {name}: {gone} → none; a soft delete on {on}; version {result.version}"
     made = f"{output.plural(result.files_added, 'file')}, {output.size(result.bytes_added)}"
     rows = f"{output.number(result.rows_removed)} → {output.number(result.rows_added)} rows"
     if not result.files_added:
         made, rows = "none", f"{output.number(result.rows_removed)} rows gone"
     elif not result.files_removed:
-        gone, rows = "none", f"{output.number(result.rows_added)} rows back"
+        gone = "none"
+        if result.op == "restore":
+            rows = f"{output.number(result.rows_added)} rows back"
     return f"{result.op} of {name}: {gone} → {made}; {rows}; version {result.version}"
 
 
@@ -84,6 +88,7 @@ def change_line(name: str, result: ChangeResult) -> str:
 def merge(
     table: TableArg,
     db: DbOption = None,
+    writer: WriterOption = None,
     target_size: Annotated[
         str | None, typer.Option("--target-size", metavar="SIZE", help="Of a merged file; 128MB by default.")
     ] = None,
@@ -96,7 +101,7 @@ def merge(
     options: StoreOptions = None,
 ) -> None:
     """Merge small files, and the log. Readers and writers go on meanwhile."""
-    database, opened = open_table(table, db, options)
+    database, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"merging {opened.name}"):
         result = opened.merge(
@@ -109,6 +114,7 @@ def merge(
 def remove(
     table: TableArg,
     db: DbOption = None,
+    writer: WriterOption = None,
     where: Annotated[
         str | None,
         typer.Option(
@@ -134,7 +140,7 @@ def remove(
     """
     if (where is not None) + (older_than is not None) + retention != 1:
         raise InvalidInputError("give one of --where, --older-than and --retention.")
-    database, opened = open_table(table, db, options)
+    database, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"removing from {opened.name}"):
         if where is not None:
@@ -151,7 +157,9 @@ def rewrite(
         str, typer.Argument(metavar="QUERY", help="A predicate of the rows to keep, or a SELECT over _rows.")
     ],
     db: DbOption = None,
+    writer: WriterOption = None,
     partition: PartitionOption = None,
+    dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -159,30 +167,86 @@ def rewrite(
 
     firn rewrite ./prod/flights "origin <> 'DTW'"
     """
-    database, opened = open_table(table, db, options)
+    database, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"rewriting {opened.name}"):
-        result = opened.rewrite(query, partitions=partition_values(partition))
+        result = opened.rewrite(query, partitions=partition_values(partition), dry_run=dry_run)
     _changed(opened, result, meter, json)
 
 
 @app.command(rich_help_panel=MAINTAIN)
 def delete(
     table: TableArg,
-    where: Annotated[str, typer.Option("--where", "-w", metavar="PREDICATE", help="The rows to delete.")],
+    where: Annotated[
+        str | None, typer.Option("--where", "-w", metavar="PREDICATE", help="The rows to delete.")
+    ] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keys",
+            metavar="FILE",
+            help="Instead: the keys to delete, as JSON, CSV or Parquet; - is stdin. Repeatable.",
+        ),
+    ] = None,
     db: DbOption = None,
+    writer: WriterOption = None,
+    soft: Annotated[
+        bool | None,
+        typer.Option(
+            "--soft/--no-soft",
+            help="Keep the predicate with the files, or rewrite them; by default softly where the table can.",
+        ),
+    ] = None,
     dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Delete rows. Older versions keep them until sweep.
+    """Delete rows. Older versions keep them until sweep; of soft deletes the files too, until merge.
 
     firn delete ./prod/flights --where "delay IS NULL"
     """
-    database, opened = open_table(table, db, options)
+    if (where is None) == (keys is None):
+        raise InvalidInputError("give one of --where and --keys.")
+    if keys is not None and (dry_run or soft is not None):
+        raise InvalidInputError("--keys takes neither --dry-run nor --soft: keys are deleted unseen.")
+    database, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"deleting from {opened.name}"):
-        result = opened.delete(where, dry_run=dry_run)
+        if where is not None:
+            result = opened.delete(where, soft=soft, dry_run=dry_run)
+        else:
+            result = opened.delete_keys(read_all(keys or [], known=opened.snapshot().columns))
+    _changed(opened, result, meter, json)
+
+
+@app.command(rich_help_panel=MAINTAIN)
+def update(
+    table: TableArg,
+    where: Annotated[
+        str, typer.Option("--where", "-w", metavar="PREDICATE", help="The rows to change; 'true' for all.")
+    ],
+    set_: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="COLUMN=EXPRESSION",
+            help="A new value, computed from the row as it was; text in single quotes. Repeatable.",
+        ),
+    ],
+    db: DbOption = None,
+    writer: WriterOption = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Change rows of a table with a key.
+
+    firn update ./prod/stock --where "place = 'south'" --set "count = count - 1"
+    """
+    changes = {name.strip(): text for name, text in pairs(set_, "--set").items()}
+    database, opened = open_table(table, db, options, writer=writer)
+    meter = waiting.Meter(opened.bucket)
+    with waiting.progress(database, f"updating {opened.name}"):
+        result = opened.update(where, changes)
     _changed(opened, result, meter, json)
 
 
@@ -193,11 +257,12 @@ def restore(
         str, typer.Option("--at", metavar="TIME|VERSION", help="The version or time to go back to.")
     ],
     db: DbOption = None,
+    writer: WriterOption = None,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
     """Make a table as it was. Itself a commit: what came since stays in the history."""
-    database, opened = open_table(table, db, options)
+    database, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"restoring {opened.name}"):
         result = opened.restore(at)
@@ -208,6 +273,7 @@ def restore(
 def sweep(
     table: TableArg,
     db: DbOption = None,
+    writer: WriterOption = None,
     older_than: Annotated[
         str | None,
         typer.Option(
@@ -225,39 +291,45 @@ def sweep(
     """Delete what nothing may read any more: files and logs that were replaced, and orphans.
 
     A shorter age than the table's is your word that nobody reads older versions, or is appending for so long.
+    Of a table of writers' catalogs: the writer's own files; firn prune says first which versions may go.
     """
-    database, opened = open_table(table, db, options)
+    database, opened = open_table(table, db, options, writer=writer)
+    of_writers = opened.descriptor.journal == "writer"
+    if of_writers and older_than is not None:
+        raise InvalidInputError(
+            f"{opened.name} is kept by writers' catalogs: forget old versions with `firn prune --older-than "
+            f"{older_than}`, then sweep without --older-than."
+        )
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"sweeping {opened.name}"):
         report = opened.sweep(older_than=older_than, orphans=orphans, dry_run=dry_run)
     if json:
-        output.document(
-            {
-                "table": opened.name,
-                **output.plain(report),
-                "requests": meter.requests,
-                "seconds": meter.seconds,
-            }
-        )
+        output.document({"table": opened.name, **output.plain(report), **meter.plain()})
         return
-    output.line(sweep_line(opened.name, report))
+    output.line(sweep_line(opened.name, report, logs="marker" if of_writers else "log"))
     if dry_run:
         for path in (*report.data_files, *report.logs, *report.orphans):
             output.line(f"  {path}")
     if report.kept_foreign:
-        output.note(
-            f"{output.plural(len(report.kept_foreign), 'registered file')} that no version reads any more "
-            "lie outside the table, and stay."
-        )
+        if of_writers:
+            output.note(
+                f"{output.plural(len(report.kept_foreign), 'object')} among the files that Firn doesn't know "
+                "are left alone."
+            )
+        else:
+            output.note(
+                f"{output.plural(len(report.kept_foreign), 'registered file')} that no version reads any more "
+                "lie outside the table, and stay."
+            )
     if not dry_run:
-        output.note(f"{output.plural(meter.total, 'request')}, {meter.seconds:.1f} s")
+        meter.note()
 
 
-def sweep_line(name: str, report: SweepReport) -> str:
-    """What a sweep did, in one line."""
+def sweep_line(name: str, report: SweepReport, *, logs: str = "log") -> str:
+    """What a sweep did, in one line; `logs` is what the journal calls its own."""
     counts: list[tuple[tuple[Any, ...], str]] = [
         (report.data_files, "replaced file"),
-        (report.logs, "log"),
+        (report.logs, logs),
         (report.orphans, "orphan"),
     ]
     parts = [output.plural(len(paths), noun) for paths, noun in counts if paths]
@@ -265,17 +337,3 @@ def sweep_line(name: str, report: SweepReport) -> str:
         return f"sweep: nothing to delete in {name}"
     verb = "would delete" if report.dry_run else "deleted"
     return f"sweep of {name} {verb} {', '.join(parts)}: {output.size(report.bytes)}"
-
-
-@app.command(rich_help_panel=MAINTAIN)
-def checkpoint(
-    table: TableArg, db: DbOption = None, json: Json = False, options: StoreOptions = None
-) -> None:
-    """Write a replay cache, so that opening the table takes fewer requests."""
-    _, opened = open_table(table, db, options)
-    meter = waiting.Meter(opened.bucket)
-    covered = opened.checkpoint()
-    if json:
-        output.document({"table": opened.name, "logs": covered, "requests": meter.requests})
-    else:
-        output.line(f"checkpoint of {opened.name}: holds {output.plural(covered, 'log')}")

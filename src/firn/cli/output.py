@@ -17,11 +17,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from firn.units import size_text
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 WIDE = 100_000
 """Columns of a pipe: nothing there wraps lines."""
+
+SHOWN = 20
+"""Keys that a dry run prints of each kind."""
 
 
 def stdout() -> Console:
@@ -46,6 +51,14 @@ def _console(stream: Any) -> Console:
 def line(text: str) -> None:
     """One line of an answer, taken literally."""
     stdout().print(Text(text), soft_wrap=True)
+
+
+def keys(found: Sequence[str]) -> None:
+    """The first keys of many, a line each, and how many more there are."""
+    for key in found[:SHOWN]:
+        line(f"  {key}")
+    if len(found) > SHOWN:
+        line(f"  … and {len(found) - SHOWN} more")
 
 
 def note(text: str, *, answer: bool = False) -> None:
@@ -127,21 +140,8 @@ def cell(value: Any) -> str:
 
 
 def size(count: int | None) -> str:
-    """Bytes for people, in powers of 1024 as everywhere in Firn.
-
-    >>> size(312), size(1536), size(128 * 2**20)
-    ('312 B', '1.5 KB', '128.0 MB')
-    """
-    if count is None:
-        return "?"
-    if count < 1024:
-        return f"{count} B"
-    amount = float(count)
-    for unit in ("KB", "MB", "GB", "TB"):
-        amount /= 1024
-        if amount < 1024 or unit == "TB":
-            break
-    return f"{amount:,.1f} {unit}"
+    """Bytes for people, where they are known."""
+    return "?" if count is None else size_text(count)
 
 
 def number(value: int | None) -> str:

@@ -1,8 +1,8 @@
-"""Commands that read: sql, scan, tables, schema, partitions, log."""
+"""Commands that read: sql, scan, tables, schema, partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,12 +23,8 @@ from firn.cli.target import (
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from firn.journal.model import CommitInfo
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
-
-LOG_WIDTH = 150
-"""Terminals less wide show a commit on two lines."""
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many rows.")]
@@ -121,7 +117,7 @@ def _explain(found: Scan, json: bool) -> None:
             "version": found.snapshot.version,
             "columns": list(found.columns),
             "where": found.predicate.sql if found.predicate is not None else None,
-            "files": [{"path": f.path, "bytes": f.size, "rows": f.rows} for f in files],
+            "files": [{"path": f.path, "bytes": f.size, "rows": f.live_rows} for f in files],
             "files_in_all": len(found.snapshot.files),
         }
     )
@@ -161,7 +157,7 @@ def tables(
 
 def _table(table: LakeTable) -> dict[str, Any]:
     snapshot, d = table.snapshot(), table.descriptor
-    rows = [f.rows for f in snapshot.files]
+    rows = [f.live_rows for f in snapshot.files]
     return {
         "name": table.name,
         "kind": d.kind,
@@ -243,63 +239,3 @@ def partitions(
         ],
         right=range(len(names), len(names) + 3),
     )
-
-
-@app.command(rich_help_panel=READ)
-def log(
-    table: TableArg,
-    db: DbOption = None,
-    at: At = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=0, help="Only the newest so many.")
-    ] = None,
-    json: Json = False,
-    options: StoreOptions = None,
-) -> None:
-    """Print a table's history: commits and sweeps, the newest last."""
-    _, opened = open_table(table, db, options)
-    history = opened.history()
-    if at is not None:
-        until = opened.snapshot(at)
-        history = [c for c in history if c.time.timestamp() * 1000 <= until.time_ms]
-    if limit is not None:
-        history = history[len(history) - limit :] if limit < len(history) else history
-    if json:
-        output.document({"table": opened.name, "history": [output.plain(c) for c in history]})
-        return
-    lines = [_commit_line(c) for c in history]
-    console = output.stdout()
-    if console.is_terminal and console.width < LOG_WIDTH:
-        # A version broken into lines can't be copied: it gets a line of its own.
-        for time, what, files, rows, size, version, detail in lines:
-            output.line(f"{time}  {what:<9}  {files:>13}  {rows:>11}  {size:>9}".rstrip())
-            if rest := "  ".join(filter(None, (version, detail))):
-                output.note(f"  {rest}", answer=True)
-        return
-    heads = ["time (UTC)", "what", "files", "rows", "size", "version", ""]
-    output.table(heads, lines, right=(2, 3, 4))
-
-
-def _commit_line(c: CommitInfo) -> tuple[str, ...]:
-    return (
-        f"{c.time:%Y-%m-%d %H:%M:%S}.{c.time.microsecond // 1000:03d}",
-        c.op,
-        f"+{c.files_added:,} -{c.files_removed:,}",
-        "" if c.rows_added is None else f"+{c.rows_added:,}",
-        output.size(c.bytes_added) if c.files_added else "",
-        c.version,
-        _detail(c.summary),
-    )
-
-
-def _detail(summary: Mapping[str, Any]) -> str:
-    """What a person wants to know of a commit's summary: predicates and what a sweep deleted."""
-    shown = []
-    for name, value in summary.items():
-        if name in ("where", "query", "to"):
-            shown.append(f"{name} {value}")
-        elif name in ("data_files", "logs", "orphans") and value:
-            shown.append(output.plural(value, name.replace("_", " ").removesuffix("s")))
-        elif name == "bytes":
-            shown.append(output.size(value))
-    return ", ".join(shown)

@@ -17,12 +17,25 @@ if TYPE_CHECKING:
 TableArg = Annotated[
     str, typer.Argument(metavar="TABLE", help="The table's URL, like ./prod/flights; with --db its name.")
 ]
+TARGET = typer.Argument(
+    metavar="TABLE|DATABASE", help="A table's or a database's URL; with --db a table's name."
+)
+TargetArg = Annotated[str | None, TARGET]
 DbArg = Annotated[
     str | None,
     typer.Argument(metavar="DATABASE", help="The database's URL: ./prod, s3://bucket/prod; else FIRN_DB."),
 ]
 DbOption = Annotated[
     str | None, typer.Option("--db", metavar="URL", envvar="FIRN_DB", help="The database's URL.")
+]
+WriterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--writer",
+        metavar="ID",
+        envvar="FIRN_WRITER",
+        help="Write as this writer, to tables of writers' catalogs.",
+    ),
 ]
 StoreOptions = Annotated[
     list[str] | None,
@@ -74,7 +87,13 @@ def given_or_usual(url: str | None) -> str:
     return found
 
 
-def open_database(url: str, options: Sequence[str] | None = None, *, must_exist: bool = True) -> Database:
+def open_database(
+    url: str,
+    options: Sequence[str] | None = None,
+    *,
+    must_exist: bool = True,
+    writer: str | None = None,
+) -> Database:
     """Connect. A directory that isn't there is an error, unless something is about to be written."""
     from firn.bucket.urls import parse_url
     from firn.database import connect
@@ -82,7 +101,7 @@ def open_database(url: str, options: Sequence[str] | None = None, *, must_exist:
     address = parse_url(url)
     if must_exist and address.kind == "directory" and not os.path.isdir(address.name):
         raise NotFoundError(f"there is no database at {url}: no such directory.")
-    return connect(url, options=store_options(options))
+    return connect(url, options=store_options(options), writer=writer)
 
 
 def locate(table: str, db: str | None) -> tuple[str, str]:
@@ -100,9 +119,63 @@ def locate(table: str, db: str | None) -> tuple[str, str]:
 
 
 def open_table(
-    table: str, db: str | None, options: Sequence[str] | None = None
+    table: str, db: str | None, options: Sequence[str] | None = None, *, writer: str | None = None
 ) -> tuple[Database, LakeTable]:
     """Open a table that exists, with its database."""
     url, name = locate(table, db)
-    database = open_database(url, options)
+    database = open_database(url, options, writer=writer)
     return database, database.table(name)
+
+
+def open_target(
+    target: str | None,
+    db: str | None,
+    options: Sequence[str] | None = None,
+    *,
+    known: bool = True,
+) -> tuple[Database, str | None]:
+    """A database, and the table's name where one was named: by its URL, or by its name beside --db.
+
+    A URL is a table's if a definition or a log lies there, or if its parent is a database of writers' catalogs:
+    their tables have no directory of their own. Unless it has to be `known`, the table may be missing or broken.
+    """
+    if target is None or ("/" not in target and db is not None):
+        database, name = open_database(given_or_usual(db), options), target
+    else:
+        database, name = _at_url(target, options)
+    if known and name is not None:
+        database.table(name)  # says so if it isn't there
+    return database, name
+
+
+def _at_url(url: str, options: Sequence[str] | None) -> tuple[Database, str | None]:
+    from firn.bucket.keys import key_below
+    from firn.bucket.urls import parse_url
+    from firn.database import split_table_url
+    from firn.journal.writer.federation import TABLE_DIRS
+
+    address = parse_url(url)
+    here, is_table = None, False
+    if "/" not in url or address.kind != "directory" or os.path.isdir(address.name):
+        here = open_database(url, options)
+        if _is_recorded(here) or "/" not in url.rstrip("/"):
+            return here, None
+        is_table = not TABLE_DIRS.isdisjoint(here.bucket.list_dirs(key_below(here.prefix, "")))
+    try:
+        base, name = split_table_url(url)
+        parent = open_database(base, options)
+    except (InvalidInputError, NotFoundError):
+        if here is None:
+            raise
+        return here, None  # the root of a bucket
+    if is_table or _is_recorded(parent):
+        return parent, name
+    return here or open_database(url, options), None  # which says if it isn't there
+
+
+def _is_recorded(database: Database) -> bool:
+    """Whether a writer has ever begun there; what it recorded may be damaged."""
+    from firn.bucket.presence import is_there
+    from firn.journal.writer.layout import database_key
+
+    return is_there(database.bucket, database_key(database.prefix))

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from firn.cli import output
@@ -69,30 +69,16 @@ def start_spark(*, brief: bool = False) -> SparkSession:
         brief: for a minute's work on small data: the JVM's second compiler, made for long-running programs,
             would cost more than it brings.
     """
-    from firn.spark.session import active_or_start
+    from firn.spark.session import active_or_start, environment
 
-    with _java_options("-XX:TieredStopAtLevel=1" if brief else ""):
+    options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip()
+    with environment(JAVA_TOOL_OPTIONS=options) if brief else nullcontext():
         if os.environ.get("FIRN_TRACEBACK"):
             return active_or_start()
         for name in _LOGGERS:
             logging.getLogger(name).disabled = True
         with spinner("starting Spark"), _stderr_in_file():
             return active_or_start()
-
-
-@contextmanager
-def _java_options(added: str) -> Iterator[None]:
-    name = "JAVA_TOOL_OPTIONS"
-    before = os.environ.get(name)
-    if added:
-        os.environ[name] = f"{before} {added}" if before else added
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ[name] = before
-        else:
-            os.environ.pop(name, None)
 
 
 @contextmanager
@@ -133,6 +119,11 @@ class Meter:
         """By verb, with `bytes_in` and `bytes_out`."""
         return {name: count - self._before[name] for name, count in self._read().items()}
 
-    @property
-    def total(self) -> int:
-        return sum(count for name, count in self.requests.items() if not name.startswith("bytes"))
+    def plain(self) -> dict[str, Any]:
+        """What the JSON of every command that works on a table ends with."""
+        return {"requests": self.requests, "seconds": self.seconds}
+
+    def note(self) -> None:
+        """The same for a person, on standard error."""
+        total = sum(count for name, count in self.requests.items() if not name.startswith("bytes"))
+        output.note(f"{output.plural(total, 'request')}, {self.seconds:.1f} s")

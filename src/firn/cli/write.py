@@ -8,12 +8,14 @@ import typer
 
 from firn.cli import output, waiting
 from firn.cli.app import WRITE, app
-from firn.cli.inputs import FORMATS, read_rows
+from firn.cli.inputs import FORMATS, read_all
 from firn.cli.target import (
     DbOption,
+    DryRun,
     Json,
     StoreOptions,
     TableArg,
+    WriterOption,
     locate,
     open_database,
     open_table,
@@ -22,7 +24,7 @@ from firn.cli.target import (
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from firn.lake.results import AppendResult
+    from firn.lake.results import AppendResult, DropReport
     from firn.lake.table import LakeTable
 
 PartitionBy = Annotated[
@@ -38,10 +40,28 @@ SortBy = Annotated[
     list[str] | None,
     typer.Option("--sort-by", "-s", metavar="COLUMN", help="Sort files by: date, 'delay desc'. Repeatable."),
 ]
+Key = Annotated[
+    list[str] | None,
+    typer.Option("--key", "-k", metavar="COLUMN", help="Keep one row for each value of these. Repeatable."),
+]
+VersionBy = Annotated[
+    str | None,
+    typer.Option(
+        "--version-by", metavar="COLUMN", help="With a key: the greatest value wins, not the latest."
+    ),
+]
 Properties = Annotated[
     list[str] | None,
     typer.Option(
         "--property", metavar="NAME=VALUE", help="A table property, like retention=90d. Repeatable."
+    ),
+]
+JournalOption = Annotated[
+    str,
+    typer.Option(
+        "--journal",
+        metavar="leaderless|writer",
+        help="One log that all share, or a catalog of each writer; the latter needs --writer.",
     ),
 ]
 Format = Annotated[
@@ -57,6 +77,15 @@ TimestampFormat = Annotated[
         help="Of times, like '%Y/%m/%d %H:%M': columns that have it become timestamps.",
     ),
 ]
+Upsert = Annotated[
+    bool,
+    typer.Option(
+        "--upsert", help="Refuse a table without a key: rows must take the places of those with theirs."
+    ),
+]
+Query = Annotated[
+    str | None, typer.Option("--query", help="A SELECT over _rows that the rows pass through first.")
+]
 BatchId = Annotated[
     str | None,
     typer.Option("--batch-id", metavar="ID", help="Any text; a batch that the table has seen is left out."),
@@ -67,6 +96,7 @@ BatchId = Annotated[
 def create(
     table: TableArg,
     db: DbOption = None,
+    writer: WriterOption = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,6 +108,9 @@ def create(
     ] = None,
     partition_by: PartitionBy = None,
     sort_by: SortBy = None,
+    journal: JournalOption = "leaderless",
+    key: Key = None,
+    version_by: VersionBy = None,
     properties: Properties = None,
     json: Json = False,
     options: StoreOptions = None,
@@ -87,12 +120,15 @@ def create(
     firn create ./prod/flights --partition-by 'month(date)' --sort-by date
     """
     url, name = locate(table, db)
-    database = open_database(url, options, must_exist=False)
+    database = open_database(url, options, must_exist=False, writer=writer)
     made = database.create_table(
         name,
         schema=pairs(column, "--column") or None,
         partition_by=partition_by or [],
         sort_by=sort_by or [],
+        journal=journal,
+        key=key or [],
+        version_by=version_by,
         properties=pairs(properties, "--property"),
     )
     if json:
@@ -109,49 +145,36 @@ def append(
         typer.Argument(metavar="[FILE]...", help="JSON, JSON lines, CSV or Parquet; - is stdin."),
     ] = None,
     db: DbOption = None,
+    writer: WriterOption = None,
     format: Format = "auto",
     delimiter: Delimiter = None,
     timestamp_format: TimestampFormat = None,
-    query: Annotated[
-        str | None, typer.Option("--query", help="A SELECT over _rows that the rows pass through first.")
-    ] = None,
+    query: Query = None,
     batch_id: BatchId = None,
+    upsert: Upsert = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
     """Append rows from files or standard input, in this process. All of them appear at once.
 
+    In a table with a key each takes the place of the row of its key.
+
     echo '{"origin": "DTW", "delay": 66}' | firn append ./prod/flights
     """
     check_format(format)
-    _, opened = open_table(table, db, options)
+    _, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     known = opened.snapshot().columns
-    parts = [
-        read_rows(f, format=format, delimiter=delimiter, timestamp_format=timestamp_format, known=known)
-        for f in files or ["-"]
-    ]
-    rows = parts[0]
-    if len(parts) > 1:
-        import pyarrow as pa
-
-        try:
-            rows = pa.concat_tables(parts, promote_options="permissive")
-        except pa.ArrowException as error:
-            raise InvalidInputError(f"the files' columns don't fit together: {error}") from error
-    print_appended(opened, opened.append(rows, batch_id=batch_id, query=query), meter, json)
+    rows = read_all(
+        files or ["-"], format=format, delimiter=delimiter, timestamp_format=timestamp_format, known=known
+    )
+    write = opened.upsert if upsert else opened.append
+    print_appended(opened, write(rows, batch_id=batch_id, query=query), meter, json)
 
 
 def print_appended(table: LakeTable, result: AppendResult, meter: waiting.Meter, json: bool) -> None:
     if json:
-        output.document(
-            {
-                "table": table.name,
-                **output.plain(result),
-                "requests": meter.requests,
-                "seconds": meter.seconds,
-            }
-        )
+        output.document({"table": table.name, **output.plain(result), **meter.plain()})
     elif result.duplicate:
         output.line(f"{table.name} has this batch already (version {result.version}): nothing was appended")
     else:
@@ -170,22 +193,43 @@ def check_format(format: str) -> None:
 def drop(
     table: TableArg,
     db: DbOption = None,
+    writer: WriterOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Delete a table and all its objects, at once and for good."""
-    database, opened = open_table(table, db, options)
-    if not yes:
+    """Delete a table and all its objects, at once and for good. Of writers' catalogs: the writer's part of it."""
+    url, name = locate(table, db)
+    database = open_database(url, options, writer=writer)
+    if not dry_run and not yes:
+        database.drop_table(name, dry_run=True)  # says so if it isn't there
         if not output.stderr().is_terminal or json:
-            raise InvalidInputError(f"drop deletes {opened.name} for good: say --yes.")
-        typer.confirm(
-            f"Delete {opened.name} of {database.url} and all its objects for good?", abort=True, err=True
-        )
+            raise InvalidInputError(f"drop deletes {name} for good: say --yes.")
+        typer.confirm(f"Delete {name} of {database.url} and all its objects for good?", abort=True, err=True)
     meter = waiting.Meter(database.bucket)
-    with waiting.spinner(f"dropping {opened.name}"):
-        database.drop_table(opened.name)
+    with waiting.spinner(f"dropping {name}"):
+        report = database.drop_table(name, dry_run=dry_run)
     if json:
-        output.document({"table": opened.name, "dropped": True, "requests": meter.requests})
-    else:
-        output.line(f"dropped {opened.name}")
+        gone = not report.still_has and not dry_run
+        output.document({"table": name, "dropped": gone, **output.plain(report), **meter.plain()})
+        return
+    output.line(drop_line(name, report))
+    if dry_run:
+        output.keys(report.objects)
+        return
+    if report.writer is not None and report.objects:
+        output.note("Its files stay until `firn prune --sweep` finds that no revision reads them.")
+    meter.note()
+
+
+def drop_line(name: str, report: DropReport) -> str:
+    """What a drop did, in one line."""
+    verb = "would drop" if report.dry_run else "dropped"
+    if report.writer is None:
+        return f"{verb} {name}: {output.plural(len(report.objects), 'object')}, {output.size(report.bytes)}"
+    left = f"; these writers still have theirs: {', '.join(report.still_has)}" if report.still_has else ""
+    return (
+        f"{verb} {report.writer}'s part of {name}: {output.plural(len(report.objects), 'file')}, "
+        f"{output.size(report.bytes)}{left}"
+    )

@@ -5,31 +5,15 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 import orjson
 
 from firn.errors import FirnError
+from firn.inspect import catalog
+from firn.inspect.decoded import SHOWN_BYTES, Decoded, Read, excerpt, when
 from firn.inspect.footer import decode_parquet
 from firn.journal.leaderless import checkpoint, codec
-
-Read = Callable[[int, int], bytes]
-"""(start, length) → bytes."""
-
-SHOWN_BYTES = 256
-
-
-@dataclass
-class Decoded:
-    """What was found so far; decoders add to it and never raise."""
-
-    kind: str = "bytes"
-    fields: dict[str, Any] = field(default_factory=dict)
-    sections: dict[str, list[Any]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
 
 
 def decode_object(name: str, size: int, read: Read) -> Decoded:
@@ -37,8 +21,11 @@ def decode_object(name: str, size: int, read: Read) -> Decoded:
     head = read(0, min(size, 16))
     if head[:4] == b"PAR1" or name.endswith(".parquet"):
         found = Decoded("Parquet file")
-        decode_parquet(size, read, found.fields, found.sections, found.problems)
+        pairs = decode_parquet(size, read, found.fields, found.sections, found.problems)
+        catalog.decode_pairs(pairs, found)
         return found
+    if (kind := catalog.kind_of(name, head)) is not None:
+        return catalog.decode_framed(kind, read(0, size))
     data = read(0, size)
     if head[:8] == checkpoint.MAGIC or name.endswith("_firn/checkpoint.bin"):
         return _checkpoint(data)
@@ -57,6 +44,8 @@ _JSON_KINDS = (
     (r"_firn/lock\.json$", "maintenance lock"),
     (r"_firn/sweep\.json$", "record of sweeps"),
     (r"_firn/batches/[^/]+$", "batch claim"),
+    (r"_firn/newest-checkpoint$", "hint to a writer's newest checkpoint"),
+    (r"_firn/database\.json$", "name of a database of writers' catalogs"),
 )
 
 
@@ -69,25 +58,13 @@ def _looks_like_log(data: bytes) -> bool:
     return isinstance(header, dict) and {"v", "sch", "f", "t"} <= header.keys()
 
 
-def when(ms: Any) -> str:
-    """Unix milliseconds as a time, the number beside it.
-
-    >>> when(1795224444056), when("soon")
-    ('1795224444056 (2026-11-21 01:27:24.056 UTC)', "'soon'")
-    """
-    if type(ms) is not int or not 0 <= ms < 253402300800000:
-        return repr(ms)
-    moment = datetime.fromtimestamp(ms / 1000, timezone.utc)
-    return f"{ms} ({moment:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d} UTC)"
-
-
 def _json(data: bytes, kind: str) -> Decoded:
     found = Decoded(kind)
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         found.problems.append(f"not JSON: {error}")
-        found.fields["text"] = _excerpt(data)
+        found.fields["text"] = excerpt(data)
         return found
     if not isinstance(value, dict):
         found.sections["values"] = value if isinstance(value, list) else [value]
@@ -109,10 +86,6 @@ def _bytes(data: bytes) -> Decoded:
     if data:
         found.fields["text" if text else "hex"] = text or data[:SHOWN_BYTES].hex(" ", 2)
     return found
-
-
-def _excerpt(data: bytes) -> str:
-    return data[:SHOWN_BYTES].decode(errors="backslashreplace")
 
 
 # -- logs of lake tables
@@ -199,7 +172,7 @@ def _entries(lines: list[bytes], start: int, stop: int) -> list[tuple[int, dict[
             if not isinstance(value, dict):
                 raise ValueError("not a JSON object")
         except ValueError as error:
-            value = {"line": number, "error": str(error), "text": _excerpt(text)[:120]}
+            value = {"line": number, "error": str(error), "text": excerpt(text)[:120]}
         read.append((number, value))
     return read
 

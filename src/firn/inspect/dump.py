@@ -18,7 +18,8 @@ from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.bucket.urls import parse_url, split_url
 from firn.errors import ObjectNotFoundError
-from firn.inspect.decode import Decoded, decode_object
+from firn.inspect.decode import decode_object
+from firn.inspect.decoded import Decoded
 
 WHOLE_UP_TO = 64 * 2**20
 """Larger objects are read by their ends: of a Parquet file the footer, of others the beginning."""

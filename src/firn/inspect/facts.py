@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from firn.journal.model import CommitInfo
+from firn.journal.model import CommitInfo, Snapshot
+from firn.journal.writer.federation import Union, WriterInfo
+from firn.journal.writer.journal import WriterJournal
+from firn.lake.plan import plan_folds, plan_merge
 from firn.lake.results import Partition
 from firn.lake.table import LakeTable
+from firn.units import parse_size
 
 CHANGES_DATA = ("merge", "rewrite", "delete", "remove", "overwrite", "restore")
 """Commits that replace or remove files: the ones that a report compares before and after."""
@@ -45,7 +49,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Stored:
-    """Objects below the table's prefix, by what they are: (count, bytes)."""
+    """Objects below the table's prefix, by what they are: (count, bytes). Of a table of writers' catalogs, `logs` and
+    `other` are those of all tables of its writers."""
 
     live: tuple[int, int] = (0, 0)
     replaced: tuple[int, int] = (0, 0)
@@ -72,6 +77,7 @@ class TableFacts:
     stored: Stored
     mergeable: int
     warnings: tuple[str, ...]
+    writers: tuple[WriterInfo, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -83,9 +89,14 @@ class TableFacts:
 
 
 def table_facts(table: LakeTable) -> TableFacts:
-    """Collect a table's facts. 3 LIST sequences + the logs that aren't cached + 1 GET."""
+    """Collect a table's facts. 3 LIST sequences + the logs that aren't cached + 1 GET; of a table of writers'
+    catalogs 1 LIST sequence a writer more, and 1 GET a transaction."""
     snapshot = table.snapshot()
-    rows = [f.rows for f in snapshot.files]
+    live = {f.path for f in snapshot.files}
+    journal = table.journal
+    union = journal.federation.load() if isinstance(journal, WriterJournal) else None
+    held = {} if union is None else _files_by_writer(union, table.name)
+    rows = [f.live_rows for f in snapshot.files]
     known_rows = None if None in rows else sum(r for r in rows if r is not None)
     return TableFacts(
         name=table.name,
@@ -100,10 +111,35 @@ def table_facts(table: LakeTable) -> TableFacts:
         properties=dict(table.descriptor.properties),
         partitions=tuple(table.partitions_of(snapshot).items()),
         points=tuple(history_points(table.history(), known_rows, len(snapshot.files))),
-        stored=_stored(table, {f.path for f in snapshot.files}),
-        mergeable=table.merge(dry_run=True).files_removed,
+        stored=_stored(table, live, held),
+        mergeable=table.merge(dry_run=True).files_removed
+        if union is None
+        else _mergeable(table, snapshot, held),
         warnings=snapshot.warnings,
+        writers=()
+        if union is None
+        else tuple(w for w in union.infos() if w.name in held or w.health == "broken"),
     )
+
+
+def _files_by_writer(union: Union, table: str) -> dict[str, set[str]]:
+    """The files of each writer that has the table."""
+    tables = {name: version.state.tables.get(table) for name, version in union.versions.items()}
+    return {name: set(state.files) for name, state in tables.items() if state is not None}
+
+
+def _mergeable(table: LakeTable, snapshot: Snapshot, held: Mapping[str, set[str]]) -> int:
+    """Files that merges would replace, if every writer merged its own."""
+    size = parse_size(table.descriptor.setting("target_size"))
+    count = 0
+    for paths in held.values():
+        files = [f for f in snapshot.files if f.path in paths]
+        if table.keys is not None:
+            groups = plan_folds(files, places=table.places)
+        else:
+            groups = plan_merge(files, places=table.places, target_size=size)
+        count += sum(len(group.files) for group in groups)
+    return count
 
 
 def history_points(history: Sequence[CommitInfo], rows_now: int | None, files_now: int) -> list[Point]:
@@ -141,17 +177,26 @@ def history_points(history: Sequence[CommitInfo], rows_now: int | None, files_no
     return points
 
 
-def _stored(table: LakeTable, live: set[str]) -> Stored:
-    """1 LIST sequence."""
+def _stored(table: LakeTable, live: set[str], writers: Iterable[str]) -> Stored:
+    """1 LIST sequence; of a table of writers' catalogs 1 for each of them."""
+    journal = table.journal
+    if isinstance(journal, WriterJournal):
+        layouts = [journal.federation.layout(writer) for writer in writers]
+        prefixes = [f"{layout.root}/" for layout in layouts]
+        logs = tuple(p for x in layouts for p in (x.transactions_prefix, x.claims_prefix, x.markers_prefix))
+        data = tuple(layout.data_prefix for layout in layouts)
+    else:
+        prefixes, logs, data = [f"{table.prefix}/"], (f"{table.prefix}/_log/",), ()
     counts = {"live": (0, 0), "replaced": (0, 0), "logs": (0, 0), "other": (0, 0)}
-    log_prefix = f"{table.prefix}/_log/"
-    for info in table.bucket.list(f"{table.prefix}/").objects:
+    for info in (i for prefix in prefixes for i in table.bucket.list(prefix).objects):
         if info.key in live:
             kind = "live"
-        elif info.key.startswith(table.data_prefix):
+        elif table.places.directory_of(info.key) is not None:
             kind = "replaced"
+        elif info.key.startswith(data):
+            continue  # another table's
         else:
-            kind = "logs" if info.key.startswith(log_prefix) else "other"
+            kind = "logs" if info.key.startswith(logs) else "other"
         count, size = counts[kind]
         counts[kind] = (count + 1, size + info.size)
     return Stored(**counts)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from firn.inspect.facts import CHANGES_DATA, Point, Step, TableFacts
-from firn.inspect.words import size
+from firn.units import size_text
 
 COLOURS = {
     "append": "#4c8dd6",
@@ -165,7 +165,7 @@ def partitions(facts: TableFacts) -> Any:
     names = [label(directory or "all rows") for directory, _ in chosen]
     found = [p for _, p in chosen]
     hover = [
-        f"<b>{name}</b><br>{p.files:,} files, {size(p.bytes)}"
+        f"<b>{name}</b><br>{p.files:,} files, {size_text(p.bytes)}"
         + ("" if p.rows is None else f"<br>{p.rows:,} rows")
         for name, p in zip(names, found, strict=True)
     ]
@@ -214,7 +214,7 @@ def file_sizes(facts: TableFacts) -> Any:
     first, last = (min(powers), max(powers)) if powers else (0, 0)
     first, last = max(0, first - 1), last + 1
     counts = [powers.count(p) for p in range(first, last + 1)]
-    names = [f"{size(2**p)}–{size(2 ** (p + 1))}" for p in range(first, last + 1)]
+    names = [f"{size_text(2**p)}–{size_text(2 ** (p + 1))}" for p in range(first, last + 1)]
     names = [n.replace(".0 ", " ") for n in names]
     figure = _figure()
     figure.add_trace(
@@ -255,7 +255,7 @@ def changes(facts: TableFacts) -> Any | None:
     for name, colour, group, values in sets:
         for column in (1, 2):
             shown = [None if v is None else v[0] if column == 1 else v[1] / factor for v in values]
-            texts = ["" if v is None else f"{v[0]:,}" if column == 1 else size(v[1]) for v in values]
+            texts = ["" if v is None else f"{v[0]:,}" if column == 1 else size_text(v[1]) for v in values]
             bar = go.Bar(
                 y=places,
                 x=shown,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 FOOTER_GUESS = 64 * 1024
@@ -15,8 +15,8 @@ def decode_parquet(
     fields: dict[str, Any],
     sections: dict[str, list[Any]],
     problems: list[str],
-) -> None:
-    """Add what the footer says; where it can't be read, why."""
+) -> Mapping[bytes, bytes]:
+    """Add what the footer says; where it can't be read, why. Its key-value metadata, whole."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -24,14 +24,14 @@ def decode_parquet(
     if len(tail) < 12 or tail[-4:] != b"PAR1":
         problems.append("the file doesn't end like a Parquet file: it was truncated, or is something else")
         fields["hex of its end"] = tail[-32:].hex(" ", 2)
-        return
+        return {}
     if read(0, 4) != b"PAR1":
         problems.append("the file doesn't begin like a Parquet file")
     (length,) = struct.unpack("<I", tail[-8:-4])
     fields["footer"] = f"{length:,} bytes"
     if length + 12 > size:
         problems.append(f"its footer would be {length:,} bytes long, more than the file has")
-        return
+        return {}
     if length + 8 > len(tail):
         tail = read(size - length - 8, length + 8)
     try:
@@ -39,18 +39,20 @@ def decode_parquet(
         schema = metadata.schema.to_arrow_schema()
     except Exception as error:
         problems.append(f"its footer can't be decoded: {error}")
-        return
+        return {}
     fields["rows"] = metadata.num_rows
     fields["row groups"] = metadata.num_row_groups
     fields["created by"] = metadata.created_by
     sections["columns"] = [f"{f.name}  {f.type}{'' if f.nullable else ' not null'}" for f in schema]
-    for key, value in (metadata.metadata or {}).items():
+    pairs: Mapping[bytes, bytes] = metadata.metadata or {}
+    for key, value in pairs.items():
         if key != b"ARROW:schema":
             fields[key.decode(errors="backslashreplace")] = value.decode(errors="backslashreplace")[:2000]
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         title = f"row group {number}: {group.num_rows:,} rows, {group.total_byte_size:,} bytes unpacked"
         sections[title] = [_chunk(group.column(i)) for i in range(group.num_columns)]
+    return pairs
 
 
 def _chunk(chunk: Any) -> str:

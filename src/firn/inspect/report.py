@@ -14,7 +14,8 @@ from firn.errors import FirnError, UnsupportedError
 from firn.inspect import figures
 from firn.inspect.facts import Point, Step, TableFacts, table_facts
 from firn.inspect.page import Html, cards, dot, figure, grid, joined, page, pair, panel, tag
-from firn.inspect.words import duration, sentences, size
+from firn.inspect.words import duration, sentences
+from firn.units import size_text
 
 RECENT_COMMITS = 50
 MOST_PARTITIONS = 200
@@ -117,7 +118,7 @@ def _section(name: str, subtitle: str, *children: Any) -> Html:
 
 def _steps(steps: Sequence[Step]) -> Html:
     rows = [
-        [s.title, f"{s.seconds:.1f}", f"{_total(s):,}", size(s.requests.get("bytes_out", 0)), s.detail]
+        [s.title, f"{s.seconds:.1f}", f"{_total(s):,}", size_text(s.requests.get("bytes_out", 0)), s.detail]
         for s in steps
     ]
     table = grid(["step", "seconds", "requests", "written", ""], rows, numbers=(1, 2, 3), keys=(0,))
@@ -133,10 +134,10 @@ def _table(name: str, facts: TableFacts) -> Html:
     numbers = {
         "rows": "?" if facts.rows is None else f"{facts.rows:,}",
         "files": f"{facts.files:,}",
-        "live data": size(facts.bytes),
+        "live data": size_text(facts.bytes),
         "partitions": f"{len(facts.partitions):,}",
         "commits": f"{commits:,}",
-        "all objects": size(sum(s[1] for s in _stored(facts).values())),
+        "all objects": size_text(sum(s[1] for s in _stored(facts).values())),
     }
     children = [cards(numbers), panel("In short", *(tag("p", s) for s in sentences(facts)))]
     if len(facts.points) > 1:
@@ -167,13 +168,13 @@ def _commits(points: Sequence[Point]) -> Html:
         detail = "; ".join(f"{k} {v}" for k, v in p.summary.items() if k in ("where", "query", "to"))
         if p.op == "sweep":
             files, rows_text, written = f"−{p.files_removed:,}", "", ""
-            detail = f"{p.summary.get('logs', 0):,} logs too, {size(p.summary.get('bytes', 0))} in all"
+            detail = f"{p.summary.get('logs', 0):,} logs too, {size_text(p.summary.get('bytes', 0))} in all"
         else:
             files = f"+{p.files_added:,}" if p.files_added else ""
             files += f" −{p.files_removed:,}" if p.files_removed else ""
             rows_text = f"+{p.rows_added:,}" if p.rows_added else ""
             rows_text += f" −{p.rows_removed:,}" if p.rows_removed else ""
-            written = size(p.bytes_added) if p.files_added else ""
+            written = size_text(p.bytes_added) if p.files_added else ""
         name = joined([dot(figures.COLOURS.get(p.op, figures.COLOURS["sweep"])), p.op])
         rows.append([f"{p.time:%Y-%m-%d %H:%M:%S}", name, files, rows_text, written, p.version, detail])
     heads = ["time (UTC)", "what", "files", "rows", "written", "version", ""]
@@ -184,7 +185,12 @@ def _commits(points: Sequence[Point]) -> Html:
 
 def _partitions(facts: TableFacts) -> Html:
     rows = [
-        [directory or "all rows", "?" if p.rows is None else f"{p.rows:,}", f"{p.files:,}", size(p.bytes)]
+        [
+            directory or "all rows",
+            "?" if p.rows is None else f"{p.rows:,}",
+            f"{p.files:,}",
+            size_text(p.bytes),
+        ]
         for directory, p in facts.partitions[:MOST_PARTITIONS]
     ]
     more = len(facts.partitions) - len(rows)
@@ -203,8 +209,8 @@ def _stored(facts: TableFacts) -> dict[str, tuple[int, int]]:
     return {
         "live data files": stored.live,
         "data files of older versions or of none": stored.replaced,
-        "logs": stored.logs,
-        "definition, lock, caches": stored.other,
+        "transactions, claims, markers of the writers" if facts.writers else "logs": stored.logs,
+        "hints, clocks" if facts.writers else "definition, lock, caches": stored.other,
     }
 
 
@@ -219,6 +225,9 @@ def _definition(facts: TableFacts) -> Html:
         rows.append(
             ["history spans", duration((facts.points[-1].time - facts.points[0].time).total_seconds())]
         )
+    for writer in facts.writers:
+        health = "" if writer.health == "ok" else f", {writer.health}: {writer.detail}"
+        rows.append([f"writer {writer.name}", f"revision {writer.revision:,}{health}"])
     rows += [[f"property {name}", value] for name, value in facts.properties.items()]
-    rows += [[title, f"{n:,}, {size(weight)}"] for title, (n, weight) in _stored(facts).items()]
+    rows += [[title, f"{n:,}, {size_text(weight)}"] for title, (n, weight) in _stored(facts).items()]
     return grid(["", ""], rows, keys=(0,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from firn.inspect.facts import CHANGES_DATA, Point, TableFacts
+from firn.units import size_text
 
 _NOUNS = {
     "append": "append",
@@ -17,22 +18,6 @@ _NOUNS = {
     "register": "registration",
     "sweep": "sweep",
 }
-
-
-def size(count: int) -> str:
-    """Bytes for people.
-
-    >>> size(312), size(1536), size(3 * 2**20)
-    ('312 B', '1.5 KB', '3.0 MB')
-    """
-    if count < 1024:
-        return f"{count} B"
-    amount = float(count)
-    for unit in ("KB", "MB", "GB", "TB"):
-        amount /= 1024
-        if amount < 1024 or unit == "TB":
-            break
-    return f"{amount:,.1f} {unit}"
 
 
 def count(number: int | None, noun: str) -> str:
@@ -67,7 +52,7 @@ def _what_it_holds(facts: TableFacts) -> str:
     order = f", each sorted by {', '.join(facts.sort_by)}" if facts.sort_by else ""
     return (
         f"{facts.name} holds {count(facts.rows, 'row')} with {count(len(facts.columns), 'column')} in "
-        f"{count(facts.files, 'file')}{where}, {size(facts.bytes)}{order}."
+        f"{count(facts.files, 'file')}{where}, {size_text(facts.bytes)}{order}."
     )
 
 
@@ -93,10 +78,10 @@ def duration(seconds: float) -> str:
 
 
 def _change(what: str, point: Point) -> str:
-    before = "" if point.bytes_removed is None else f", {size(point.bytes_removed)}"
+    before = "" if point.bytes_removed is None else f", {size_text(point.bytes_removed)}"
     return (
         f"{what}, at {point.time:%H:%M:%S}, made {count(point.files_added, 'file')} "
-        f"({size(point.bytes_added)}) of {count(point.files_removed, 'file')}{before}."
+        f"({size_text(point.bytes_added)}) of {count(point.files_removed, 'file')}{before}."
     )
 
 
@@ -105,7 +90,7 @@ def _sweep(point: Point) -> str:
     return (
         f"The last sweep, at {point.time:%H:%M:%S}, deleted {count(s.get('data_files', 0), 'replaced file')}, "
         f"{count(s.get('logs', 0), 'log')} and {count(s.get('orphans', 0), 'orphan')}: "
-        f"{size(s.get('bytes', 0))}. Versions before that can't be read any more."
+        f"{size_text(s.get('bytes', 0))}. Versions before that can't be read any more."
     )
 
 
@@ -114,13 +99,19 @@ def _advice(facts: TableFacts) -> list[str]:
     if facts.mergeable > 1:
         said.append(
             f"{count(facts.mergeable, 'file')} could be merged into fewer, larger ones, which makes queries "
-            f"faster: firn merge {facts.url}"
+            f"faster: firn merge {facts.url}{' --writer ID, for each' if facts.writers else ''}"
         )
     waiting, weight = facts.stored.replaced
-    if waiting:
+    if waiting and facts.writers:
         said.append(
-            f"{count(waiting, 'file')} ({size(weight)}) in the bucket belong to older versions, to appends under "
-            "way or to nothing; older versions can be read until a sweep deletes them after the table's grace: "
+            f"{count(waiting, 'file')} ({size_text(weight)}) in the bucket belong to older revisions, to appends "
+            "under way or to nothing; older revisions can be read until firn prune forgets them, and firn sweep "
+            f"{facts.url} --writer ID deletes what is left over then."
+        )
+    elif waiting:
+        said.append(
+            f"{count(waiting, 'file')} ({size_text(weight)}) in the bucket belong to older versions, to appends "
+            "under way or to nothing; older versions can be read until a sweep deletes them after the table's grace: "
             f"firn sweep {facts.url}"
         )
     return said

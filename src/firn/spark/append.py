@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError
-from firn.journal.model import DataFile, Snapshot
+from firn.journal.model import DataFile, Namer, Snapshot
 from firn.lake.append import target_columns
 from firn.lake.engines import Written
 from firn.lake.query import Query
@@ -57,11 +57,13 @@ def append_dataframe(table: LakeTable, frame: DataFrame, *, batch_id: str | None
     return table.append(frame, batch_id=batch_id)
 
 
-def write_dataframe(table: LakeTable, frame: DataFrame, *, query: str | None, maintenance: bool) -> Written:
+def write_dataframe(table: LakeTable, frame: DataFrame, namer: Namer, *, query: str | None) -> Written:
     """Write the rows as files that nobody sees yet. See `firn.lake.engines.Engines.write`.
 
     `query` is a SELECT over `_rows`, run by Spark over the whole DataFrame.
-    Cost: 1 PUT a file; each input partition makes at least one file of each table partition it has rows of.
+    Cost: 1 LIST sequence and the logs that aren't cached, for the snapshot by which rows are distributed and
+    `batch_limits` set; 1 PUT a file. Each input partition makes at least one file of each table partition it has
+    rows of.
     """
     spark = frame.sparkSession
     if query is not None:
@@ -73,7 +75,7 @@ def write_dataframe(table: LakeTable, frame: DataFrame, *, query: str | None, ma
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
     columns = target_columns(table, known, incoming)
-    spec = table.write_spec(columns, maintenance=maintenance)
+    spec = table.write_spec(columns, namer)
     present = table.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
     with conf(spark, batch_limits(frame, present)):
@@ -216,8 +218,7 @@ def write_rows(bucket: Bucket, spec: WriteSpec, batches: Iterator[pa.RecordBatch
     except FirnError as failure:
         error = failure
     settle_imports()
-    after = bucket.counters.as_dict()
-    return WriteOutcome(files, error, {name: after[name] - before[name] for name in after})
+    return WriteOutcome(files, error, bucket.counters.since(before))
 
 
 def _queried(spark: SparkSession, frame: DataFrame, query: str) -> DataFrame:

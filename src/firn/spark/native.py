@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from firn.bucket.base import Bucket
-from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.model import ColumnTypes, DataFile, Places
 from firn.journal.typenames import Scalar, Struct, Type, parse
 from firn.lake.domain import family_of, written_as
 from firn.spark.session import is_connect
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 
 
-def reads_natively(file: DataFile, needed: ColumnTypes, data_prefix: str) -> bool:
+def reads_natively(file: DataFile, needed: ColumnTypes, places: Places) -> bool:
     """Whether Spark's Parquet reader gives these columns of the file exactly as the table has them."""
     name = file.path.rpartition("/")[2]
     if name.startswith(("_", ".")):
         return False  # Spark takes it for hidden and reads nothing, without a word
-    if not file.path.startswith(data_prefix):
+    if places.directory_of(file.path) is None:
         return _registered_reads_natively(file, needed)
     stored = (file.extra or {}).get("types") or {}
     ours = file.rows is not None

@@ -21,6 +21,9 @@ KNOWN = (
     "at",
     "partitionBy",
     "sortBy",
+    "journal",
+    "writer",
+    "strict",
     "pushFilters",
     "startingTime",
     "maxFilesPerTrigger",
@@ -41,6 +44,9 @@ class SourceOptions:
     at: str | None = None
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
+    journal: str | None = None
+    writer: str | None = None
+    strict: bool = False
     starting_time: str | None = None
     max_files: int | None = None
     push_filters: bool = False
@@ -89,9 +95,12 @@ class SourceOptions:
             at=given.get("at"),
             partition_by=_names(given.get("partitionby", "")),
             sort_by=_names(given.get("sortby", "")),
+            journal=given.get("journal"),
+            writer=given.get("writer"),
+            strict=_switch("strict", given.get("strict", "false")),
             starting_time=given.get("startingtime"),
             max_files=_count(given.get("maxfilespertrigger")),
-            push_filters=_switch(given.get("pushfilters", "false")),
+            push_filters=_switch("pushFilters", given.get("pushfilters", "false")),
         )
 
 
@@ -125,9 +134,9 @@ def _store_value(text: str) -> Any:
     return int(text) if text.isdigit() else text
 
 
-def _switch(text: str) -> bool:
+def _switch(name: str, text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
-        raise InvalidInputError(f"pushFilters is {text!r}; it is true or false.")
+        raise InvalidInputError(f"{name} is {text!r}; it is true or false.")
     return text.strip().lower() == "true"
 
 

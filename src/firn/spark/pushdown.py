@@ -25,6 +25,7 @@ from sqlglot import exp
 
 from firn.journal.model import ColumnTypes
 from firn.lake.domain import family_of
+from firn.lake.predicate import conjuncts
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PLAIN_SIDES = ("", "LEFT", "RIGHT", "FULL")
@@ -143,17 +144,6 @@ def _conjuncts_of(select: exp.Select) -> Iterator[exp.Expression]:
         for join in joins:
             if join.args.get("on") is not None:
                 yield from conjuncts(join.args["on"])
-
-
-def conjuncts(tree: exp.Expression) -> Iterator[exp.Expression]:
-    """What an AND joins, parentheses taken off."""
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
-    if isinstance(tree, exp.And):
-        yield from conjuncts(tree.left)
-        yield from conjuncts(tree.right)
-    else:
-        yield tree
 
 
 def _select_aliases(select: exp.Select) -> set[str]:

@@ -163,9 +163,7 @@ def run_bin(shared: bytes, payload: bytes) -> bytes:
     except FirnError as error:
         failed = (index, error)
     settle_imports()
-    after = bucket.counters.as_dict()
-    counters = {name: after[name] - before[name] for name in after}
-    return pickle.dumps(BinOutcome(results, failed, counters))
+    return pickle.dumps(BinOutcome(results, failed, bucket.counters.since(before)))
 
 
 def _payloads(tasks: Sequence[Any], bins: Sequence[Sequence[int]], limit: int | None) -> list[bytes]:

@@ -88,8 +88,8 @@ def active_or_start(
     for name, value in settings.items():
         builder = builder.config(name, value)
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
-    environment = {"JAVA_HOME": find_java(), "PYTHONPATH": _python_path(), "PYSPARK_PYTHON": python}
-    with _environment(**environment), _no_orphan():
+    variables = {"JAVA_HOME": find_java(), "PYTHONPATH": _python_path(), "PYSPARK_PYTHON": python}
+    with environment(**variables), _no_orphan():
         started: SparkSession = builder.getOrCreate()
     return started
 
@@ -228,7 +228,7 @@ def _interrupt_later() -> Iterator[None]:
 
 
 @contextmanager
-def _environment(**variables: str) -> Iterator[None]:
+def environment(**variables: str) -> Iterator[None]:
     """Environment variables for the JVM that starts inside the block; this process's are put back."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

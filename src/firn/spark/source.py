@@ -9,8 +9,10 @@ temporary view `USING firn` stays at the snapshot of its creation, too.
 | `path`, or `url` and `table` | which table |
 | `columns` | only these, between commas or as a JSON list (Spark doesn't tell a Python source) |
 | `where` | a predicate in DuckDB's SQL |
-| `at` | a version or a time |
-| `partitionBy`, `sortBy` | for a table that a write creates |
+| `at` | a version or a time; of writers' catalogs a vector like `a=3,b=7`, too |
+| `partitionBy`, `sortBy`, `journal` | for a table that a write creates |
+| `writer` | the writer to commit as, to a table of writers' catalogs |
+| `strict` | `true`: read no table while one of its writers can't be read |
 | `pushFilters` | `true`: files and rows are pruned by Spark's filters, too; see below |
 | `startingTime`, `maxFilesPerTrigger` | for streams: see `firn.spark.streaming` |
 | `store.<name>` | options of the store, as `firn.connect(options=)` takes them |
@@ -49,8 +51,10 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from firn.journal.model import ColumnTypes, Commit, DataFile
+from firn.journal.model import ColumnTypes, Commit, DataFile, Namer, Places
 from firn.lake.append import target_columns
+from firn.lake.keys import KeySpec
+from firn.lake.latest import LatestSpec, VersionGroup, plan_groups
 from firn.lake.partition import PartitionSpec
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
@@ -60,7 +64,7 @@ from firn.spark.append import write_rows
 from firn.spark.filters import pushed_sql
 from firn.spark.options import SourceOptions
 from firn.spark.packing import bin_count, pack
-from firn.spark.scan import read_rows, without_stats
+from firn.spark.scan import lean, read_newest_rows, read_rows, without_stats
 from firn.spark.types import incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
@@ -95,21 +99,38 @@ class TableSource:
         return table
 
     def open_or_create(self, schema: StructType) -> LakeTable:
-        """The table that a write goes to; made, as Spark's own sinks do, if there is none."""
+        """The table that a write goes to; made, as Spark's own sinks do, if there is none.
+
+        Raises:
+            InvalidInputError: it is kept by writers' catalogs, and no writer is named.
+        """
         try:
-            return self.open()
+            table = self.open()
         except TableNotFoundError:
+            journal = self.options.journal or "leaderless"
+            self._check_writer(journal)
             with suppress(TableExistsError):  # somebody else may be first
                 self._database().create_table(
                     self.options.table,
                     schema=incoming_columns(schema, {}),
                     partition_by=self.options.partition_by,
                     sort_by=self.options.sort_by,
+                    journal=journal,
                 )
-            return self.open()
+            table = self.open()
+        self._check_writer(table.descriptor.journal)
+        return table
+
+    def _check_writer(self, journal: str) -> None:
+        if journal == "writer" and self.options.writer is None:
+            raise InvalidInputError(
+                f"{self.options.table} is kept by writers' catalogs, and each process that writes needs an id of its "
+                'own: add .option("writer", ID), with an id that no other process uses.'
+            )
 
     def _database(self) -> Any:
-        return self.connect(self.options.url, options=dict(self.options.store))
+        o = self.options
+        return self.connect(o.url, options=dict(o.store), writer=o.writer, strict=o.strict)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         plan = self.pinned or plan_read(self.open(), self.options)
@@ -141,7 +162,10 @@ def _spark_pushes() -> bool:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """A pinned read: all that planning and tasks need, without the table. Picklable."""
+    """A pinned read: all that planning and tasks need, without the table. Picklable.
+
+    Of a table with a key, `files` are all, and pruning waits for the whole predicate.
+    """
 
     bucket: Bucket
     table: str
@@ -149,6 +173,8 @@ class ReadPlan:
     files: tuple[DataFile, ...]
     read: ReadSpec
     partition: PartitionSpec
+    places: Places
+    keys: KeySpec | None = None
 
     def narrowed_to(self, schema: StructType) -> ReadPlan:
         """For a schema that the user gave to Spark: some of the columns, under the types they have."""
@@ -170,8 +196,23 @@ class ReadPlan:
         predicate = Predicate.parse(sql, known)
         pruner = Pruner(predicate, known, self.partition)
         both = sql if self.read.where is None else f"({self.read.where}) AND ({sql})"
-        files = tuple(file for file in self.files if pruner.may_match(file))
+        files = self.files
+        if self.keys is None:
+            files = tuple(file for file in files if pruner.may_match(file))
         return replace(self, files=files, read=replace(self.read, where=both))
+
+    def groups(self) -> list[VersionGroup]:
+        """Of a table with a key: the files that may share keys together, pruned by the predicate so far."""
+        assert self.keys is not None
+        known = self.read.table_columns
+        return plan_groups(
+            self.files,
+            places=self.places,
+            keys=self.keys,
+            predicate=None if self.read.where is None else Predicate.parse(self.read.where, known),
+            columns=known,
+            spec=self.partition,
+        )
 
 
 def plan_read(table: LakeTable, options: SourceOptions) -> ReadPlan:
@@ -181,24 +222,35 @@ def plan_read(table: LakeTable, options: SourceOptions) -> ReadPlan:
         table.bucket,
         table.name,
         scan.snapshot.version,
-        tuple(scan.files()),
+        tuple(scan.files() if table.keys is None else scan.snapshot.files),
         scan.read_spec(),
         table.pruning_spec,
+        table.places,
+        table.keys,
     )
 
 
 class FileBin(InputPartition):  # type: ignore[misc]
-    """The files that one Spark task reads."""
+    """The files that one Spark task reads. `table_columns`, where given, are the table's of later than the plan:
+    soft deletes may use them."""
 
-    def __init__(self, files: Sequence[DataFile]) -> None:
+    def __init__(self, files: Sequence[DataFile], table_columns: ColumnTypes | None = None) -> None:
         self.files = tuple(without_stats(file) for file in files)
+        self.table_columns = table_columns
 
 
-def bins_of(files: Sequence[DataFile]) -> list[InputPartition]:
+class GroupBin(InputPartition):  # type: ignore[misc]
+    """The groups of files that one Spark task reads, of a table with a key."""
+
+    def __init__(self, groups: Sequence[VersionGroup]) -> None:
+        self.groups = tuple(lean(group) for group in groups)
+
+
+def bins_of(files: Sequence[DataFile], table_columns: ColumnTypes | None = None) -> list[InputPartition]:
     """Files packed for tasks. The planner isn't told how many run at once; the driver's cores are a guess."""
     sizes = [file.size for file in files]
     count = max(bin_count(sizes, os.cpu_count() or 1), min(len(sizes), sum(sizes) >> 27))
-    return [FileBin([files[index] for index in one]) for one in pack(sizes, count)]
+    return [FileBin([files[index] for index in one], table_columns) for one in pack(sizes, count)]
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
@@ -210,9 +262,18 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:
         # Spark takes no partitions at all for one unknown one.
+        if self.plan.keys is not None:
+            groups = self.plan.groups()
+            weights = [group.bytes for group in groups]
+            bins = pack(weights, bin_count(weights, os.cpu_count() or 1))
+            return [GroupBin([groups[index] for index in one]) for one in bins] or [FileBin(())]
         return bins_of(self.plan.files) or [FileBin(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, GroupBin):
+            assert self.plan.keys is not None
+            spec = LatestSpec(self.plan.keys, self.plan.read)
+            return read_newest_rows(self.plan.bucket, partition.groups, spec, self.schema, self.plan.table)
         assert isinstance(partition, FileBin)
         return read_rows(self.plan.bucket, partition.files, self.plan.read, self.schema, self.plan.table)
 
@@ -244,6 +305,7 @@ class WrittenFiles(WriterCommitMessage):  # type: ignore[misc]
     error: FirnError | None
     began_ms: int
     query_id: str | None = None
+    namer: Namer | None = None
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -278,7 +340,7 @@ def plan_write(table: LakeTable, schema: StructType) -> WriteSpec:
         raise SchemaConflictError(
             f"the rows for {table.name} have no column with a type: there is nothing to store"
         )
-    return table.write_spec(target_columns(table, known, incoming), maintenance=False)
+    return table.write_spec(target_columns(table, known, incoming), table.journal.begin_append().namer)
 
 
 def write_task(
@@ -291,7 +353,9 @@ def write_task(
     query_id = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     began_ms = time.time_ns() // 1_000_000
     outcome = write_rows(bucket, spec, (batch.rename_columns(list(names)) for batch in batches))
-    return WrittenFiles(tuple(outcome.files), dict(spec.columns), outcome.error, began_ms, query_id)
+    return WrittenFiles(
+        tuple(outcome.files), dict(spec.columns), outcome.error, began_ms, query_id, spec.namer
+    )
 
 
 def collect(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:
@@ -299,16 +363,16 @@ def collect(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:
     files: list[DataFile] = []
     columns: ColumnTypes = {}
     began_ms = time.time_ns() // 1_000_000
-    query_id = None
+    query_id = namer = None
     for message in messages:
         if not isinstance(message, WrittenFiles):
             continue
         if message.error is not None:
             raise message.error
         files.extend(message.files)
-        columns, query_id = message.columns, message.query_id
+        columns, query_id, namer = message.columns, message.query_id, message.namer
         began_ms = min(began_ms, message.began_ms)
-    return WrittenFiles(tuple(files), columns, None, began_ms, query_id)
+    return WrittenFiles(tuple(files), columns, None, began_ms, query_id, namer)
 
 
 def commit_files(table: LakeTable, written: WrittenFiles, *, overwrite: bool, batch_id: str | None) -> None:
@@ -319,13 +383,15 @@ def commit_files(table: LakeTable, written: WrittenFiles, *, overwrite: bool, ba
     files = written.files
     if not files and not overwrite:
         return
-    ticket = table.journal.begin_append()
+    clocked = table.keys is not None
+    ticket = table.journal.begin_append(written.namer)
     ticket.backdate(time.time_ns() / 1e9 - written.began_ms / 1000)
     if not overwrite:
-        ticket.commit(Commit("append", files, columns=written.columns, batch_id=batch_id))
+        ticket.commit(Commit("append", files, columns=written.columns, batch_id=batch_id, clocked=clocked))
         return
     with table.journal.exclusive("overwrite") as session:
         ticket.check_age()
-        replaced = [file.path for file in session.snapshot.files]
+        replaced = [file.path for file in session.snapshot.files if table.journal.owns(file.path)]
         if files or replaced:
-            session.publish(Commit("overwrite", files, replaced, written.columns if files else {}))
+            columns = written.columns if files else {}
+            session.publish(Commit("overwrite", files, replaced, columns, clocked=clocked))

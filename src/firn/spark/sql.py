@@ -8,6 +8,7 @@ table share a snapshot, and differ in the files that the predicates around them 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
@@ -15,11 +16,12 @@ from sqlglot import exp
 from firn.errors import InvalidInputError, TableNotFoundError
 from firn.journal.model import DataFile
 from firn.lake.dialect import function_names, parse, to_duckdb, to_spark
+from firn.lake.latest import VersionGroup
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.scan import Scan
 from firn.spark.pushdown import argument, conjuncts_by_table, used_columns
-from firn.spark.scan import files_to_spark
+from firn.spark.scan import files_to_spark, groups_to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +73,16 @@ def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
 
     def frame_of(node: exp.Table) -> DataFrame:
         scan = by_node[id(node)]
-        files = pruned_files(scan, wanted.get(id(node), []))
+        conjuncts = wanted.get(id(node), [])
+        if scan.table.keys is not None:
+            groups = pruned_groups(scan, conjuncts)
+            read = [file.path for group in groups for file in group.files]
+            shown = sorted(path for group in groups for path in group.shown)
+            key = (scan.table.name, (*read, "", *shown))
+            if key not in frames:
+                frames[key] = groups_to_spark(scan, groups, spark)
+            return frames[key]
+        files = pruned_files(scan, conjuncts)
         key = (scan.table.name, tuple(file.path for file in files))
         if key not in frames:
             frames[key] = files_to_spark(scan, files, spark)
@@ -91,14 +102,26 @@ def run_over(spark: SparkSession, tree: exp.Expression, frames: Mapping[str, Dat
 def pruned_files(scan: Scan, conjuncts: list[exp.Expression]) -> list[DataFile]:
     """The scan's files that may hold a row for which all conjuncts are true."""
     columns = scan.snapshot.columns
-    pruners = []
-    for conjunct in conjuncts:
-        try:
-            predicate = Predicate.parse(to_duckdb(conjunct), columns)
-        except InvalidInputError:
-            continue  # Spark will say what is wrong with it, or knows better
-        pruners.append(Pruner(predicate, columns, scan.table.pruning_spec))
+    pruners = [
+        Pruner(predicate, columns, scan.table.pruning_spec) for predicate in _understood(scan, conjuncts)
+    ]
     return [file for file in scan.snapshot.files if all(pruner.may_match(file) for pruner in pruners)]
+
+
+def pruned_groups(scan: Scan, conjuncts: list[exp.Expression]) -> list[VersionGroup]:
+    """The same for a table with a key. The scan itself has no predicate: Spark asks it of the newest rows."""
+    predicates = _understood(scan, conjuncts)
+    where = " AND ".join(f"({predicate.sql})" for predicate in predicates) or None
+    return Scan(scan.table, where=where, snapshot=scan.snapshot).groups()
+
+
+def _understood(scan: Scan, conjuncts: list[exp.Expression]) -> list[Predicate]:
+    found = []
+    for conjunct in conjuncts:
+        # Spark will say what is wrong with one that isn't understood, or knows better.
+        with suppress(InvalidInputError):
+            found.append(Predicate.parse(to_duckdb(conjunct), scan.snapshot.columns))
+    return found
 
 
 def table_nodes(tree: exp.Expression, query: str) -> list[exp.Table]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty
@@ -18,6 +18,22 @@ BATCHES = 50
 
 
 @dataclass(frozen=True)
+class Share:
+    """What one process appends, in so many batches: every n-th flight, or those that leave from an airport; and as
+    which writer, where the table needs one."""
+
+    batches: int
+    first: int = 0
+    step: int = 1
+    origin: str | None = None
+    writer: str | None = None
+
+    def pick(self, flights: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        found = flights[self.first :: self.step]
+        return found if self.origin is None else [f for f in found if f["origin"] == self.origin]
+
+
+@dataclass(frozen=True)
 class Appended:
     """What all processes did together. `seconds` runs from when they are all ready."""
 
@@ -27,17 +43,24 @@ class Appended:
     requests: Mapping[str, int]
 
 
-def append_from_processes(url: str, options: Mapping[str, Any], table: str) -> Appended:
-    """Append all flights: each process takes every fourth, in 50 batches.
+def every_nth() -> list[Share]:
+    """All flights: each process takes every fourth, in 50 batches."""
+    return [Share(BATCHES, first=n, step=WRITERS) for n in range(WRITERS)]
+
+
+def append_from_processes(
+    url: str, options: Mapping[str, Any], table: str, shares: Sequence[Share]
+) -> Appended:
+    """Append flights, each share from a process of its own, all at the same time.
 
     Raises:
         FirnError: that of a process; the others are stopped.
     """
     context = multiprocessing.get_context("spawn")
-    ready, outcomes = context.Barrier(WRITERS + 1), context.Queue()
+    ready, outcomes = context.Barrier(len(shares) + 1), context.Queue()
     processes = [
-        context.Process(target=_writer, args=(url, dict(options), table, n, ready, outcomes), daemon=True)
-        for n in range(WRITERS)
+        context.Process(target=_writer, args=(url, dict(options), table, share, ready, outcomes), daemon=True)
+        for share in shares
     ]
     try:
         with _interrupts_held_back():
@@ -94,15 +117,15 @@ def _next_outcome(outcomes: Any, processes: list[Any]) -> tuple[int, int, dict[s
         return found
 
 
-def _writer(url: str, options: dict[str, Any], table: str, number: int, ready: Any, outcomes: Any) -> None:
+def _writer(url: str, options: dict[str, Any], table: str, share: Share, ready: Any, outcomes: Any) -> None:
     """One process: open the table, wait for the others, append."""
     try:
         from firn.cli.demo.data import read_flights
         from firn.database import connect
 
-        mine = read_flights()[number::WRITERS]
-        size = -(-len(mine) // BATCHES)
-        db = connect(url, options=options)
+        mine = share.pick(read_flights())
+        size = -(-len(mine) // share.batches)
+        db = connect(url, options=options, writer=share.writer)
         flights = db.table(table)
         ready.wait()
         results = [flights.append(mine[i : i + size]) for i in range(0, len(mine), size)]

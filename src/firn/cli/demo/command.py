@@ -75,6 +75,7 @@ def prepare(url: str, options: dict[str, object], *, fresh: bool, keep: bool) ->
         InvalidInputError: something that isn't a demo is there.
     """
     from firn.bucket import open_bucket, split_url
+    from firn.bucket.keys import key_below
 
     candidate, number = url, 1
     while True:
@@ -84,19 +85,19 @@ def prepare(url: str, options: dict[str, object], *, fresh: bool, keep: bool) ->
             raise InvalidInputError(
                 f"{url} lives in one process only, and the demo needs several: name a directory."
             )
-        base = f"{prefix}/" if prefix else ""
-        there = [info.key for info in bucket.list(base).objects]
-        if there and not _is_demo(bucket, base + MARKER):
+        marker = key_below(prefix, MARKER)
+        there = [info.key for info in bucket.list(key_below(prefix, "")).objects]
+        if there and not _is_demo(bucket, marker):
             raise InvalidInputError(
                 f"{candidate} isn't empty, and not an earlier demo's: name another directory, like "
                 f"`firn demo {candidate.rstrip('/')}-demo`."
             )
         if there and not keep and (fresh or _start_over(candidate)):
             # The mark last: an interrupted start stays a demo's.
-            bucket.delete_many([key for key in there if key != base + MARKER])
+            bucket.delete_many([key for key in there if key != marker])
             there = []
         if not there:
-            bucket.put(base + MARKER, b'{"firn": 1, "demo": true}')
+            bucket.put(marker, b'{"firn": 1, "demo": true}')
             return candidate
         number += 1
         candidate = f"{url.rstrip('/')}-{number}"

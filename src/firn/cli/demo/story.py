@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from firn.cli import waiting
-from firn.cli.demo.appending import BATCHES, WRITERS, append_from_processes
+from firn.cli.demo.airports import AIRPORT_WRITERS, FEDERATED, Airports
+from firn.cli.demo.appending import BATCHES, WRITERS, append_from_processes, every_nth
 from firn.cli.demo.data import AIRPORTS, BIRDSTRIKES, data_file
 from firn.cli.demo.proof import search_everything
 from firn.cli.demo.stage import Stage
@@ -68,6 +69,8 @@ class Story:
             self.erase,
             self.remove,
             self.sweep,
+            self.federate,
+            self.lose_a_catalog,
         ):
             step()
         self.write_report()
@@ -80,7 +83,7 @@ class Story:
         with stage.step("Four processes append to one table at the same time, with no coordination"):
             before = self.counts()
             with waiting.spinner(f"{WRITERS} processes append {BATCHES} batches each"):
-                done = append_from_processes(self.url, self.options, "flights")
+                done = append_from_processes(self.url, self.options, "flights", every_nth())
             _check(
                 done.rows == 20_000 == self.flights.scan().count(), "all flights that were appended are there"
             )
@@ -216,6 +219,43 @@ class Story:
                 f"in {plural(found.parquet_files, 'Parquet file')}: no {ERASED}, no {MONTH[0]:%B}"
             )
 
+    def federate(self) -> None:
+        """See `firn.cli.demo.airports`."""
+        self.airports = Airports(self.url, self.options)
+        stage = self.stage
+        with stage.step(
+            f"{len(AIRPORT_WRITERS)} airports keep their departures, each a writer that shares nothing"
+        ):
+            with waiting.spinner(f"{len(AIRPORT_WRITERS)} processes append as writers of their own"):
+                done = self.airports.append()
+            stage.say(f"one table, {len(AIRPORT_WRITERS)} catalogs: {', '.join(AIRPORT_WRITERS.values())}")
+            detail = "no lock, no conflict, no object that two of them write"
+            stage.measured("append as writers", done.seconds, done.requests, detail, rows=done.rows)
+            stage.quote(FEDERATED)
+            answers = self.query(FEDERATED)
+            _check(dict(answers) == self.airports.expected, "the query sees every writer's flights, once")
+            stage.table(["origin", "flights"], [(origin, f"{flights:,}") for origin, flights in answers])
+            stage.say(f"✓ one snapshot of all: {self.airports.version()}")
+
+    def lose_a_catalog(self) -> None:
+        stage, lost = self.stage, next(iter(AIRPORT_WRITERS))
+        writer = AIRPORT_WRITERS[lost]
+        with stage.step(
+            f"A disaster: the whole catalog of {writer} is deleted, and rebuilt from its Parquet files"
+        ):
+            gone = self.airports.delete_catalog(writer)
+            left = self.airports.counts()
+            _check(lost not in left, "without its catalog a writer's flights can't be seen")
+            stage.say(f"{plural(gone, 'object')} deleted; the others can still be read, and a warning says:")
+            stage.quote(self.airports.warning())
+            with waiting.spinner("reading the footers of its data files"):
+                detail, meter = self.airports.rebuild(writer)
+            _check(self.airports.counts() == self.airports.expected, "rebuild brought every flight back")
+            stage.measured("rebuild", meter.seconds, meter.requests, detail)
+            stage.say(
+                f"✓ all {self.airports.expected[lost]:,} flights are back, in the same commits as before"
+            )
+
     def write_report(self) -> None:
         with self.stage.step("A report of all this"):
             with waiting.spinner("writing the report"):
@@ -231,6 +271,7 @@ class Story:
         )
         return [
             f"firn tables {url}",
+            f"firn writers {url}",
             f'firn scan {flights} --where "delay > 400" --columns date,origin,destination,delay',
             f"firn log {flights} --limit 10",
             f"echo '{row}' | firn append {flights}",

@@ -1,0 +1,81 @@
+"""What a check found: one object, what is wrong with it, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from firn.errors import FirnError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A "problem" should be mended: something can't be read, or won't be when it is needed. A "note" is how things
+    are. `remedy` is empty where nothing has to be done."""
+
+    object: str
+    what: str
+    remedy: str = ""
+    severity: Literal["problem", "note"] = "problem"
+
+    def __str__(self) -> str:
+        return " ".join(
+            filter(None, (f"{self.object}: {self.what}.", f"{self.remedy}." if self.remedy else ""))
+        )
+
+
+def note(where: str, what: str, remedy: str = "") -> Finding:
+    """A finding that is no problem."""
+    return Finding(where, what, remedy, "note")
+
+
+def of_error(where: str, error: FirnError | str) -> Finding:
+    """An error's message, whose last sentence says what to do, as a problem of an object.
+
+    >>> of_error("s3://b/x", "s3://b/x is too short. Copy it back.")
+    Finding(object='s3://b/x', what='is too short', remedy='Copy it back', severity='problem')
+    """
+    text = str(error)
+    if not text.startswith(f"{where}/"):  # else it is about an object below
+        text = text.removeprefix(where)
+    text = text.strip(" :,").rstrip(".")
+    for stop in (". ", ": "):
+        what, found, remedy = text.rpartition(stop)
+        if found:
+            return Finding(where, what, remedy[:1].upper() + remedy[1:])
+    return Finding(where, text)
+
+
+@dataclass
+class Findings:
+    """What one check collects: findings in order, and how many objects of each kind it looked at."""
+
+    found: list[Finding] = field(default_factory=list)
+    checked: dict[str, int] = field(default_factory=dict)
+
+    def add(self, *findings: Finding) -> None:
+        self.found.extend(findings)
+
+    def count(self, kind: str, number: int) -> None:
+        self.checked[kind] = self.checked.get(kind, 0) + number
+
+    def confirmed_by(self, again: Findings) -> Findings:
+        """What both passes found: other processes work meanwhile, and what is under way looks like damage."""
+        before = {f for f in self.found if f.severity == "problem"}
+        kept = [f for f in again.found if f.severity == "note" or f in before]
+        return Findings(kept, again.checked)
+
+    @property
+    def problems(self) -> list[Finding]:
+        return [f for f in self.found if f.severity == "problem"]
+
+
+def shown(names: Iterable[object], *, most: int = 10) -> str:
+    """Some names for a line.
+
+    >>> shown(["a", "b", "c"], most=2)
+    'a, b, …'
+    """
+    listed = list(map(str, names))
+    return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")
