@@ -9,9 +9,10 @@ VENV := .venv
 VENV_41 := .venv-spark41
 BIN := $(VENV)/bin
 
-# Fast rooms first, so that a mistake shows early; Spark last.
-SUITES := $(wildcard tests/unit tests/format tests/regressions tests/conformance tests/stateful \
-            tests/simulation tests/docs tests/cli tests/inspect tests/spark)
+# Rooms whose files are shared out to two processes; then those that start Spark, which needs both cores itself.
+WORKERS ?= 2
+ROOMS := $(wildcard tests/unit tests/format tests/regressions tests/conformance tests/stateful tests/simulation)
+SPARK_ROOMS := tests/docs tests/spark
 PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -46,8 +47,9 @@ demo: setup ## Load flights and airports into ./demo-db, change them, query them
 ##@ Check
 
 .PHONY: test
-test: setup ## Run all tests that need no service (about ten minutes on two cores)
-	$(PYTEST) $(PYTEST_ARGS) $(SUITES)
+test: setup ## Run all tests that need no service (about twenty minutes on two cores)
+	$(PYTEST) -n $(WORKERS) --dist loadfile $(PYTEST_ARGS) $(ROOMS)
+	$(PYTEST) $(PYTEST_ARGS) $(SPARK_ROOMS)
 
 .PHONY: lint
 lint: setup ## Formatting, lints, types, and the direction of imports

@@ -37,6 +37,14 @@ PROGRAMS = (
         False,
         ("--commits", "50", "--rounds", "2", "--long", "500", "--step", "100", "--each", "10"),
     ),
+    Program("bloom_pruning", False, ("--files", "40", "--rows", "500", "--lookups", "20", "--rounds", "1")),
+    Program("keyed_lake", False, ("--rows", "50000", "--batches", "5", "--rounds", "2")),
+    Program(
+        "writer_catalog",
+        False,
+        ("--transactions", "2000", "--writers", "40", "--each", "50", "--appends", "10", "--rounds", "2"),
+    ),
+    Program("rebuild", False, ("--files", "200", "--commits", "10", "--large", "5")),
     Program("memory", False, ("--scale", "0.05", "--markers", "10000")),
     Program(
         "spark_lineitem",

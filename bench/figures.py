@@ -236,13 +236,10 @@ def machine(load: float) -> dict[str, Any]:
 def counted(bucket: Any, into: dict[str, Any]) -> Any:
     """Put into `into` the requests and bytes that a bucket needs for the block."""
     before = bucket.counters.as_dict()
-    requests = bucket.counters.requests
     yield
-    after = bucket.counters.as_dict()
-    into["requests"] = bucket.counters.requests - requests
-    into.update({verb: after[verb] - before[verb] for verb in ("get", "put", "list", "head", "delete")})
-    into["mb_in"] = round((after["bytes_in"] - before["bytes_in"]) / 2**20, 3)
-    into["mb_out"] = round((after["bytes_out"] - before["bytes_out"]) / 2**20, 3)
+    spent = bucket.counters.since(before)
+    mb_in, mb_out = (round(spent.pop(way) / 2**20, 3) for way in ("bytes_in", "bytes_out"))
+    into.update({"requests": sum(spent.values()), **spent, "mb_in": mb_in, "mb_out": mb_out})
 
 
 def arguments(doc: str | None) -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -80,10 +81,6 @@ class Engine(Protocol):
 
     def append(self, frame: DataFrame) -> None: ...
 
-    def compact(self) -> None: ...
-
-    def delete(self, where: str) -> None: ...
-
     def query(self, sql: str) -> list[Any]:
         """The rows of a query over `lineitem`, from the table's name to the answer."""
         ...
@@ -93,6 +90,14 @@ class Engine(Protocol):
         ...
 
     def drop(self) -> None: ...
+
+
+class MaintainedEngine(Engine, Protocol):
+    """One that can rewrite what it has written."""
+
+    def compact(self) -> None: ...
+
+    def delete(self, where: str) -> None: ...
 
 
 class _OnDisk:
@@ -133,18 +138,12 @@ class FirnEngine(_OnDisk):
 
 
 class ParquetEngine(_OnDisk):
-    """No transactions, no statistics, no deletes: the floor that Spark itself sets."""
+    """No transactions, no statistics, no compaction, no deletes: the floor that Spark itself sets."""
 
     name = PARQUET
 
     def append(self, frame: DataFrame) -> None:
         frame.write.mode("append").partitionBy(PARTITION).parquet(str(self.place))
-
-    def compact(self) -> None:
-        raise NotImplementedError
-
-    def delete(self, where: str) -> None:
-        raise NotImplementedError
 
     def query(self, sql: str) -> list[Any]:
         self.spark.read.parquet(str(self.place)).createOrReplaceTempView("lineitem")
@@ -205,9 +204,9 @@ class IcebergEngine(_OnDisk):
         super().drop()
 
 
-ENGINES: dict[str, Any] = {
+MAINTAINED: dict[str, Callable[[SparkSession, Path], MaintainedEngine]] = {
     FIRN: FirnEngine,
-    PARQUET: ParquetEngine,
     DELTA: DeltaEngine,
     ICEBERG: IcebergEngine,
 }
+ENGINES: dict[str, Callable[[SparkSession, Path], Engine]] = {PARQUET: ParquetEngine, **MAINTAINED}

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bench.figures import FIRN, RESULTS, Figures, arguments, counted, finish
 from bench.lineitem import Lineitem, lineitem
 from bench.memory_watch import MemoryWatch, processor_seconds
-from bench.spark_engines import DELTA, ENGINES, ICEBERG, PARQUET, Engine, session
+from bench.spark_engines import DELTA, ENGINES, ICEBERG, MAINTAINED, PARQUET, Engine, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +38,8 @@ WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01'
 COUNT = "SELECT count(*) AS n FROM lineitem"
 TENTH = "l_orderkey % 10 = 3"
 PEERS = (PARQUET, DELTA, ICEBERG)
+
+EngineT = TypeVar("EngineT", bound=Engine)
 
 
 def main(argv: Sequence[str] | None = None) -> Figures:
@@ -97,7 +99,7 @@ class _Program:
             self._drop("few")
         self._targets()
 
-    def _table(self, engine: str, use: str) -> Engine:
+    def _table(self, engine: str, use: str) -> Any:
         key = engine, use
         if key not in self.tables:
             self.tables[key] = ENGINES[engine](self.spark, self.root / f"{engine}-{use}")
@@ -110,7 +112,12 @@ class _Program:
                 table.drop()
 
     def _each(
-        self, name: str, use: str, number: int, work: Callable[[Engine], object], among: Sequence[str]
+        self,
+        name: str,
+        use: str,
+        number: int,
+        work: Callable[[EngineT], object],
+        among: Mapping[str, Callable[..., EngineT]],
     ) -> None:
         """One round of the engines in turn, with what Firn asked of its bucket and its workers' memory."""
 
@@ -119,7 +126,7 @@ class _Program:
             facts: dict[str, Any] = {}
             began = processor_seconds()
             if engine == FIRN:
-                with MemoryWatch() as watch, counted(table.db.bucket, facts):  # type: ignore[attr-defined]
+                with MemoryWatch() as watch, counted(table.db.bucket, facts):
                     work(table)
                 facts["worker_mb"] = watch.peak_mb
             else:
@@ -143,14 +150,14 @@ class _Program:
                 table.append(self._read(part))
             table.append(self._read(self.data.whole))
             table.query(Q1)
-            if engine != PARQUET:
+            if engine in MAINTAINED:
                 table.compact()
                 table.delete(TENTH)
         self._drop("warm")
 
     def _append_once(self, number: int) -> None:
         name = f"(a) one append of {self.rows}"
-        self._each(name, "once", number, lambda t: t.append(self._read(self.data.whole)), (FIRN, *PEERS))
+        self._each(name, "once", number, lambda t: t.append(self._read(self.data.whole)), ENGINES)
         self._check("once", self.data.rows)
 
     def _append_often(self, number: int) -> None:
@@ -160,18 +167,16 @@ class _Program:
             for part in self.data.parts:
                 table.append(self._read(part))
 
-        self._each(name, "often", number, work, (FIRN, *PEERS))
+        self._each(name, "often", number, work, ENGINES)
         self._check("often", self.data.rows)
 
     def _compact(self, number: int) -> None:
-        self._each("(c) compaction of those", "often", number, lambda t: t.compact(), (FIRN, DELTA, ICEBERG))
+        self._each("(c) compaction of those", "often", number, lambda t: t.compact(), MAINTAINED)
         self._check("often", self.data.rows)
 
     def _delete(self, number: int) -> None:
-        self._each(
-            "(d) delete of 10 % everywhere", "once", number, lambda t: t.delete(TENTH), (FIRN, DELTA, ICEBERG)
-        )
-        counts = {e: self._table(e, "once").query(COUNT)[0]["n"] for e in self.engines if e != PARQUET}
+        self._each("(d) delete of 10 % everywhere", "once", number, lambda t: t.delete(TENTH), MAINTAINED)
+        counts = {e: self._table(e, "once").query(COUNT)[0]["n"] for e in self.engines if e in MAINTAINED}
         if len(set(counts.values())) != 1 or set(counts.values()) == {self.data.rows}:
             raise AssertionError(f"the engines disagree on what is left: {counts}")
 
@@ -180,7 +185,7 @@ class _Program:
             for part in self.data.small:
                 table.append(self._read(part))
 
-        self._each(f"(f) {len(self.data.small)} appends of 10 rows", "few", number, work, (FIRN, *PEERS))
+        self._each(f"(f) {len(self.data.small)} appends of 10 rows", "few", number, work, ENGINES)
         self._check("few", 10 * len(self.data.small))
 
     def _queries(self, rounds: int) -> None:
@@ -189,7 +194,7 @@ class _Program:
             if len({str(answer) for answer in answers.values()}) != 1:
                 raise AssertionError(f"the engines disagree on {name}: {answers}")
             for number in range(rounds):
-                self._each(name, "once", number, methodcaller("query", sql), (FIRN, *PEERS))
+                self._each(name, "once", number, methodcaller("query", sql), ENGINES)
 
     def _check(self, use: str, rows: int) -> None:
         """Nobody is fast by leaving rows out."""

@@ -1,0 +1,50 @@
+"""Writers with a long history and no data: only their catalogs are real. For opening, not for reading."""
+
+from __future__ import annotations
+
+import time
+
+from bench.long_logs import COLUMNS, marker
+from firn.bucket.base import Bucket
+from firn.journal.writer.actions import Action, Add, CommitRecord, Define, Transaction, Upgrade
+from firn.journal.writer.identity import Ticket, new_uuid, prefix_of
+from firn.journal.writer.layout import ObjectName, WriterLayout
+from firn.journal.writer.messages import encode_checkpoint, encode_transaction
+from firn.journal.writer.reading import Reader
+from firn.journal.writer.state import FORMAT, State, replay
+from firn.journal.writer.union import Definition
+from firn.lake.descriptor import Descriptor
+
+TABLE = "t"
+
+
+def write_history(bucket: Bucket, layout: WriterLayout, commits: int, *, after: State | None = None) -> State:
+    """Write transactions as Firn does, by PUT and LIST, each adding a file of ten rows; the state after them."""
+    state = after or State(layout.writer, layout.database)
+    columns = tuple(COLUMNS.items())
+    start = int(time.time() * 1000) - commits
+    transactions = []
+    uuid = state.head.uuid
+    for revision in range(state.head.revision + 1, state.head.revision + commits + 1):
+        actions: list[Action] = []
+        if revision == 1:
+            definition = Definition(Descriptor(TABLE, journal="writer").encode(), start, layout.writer)
+            actions = [Upgrade(FORMAT), Define(TABLE, definition.encode())]
+        ticket = Ticket(revision, new_uuid(), uuid)
+        path = layout.namer(TABLE, ticket)("")
+        actions.append(Add(TABLE, marker(path, start + revision, revision), columns))
+        record = CommitRecord(ticket.uuid, uuid, start + revision, "append")
+        transactions.append(Transaction(layout.writer, layout.database, revision, actions, record))
+        uuid = record.uuid
+    bucket.put_many(
+        [(layout.transaction_key(t.revision, t.uuid), encode_transaction(t)) for t in transactions]
+    )
+    return replay(state, [(t, "written right now") for t in transactions])
+
+
+def write_checkpoint(bucket: Bucket, layout: WriterLayout, state: State) -> None:
+    """The checkpoint of a state, and the hint."""
+    head = state.head
+    assert head.uuid is not None
+    bucket.put(layout.checkpoint_key(head.revision, head.uuid), encode_checkpoint(state))
+    Reader(bucket, layout).write_hint(ObjectName(head.revision, prefix_of(head.uuid), "checkpoint"))
