@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from firn.arrow.inputs import declared_columns
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
@@ -24,7 +25,6 @@ from firn.lake.descriptor import (
     descriptor_key,
     read_descriptor,
 )
-from firn.lake.inputs import declared_columns
 from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
 from firn.lake.results import DropReport

@@ -102,6 +102,10 @@ class ForkError(ConflictError):
     """
 
 
+class FencedError(ConflictError):
+    """Another writer has opened the keyed table since. Nothing is written or read here any more: open it again."""
+
+
 class OutcomeUnknownError(FirnError):
     """A commit was sent and no answer came: it may be there, now or within a few minutes."""
 

@@ -166,7 +166,7 @@ WIDENINGS = [
 def test_spark_reads_the_widenings_that_are_called_native(
     spark: SparkSession, tmp_path: Path, stored: pa.DataType, wanted: str, value: Any
 ) -> None:
-    from firn.lake.types import duckdb_name
+    from firn.arrow.types import duckdb_name
 
     assert natively_readable(duckdb_name(stored), wanted, ours=True)
     pq.write_table(pa.table({"x": pa.array([value, None], stored)}), tmp_path / "x.parquet")

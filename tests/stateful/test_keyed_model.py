@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from firn.arrow.types import arrow_schema
 from firn.errors import SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit
@@ -24,7 +25,6 @@ from firn.lake.engines import InProcess
 from firn.lake.keys import HIDDEN, parse_key
 from firn.lake.partition import PartitionSpec
 from firn.lake.table import LakeTable
-from firn.lake.types import arrow_schema
 from firn.runner import LocalRunner
 from firn.testing import SimStore
 

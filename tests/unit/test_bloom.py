@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
 import firn
+from firn.arrow.types import arrow_schema
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
@@ -43,7 +44,6 @@ from firn.lake.partition import PartitionSpec
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.read import ReadSpec, file_footer, read_file
-from firn.lake.types import arrow_schema
 from firn.lake.write import WriteSpec, write_batches
 
 DAY = 86_400_000_000

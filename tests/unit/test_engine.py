@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firn.arrow.engine import filter_batches, filter_table, run_query
 from firn.errors import InvalidInputError, StoreUnavailableError
-from firn.lake.engine import filter_batches, filter_table, run_query
 
 ROWS = pa.table({"a": [1, 2, None, 4], "s": ["x", None, "y", "z"]})
 

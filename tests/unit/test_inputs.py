@@ -17,10 +17,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from firn.arrow.inputs import Rows, declared_columns, to_reader
+from firn.arrow.types import columns_of, conform
 from firn.errors import InvalidInputError
 from firn.journal.columns import evolve
-from firn.lake.inputs import Rows, declared_columns, to_reader
-from firn.lake.types import columns_of, conform
 
 UTC = dt.timezone.utc
 
@@ -378,7 +378,7 @@ class Missing:
         if name.partition(".")[0] in ("pandas", "polars", "pyspark"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
-from firn.lake.inputs import to_reader
+from firn.arrow.inputs import to_reader
 print(to_reader([{"a": [1.5], "b": {"c": None}}], known={"a": "FLOAT[]"}).schema.field("a").type)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

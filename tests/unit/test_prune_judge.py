@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from prune_grammar import COLUMNS, FIELDS, WIDER, equalities, predicates, tables
 
+from firn.arrow.types import arrow_schema, conform
 from firn.errors import InvalidInputError
 from firn.journal.model import DataFile
 from firn.lake.bloom import has_filters
@@ -24,7 +25,6 @@ from firn.lake.partition import PartitionSpec, is_told_by_path
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.stats import from_metadata, row_group_stats
-from firn.lake.types import arrow_schema, conform
 
 CONNECTION = duckdb.connect(config={"threads": 1})
 FILTERED = sorted(name for name, kind in COLUMNS.items() if has_filters(kind))

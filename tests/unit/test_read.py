@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from firn.arrow.types import columns_of
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, InvalidInputError, ObjectNotFoundError
@@ -29,7 +30,6 @@ from firn.lake.read import (
     read_files,
     read_table,
 )
-from firn.lake.types import columns_of
 
 
 @pytest.fixture(params=["memory", "ranged", "directory"])

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from firn.arrow.types import columns_of
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, ObjectNotFoundError
@@ -32,7 +33,6 @@ from firn.lake.tasks import (
     merge_task,
     rewrite_task,
 )
-from firn.lake.types import columns_of
 from firn.lake.write import WriteSpec, write_batches, write_empty, write_partition
 from firn.runner import LocalRunner
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firn.arrow.types import arrow_schema, arrow_type, columns_of, conform, duckdb_name
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.columns import join, join_loose
 from firn.journal.typenames import canonical
-from firn.lake.types import arrow_schema, arrow_type, columns_of, conform, duckdb_name
 
 STORED = [
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),

@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from firn.arrow.types import columns_of
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, SchemaConflictError, StoreUnavailableError
@@ -22,7 +23,6 @@ from firn.journal.model import DataFile
 from firn.lake.footer import footer_crc
 from firn.lake.partition import PartitionSpec
 from firn.lake.read import ReadSpec, read_table
-from firn.lake.types import columns_of
 from firn.lake.write import WriteSpec, write_batches, write_empty, write_partition
 
 DATA = Path(__file__).parents[2] / "data"

@@ -180,7 +180,7 @@ def _with_times(table: pa.Table, times: str | None, known: Mapping[str, str]) ->
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from firn.lake.types import arrow_schema
+    from firn.arrow.types import arrow_schema
 
     wanted = arrow_schema({n: t for n, t in known.items() if t in _TIME_TYPES})
     for i, field in enumerate(table.schema):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from firn.arrow.engine import run_query
+from firn.arrow.inputs import Rows, to_reader
+from firn.arrow.types import columns_of
 from firn.errors import AppendExpiredError, InvalidInputError
 from firn.journal.columns import evolve
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
-from firn.lake.engine import run_query
 from firn.lake.engines import Written
-from firn.lake.inputs import Rows, to_reader
 from firn.lake.keys import check_columns
 from firn.lake.predicate import Query
 from firn.lake.results import AppendResult
-from firn.lake.types import columns_of
 from firn.lake.write import write_batches
 
 if TYPE_CHECKING:

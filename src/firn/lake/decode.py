@@ -11,17 +11,17 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firn.arrow.engine import filter_table, run_query
+from firn.arrow.types import arrow_schema, conform
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.lake.deletes import living
-from firn.lake.engine import filter_table, run_query
 from firn.lake.parquet_bloom import row_group_blooms
 from firn.lake.partition import PartitionSpec
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.source import BATCH_ROWS, ParquetSource
 from firn.lake.stats import row_group_stats
-from firn.lake.types import arrow_schema, conform
 
 RUN_BYTES = 16 << 20
 RUN_ROWS = 1 << 20

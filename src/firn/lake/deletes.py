@@ -12,13 +12,13 @@ from functools import lru_cache
 
 from sqlglot import exp
 
+from firn.arrow.types import arrow_type, duckdb_name
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Scalar, canonical
 from firn.journal.typenames import parse as parse_type
 from firn.lake.dialect import FirnSQL, parse, readable_depth, to_duckdb
 from firn.lake.predicate import Predicate, is_opaque
-from firn.lake.types import arrow_type, duckdb_name
 
 
 def frozen(predicate: Predicate, columns: ColumnTypes) -> str:

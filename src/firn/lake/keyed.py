@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from firn.arrow.engine import run_query
+from firn.arrow.inputs import to_reader
+from firn.arrow.types import conform
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import DataFile, Session
 from firn.lake.change import nothing, publish, run_tasks
 from firn.lake.dialect import without_values
-from firn.lake.engine import run_query
-from firn.lake.inputs import to_reader
 from firn.lake.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.latest import LatestSpec, VersionGroup, read_latest
 from firn.lake.predicate import parse_value
 from firn.lake.results import ChangeResult
 from firn.lake.scan import Scan
-from firn.lake.types import conform
 from firn.lake.write import WriteSpec, write_batches
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, ObjectNotFoundError
 from firn.journal.model import ColumnTypes, DataFile, Places
@@ -31,7 +32,6 @@ from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.read import lumps_of, read_files, read_table
 from firn.lake.source import WHOLE_BYTES, open_parquet
-from firn.lake.types import arrow_schema
 
 if TYPE_CHECKING:
     from firn.lake.source import ParquetSource

@@ -16,6 +16,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from firn.arrow.types import arrow_type, columns_of
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile
 from firn.lake import binder, transforms
@@ -31,7 +32,6 @@ from firn.lake.partition_path import (
     values_of,
 )
 from firn.lake.predicate import Predicate
-from firn.lake.types import arrow_type, columns_of
 
 __all__ = [
     "NULL",

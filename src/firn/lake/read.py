@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from firn.arrow.types import arrow_schema, columns_of
 from firn.bucket.base import Bucket
 from firn.errors import ObjectNotFoundError
 from firn.journal.model import DataFile
@@ -16,7 +17,6 @@ from firn.lake.decode import ReadSpec, rows_of
 from firn.lake.footer import read_footer
 from firn.lake.source import WHOLE_BYTES, open_parquet
 from firn.lake.stats import from_metadata
-from firn.lake.types import arrow_schema, columns_of
 
 __all__ = [
     "ReadSpec",

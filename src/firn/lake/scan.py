@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from firn.arrow.types import arrow_schema
 from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.lake.decode import ReadSpec
@@ -15,7 +16,6 @@ from firn.lake.latest import LatestSpec, VersionGroup, count_latest, plan_groups
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.read import count_rows, read_file, read_table
-from firn.lake.types import arrow_schema
 
 if TYPE_CHECKING:
     import duckdb

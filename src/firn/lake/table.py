@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 from firn.journal.model import (
@@ -30,7 +31,6 @@ from firn.lake.register import register
 from firn.lake.results import AppendResult, ChangeResult, Partition
 from firn.lake.retention import expired_partitions
 from firn.lake.scan import Scan
-from firn.lake.types import arrow_schema
 from firn.lake.write import WriteSpec
 from firn.units import parse_duration, parse_size
 

@@ -18,20 +18,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from firn.arrow.engine import run_query
+from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
 from firn.lake.ahead import ahead
 from firn.lake.decode import FileMask, ReadSpec
-from firn.lake.engine import run_query
 from firn.lake.keys import CLOCK, HIDDEN, KeySpec
 from firn.lake.latest import LatestSpec, fold_files
 from firn.lake.partition import directory_of
 from firn.lake.read import read_files
 from firn.lake.sort import sort_keys
 from firn.lake.source import WHOLE_BYTES, ParquetSource, open_parquet
-from firn.lake.types import arrow_schema, columns_of, conform
 from firn.lake.write import Order, WriteSpec, marker_for, write_empty, write_partition
 
 

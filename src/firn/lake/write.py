@@ -14,6 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firn.arrow.types import arrow_schema, conform
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
 from firn.errors import InvalidInputError, SchemaConflictError
@@ -22,7 +23,6 @@ from firn.lake.encode import BloomColumns, Encoding, FileEncoder, bloom_columns,
 from firn.lake.keys import DELETED, HIDDEN, KeySpec, folded
 from firn.lake.partition import PartitionSpec, Values, is_told_by_path
 from firn.lake.sort import SortKeys, sort_keys, sorted_batches, sorted_slices
-from firn.lake.types import arrow_schema, conform
 from firn.lake.upload import Uploader
 
 OPEN_PARTITIONS = 64

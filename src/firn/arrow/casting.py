@@ -194,7 +194,7 @@ def _first_misfit(array: pa.Array, to: pa.DataType, loose: bool) -> int:
 
 
 def _as_text(array: pa.Array) -> pa.Array:
-    from firn.lake.engine import run_query  # not at the top: the engine conforms its results
+    from firn.arrow.engine import run_query  # not at the top: the engine conforms its results
 
     rows = run_query("SELECT CAST(x AS VARCHAR) AS x FROM rows", {"rows": pa.table({"x": array})})
     return rows.column("x").combine_chunks()

@@ -1,7 +1,7 @@
 """What `append` takes: rows in any of the shapes that programs have them in, as Arrow batches.
 
 Arrow, polars and the like bring their types along. Python values and pandas columns bring hardly any (an int
-is an int), so they take on the types of the table's columns where every value fits; see `firn.lake.pyvalues`.
+is an int), so they take on the types of the table's columns where every value fits; see `firn.arrow.pyvalues`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from firn.arrow.pyvalues import build, shown, toward
+from firn.arrow.types import arrow_type, columns_of, duckdb_name
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Type, canonical, parse
-from firn.lake.pyvalues import build, shown, toward
-from firn.lake.types import arrow_type, columns_of, duckdb_name
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import NoReturn, TypeVar
 import pyarrow as pa
 import pyarrow.types as pt
 
+from firn.arrow.casting import MisfitError, convert, is_list
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Enum, List, Map, Scalar, Struct, Type, parse, quoted
-from firn.lake.casting import MisfitError, convert, is_list
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -19,9 +19,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firn.arrow.types import conform
 from firn.errors import InvalidInputError
 from firn.journal.typenames import canonical
-from firn.lake.types import conform
 
 MEMORY = 1 << 30
 """Bytes that one query may take for sorting, joining and grouping, apart from the tables passed in."""
@@ -33,7 +33,7 @@ def run_query(
     """The result of one SELECT over `tables`, by name.
 
     A `RecordBatchReader` is streamed where the query mentions it once, and read into memory first where it
-    mentions it more often. Column types are the ones `firn.lake.types.arrow_type` gives for DuckDB's
+    mentions it more often. Column types are the ones `firn.arrow.types.arrow_type` gives for DuckDB's
     (`sum` of integers is HUGEINT, so `decimal128(38, 0)`); an empty result has them too. Rows stand in the
     order of the input unless the query orders or regroups them.
 

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from firn.arrow.casting import MisfitError, convert
+from firn.arrow.types import arrow_type
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.typenames import List, Map, Struct, Type
-from firn.lake.casting import MisfitError, convert
-from firn.lake.types import arrow_type
 
 
 def build(values: Sequence[Any], rows: Sequence[int], path: str, known: Type | None) -> pa.Array:

@@ -1,0 +1,1 @@
+"""Keyed tables: an LSM tree whose sorted runs are Parquet objects."""
