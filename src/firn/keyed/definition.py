@@ -1,0 +1,151 @@
+"""`<table>/_firn/table.json` of a keyed table: what it was created with. The manifests hold everything that changes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import google_crc32c
+import orjson
+
+from firn.bucket.base import Bucket
+from firn.bucket.conditional import create
+from firn.errors import (
+    CorruptObjectError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    TableExistsError,
+    UnsupportedError,
+)
+from firn.keyed.settings import KeyedSettings
+
+KIND = "keyed"  # frozen
+FORMAT_VERSION = 3  # frozen: lake tables have 1 and 2, so that each version of Firn names what it can't read
+
+
+@dataclass(frozen=True)
+class KeyedDefinition:
+    """A keyed table's definition.
+
+    `columns` are the value's columns, name → DuckDB type; None where values are bytes. `key` are the key's; None
+    where keys are bytes. `merge` is an operator's name, `ttl_ms` how long an entry lives unless its put says. The
+    first writer's and the first compactor's epoch is `first_epoch`: above all of a dropped table's of that name.
+    """
+
+    name: str
+    columns: Mapping[str, str] | None = None
+    key: Mapping[str, str] | None = None
+    merge: str | None = None
+    ttl_ms: int | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    first_epoch: int = 1
+    id: str = ""
+    dropped: bool = False
+
+    kind = KIND
+    journal = "manifest"
+
+    @cached_property
+    def settings(self) -> KeyedSettings:
+        return KeyedSettings.from_properties(self.properties)
+
+    def encode(self) -> bytes:
+        body = {
+            "firn": FORMAT_VERSION,
+            "features": [],
+            "id": self.id,
+            "name": self.name,
+            "kind": KIND,
+            # Lists, since the order of columns counts and keys of a JSON object are sorted.
+            "columns": None if self.columns is None else [list(item) for item in self.columns.items()],
+            "key": None if self.key is None else [list(item) for item in self.key.items()],
+            "merge": self.merge,
+            "ttl_ms": self.ttl_ms,
+            "properties": dict(self.properties),
+            "first_epoch": self.first_epoch,
+            "dropped": self.dropped,
+        }
+        return orjson.dumps({**body, "crc": _crc(body)}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> KeyedDefinition:
+        """Raises `CorruptObjectError` and, for a newer format or an unknown feature, `UnsupportedError`."""
+        try:
+            raw = orjson.loads(data)
+            version, features = raw["firn"], raw.get("features", [])
+            if version == FORMAT_VERSION and raw.pop("crc") != _crc(raw):
+                raise CorruptObjectError(_damaged(where, "its checksum is wrong"))
+            if version != FORMAT_VERSION or features:
+                found = (
+                    f"needs {', '.join(map(str, features))}"
+                    if features
+                    else f"has format version {version!r}"
+                )
+                raise UnsupportedError(
+                    f"{where} {found}; this version of Firn reads keyed tables of format {FORMAT_VERSION} without "
+                    "further features. Upgrade Firn to open the table."
+                )
+            return KeyedDefinition(
+                name=raw["name"],
+                columns=None if raw["columns"] is None else dict(raw["columns"]),
+                key=None if raw["key"] is None else dict(raw["key"]),
+                merge=raw["merge"],
+                ttl_ms=raw["ttl_ms"],
+                properties=raw["properties"],
+                first_epoch=raw["first_epoch"],
+                id=raw["id"],
+                dropped=raw["dropped"],
+            )
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptObjectError(_damaged(where, repr(error))) from error
+
+
+def definition_key(prefix: str) -> str:
+    return f"{prefix}/_firn/table.json"
+
+
+def read_definition(bucket: Bucket, prefix: str) -> KeyedDefinition | None:
+    """1 GET; None where there is none."""
+    key = definition_key(prefix)
+    try:
+        return KeyedDefinition.decode(bucket.get(key).data, bucket.uri(key))
+    except ObjectNotFoundError:
+        return None
+
+
+def create_definition(bucket: Bucket, prefix: str, definition: KeyedDefinition) -> KeyedDefinition:
+    """Write a new definition under an id of its own. 1 conditional PUT.
+
+    Raises:
+        TableExistsError: there is a table.
+        UnsupportedError: the store has no conditional puts.
+    """
+    if not bucket.capabilities.conditional_put:
+        raise UnsupportedError(
+            f"{bucket.url} has no conditional puts, by which writers of a keyed table fence each other. Keep the "
+            "table in another store, or use a lake table."
+        )
+    definition = replace(definition, id=secrets.token_hex(16))
+    try:
+        create(bucket, definition_key(prefix), definition.encode(), nonce=definition.id)
+    except ObjectExistsError:
+        raise TableExistsError(
+            f"{bucket.uri(prefix)} is a table already. Open it with db.table({definition.name!r}), or choose "
+            "another name."
+        ) from None
+    return definition
+
+
+def _crc(body: Mapping[str, Any]) -> str:
+    """CRC-32C of the rest, as compact JSON with sorted keys."""
+    return f"{google_crc32c.value(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)):08x}"
+
+
+def _damaged(where: str, why: str) -> str:
+    return (
+        f"{where} is not a keyed table's definition ({why}). Its data and manifests are untouched: restore the object "
+        "from a backup, or write it again with the properties that the table was created with."
+    )
