@@ -221,7 +221,15 @@ def _commands() -> dict[str, Any]:
 
     register()
     group: Any = typer.main.get_command(app)
-    return dict(group.commands)
+    return dict(_flat(group.commands))
+
+
+def _flat(commands: Mapping[str, Any], of: str = "") -> Iterator[tuple[str, Any]]:
+    """Commands by their whole names, single ones first; those of a group below its name."""
+    groups = {name: each for name, each in commands.items() if hasattr(each, "commands")}
+    yield from ((of + name, each) for name, each in commands.items() if name not in groups)
+    for name, each in groups.items():
+        yield from _flat(each.commands, f"{of}{name} ")
 
 
 def _command_line(commands: Mapping[str, Any]) -> str:

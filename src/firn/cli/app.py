@@ -18,6 +18,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The parent of all that the parser refuses; where it lives depends on typer's version."""
 
 START, READ, WRITE, MAINTAIN, LOOK = "Start here", "Read", "Write", "Maintain", "Look inside"
+KEYED = "Keyed tables"
 
 _HELP = """Tables of Parquet files that are nothing but objects in a bucket or a directory.
 
@@ -47,7 +48,9 @@ class Commands(TyperGroup):
         try:
             code = super().main(given, "firn", complete_var, False, windows_expand_args, **extra)
         except UsageError as error:
-            code = _fail("usage", _usage_message(error), USAGE, json)
+            # Without a command the help has been shown, and there is no message.
+            shown = not json and not error.format_message()  # type: ignore[attr-defined]
+            code = USAGE if shown else _fail("usage", _usage_message(error), USAGE, json)
         except typer.Abort:
             code = UNEXPECTED
         sys.exit(code if isinstance(code, int) else 0)

@@ -10,13 +10,15 @@ _MODULES = tuple(
     f"firn.cli.{name}"
     for name in ("demo.command", "read", "past", "write", "ingest", "maintain", "catalog", "look")
 )
+_GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("size",))
 
 
 def register() -> None:
     """Import the modules whose decorators define the commands; those load heavy libraries when they run."""
-    for module in _MODULES:
+    from firn.cli.keyed.group import keyed
+
+    for module in (*_MODULES, *_GROUPS):
         import_module(module)
     # Whoever has imported one of them before has put its commands first.
-    app.registered_commands.sort(
-        key=lambda command: _MODULES.index(getattr(command.callback, "__module__", ""))
-    )
+    for commands, modules in ((app.registered_commands, _MODULES), (keyed.registered_commands, _GROUPS)):
+        commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))
