@@ -23,12 +23,12 @@ class BlockMap:
 
 @dataclass(frozen=True)
 class KeyShare:
-    """Keys from `start` on, up to but without `end`; None is no bound. `bytes` are those of the blocks that begin
+    """Keys from `start` on, up to but without `end`; None is no bound. `weight` is the bytes of the blocks that begin
     there, in all files."""
 
     start: bytes | None
     end: bytes | None
-    bytes: int
+    weight: int
 
     def overlaps(self, min_key: bytes, max_key: bytes) -> bool:
         """Whether a file with these outermost keys may hold keys of the share.
@@ -54,7 +54,7 @@ def cut(files: Iterable[BlockMap], share_bytes: int) -> list[KeyShare]:
     Example:
         >>> a = BlockMap([b"a", b"c", b"e"], [10, 10, 10])
         >>> b = BlockMap([b"b", b"e"], [10, 10])
-        >>> [(s.start, s.end, s.bytes) for s in cut([a, b], 20)]
+        >>> [(s.start, s.end, s.weight) for s in cut([a, b], 20)]
         [(None, b'e', 30), (b'e', None, 20)]
     """
     blocks = heapq.merge(*(zip(f.first_keys, f.sizes, strict=True) for f in files))
