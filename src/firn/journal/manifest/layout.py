@@ -1,0 +1,160 @@
+"""All object names of a keyed table, built and parsed in this one place.
+
+    <table>/_metadata/current_manifest                          the pointer
+    <table>/_metadata/manifests/manifest.<epoch>.<n>            what a compactor of that epoch committed
+    <table>/_metadata/snapshots/manifest.<epoch>.<n>.<id>       a snapshot of that manifest
+    <table>/l0/<epoch>.<number>.sst                             a writer's flush; a fence is an empty one
+    <table>/ssts/<epoch>.<number>.sst                           a compactor's output
+    <table>/_firn/clock                                         written to learn the store's time
+
+Epochs and numbers have 18 digits, so that keys sort by them. Names that don't parse are nobody's: they are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from firn.bucket.keys import key_below
+from firn.errors import InvalidInputError
+
+DIGITS = 18  # frozen
+LARGEST = 10**DIGITS - 1
+
+_METADATA = "_metadata"  # frozen
+_NAME = re.compile(r"(\d{18})\.(\d{18})\.sst")
+_MANIFEST = re.compile(r"manifest\.(\d{18})\.(\d{18})")
+_SNAPSHOT = re.compile(r"(manifest\.\d{18}\.\d{18})\.([0-9a-f]{16,64})")
+
+
+class Numbered(NamedTuple):
+    """What the name of an L0 object, an SST or a manifest says; orders as the names do."""
+
+    epoch: int
+    number: int
+
+
+def manifest_name(epoch: int, number: int) -> str:
+    """The base name of a manifest.
+
+    >>> manifest_name(7, 100)
+    'manifest.000000000000000007.000000000000000100'
+    """
+    return f"manifest.{_digits(epoch)}.{_digits(number)}"
+
+
+def parse_manifest_name(name: str) -> Numbered | None:
+    """The parts of a manifest's base name; None for anything else.
+
+    >>> parse_manifest_name('manifest.000000000000000007.000000000000000100')
+    Numbered(epoch=7, number=100)
+    """
+    match = _MANIFEST.fullmatch(name)
+    return Numbered(int(match[1]), int(match[2])) if match else None
+
+
+def sst_name(epoch: int, number: int) -> str:
+    """The base name of an L0 object or an SST.
+
+    >>> sst_name(3, 7)
+    '000000000000000003.000000000000000007.sst'
+    """
+    return f"{_digits(epoch)}.{_digits(number)}.sst"
+
+
+NO_MANIFEST = manifest_name(0, 0)  # frozen
+"""What the pointer names until the first commit of a compactor: the empty manifest, which has no object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestLayout:
+    """Keys of one keyed table. `prefix` is its whole key prefix without a trailing slash.
+
+    Example:
+        >>> layout = ManifestLayout("prod/delays")
+        >>> layout.l0_key(3, 7)
+        'prod/delays/l0/000000000000000003.000000000000000007.sst'
+        >>> layout.parse_l0(layout.l0_key(3, 7))
+        Numbered(epoch=3, number=7)
+        >>> layout.sst_key("/prod/parent/ssts/x.sst")
+        'prod/parent/ssts/x.sst'
+    """
+
+    prefix: str
+
+    @property
+    def pointer_key(self) -> str:
+        return key_below(self.prefix, _METADATA, "current_manifest")
+
+    @property
+    def manifests_prefix(self) -> str:
+        return key_below(self.prefix, _METADATA, "manifests", "")
+
+    @property
+    def snapshots_prefix(self) -> str:
+        return key_below(self.prefix, _METADATA, "snapshots", "")
+
+    @property
+    def l0_prefix(self) -> str:
+        return key_below(self.prefix, "l0", "")
+
+    @property
+    def ssts_prefix(self) -> str:
+        return key_below(self.prefix, "ssts", "")
+
+    @property
+    def clock_key(self) -> str:
+        return key_below(self.prefix, "_firn", "clock")
+
+    def manifest_key(self, name: str) -> str:
+        return self.manifests_prefix + name
+
+    def snapshot_key(self, manifest: str, snapshot_id: str) -> str:
+        return f"{self.snapshots_prefix}{manifest}.{snapshot_id}"
+
+    def l0_key(self, epoch: int, number: int) -> str:
+        return self.l0_prefix + sst_name(epoch, number)
+
+    def before_l0(self, epoch: int, number: int) -> str:
+        """A place to begin a LIST at: every L0 object of the epoch from `number` on comes after it."""
+        return self.l0_key(epoch, number - 1) if number else f"{self.l0_prefix}{_digits(epoch)}."
+
+    def sst_file(self, epoch: int, number: int) -> str:
+        """The name of an SST as manifests hold it: relative to the table."""
+        return f"ssts/{sst_name(epoch, number)}"
+
+    def sst_key(self, file: str) -> str:
+        """The key of an SST by its name in a manifest; one that begins with `/` is a key of the whole bucket."""
+        return file[1:] if file.startswith("/") else key_below(self.prefix, file)
+
+    def parse_l0(self, key: str) -> Numbered | None:
+        return _parse(key, self.l0_prefix)
+
+    def parse_sst(self, key: str) -> Numbered | None:
+        return _parse(key, self.ssts_prefix)
+
+    def parse_manifest(self, key: str) -> Numbered | None:
+        if not key.startswith(self.manifests_prefix):
+            return None
+        return parse_manifest_name(key[len(self.manifests_prefix) :])
+
+    def parse_snapshot(self, key: str) -> tuple[str, str] | None:
+        """The manifest's name and the snapshot's id."""
+        if not key.startswith(self.snapshots_prefix):
+            return None
+        match = _SNAPSHOT.fullmatch(key[len(self.snapshots_prefix) :])
+        return (match[1], match[2]) if match else None
+
+
+def _parse(key: str, prefix: str) -> Numbered | None:
+    if not key.startswith(prefix):
+        return None
+    match = _NAME.fullmatch(key[len(prefix) :])
+    return Numbered(int(match[1]), int(match[2])) if match else None
+
+
+def _digits(number: int) -> str:
+    if not 0 <= number <= LARGEST:
+        raise InvalidInputError(f"{number} is not a number of a keyed table: 0 to {LARGEST} are")
+    return f"{number:0{DIGITS}d}"
