@@ -1,0 +1,198 @@
+"""The memtable: what a writer holds until it is an L0 object.
+
+A log of entries and a dict of each key's newest position, so that puts and gets don't search; keys are sorted only
+when somebody scans, and at the end by Arrow. One thread writes, any number read meanwhile without a lock: an entry
+is whole before the dict names it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from sortedcontainers import SortedList
+
+from firn.keyed.entries import MERGE, PUT, Entry, seq_of
+from firn.keyed.operators import Operator
+from firn.keyed.values import Values
+
+OVERHEAD: Final = 200
+"""Bytes of memory that an entry takes besides its key and value, about."""
+
+_CHUNK: Final = 4096
+
+
+class Memtable:
+    """Entries that become L0 object `number`.
+
+    Args:
+        number: of the L0 object; entries' `seq` is made of it.
+        values: the table's values.
+        operator: merges operands early where that saves memory; they stay apart without one.
+
+    >>> memtable = Memtable(0, Values())
+    >>> seq = memtable.put(b"k", b"v")
+    >>> memtable.get(b"k")
+    [Entry(key=b'k', seq=4294967296, kind=0, expire_at=None, value=b'v')]
+    """
+
+    def __init__(self, number: int, values: Values, operator: Operator | None = None) -> None:
+        self.number = number
+        self.values = values
+        self.operator = operator
+        self.bytes = 0
+        """About how much memory the entries take."""
+        self._base = seq_of(number, 0)
+        self._early = operator is not None and operator.compact
+        self._count = 0  # entries that are whole
+        self._newest: dict[bytes, int] = {}
+        self._keys: list[bytes] = []
+        self._values: list[object] = []
+        self._kinds: list[int] = []
+        self._expires: list[int | None] = []
+        self._before: list[int] = []  # the key's version before this one, -1 for none
+        self._below: dict[
+            int, int
+        ] = {}  # of an operand merged early: the version that the merged ones stand on
+        self._ordered: SortedList[bytes] = SortedList()
+        self._ordered_to = 0  # how many entries' keys are in it
+        self._order = threading.Lock()
+        self._frozen: pa.RecordBatch | None = None
+
+    def __len__(self) -> int:
+        """The number of entries, older versions too."""
+        return self._count
+
+    @property
+    def last_seq(self) -> int:
+        """The `seq` of the newest entry; just below the memtable's first where there is none."""
+        return self._base + self._count - 1
+
+    def put(self, key: bytes, value: object, kind: int = PUT, expire_at: int | None = None) -> int:
+        """Add the newest version of a key; its `seq`.
+
+        Args:
+            key: encoded.
+            value: as stored; None for a delete.
+            expire_at: Unix milliseconds, or None.
+        """
+        return self.extend(((key, value, kind, expire_at),))
+
+    def extend(self, entries: Iterable[tuple[bytes, object, int, int | None]]) -> int:
+        """Add entries (key, stored value, kind, expire_at), the later the newer; the `seq` of the last.
+
+        `last_seq` moves when all are in, so who reads up to a `last_seq` sees all of them or none.
+        """
+        keys, values, kinds, expires = self._keys, self._values, self._kinds, self._expires
+        newest, before = self._newest, self._before
+        plain = not self.values.typed
+        size = self.values.size
+        total = 0
+        at = first = len(keys)
+        for key, value, kind, expire_at in entries:
+            previous = newest.get(key, -1)
+            if kind == MERGE and self._early and previous >= 0 and expires[previous] == expire_at:
+                value, kind = self._merged(at, previous, value)
+            before.append(previous)
+            values.append(value)
+            kinds.append(kind)
+            expires.append(expire_at)
+            keys.append(key)
+            newest[key] = at
+            at += 1
+            total += len(key)
+            if value is not None:
+                total += len(value) if plain else size(value)  # type: ignore[arg-type]
+        self.bytes += total + OVERHEAD * (at - first)
+        self._count = at
+        return self._base + at - 1
+
+    def get(self, key: bytes, upto_seq: int | None = None) -> list[Entry]:
+        """A key's versions, newest first, down to the first that isn't a merge operand; [] if there is none.
+
+        Args:
+            upto_seq: leaves out newer versions.
+        """
+        at = self._newest.get(key, -1)
+        if at < 0:
+            return []
+        if upto_seq is not None:
+            upto = upto_seq - self._base
+            before = self._before
+            while at > upto:
+                at = before[at]
+        found = []
+        while at >= 0:
+            kind = self._kinds[at]
+            found.append(Entry(key, self._base + at, kind, self._expires[at], self._values[at]))
+            if kind != MERGE:
+                break
+            at = self._below.get(at, self._before[at])
+        return found
+
+    def scan(
+        self,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        *,
+        reverse: bool = False,
+        upto_seq: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The entries with start ≤ key < end as batches of a run, or exactly backwards with `reverse`.
+
+        Of each key, what `get` gives. Entries that come while the scan runs are left out.
+        """
+        upto = self.last_seq if upto_seq is None else min(upto_seq, self.last_seq)
+        bounds: tuple[bytes | None, bytes | None] = (start, end)
+        while keys := self._slice(*bounds, reverse):
+            found = [entry for key in keys for entry in self.get(key, upto)]
+            if found:
+                batch = self.values.batch(found)
+                yield batch.take(pa.array(np.arange(len(found))[::-1])) if reverse else batch
+            if len(keys) < _CHUNK:
+                return
+            bounds = (start, keys[0]) if reverse else (keys[-1] + b"\0", end)
+
+    def freeze(self) -> pa.RecordBatch:
+        """The run that is flushed: of each key, what `get` gives. Nothing may be put any more.
+
+        Older versions are left out: whoever still reads up to an older `seq` holds the memtable.
+        """
+        if self._frozen is None:
+            self._frozen = self._run()
+        return self._frozen
+
+    def _run(self) -> pa.RecordBatch:
+        found = [entry for key in sorted(self._newest) for entry in self.get(key)]
+        return self.values.batch(found)
+
+    def _slice(self, start: bytes | None, end: bytes | None, reverse: bool) -> list[bytes]:
+        """Up to a chunk of the keys in a range, ascending: the first ones, or the last with `reverse`."""
+        with self._order:
+            ordered = self._ordered
+            count = self._count
+            if self._ordered_to < count:
+                fresh = range(self._ordered_to, count)
+                ordered.update([self._keys[at] for at in fresh if self._before[at] < 0])
+                self._ordered_to = count
+            low = 0 if start is None else ordered.bisect_left(start)
+            high = len(ordered) if end is None else ordered.bisect_left(end)
+            if reverse:
+                low = max(low, high - _CHUNK)
+            return list(ordered.islice(low, min(high, low + _CHUNK) if not reverse else high))
+
+    def _merged(self, at: int, previous: int, operand: object) -> tuple[object, int]:
+        """The value and kind of an operand on top of a version with the same expiry."""
+        operator, kind = self.operator, self._kinds[previous]
+        assert operator is not None
+        if kind == MERGE:
+            both = operator.combine((self._values[previous], operand))
+            if both is None:
+                return operand, MERGE
+            self._below[at] = self._below.get(previous, self._before[previous])
+            return both, MERGE
+        base = self._values[previous] if kind == PUT else None
+        return operator.merge(base, (operand,)), PUT
