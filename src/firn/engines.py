@@ -59,9 +59,9 @@ class DatabaseEngines:
         return write_dataframe(table, data, namer, query=query)
 
     def to_spark(self, scan: Any) -> Any:
-        from firn.spark.scan import to_spark
+        from firn.spark.lake_read import LakeRead
 
-        return to_spark(scan, self.session())
+        return LakeRead.of(scan).frame(self.session())
 
 
 def _active_session() -> Any:

@@ -23,6 +23,7 @@ spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 from firn.spark import active, active_or_start
 from firn.spark import runner as runners
+from firn.spark.lake_read import LakeRead
 from firn.spark.scan import plan_files
 from firn.spark.session import is_connect, slots
 
@@ -58,7 +59,7 @@ table = db.create_table("t", partition_by=["g"])
 result = table.append(spark.range(0, 100, 1, 4).selectExpr("id", "id % 3 AS g", "id / 4 AS x"))
 assert (result.rows, len(table.history())) == (100, 1), result
 scan = table.scan(where="id < 10", columns=["id"])
-assert len(plan_files(scan, scan.files(), spark).native) > 0
+assert len(plan_files(LakeRead.of(scan), scan.files(), spark).native) > 0
 assert sorted(row.id for row in scan.to_spark().collect()) == list(range(10))
 spark.conf.set("spark.firn.nativeScan", "never")
 assert sorted(row.id for row in scan.to_spark().collect()) == list(range(10))

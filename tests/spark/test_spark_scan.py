@@ -16,8 +16,9 @@ import pytest
 import firn
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.spark.agreement import engines_agree
-from firn.spark.native import escape_glob
-from firn.spark.scan import NATIVE_CONF, plan_files
+from firn.spark.lake_read import LakeRead
+from firn.spark.native import NATIVE_CONF, escape_glob
+from firn.spark.scan import plan_files
 from firn.spark.types import natively_readable, spark_schema
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def both_ways(spark: SparkSession, scan: Any) -> tuple[DataFrame, DataFrame]:
     native = scan.to_spark()
     spark.conf.set(NATIVE_CONF, "never")
     try:
-        assert plan_files(scan, scan.files(), spark).native == ()
+        assert plan_files(LakeRead.of(scan), scan.files(), spark).native == ()
         return native, scan.to_spark()
     finally:
         spark.conf.unset(NATIVE_CONF)
@@ -95,7 +96,7 @@ def test_every_type_reads_alike_both_ways(spark: SparkSession, db: firn.Database
     table.append(EVERYTHING)
     scan = table.scan()
     native, tasks = both_ways(spark, scan)
-    assert len(plan_files(scan, scan.files(), spark).native) == 1
+    assert len(plan_files(LakeRead.of(scan), scan.files(), spark).native) == 1
     assert native.schema.simpleString() == tasks.schema.simpleString() == f"struct<{SPARK_TYPES}>"
     assert rows(native) == rows(tasks)
     row = native.where("i8 = -1").collect()[0]
@@ -116,12 +117,12 @@ def test_types_that_spark_lacks_go_through_tasks(spark: SparkSession, db: firn.D
         )
     )
     scan = table.scan()
-    assert plan_files(scan, scan.files(), spark).native == ()
+    assert plan_files(LakeRead.of(scan), scan.files(), spark).native == ()
     assert scan.to_spark().collect() == [
         (1, dt.datetime(1970, 1, 1, 0, 0, 1, 1), "01:02:03.000004"),
     ]
     some = table.scan(columns=["k"])
-    assert len(plan_files(some, some.files(), spark).native) == 1
+    assert len(plan_files(LakeRead.of(some), some.files(), spark).native) == 1
     with pytest.raises(UnsupportedError, match="column 'i': Spark has no type for INTERVAL"):
         spark_schema({"i": "INTERVAL"})
 
@@ -132,15 +133,15 @@ def test_a_column_that_was_widened_since(spark: SparkSession, db: firn.Database)
     table.append(pa.table({"a": pa.array([1], pa.int32()), "b": [10]}))
     table.append(pa.table({"a": pa.array([2]), "b": [20]}))
     scan = table.scan()
-    assert len(plan_files(scan, scan.files(), spark).native) == 2
+    assert len(plan_files(LakeRead.of(scan), scan.files(), spark).native) == 2
     table.append(pa.table({"a": pa.array([3]), "b": pa.array([30], pa.decimal128(25, 2))}))
     scan = table.scan()
-    plan = plan_files(scan, scan.files(), spark)
+    plan = plan_files(LakeRead.of(scan), scan.files(), spark)
     assert (len(plan.native), len(plan.tasks)) == (1, 2)
     assert sorted(scan.to_spark().collect()) == [(n, decimal.Decimal(10 * n)) for n in (1, 2, 3)]
     table.merge()
     merged = table.scan()
-    assert len(plan_files(merged, merged.files(), spark).native) == 1
+    assert len(plan_files(LakeRead.of(merged), merged.files(), spark).native) == 1
     assert sorted(merged.to_spark().collect()) == sorted(scan.to_spark().collect())
 
 
@@ -202,14 +203,14 @@ def test_nans_survive_sparks_row_group_filters(spark: SparkSession, db: firn.Dat
     nested = [{"y": 2.0}, {"y": NAN}]
     table.append(pa.table({"x": [2.0, NAN], "s": nested, "k": [1, 2]}))
     scan = table.scan()
-    assert plan_files(scan, scan.files(), spark).groups[0].guarded == {"x", "s"}
+    assert plan_files(LakeRead.of(scan), scan.files(), spark).groups[0].guarded == {"x", "s"}
     frame = scan.to_spark()
     assert frame.where("x > 2.5").count() == 1
     assert frame.where("s.y >= 3").count() == 1
     assert table.scan(where="x > 2.5").to_spark().count() == table.scan(where="x > 2.5").count() == 1
     plain = db.create_table("numbers")
     plain.append(pa.table({"x": [2.0, 3.0]}))
-    assert plan_files(plain.scan(), plain.scan().files(), spark).groups[0].guarded == frozenset()
+    assert plan_files(LakeRead.of(plain.scan()), plain.scan().files(), spark).groups[0].guarded == frozenset()
 
 
 def test_predicates_select_the_same_rows_both_ways(spark: SparkSession, db: firn.Database) -> None:
@@ -296,7 +297,7 @@ def test_registered_files_go_to_spark_only_where_their_statistics_vouch_for_them
     nulls = write("nulls.parquet", k=[5], s=pa.nulls(1))
     table.register([good, *hidden, half, nulls])
     scan = table.scan(columns=["k", "s"])
-    plan = plan_files(scan, scan.files(), spark)
+    plan = plan_files(LakeRead.of(scan), scan.files(), spark)
     assert {Path(file.path).name for file in plan.tasks} >= {
         "_hidden.parquet",
         ".dot.parquet",

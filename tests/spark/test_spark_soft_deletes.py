@@ -17,9 +17,11 @@ from firn.errors import CorruptObjectError
 from firn.journal.model import with_deletes
 from firn.lake.scan import Scan
 from firn.lake.table import LakeTable
-from firn.spark.options import SourceOptions
-from firn.spark.scan import MAX_GROUPS, NATIVE_CONF, plan_files
-from firn.spark.source import PushingReader, TableReader, plan_read
+from firn.spark.lake_read import LakeRead
+from firn.spark.native import NATIVE_CONF
+from firn.spark.reads import plan_read
+from firn.spark.scan import MAX_GROUPS, plan_files
+from firn.spark.source import PushingReader, TableReader
 from firn.spark.sql import run_sql
 from firn.spark.types import spark_schema
 
@@ -44,7 +46,7 @@ def all_ways(spark: SparkSession, scan: Scan) -> Iterator[DataFrame]:
     yield scan.to_spark()
     spark.conf.set(NATIVE_CONF, "never")
     try:
-        assert plan_files(scan, scan.files(), spark).native == ()
+        assert plan_files(LakeRead.of(scan), scan.files(), spark).native == ()
         yield scan.to_spark()
     finally:
         spark.conf.unset(NATIVE_CONF)
@@ -107,7 +109,7 @@ def test_all_ways_agree_with_duckdb(spark: SparkSession, table: LakeTable) -> No
         for asked in (None, dice.choice(PREDICATES).format(dice.randrange(9))):
             scan = table.scan(columns=["k", "x", "s", "f"], where=asked)
             expected = bag(truth.execute(f"SELECT k, x, s, f FROM t WHERE {asked or 'true'}").fetchall())
-            plan = plan_files(scan, scan.files(), spark)
+            plan = plan_files(LakeRead.of(scan), scan.files(), spark)
             natives += sum(bool(group.deletes) for group in plan.groups)
             for frame in all_ways(spark, scan):
                 assert bag([tuple(row) for row in frame.collect()]) == expected, (where, asked)
@@ -121,7 +123,7 @@ def test_files_with_the_same_soft_deletes_are_read_together(spark: SparkSession,
     table.append([{"k": 1, "s": "later", "big": ""}])
     table.delete("k = 2 AND s >= '4'")
     scan = table.scan(columns=["s"])
-    plan = plan_files(scan, scan.files(), spark)
+    plan = plan_files(LakeRead.of(scan), scan.files(), spark)
     sizes = sorted((len(group.paths), len(group.deletes)) for group in plan.groups)
     assert sizes == [(1, 0), (2, 2), (4, 1)] and plan.tasks == ()
     assert table.scan().to_spark().count() == table.scan().count() == 4 * 4 + 2 * 3 + 1
@@ -133,12 +135,12 @@ def test_what_spark_would_answer_otherwise_goes_through_tasks(spark: SparkSessio
     table.append([{"k": 100, "s": "c"}])
     table.delete("k // 2 = 3")
     scan = table.scan()
-    plan = plan_files(scan, scan.files(), spark)
+    plan = plan_files(LakeRead.of(scan), scan.files(), spark)
     assert (len(plan.native), len(plan.tasks)) == (0, 2)
     table.merge()
     table.append([{"k": 5, "s": "d"}])
     table.delete("k = 5")  # all of a file: none is marked
-    assert len(plan_files(table.scan(), table.scan().files(), spark).native) == 1
+    assert len(plan_files(LakeRead.of(table.scan()), table.scan().files(), spark).native) == 1
     assert sorted(row.k for row in table.scan().to_spark().collect()) == [1, 100]
 
 
@@ -147,7 +149,7 @@ def test_rare_sets_of_soft_deletes_go_through_tasks(spark: SparkSession, table: 
         table.append([{"k": k} for k in range(20)])
     files = table.snapshot().files
     marked = [with_deletes(file, f"k = {number}") for number, file in enumerate(files)]
-    plan = plan_files(table.scan(), marked, spark)
+    plan = plan_files(LakeRead.of(table.scan()), marked, spark)
     assert (len(plan.groups), len(plan.tasks)) == (MAX_GROUPS, 3)
 
 
@@ -169,7 +171,7 @@ def test_an_undecodable_predicate_names_its_file(spark: SparkSession, table: Lak
     (file,) = table.snapshot().files
     bad = with_deletes(file, "k >")
     with pytest.raises(CorruptObjectError, match=r"parquet has a soft delete that can't be evaluated"):
-        plan_files(table.scan(), [bad], spark)
+        plan_files(LakeRead.of(table.scan()), [bad], spark)
 
 
 def test_sql_sees_live_rows_and_prunes(spark: SparkSession, table: LakeTable) -> None:
@@ -197,8 +199,8 @@ def test_the_data_source_leaves_deleted_rows_out(spark: SparkSession, table: Lak
     table.append([{"k": k, "s": "a"} for k in range(10)])
     table.append([{"k": k} for k in range(20, 30)])
     table.delete("k < 5 OR k % 10 = 5")
-    plan = plan_read(table, SourceOptions(table.bucket.url, "t", where="k <> 8"))
-    schema = spark_schema(plan.read.columns)
+    plan = plan_read(table, where="k <> 8")
+    schema = spark_schema(plan.columns)
     expected = [k for k in (*range(5, 10), *range(20, 30)) if k not in (5, 8, 25)]
 
     class Source(DataSource):  # type: ignore[misc]

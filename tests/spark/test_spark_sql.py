@@ -52,14 +52,14 @@ def oracle(db: firn.Database) -> Iterator[duckdb.DuckDBPyConnection]:
 def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How many files each table's last placeholder read."""
     counts: dict[str, int] = {}
-    before = spark_sql.pruned_files
+    before = spark_sql.pruned_read
 
-    def counting(scan: Any, conjuncts: Any) -> Any:
-        files = before(scan, conjuncts)
-        counts[scan.table.name] = len(files)
-        return files
+    def counting(read: Any, conjuncts: Any) -> Any:
+        pruned = before(read, conjuncts)
+        counts[read.table] = len(pruned.files)
+        return pruned
 
-    monkeypatch.setattr(spark_sql, "pruned_files", counting)
+    monkeypatch.setattr(spark_sql, "pruned_read", counting)
     return counts
 
 

@@ -11,7 +11,9 @@ import pytest
 import firn
 from firn.errors import InvalidInputError
 from firn.lake.table import LakeTable
-from firn.spark.scan import NATIVE_CONF, plan_files
+from firn.spark.lake_read import LakeRead
+from firn.spark.native import NATIVE_CONF
+from firn.spark.scan import plan_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +70,7 @@ def test_processes_of_one_writer_and_of_two(spark: SparkSession, db: firn.Databa
     expected = [2, 3, 4, 5, 6, 7, 10, 11, 12]
     assert ids(table) == ids(load(spark, db)) == expected
     scan = table.scan(where="id > 2")
-    assert plan_files(scan, scan.files(), spark).native
+    assert plan_files(LakeRead.of(scan), scan.files(), spark).native
     assert ids(scan.to_spark()) == expected[1:]
     spark.conf.set(NATIVE_CONF, "never")
     try:

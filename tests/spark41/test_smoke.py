@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import firn
+from firn.spark.lake_read import LakeRead
+from firn.spark.native import NATIVE_CONF
 from firn.spark.runner import SparkRunner
-from firn.spark.scan import NATIVE_CONF, plan_files
+from firn.spark.scan import plan_files
 from firn.spark.session import active, active_or_start
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def test_a_tables_life(spark: SparkSession, db: firn.Database) -> None:
     )
     assert table.append(frame).rows == 90
     scan = table.scan(where="d >= '2001-02-01'")
-    assert len(plan_files(scan, scan.files(), spark).native) > 0
+    assert len(plan_files(LakeRead.of(scan), scan.files(), spark).native) > 0
     assert scan.to_spark().count() == 59
     spark.conf.set(NATIVE_CONF, "never")
     assert scan.to_spark().count() == 59

@@ -9,16 +9,30 @@ Such a predicate is left to tasks, which ask DuckDB.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from firn.journal.model import ColumnTypes
 from firn.lake.domain import family_of
+from firn.lake.predicate import Predicate
 from firn.spark.pushdown import NUMBERS, literal_family
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_UTC = frozenset(("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT", "UCT", "Zulu"))
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
+
+
+def runs_in_spark(predicate: Predicate, known: ColumnTypes, spark: SparkSession) -> bool:
+    """Whether Spark's answer to a predicate is DuckDB's. It compares instants in the session's time zone."""
+    zoned = any("TIME ZONE" in known[name] for name in predicate.columns)
+    if zoned and spark.conf.get("spark.sql.session.timeZone", "") not in _UTC:
+        return False
+    return engines_agree(predicate.ast, known)
 
 
 def engines_agree(tree: exp.Expression, columns: ColumnTypes) -> bool:

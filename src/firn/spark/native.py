@@ -7,17 +7,21 @@ statistics that say nothing of NaNs. Each rule here was found by experiment, and
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
+from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, DataFile, Places
 from firn.journal.typenames import Scalar, Struct, Type, parse
 from firn.lake.domain import family_of, written_as
-from firn.spark.session import is_connect
+from firn.spark.session import DISCOVERY_CONF, DISCOVERY_THRESHOLD, conf, is_connect
 from firn.spark.types import natively_readable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 
@@ -139,3 +143,47 @@ def holds_floats(kind: str) -> bool:
 def quote(name: str) -> str:
     """A column's name as Spark's expressions take it, dots and all."""
     return "`" + name.replace("`", "``") + "`"
+
+
+NATIVE_CONF = "spark.firn.nativeScan"
+"""Spark setting: `auto` (the default), `always` or `never` use Spark's own Parquet reader."""
+
+# Whatever the session says: a missing file is no empty one, and days before 1582 are proleptic Gregorian.
+_READ_OPTIONS = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+
+
+def native_paths(bucket: Bucket, keys: Sequence[str], spark: SparkSession) -> list[str] | None:
+    """Objects as Spark's Hadoop names them, or None where it can't reach them, or isn't to be asked."""
+    mode = spark.conf.get(NATIVE_CONF, "auto")
+    if mode not in ("auto", "always", "never"):
+        raise InvalidInputError(f"{NATIVE_CONF} is {mode!r}; it can be auto, always or never.")
+    if mode == "never" or not keys:
+        return None
+    if spark.conf.get("spark.sql.caseSensitive", "false") == "true":
+        return None  # a file that spells a column otherwise would read as null
+    local = [bucket.local_path(key) for key in keys]
+    if all(path is not None for path in local):
+        return [escape_glob(path) for path in local if path is not None]
+    uris = [hadoop_uri(bucket, key) for key in keys]
+    if mode == "always" or hadoop_reads(spark, bucket.url, uris[0]):
+        return [escape_glob(uri) for uri in uris]
+    return None
+
+
+def parquet_frame(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
+    """Files by Spark's own reader."""
+    if is_connect(spark):
+        # Planned on the server at each action, so the setting has to stay; the session is this client's own.
+        if int(spark.conf.get(DISCOVERY_CONF, "32")) < DISCOVERY_THRESHOLD:
+            spark.conf.set(DISCOVERY_CONF, str(DISCOVERY_THRESHOLD))
+        planning: Any = nullcontext()
+    else:
+        planning = conf(spark, {DISCOVERY_CONF: str(DISCOVERY_THRESHOLD)})
+    with planning:
+        frame: DataFrame = spark.read.schema(schema).options(**_READ_OPTIONS).parquet(*paths)
+    return frame

@@ -30,7 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -51,27 +51,19 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from firn.journal.model import ColumnTypes, Commit, DataFile, Namer, Places
+from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.append import target_columns
-from firn.lake.keys import KeySpec
-from firn.lake.latest import LatestSpec, VersionGroup, plan_groups
-from firn.lake.partition import PartitionSpec
-from firn.lake.predicate import Predicate
-from firn.lake.prune import Pruner
-from firn.lake.read import ReadSpec
+from firn.lake.table import LakeTable
 from firn.lake.write import WriteSpec
 from firn.spark.append import write_rows
 from firn.spark.filters import pushed_sql
 from firn.spark.options import SourceOptions
-from firn.spark.packing import bin_count, pack
-from firn.spark.scan import lean, read_newest_rows, read_rows, without_stats
+from firn.spark.reads import TableRead, handed_over, packed, plan_read
 from firn.spark.types import incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, Filter
     from pyspark.sql.types import StructType
-
-    from firn.lake.table import LakeTable
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 """Loaded where Spark is about to push filters. While that is switched off, Spark refuses readers that can."""
@@ -83,17 +75,22 @@ class TableSource:
     def __init__(self, options: SourceOptions, connect: Callable[..., Any]) -> None:
         self.options = options
         self.connect = connect
-        self.pinned: ReadPlan | None = None
+        self.pinned: TableRead | None = None
 
     def schema(self) -> StructType:
         """The columns that a read gives; pins the snapshot."""
         if self.pinned is None:
-            self.pinned = plan_read(self.open(), self.options)
-        return spark_schema(self.pinned.read.columns)
+            self.pinned = self.plan()
+        return spark_schema(self.pinned.columns)
 
-    def open(self) -> LakeTable:
-        """The table, reachable from Spark's workers."""
-        table: LakeTable = self._database().table(self.options.table)
+    def plan(self) -> TableRead:
+        """The table's newest version, or the one that the options ask for, less what they leave out."""
+        o = self.options
+        return plan_read(self.open(), columns=o.columns, where=o.where, at=o.at)
+
+    def open(self) -> Any:
+        """The table, of whatever kind, reachable from Spark's workers."""
+        table = self._database().table(self.options.table)
         if not table.bucket.capabilities.shareable:
             raise UnsupportedError(f"{self.options.url} lives in another process, out of Spark's reach.")
         return table
@@ -103,6 +100,7 @@ class TableSource:
 
         Raises:
             InvalidInputError: it is kept by writers' catalogs, and no writer is named.
+            UnsupportedError: a keyed table.
         """
         try:
             table = self.open()
@@ -118,6 +116,11 @@ class TableSource:
                     journal=journal,
                 )
             table = self.open()
+        if not isinstance(table, LakeTable):
+            raise UnsupportedError(
+                f"{table.name} is a keyed table, whose files are sorted by key throughout: load the DataFrame with "
+                "db.table(name).load(frame); of a stream, each batch so, by foreachBatch."
+            )
         self._check_writer(table.descriptor.journal)
         return table
 
@@ -133,8 +136,7 @@ class TableSource:
         return self.connect(o.url, options=dict(o.store), writer=o.writer, strict=o.strict)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        plan = self.pinned or plan_read(self.open(), self.options)
-        plan = plan.narrowed_to(schema)
+        plan = narrowed_to(self.pinned or self.plan(), schema)
         wanted = self.options.push_filters or hasattr(DataSourceReader, "pushLimit")
         return PushingReader(plan, schema) if wanted and _spark_pushes() else TableReader(plan, schema)
 
@@ -160,126 +162,54 @@ def _spark_pushes() -> bool:
 # -- reading
 
 
-@dataclass(frozen=True)
-class ReadPlan:
-    """A pinned read: all that planning and tasks need, without the table. Picklable.
-
-    Of a table with a key, `files` are all, and pruning waits for the whole predicate.
-    """
-
-    bucket: Bucket
-    table: str
-    version: str
-    files: tuple[DataFile, ...]
-    read: ReadSpec
-    partition: PartitionSpec
-    places: Places
-    keys: KeySpec | None = None
-
-    def narrowed_to(self, schema: StructType) -> ReadPlan:
-        """For a schema that the user gave to Spark: some of the columns, under the types they have."""
-        have = {field.name: field.dataType for field in spark_schema(self.read.columns)}
-        for field in schema.fields:
-            if have.get(field.name) != field.dataType:
-                asked = f"{field.name!r} {field.dataType.simpleString()}"
-                known = ", ".join(f"{name} {kind.simpleString()}" for name, kind in have.items())
-                raise InvalidInputError(
-                    f"{self.table} can't be read with a column {asked}; it has: {known}. Leave the schema "
-                    "out, and cast afterwards."
-                )
-        columns = {field.name: self.read.columns[field.name] for field in schema.fields}
-        return replace(self, read=replace(self.read, columns=columns))
-
-    def where(self, sql: str) -> ReadPlan:
-        """The same, less the files and rows that a further predicate excludes."""
-        known = self.read.table_columns
-        predicate = Predicate.parse(sql, known)
-        pruner = Pruner(predicate, known, self.partition)
-        both = sql if self.read.where is None else f"({self.read.where}) AND ({sql})"
-        files = self.files
-        if self.keys is None:
-            files = tuple(file for file in files if pruner.may_match(file))
-        return replace(self, files=files, read=replace(self.read, where=both))
-
-    def groups(self) -> list[VersionGroup]:
-        """Of a table with a key: the files that may share keys together, pruned by the predicate so far."""
-        assert self.keys is not None
-        known = self.read.table_columns
-        return plan_groups(
-            self.files,
-            places=self.places,
-            keys=self.keys,
-            predicate=None if self.read.where is None else Predicate.parse(self.read.where, known),
-            columns=known,
-            spec=self.partition,
-        )
+def narrowed_to(read: TableRead, schema: StructType) -> TableRead:
+    """For a schema that the user gave to Spark: some of the columns, under the types they have."""
+    have = {field.name: field.dataType for field in spark_schema(read.columns)}
+    for field in schema.fields:
+        if have.get(field.name) != field.dataType:
+            asked = f"{field.name!r} {field.dataType.simpleString()}"
+            known = ", ".join(f"{name} {kind.simpleString()}" for name, kind in have.items())
+            raise InvalidInputError(
+                f"{read.table} can't be read with a column {asked}; it has: {known}. Leave the schema "
+                "out, and cast afterwards."
+            )
+    return read.select(schema.fieldNames())
 
 
-def plan_read(table: LakeTable, options: SourceOptions) -> ReadPlan:
-    """Pin a snapshot and prune its files. Cost: the snapshot's requests."""
-    scan = table.scan(columns=options.columns, where=options.where, at=options.at)
-    return ReadPlan(
-        table.bucket,
-        table.name,
-        scan.snapshot.version,
-        tuple(scan.files() if table.keys is None else scan.snapshot.files),
-        scan.read_spec(),
-        table.pruning_spec,
-        table.places,
-        table.keys,
-    )
+class Share(InputPartition):  # type: ignore[misc]
+    """What one Spark task reads."""
+
+    def __init__(self, read: TableRead, works: Sequence[Any]) -> None:
+        self.lean = read.for_tasks()
+        self.works = tuple(works)
+
+    def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return handed_over(self.lean, self.works, schema)
 
 
-class FileBin(InputPartition):  # type: ignore[misc]
-    """The files that one Spark task reads. `table_columns`, where given, are the table's of later than the plan:
-    soft deletes may use them."""
-
-    def __init__(self, files: Sequence[DataFile], table_columns: ColumnTypes | None = None) -> None:
-        self.files = tuple(without_stats(file) for file in files)
-        self.table_columns = table_columns
-
-
-class GroupBin(InputPartition):  # type: ignore[misc]
-    """The groups of files that one Spark task reads, of a table with a key."""
-
-    def __init__(self, groups: Sequence[VersionGroup]) -> None:
-        self.groups = tuple(lean(group) for group in groups)
-
-
-def bins_of(files: Sequence[DataFile], table_columns: ColumnTypes | None = None) -> list[InputPartition]:
-    """Files packed for tasks. The planner isn't told how many run at once; the driver's cores are a guess."""
-    sizes = [file.size for file in files]
-    count = max(bin_count(sizes, os.cpu_count() or 1), min(len(sizes), sum(sizes) >> 27))
-    return [FileBin([files[index] for index in one], table_columns) for one in pack(sizes, count)]
+def shares(read: TableRead) -> list[InputPartition]:
+    """A read packed for tasks. The planner isn't told how many run at once; the driver's cores are a guess."""
+    return [Share(read, works) for works in packed(read.units(), os.cpu_count() or 1, most=1 << 27)]
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
-    """Reads a plan's files in tasks."""
+    """Reads a plan's units in tasks."""
 
-    def __init__(self, plan: ReadPlan, schema: StructType) -> None:
+    def __init__(self, plan: TableRead, schema: StructType) -> None:
         self.plan = plan
         self.schema: pa.Schema = spark_arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
         # Spark takes no partitions at all for one unknown one.
-        if self.plan.keys is not None:
-            groups = self.plan.groups()
-            weights = [group.bytes for group in groups]
-            bins = pack(weights, bin_count(weights, os.cpu_count() or 1))
-            return [GroupBin([groups[index] for index in one]) for one in bins] or [FileBin(())]
-        return bins_of(self.plan.files) or [FileBin(())]
+        return shares(self.plan) or [Share(self.plan, ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, GroupBin):
-            assert self.plan.keys is not None
-            spec = LatestSpec(self.plan.keys, self.plan.read)
-            return read_newest_rows(self.plan.bucket, partition.groups, spec, self.schema, self.plan.table)
-        assert isinstance(partition, FileBin)
-        return read_rows(self.plan.bucket, partition.files, self.plan.read, self.schema, self.plan.table)
+        assert isinstance(partition, Share)
+        return partition.rows(self.schema)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get their files with their partition.
-        return {"plan": replace(self.plan, files=()), "schema": self.schema}
+        # Tasks get all they need with their partition.
+        return {"plan": self.plan.for_tasks(), "schema": self.schema}
 
 
 class PushingReader(TableReader):
@@ -287,7 +217,7 @@ class PushingReader(TableReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Prune files and rows by what is understood; Spark still evaluates all of it, by its own rules."""
-        sql = pushed_sql(filters, self.plan.read.table_columns)
+        sql = pushed_sql(filters, self.plan.known)
         if sql is not None:
             self.plan = self.plan.where(sql)
         return filters

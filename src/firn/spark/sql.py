@@ -1,4 +1,4 @@
-"""SQL over lake tables on Spark: DuckDB's dialect in, a Spark DataFrame out.
+"""SQL over tables on Spark: DuckDB's dialect in, a Spark DataFrame out.
 
 Each place where the query reads a table becomes a placeholder `{t0}`, `{t1}`, … that `spark.sql` fills with a
 DataFrame of its own, so no view is left behind and nothing outside of the query changes. Placeholders of one
@@ -7,26 +7,20 @@ table share a snapshot, and differ in the files that the predicates around them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlglot import exp
 
 from firn.errors import InvalidInputError, TableNotFoundError
-from firn.journal.model import DataFile
 from firn.lake.dialect import function_names, parse, to_duckdb, to_spark
-from firn.lake.latest import VersionGroup
 from firn.lake.predicate import Predicate
-from firn.lake.prune import Pruner
-from firn.lake.scan import Scan
 from firn.spark.pushdown import argument, conjuncts_by_table, used_columns
-from firn.spark.scan import files_to_spark, groups_to_spark
+from firn.spark.reads import TableRead, plan_read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from firn.lake.table import LakeTable
 
 _OUTSIDE = frozenset(("reflect", "java_method", "try_reflect", "getenv", "read_text", "read_blob"))
 """Functions that reach outside of the tables."""
@@ -35,7 +29,7 @@ _OUTSIDE = frozenset(("reflect", "java_method", "try_reflect", "getenv", "read_t
 class Tables(Protocol):
     """What a query can name; `firn.Database` is one."""
 
-    def table(self, name: str) -> LakeTable: ...
+    def table(self, name: str) -> Any: ...
 
     def tables(self) -> list[str]: ...
 
@@ -57,35 +51,21 @@ def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
     """
     tree = parse(query, "query")
     nodes = table_nodes(tree, query)
-    scans: dict[str, Scan] = {}
-    by_node: dict[int, Scan] = {}
+    reads: dict[str, TableRead] = {}
+    by_node: dict[int, TableRead] = {}
     for node in nodes:
-        if node.name not in scans:
-            table = _find(tables, node.name)
-            snapshot = table.snapshot()
-            columns = used_columns(tree, snapshot.columns)
-            scans[node.name] = Scan(table, columns=columns, snapshot=snapshot)
-        by_node[id(node)] = scans[node.name]
-    wanted = conjuncts_by_table(
-        tree, lambda node: by_node[id(node)].snapshot.columns if id(node) in by_node else None
-    )
-    frames: dict[tuple[str, tuple[str, ...]], DataFrame] = {}
+        if node.name not in reads:
+            read = plan_read(_find(tables, node.name))
+            reads[node.name] = read.select(used_columns(tree, read.known))
+        by_node[id(node)] = reads[node.name]
+    wanted = conjuncts_by_table(tree, lambda node: by_node[id(node)].known if id(node) in by_node else None)
+    frames: dict[tuple[str, Hashable], DataFrame] = {}
 
     def frame_of(node: exp.Table) -> DataFrame:
-        scan = by_node[id(node)]
-        conjuncts = wanted.get(id(node), [])
-        if scan.table.keys is not None:
-            groups = pruned_groups(scan, conjuncts)
-            read = [file.path for group in groups for file in group.files]
-            shown = sorted(path for group in groups for path in group.shown)
-            key = (scan.table.name, (*read, "", *shown))
-            if key not in frames:
-                frames[key] = groups_to_spark(scan, groups, spark)
-            return frames[key]
-        files = pruned_files(scan, conjuncts)
-        key = (scan.table.name, tuple(file.path for file in files))
+        read = pruned_read(by_node[id(node)], wanted.get(id(node), []))
+        key = (read.table, read.scope())
         if key not in frames:
-            frames[key] = files_to_spark(scan, files, spark)
+            frames[key] = read.frame(spark)
         return frames[key]
 
     return _run(spark, query, tree, nodes, frame_of)
@@ -99,29 +79,14 @@ def run_over(spark: SparkSession, tree: exp.Expression, frames: Mapping[str, Dat
     return _run(spark, text, tree, table_nodes(tree, text), lambda node: folded[node.name.casefold()])
 
 
-def pruned_files(scan: Scan, conjuncts: list[exp.Expression]) -> list[DataFile]:
-    """The scan's files that may hold a row for which all conjuncts are true."""
-    columns = scan.snapshot.columns
-    pruners = [
-        Pruner(predicate, columns, scan.table.pruning_spec) for predicate in _understood(scan, conjuncts)
-    ]
-    return [file for file in scan.snapshot.files if all(pruner.may_match(file) for pruner in pruners)]
-
-
-def pruned_groups(scan: Scan, conjuncts: list[exp.Expression]) -> list[VersionGroup]:
-    """The same for a table with a key. The scan itself has no predicate: Spark asks it of the newest rows."""
-    predicates = _understood(scan, conjuncts)
-    where = " AND ".join(f"({predicate.sql})" for predicate in predicates) or None
-    return Scan(scan.table, where=where, snapshot=scan.snapshot).groups()
-
-
-def _understood(scan: Scan, conjuncts: list[exp.Expression]) -> list[Predicate]:
-    found = []
+def pruned_read(read: TableRead, conjuncts: Sequence[exp.Expression]) -> TableRead:
+    """Less what can't hold a row for which all conjuncts are true; Spark asks them of the rows."""
+    understood = []
     for conjunct in conjuncts:
         # Spark will say what is wrong with one that isn't understood, or knows better.
         with suppress(InvalidInputError):
-            found.append(Predicate.parse(to_duckdb(conjunct), scan.snapshot.columns))
-    return found
+            understood.append(Predicate.parse(to_duckdb(conjunct), read.known))
+    return read.pruned(understood) if understood else read
 
 
 def table_nodes(tree: exp.Expression, query: str) -> list[exp.Table]:
@@ -189,7 +154,7 @@ def _is_cte(node: exp.Table) -> bool:
     return False
 
 
-def _find(tables: Tables, name: str) -> LakeTable:
+def _find(tables: Tables, name: str) -> Any:
     known = tables.tables()
     found = [name] if name in known else [other for other in known if other.casefold() == name.casefold()]
     if len(found) != 1:

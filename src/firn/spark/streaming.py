@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -33,16 +33,17 @@ from pyspark.sql.datasource import (
 
 from firn.errors import UnsupportedError
 from firn.journal.position import BEGINNING, Offset, StreamPosition
-from firn.lake.read import ReadSpec
-from firn.spark.scan import read_rows
+from firn.lake.table import LakeTable
+from firn.spark.lake_read import LakeRead
+from firn.spark.reads import TableRead
 from firn.spark.source import (
-    FileBin,
+    Share,
     TableSource,
-    bins_of,
     collect,
     commit_files,
-    plan_read,
+    narrowed_to,
     plan_write,
+    shares,
     write_task,
 )
 from firn.spark.types import spark_arrow_schema
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-    from firn.lake.table import LakeTable
     from firn.lake.write import WriteSpec
 
 try:
@@ -81,67 +81,111 @@ _Bases: tuple[type, ...] = (
 )
 
 
+class TableFollower(Protocol):
+    """How a stream follows a table of some kind. Offsets are JSON that Spark keeps in its checkpoint."""
+
+    def beginning(self, time: str | None) -> dict[str, Any]:
+        """Where a stream begins, from the options alone: Spark asks more than once, and keeps the answer late."""
+        ...
+
+    def target(self) -> Any:
+        """Where the table stands now, for a stream that ends there."""
+        ...
+
+    def advance(self, start: dict[str, Any], most: int | None, target: Any) -> dict[str, Any]:
+        """The next offset after `start`, at most `most` files on; `start` itself if there is nothing new."""
+        ...
+
+    def between(self, start: dict[str, Any], end: dict[str, Any]) -> TableRead | None:
+        """What came between two offsets; None if that is nothing."""
+        ...
+
+
+def follower(table: Any, plan: TableRead) -> TableFollower:
+    """The one for a table's kind, reading what `plan` does of what comes."""
+    assert isinstance(table, LakeTable) and isinstance(plan, LakeRead)
+    return LakeFollower(table, plan)
+
+
 class TableStreamReader(*_Bases):  # type: ignore[misc]
-    """Spark's view of a `StreamPosition`. Copies of it read in tasks."""
+    """Spark's view of a `TableFollower`. Copies of it read in tasks."""
 
     def __init__(self, source: TableSource, schema: StructType) -> None:
         table = source.open()
-        if table.keys is not None:
-            raise UnsupportedError(
-                f"{table.name} has a key, and a stream of what is appended would miss updates and deletes: read it "
-                "in batches. To follow what comes, append it to a table without a key as well, and stream that."
-            )
-        plan = source.pinned or plan_read(table, source.options)
-        self.read_spec: ReadSpec = plan.narrowed_to(schema).read
-        self.schema: pa.Schema = spark_arrow_schema(schema)
-        self.bucket = table.bucket
-        self.table = table.name
+        plan = narrowed_to(source.pinned or source.plan(), schema)
         self.options = source.options
-        self.lake: LakeTable | None = table
-        self.position: StreamPosition[Any] | None = StreamPosition(table.journal.stream())
+        self.schema: pa.Schema = spark_arrow_schema(schema)
+        self.follower: TableFollower | None = follower(table, plan)
         self.target: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "lake": None, "position": None}
+        # Tasks get all they need with their partition.
+        return {**self.__dict__, "follower": None, "target": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        if self.options.starting_time is None:
-            return dict(BEGINNING)
-        assert self.position is not None
-        return Offset(self.position.stream.since(parse_time(self.options.starting_time))).to_json()
+        assert self.follower is not None
+        return self.follower.beginning(self.options.starting_time)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.options.max_files is None else ReadMaxFiles(self.options.max_files)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        assert self.position is not None
-        self.target = self.position.stream.target()
+        assert self.follower is not None
+        self.target = self.follower.target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        assert self.position is not None
+        assert self.follower is not None
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        return self.follower.advance(start, most, self.target)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        assert self.follower is not None
+        read = self.follower.between(start, end)
+        return [] if read is None else shares(read)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Share)
+        return partition.rows(self.schema)
+
+
+class LakeFollower:
+    """A lake table's appends, by a `StreamPosition` of its journal."""
+
+    def __init__(self, table: LakeTable, plan: LakeRead) -> None:
+        if table.keys is not None:
+            raise UnsupportedError(
+                f"{table.name} has a key, and a stream of what is appended would miss updates and deletes: read it "
+                "in batches. To follow what comes, append it to a table without a key as well, and stream that."
+            )
+        self.table = table
+        self.plan = plan
+        self.position: StreamPosition[Any] = StreamPosition(table.journal.stream())
+
+    def beginning(self, time: str | None) -> dict[str, Any]:
+        if time is None:
+            return dict(BEGINNING)
+        return Offset(self.position.stream.since(parse_time(time))).to_json()
+
+    def target(self) -> Any:
+        return self.position.stream.target()
+
+    def advance(self, start: dict[str, Any], most: int | None, target: Any) -> dict[str, Any]:
         begun = self.position.parse(start)
         if begun is None:
             return self.position.begin(most).to_json()
-        after = self.position.advance(begun, most, among=self.target)
+        after = self.position.advance(begun, most, among=target)
         return start if after is None else after.to_json()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        assert self.position is not None and self.lake is not None
+    def between(self, start: dict[str, Any], end: dict[str, Any]) -> LakeRead | None:
         after = self.position.parse(end)
         if after is None:
-            return []
+            return None
         files = self.position.files(self.position.parse(start), after)
-        # This reader may be older than a column by which rows were deleted.
-        columns = self.lake.snapshot().columns if any(file.deletes for file in files) else None
-        return bins_of(files, columns)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, FileBin)
-        spec = self.read_spec
-        if partition.table_columns is not None:
-            spec = replace(spec, table_columns=partition.table_columns)
-        return read_rows(self.bucket, partition.files, spec, self.schema, self.table)
+        spec = self.plan.spec
+        if any(file.deletes for file in files):
+            # The plan may be older than a column by which rows were deleted.
+            spec = replace(spec, table_columns=self.table.snapshot().columns)
+        return replace(self.plan, files=tuple(files), spec=spec)
 
 
 # -- sink
