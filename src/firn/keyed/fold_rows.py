@@ -1,0 +1,138 @@
+"""One piece of several runs, all versions of its keys, folded column by column.
+
+Only keys whose newest version is a merge operand are looked at row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firn.keyed.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.merge_order import key_order
+from firn.keyed.run_buffers import Piece
+from firn.keyed.values import Values
+
+_Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Folding:
+    """How to fold: `fold` makes of the versions of a key with operands what stays of it."""
+
+    values: Values
+    fold: Callable[[list[Entry]], list[Entry]]
+    now_ms: int
+    drop_gone: bool
+    upto_seq: int | None
+
+
+def fold_piece(piece: Piece, folding: Folding, *, reverse: bool = False) -> pa.RecordBatch:
+    """The rows that stay, in key order, or backwards with `reverse`."""
+    batches = [batch for run in piece for batch in run]
+    if folding.upto_seq is not None:
+        batches = [batch.filter(pc.less_equal(batch.column(1), folding.upto_seq)) for batch in batches]
+        batches = [batch for batch in batches if len(batch)]
+    if not batches:
+        return folding.values.empty
+    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    order, keys = key_order(rows.column(0))
+    newest = np.ones(len(keys), np.bool_)
+    newest[1:] = _flags(pc.not_equal(keys[1:], keys[:-1]))
+    kinds = _kinds(rows)
+    expired = _expired(rows.column(3), folding.now_ms)
+    if not kinds.any() and expired is None:
+        return _take(rows, order, newest, reverse)
+    if order is not None:
+        kinds = kinds[order]
+        expired = None if expired is None else expired[order]
+    operands = newest & (kinds == MERGE)
+    gone = kinds == DELETE if expired is None else (kinds == DELETE) | ((kinds == PUT) & expired)
+    if not operands.any():
+        if folding.drop_gone:
+            return _take(rows, order, newest & ~gone, reverse)
+        return _bury(_take(rows, order, newest, reverse), folding.now_ms)
+    kept = newest & ~operands
+    if folding.drop_gone:
+        kept &= ~gone
+    plain = _take(rows, order, kept)
+    if not folding.drop_gone:
+        plain = _bury(plain, folding.now_ms)
+    return _with_operands(rows, order, newest, operands, kept, plain, folding, reverse)
+
+
+def _with_operands(
+    rows: pa.RecordBatch,
+    order: npt.NDArray[np.int64] | None,
+    newest: _Flags,
+    operands: _Flags,
+    kept: _Flags,
+    plain: pa.RecordBatch,
+    folding: Folding,
+    reverse: bool,
+) -> pa.RecordBatch:
+    """What stays of keys without operands, and in between what `fold` makes of the others."""
+    number = np.cumsum(newest)  # of each row's key in the piece
+    theirs = operands[np.flatnonzero(newest)][number - 1]
+    versions = folding.values.entries(_take(rows, order, theirs))
+    numbers = number[theirs]
+    found: list[Entry] = []
+    places: list[int] = []
+    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for low, high in pairwise(starts):
+        entries = folding.fold(versions[low:high])
+        found += entries
+        places += [int(numbers[low])] * len(entries)
+    if not found:
+        return _take(plain, None, np.ones(len(plain), np.bool_), reverse)
+    both = pa.concat_batches([plain, folding.values.batch(found).cast(plain.schema)])
+    place = np.argsort(np.concatenate([number[kept], np.array(places, number.dtype)]), kind="stable")
+    return both.take(pa.array(place[::-1] if reverse else place))
+
+
+def _take(
+    rows: pa.RecordBatch, order: npt.NDArray[np.int64] | None, kept: _Flags, reverse: bool = False
+) -> pa.RecordBatch:
+    """The rows that are kept of those in `order`."""
+    if order is None and not reverse:
+        return rows if kept.all() else rows.filter(pa.array(kept))
+    indices = np.flatnonzero(kept) if order is None else order[kept]
+    return rows.take(pa.array(indices[::-1] if reverse else indices))
+
+
+def _bury(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+    """Expired puts as deletes: they hide what is older, and their values aren't needed any more."""
+    expired = _expired(rows.column(3), now_ms)
+    if expired is None:
+        return rows
+    dead = pa.array(expired & (_kinds(rows) == PUT))
+    columns = [
+        rows.column(0),
+        rows.column(1),
+        pc.if_else(dead, pa.scalar(DELETE, pa.int8()), rows.column(2)),
+        *(pc.if_else(dead, pa.scalar(None, column.type), column) for column in rows.columns[3:]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _kinds(rows: pa.RecordBatch) -> Any:
+    return rows.column(2).to_numpy(zero_copy_only=False)
+
+
+def _expired(expire_at: pa.Array, now_ms: int) -> _Flags | None:
+    """Which rows have expired; None where none has."""
+    if expire_at.null_count == len(expire_at):
+        return None
+    flags = _flags(pc.fill_null(pc.less_equal(expire_at, now_ms), False))
+    return flags if flags.any() else None
+
+
+def _flags(array: pa.Array) -> Any:
+    return array.to_numpy(zero_copy_only=False)

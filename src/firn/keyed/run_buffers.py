@@ -1,0 +1,122 @@
+"""Cut several runs into pieces that hold all versions of each of their keys, so that each piece can be folded alone.
+
+Batches end where their files have it. Keys below the least of the last keys that were read are complete in all
+runs: they are a piece, and what is above waits for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+PIECE_BYTES = 64 << 20
+"""Bytes that all runs together read ahead for one piece, about."""
+
+_FIRST_ROWS = 512  # a scan may stop after a few rows
+
+Piece = list[list[pa.RecordBatch]]
+"""Of each run, newest first, its batches in key order."""
+
+
+def pieces(runs: Sequence[Iterator[pa.RecordBatch]], *, rows: int, reverse: bool = False) -> Iterator[Piece]:
+    """The runs in pieces that share no key, in key order, or from the last one with `reverse`.
+
+    Within a piece all batches are in a run's order, also where the runs come backwards. Pieces grow from a few rows,
+    for who wants no more, to about `rows` of each run.
+    """
+    buffers = [_Buffer(run, reverse) for run in runs]
+    budget = PIECE_BYTES // max(1, len(buffers))
+    wanted = min(rows, _FIRST_ROWS)
+    while True:
+        for buffer in buffers:
+            buffer.fill(wanted, budget)
+        edges = [buffer.edge for buffer in buffers if not buffer.done]
+        if edges:
+            edge = max(edges) if reverse else min(edges)
+            piece = [buffer.cut(edge) for buffer in buffers]
+        else:
+            piece = [buffer.rest() for buffer in buffers]
+        if any(piece):
+            yield piece
+            wanted = min(rows, 2 * wanted)
+        elif not edges:
+            return
+        else:  # a key with more versions than were read
+            wanted, budget = 2 * wanted, 2 * budget
+
+
+class _Buffer:
+    """What was read of one run and isn't in a piece yet."""
+
+    def __init__(self, run: Iterator[pa.RecordBatch], reverse: bool) -> None:
+        self._run = run
+        self._reverse = reverse
+        self._batches: list[pa.RecordBatch] = []  # as read
+        self._rows = 0
+        self.done = False
+
+    @property
+    def edge(self) -> bytes:
+        """The key up to which the run was read; there may be more versions of it."""
+        last = self._batches[-1]
+        key: bytes = _keys(last)[0 if self._reverse else len(last) - 1].as_py()
+        return key
+
+    def fill(self, rows: int, budget: int) -> None:
+        size = sum(batch.nbytes for batch in self._batches)
+        while not self.done and ((self._rows < rows and size < budget) or not self._batches):
+            batch = next(self._run, None)
+            if batch is None:
+                self.done = True
+            elif len(batch):
+                size += batch.nbytes
+                self._rows += len(batch)
+                self._batches.append(_backwards(batch) if self._reverse else batch)
+
+    def cut(self, edge: bytes) -> list[pa.RecordBatch]:
+        """Take out what is before `edge`."""
+        taken: list[pa.RecordBatch] = []
+        left: list[pa.RecordBatch] = []
+        for batch in self._batches:
+            keys = _keys(batch)
+            if self._reverse:
+                at = _bisect(keys, edge + b"\0")
+                before, behind = batch.slice(at), batch.slice(0, at)
+            else:
+                at = _bisect(keys, edge)
+                before, behind = batch.slice(0, at), batch.slice(at)
+            if len(before):
+                taken.append(before)
+            if len(behind):
+                left.append(behind)
+        self._batches, self._rows = left, sum(map(len, left))
+        return taken[::-1] if self._reverse else taken
+
+    def rest(self) -> list[pa.RecordBatch]:
+        taken, self._batches, self._rows = self._batches, [], 0
+        return taken[::-1] if self._reverse else taken
+
+
+def _keys(batch: pa.RecordBatch) -> Any:
+    return batch.column(0)
+
+
+def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1)))
+
+
+def _bisect(keys: Any, key: bytes) -> int:
+    """How many keys are below `key`."""
+    low, high = 0, len(keys)
+    if not high or keys[high - 1].as_py() < key:
+        return high
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
