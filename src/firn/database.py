@@ -1,4 +1,4 @@
-"""`Database`: a bucket prefix and the tables below it. A new kind of table is added to `_KINDS`."""
+"""`Database`: a bucket prefix and the tables below it, of all kinds: `firn.kinds` tells them apart."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from firn.arrow.inputs import declared_columns
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.engines import DatabaseEngines
-from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError, UnsupportedError
-from firn.journal.leaderless import LeaderlessJournal, Settings
-from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR
+from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError
 from firn.journal.lock import ExclusiveLock
-from firn.lake.descriptor import (
-    Descriptor,
-    check_properties,
-    create_descriptor,
-    descriptor_key,
-    read_descriptor,
-)
-from firn.lake.keys import parse_key
-from firn.lake.partition import PartitionSpec
+from firn.keyed.definition import KeyedDefinition
+from firn.keyed.table import KeyedTable
+from firn.keyed_tables import KeyedOptions, KeyedTables
+from firn.kinds import KEYED, LAKE, Definition, Kind, check_kind, decode_definition, read_any, wrong_kind
+from firn.lake.descriptor import descriptor_key
 from firn.lake.results import DropReport
 from firn.lake.table import LakeTable
+from firn.lakes import LakeOptions, LakeTables
 from firn.runner import Runner
 from firn.upkeep import WriterUpkeep
 from firn.writers import WriterTables, WriterTransaction
@@ -116,36 +110,75 @@ class Database(WriterUpkeep):
         self._writer_tables = WriterTables(
             self.bucket, self.prefix, self.url, self.engines, writer=writer, strict=strict
         )
+        place = (self.bucket, self.prefix, self.options, self.engines)
+        self._lakes = LakeTables(*place, self._writer_tables, lock)
+        self._keyed = KeyedTables(*place)
 
     def __repr__(self) -> str:
         return f"<Database {self.url}>"
+
+    @overload
+    def create_table(
+        self,
+        name: str,
+        *,
+        kind: Literal["lake"] = ...,
+        schema: pa.Schema | Mapping[str, str] | None = ...,
+        partition_by: Sequence[str] = ...,
+        sort_by: Sequence[str] = ...,
+        key: Sequence[str] = ...,
+        version_by: str | None = ...,
+        journal: str = ...,
+        properties: Mapping[str, Any] | None = ...,
+    ) -> LakeTable: ...
+
+    @overload
+    def create_table(
+        self,
+        name: str,
+        *,
+        kind: Literal["keyed"],
+        schema: pa.Schema | Mapping[str, str] | None = ...,
+        key: Mapping[str, str] | None = ...,
+        merge: str | None = ...,
+        ttl: float | str | timedelta | None = ...,
+        properties: Mapping[str, Any] | None = ...,
+    ) -> KeyedTable: ...
 
     def create_table(
         self,
         name: str,
         *,
-        kind: str = "lake",
+        kind: Kind = "lake",
         schema: pa.Schema | Mapping[str, str] | None = None,
         partition_by: Sequence[str] = (),
         sort_by: Sequence[str] = (),
-        key: Sequence[str] = (),
+        key: Sequence[str] | Mapping[str, str] | None = None,
         version_by: str | None = None,
+        merge: str | None = None,
+        ttl: float | str | timedelta | None = None,
         journal: str = "leaderless",
         properties: Mapping[str, Any] | None = None,
-    ) -> LakeTable:
+    ) -> LakeTable | KeyedTable:
         """Create a table.
 
         Args:
             name: letters, digits, `_ - .`, at most 100, not beginning with `_`.
-            kind: "lake".
-            schema: an Arrow schema, or DuckDB type names by column; else the first append decides.
+            kind: "lake": rows in Parquet files, any number of writers. "keyed": sorted keys, one writer.
+            schema: an Arrow schema, or DuckDB type names by column; else the first append decides. Of a keyed
+                table: the columns of its values; else values are bytes.
             partition_by: columns or transforms: `col`, `year(col)`, `month(col)`, `day(col)`, `hour(col)`,
                 `bucket(16, col)`, `truncate(4, col)`.
             sort_by: columns by which each file is sorted, like `"date"` or `"delay desc"`; by default the key.
             key: columns of which no two rows have the same values: a row that is appended replaces the one of
-                its key. What the table is partitioned by must be part of it. See docs/howto/keys.md.
+                its key. What the table is partitioned by must be part of it. See docs/howto/keys.md. Of a keyed
+                table: the DuckDB types of its keys by name, like `{"state": "VARCHAR", "year": "BIGINT"}`; else
+                keys are bytes.
             version_by: a column of a table with a key; the row of the greatest value replaces, whichever came
                 last.
+            merge: how `merge` combines values of a keyed table: "add", "max", "min", "append", "json_merge", or
+                "module:function".
+            ttl: how long an entry of a keyed table lives, unless its put says otherwise.
             journal: "leaderless": any process appends, maintenance takes a lock. "writer": each writer has a
                 history of its own in this database, and `connect` needs `writer=`.
             properties: see docs/howto/properties.md.
@@ -153,67 +186,76 @@ class Database(WriterUpkeep):
         Raises:
             TableExistsError: the name is taken.
             InvalidInputError: a name, type, transform or property that can't be.
+            UnsupportedError: a keyed table in a store without conditional puts.
 
-        Cost: 1 PUT + 1 LIST.
+        Cost: 1 PUT + 1 LIST; of a keyed table 2 PUTs, 2 GETs and 1 LIST.
+
+        Example:
+            >>> import firn
+            >>> db = firn.connect("memory://")
+            >>> delays = db.create_table("delays", kind="keyed")
+            >>> with delays.open() as kv:
+            ...     kv.put(b"DTW", b"66")
+            >>> delays.reader().get(b"DTW")
+            b'66'
         """
         check_name(name)
-        if kind not in _KINDS:
-            raise InvalidInputError(f"kind={kind!r}: there are {', '.join(map(repr, _KINDS))}.")
-        if journal not in _JOURNALS:
-            raise InvalidInputError(f"journal={journal!r}: there are {', '.join(map(repr, _JOURNALS))}.")
-        properties = dict(properties or {})
-        columns = declared_columns(schema)
-        check_properties(properties, columns, journal=journal)
-        spec = PartitionSpec.parse(partition_by, columns)
-        keys = parse_key(key, version_by, columns, [f.source for f in spec.fields])
-        if keys is not None and properties.get("shared"):
-            raise InvalidInputError(f"{name} can't be shared with the reference, which knows no keys.")
-        order = parse_sort(sort_by or (keys.key if keys is not None else ()), columns)
-        descriptor = Descriptor(name, kind, journal, columns, spec, order, properties, keys=keys)
-        prefix = self._prefix(name)
+        check_kind(kind)
+        lake_only = {"partition_by": partition_by, "sort_by": sort_by, "version_by": version_by}
+        if kind == KEYED:
+            given = [option for option, value in lake_only.items() if value]
+            given += ["journal"] if journal != "leaderless" else []
+            if given:
+                raise InvalidInputError(f"{given[0]} is for lake tables; a keyed table has no such thing.")
+            definition = self._keyed.describe(name, KeyedOptions(schema, key, merge, ttl, properties or {}))
+            self._free(name, keyed=True)
+            return self._keyed.create(definition)
+        if merge is not None or ttl is not None:
+            raise InvalidInputError("merge and ttl are for keyed tables: create one with kind='keyed'.")
+        asked = LakeOptions(schema, partition_by, sort_by, key, version_by, journal, properties or {})
+        descriptor = self._lakes.describe(name, asked)
         if journal == "writer":
-            if self.bucket.list_dirs(f"{prefix}/"):
-                raise TableExistsError(
-                    f"{self.bucket.uri(prefix)} is there already. Open it with db.table({name!r}), or choose "
-                    "another name."
-                )
-            return self._writer_tables.define(descriptor)
-        self._writer_tables.check_free(name)
-        if read := read_descriptor(self.bucket, prefix):
-            if not read.dropped:
-                create_descriptor(self.bucket, prefix, descriptor)  # raises, with the usual message
-            self._erase(read, name)
-        elif self._has_log(prefix):
-            # A table of the reference's: defining it keeps its data.
-            if keys is not None:
-                raise UnsupportedError(
-                    f"{self.bucket.uri(prefix)} holds a table of the reference's, whose rows have no clock: it "
-                    "can't have a key. Make a table of another name, and append its rows there."
-                )
-            descriptor = descriptor if properties.get("shared") else _shared(descriptor)
-        return self._open(create_descriptor(self.bucket, prefix, descriptor))
+            return self._lakes.define(descriptor)
+        return self._lakes.create(descriptor, self._free(name))
 
-    def table(self, name: str) -> LakeTable:
-        """Open a table. 1 GET; where there is no definition, 1 LIST to find a log of the reference's.
+    @overload
+    def table(self, name: str, *, kind: Literal["lake"]) -> LakeTable: ...
+
+    @overload
+    def table(self, name: str, *, kind: Literal["keyed"]) -> KeyedTable: ...
+
+    @overload
+    def table(self, name: str) -> Any: ...
+
+    def table(self, name: str, *, kind: Kind | None = None) -> Any:
+        """Open a table: a `LakeTable` or a `KeyedTable`. 1 GET; where there is no definition, 1 LIST to find a log
+        of the reference's.
+
+        Args:
+            kind: "lake" or "keyed": the one that the caller can do with.
 
         Raises:
             TableNotFoundError: no such table; the message names similar ones.
+            InvalidInputError: the table is of another kind than `kind`.
         """
         check_name(name)
-        return self._table(name, read_descriptor(self.bucket, self._prefix(name)))
+        return self._table(name, read_any(self.bucket, self._prefix(name)), kind)
 
-    def tables(self) -> list[str]:
-        """Names of all tables, sorted. 1 LIST + 1 GET a directory; a second LIST for those without definition.
-        Where there are writers, also what reading all of them costs."""
+    def tables(self, kind: Kind | None = None) -> list[str]:
+        """Names of all tables, sorted; with `kind`, of those only. 1 LIST + 1 GET a directory; a second LIST for
+        those without definition. Where there are writers, also what reading all of them costs."""
         names = [n for n in self.bucket.list_dirs(key_below(self.prefix, "")) if _NAME.fullmatch(n)]
         blobs = self.bucket.get_many([descriptor_key(self._prefix(n)) for n in names])
         found: set[str] = set()
         may_have_writers = False
         for name, blob in zip(names, blobs, strict=True):
             if blob is not None:
-                if not Descriptor.decode(blob.data, blob.info.key).dropped:
+                definition = decode_definition(blob.data, blob.info.key)
+                if not definition.dropped and kind in (None, definition.kind):
                     found.add(name)
-            elif self._has_log(self._prefix(name)):
+            elif kind == KEYED:
+                continue  # without a definition there are lake tables only
+            elif self._lakes.has_log(name):
                 found.add(name)
             else:
                 may_have_writers = True
@@ -250,15 +292,12 @@ class Database(WriterUpkeep):
             (['events'], True, [])
         """
         check_name(name)
-        descriptor = read_descriptor(self.bucket, self._prefix(name))
-        if descriptor is None:  # else it may be one whose drop was interrupted, which nobody opens
-            descriptor = self._table(name, None).descriptor
-        if descriptor.journal == "writer":
-            return self._writer_tables.drop(name, dry_run=dry_run)
-        if not dry_run and not descriptor.dropped:
-            key = descriptor_key(self._prefix(name))
-            self.bucket.put(key, replace(descriptor, dropped=True).encode())
-        return self._erase(descriptor, name, dry_run=dry_run)
+        definition = read_any(self.bucket, self._prefix(name))
+        if definition is None:  # else it may be one whose drop was interrupted, which nobody opens
+            definition = self._table(name, None).descriptor
+        if isinstance(definition, KeyedDefinition):
+            return self._keyed.drop(definition, dry_run=dry_run)
+        return self._lakes.drop(definition, dry_run=dry_run)
 
     def transaction(self) -> WriterTransaction:
         """Change several tables with `journal="writer"` at once: in one revision of this connection's writer, when
@@ -301,8 +340,8 @@ class Database(WriterUpkeep):
             {'events': 1, 'host-17': 1}
         """
         covered = {}
-        for name in self.tables():
-            table = self.table(name)
+        for name in self.tables(LAKE):
+            table = self.table(name, kind=LAKE)
             if table.descriptor.journal != "writer":
                 covered[name] = table.checkpoint()
         return {**covered, **self._writer_tables.federation.checkpoint()}
@@ -326,70 +365,44 @@ class Database(WriterUpkeep):
     def _prefix(self, name: str) -> str:
         return key_below(self.prefix, name)
 
-    def _table(self, name: str, descriptor: Descriptor | None) -> LakeTable:
+    def _table(self, name: str, definition: Definition | None, kind: Kind | None = None) -> Any:
         """The table of a name, with the definition that was read for it."""
-        if descriptor is None:
-            if self._has_log(self._prefix(name)):
-                return self._open(_shared(Descriptor(name)))
-            if (found := self._writer_tables.find(name)) is not None:
-                return found
-        if descriptor is None or descriptor.dropped:
+        found: LakeTable | KeyedTable | None = None
+        if definition is None:
+            found = self._lakes.find(name)
+        elif not definition.dropped:
+            found = self._open(definition)
+        if found is None:
             close = difflib.get_close_matches(name, self.tables(), n=3)
             hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
             raise TableNotFoundError(f"there is no table {name!r} in {self.url}.{hint}")
-        return self._open(descriptor)
+        has = KEYED if isinstance(found, KeyedTable) else LAKE
+        if kind not in (None, has):
+            raise wrong_kind(name, has, kind)
+        return found
 
-    def _has_log(self, prefix: str) -> bool:
-        return LOG_DIR in self.bucket.list_dirs(f"{prefix}/")
+    def _open(self, definition: Definition) -> LakeTable | KeyedTable:
+        if isinstance(definition, KeyedDefinition):
+            return self._keyed.open(definition)
+        return self._lakes.open(definition)
 
-    def _erase(self, descriptor: Descriptor, name: str, *, dry_run: bool = False) -> DropReport:
-        """Delete a dropped table's objects, its definition last."""
+    def _free(self, name: str, *, keyed: bool = False) -> Definition | None:
+        """See that no table has the name, and end the drop of one that had; what was there."""
+        self._writer_tables.check_free(name)
         prefix = self._prefix(name)
-        own = self.bucket.list(f"{prefix}/").objects
-        logs, log_root = self._log_place(descriptor, prefix)
-        apart = (logs.url, log_root) != (self.bucket.url, prefix)
-        parts = (LOG_DIR, FIRN_DIR) if apart else ()
-        elsewhere = [i for part in parts for i in logs.list(key_below(log_root, part, "")).objects]
-        if not dry_run:
-            logs.delete_many([i.key for i in elsewhere])
-            key = descriptor_key(prefix)
-            self.bucket.delete_many([i.key for i in own if i.key != key])
-            self.bucket.delete(key)
-        objects = (*(i.key for i in own), *(logs.uri(i.key) for i in elsewhere))
-        return DropReport(objects, sum(i.size for i in (*own, *elsewhere)), dry_run=dry_run)
-
-    def _log_place(self, descriptor: Descriptor, prefix: str) -> tuple[Bucket, str]:
-        """Where a table's `_log` is: beside its data, or in a store of its own."""
-        log_url = descriptor.setting("log_url")
-        if log_url is None:
-            return self.bucket, prefix
-        root, log_prefix = split_url(log_url)
-        return open_bucket(root, options=self.options), key_below(log_prefix, descriptor.name)
-
-    def _open(self, descriptor: Descriptor) -> LakeTable:
-        return _KINDS[descriptor.kind](self, descriptor)
-
-    def _open_lake(self, descriptor: Descriptor) -> LakeTable:
-        prefix = self._prefix(descriptor.name)
-        log_bucket, log_root = self._log_place(descriptor, prefix)
-        journal = LeaderlessJournal(
-            self.bucket,
-            prefix,
-            log_bucket=log_bucket,
-            log_root=log_root,
-            declared=descriptor.columns,
-            settings=Settings.from_properties(descriptor.properties),
-            lock=self.lock,
-        )
-        return LakeTable(self.bucket, prefix, descriptor, journal, self.engines)
-
-
-_KINDS = {"lake": Database._open_lake}
-_JOURNALS = ("leaderless", "writer")
-
-
-def _shared(descriptor: Descriptor) -> Descriptor:
-    return replace(descriptor, properties={**descriptor.properties, "shared": "icedb"})
+        there = read_any(self.bucket, prefix)
+        if (there is not None and not there.dropped) or (
+            there is None and keyed and self._lakes.has_log(name)
+        ):
+            raise TableExistsError(
+                f"{self.bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose "
+                "another name."
+            )
+        if isinstance(there, KeyedDefinition):
+            self._keyed.erase(there)
+        elif there is not None:
+            self._lakes.erase(there)
+        return there
 
 
 def check_name(name: str) -> None:
@@ -399,18 +412,3 @@ def check_name(name: str) -> None:
             f"{name!r} can't name a table: use letters, digits, '_', '-' and '.', at most 100, not "
             "beginning with '_'."
         )
-
-
-def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str, ...]:
-    """Check a sort order: `col`, `col asc` or `col desc`."""
-    if isinstance(sort_by, str):
-        raise InvalidInputError(f"sort_by={sort_by!r}: pass a list, like ['date'].")
-    for item in sort_by:
-        column, _, direction = item.rpartition(" ")
-        if direction.lower() not in ("asc", "desc"):
-            column = item
-        if columns and column not in columns:
-            raise InvalidInputError(
-                f"sort_by names {column!r}, which isn't in the schema: {', '.join(columns)}."
-            )
-    return tuple(sort_by)

@@ -276,9 +276,9 @@ def _folded(names: Sequence[str]) -> list[str]:
 
 def _check_columns(frame: DataFrame, asked: _Definition) -> None:
     """Before the table is made: a typing error shouldn't leave an empty one behind."""
-    from firn.database import parse_sort
     from firn.lake.keys import parse_key
     from firn.lake.partition import PartitionSpec
+    from firn.lakes import parse_sort
 
     columns = dict.fromkeys(frame.columns, "VARCHAR")
     spec = PartitionSpec.parse(asked.partition_by, {})

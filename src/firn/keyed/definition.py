@@ -1,4 +1,4 @@
-"""`<table>/_firn/table.json` of a keyed table: what it was created with. The manifests hold everything that changes."""
+"""`<table>/_firn/table.json` of a keyed table: what it was created with. Manifests hold all that changes."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class KeyedDefinition:
     `columns` are the value's columns, name → DuckDB type; None where values are bytes. `key` are the key's; None
     where keys are bytes. `merge` is an operator's name, `ttl_ms` how long an entry lives unless its put says. The
     first writer's and the first compactor's epoch is `first_epoch`: above all of a dropped table's of that name.
+    A clone's `parent` names the table that it was made of and the checkpoint that pins it.
     """
 
     name: str
@@ -44,13 +45,17 @@ class KeyedDefinition:
     first_epoch: int = 1
     id: str = ""
     dropped: bool = False
+    parent: Mapping[str, str] | None = None
 
     kind = KIND
-    journal = "manifest"
 
     @cached_property
     def settings(self) -> KeyedSettings:
         return KeyedSettings.from_properties(self.properties)
+
+    def check(self) -> None:
+        """Refuse what can't be: properties, types of columns and keys, the operator. No requests."""
+        _ = self.settings
 
     def encode(self) -> bytes:
         body = {
@@ -67,6 +72,7 @@ class KeyedDefinition:
             "properties": dict(self.properties),
             "first_epoch": self.first_epoch,
             "dropped": self.dropped,
+            "parent": None if self.parent is None else dict(self.parent),
         }
         return orjson.dumps({**body, "crc": _crc(body)}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
 
@@ -98,6 +104,7 @@ class KeyedDefinition:
                 first_epoch=raw["first_epoch"],
                 id=raw["id"],
                 dropped=raw["dropped"],
+                parent=raw["parent"],
             )
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptObjectError(_damaged(where, repr(error))) from error
@@ -146,6 +153,6 @@ def _crc(body: Mapping[str, Any]) -> str:
 
 def _damaged(where: str, why: str) -> str:
     return (
-        f"{where} is not a keyed table's definition ({why}). Its data and manifests are untouched: restore the object "
-        "from a backup, or write it again with the properties that the table was created with."
+        f"{where} is not a keyed table's definition ({why}). Its data and manifests are untouched: restore the "
+        "object from a backup, or write it again with the properties that the table was created with."
     )

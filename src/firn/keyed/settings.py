@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from firn.errors import InvalidInputError
+from firn.keyed.sst_writer import Compression
 from firn.units import parse_duration, parse_size
 
 KEYED_PROPERTIES: Mapping[str, Any] = {
     "flush_ms": 100,
     "memtable_size": "64MB",
     "block_cache": "128MB",
-    "compression": "lz4",
-    "block_size": "16KB",
+    "compression": "zstd",
+    "block_size": "128KB",
     "bloom_bits": 10,
     "sst_size": "64MB",
     "compaction": "tiered",
@@ -28,10 +29,12 @@ KEYED_PROPERTIES: Mapping[str, Any] = {
 """Properties of keyed tables with their defaults (None: not set)."""
 
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "compression": ("lz4", "zstd", "none"),
+    "compression": ("zstd", "lz4", "none"),
     "compaction": ("tiered", "leveled"),
     "strict": (False, True),
 }
+N = TypeVar("N", int, float)
+
 _AGE_IN_POLLS = 10  # rule 19: l0_min_age ≥ 10 × poll_max
 
 
@@ -46,8 +49,8 @@ class KeyedSettings:
     flush_ms: int = 100
     memtable_size: int = 64 << 20
     block_cache: int = 128 << 20
-    compression: str | None = "lz4"
-    block_size: int = 16 << 10
+    compression: Compression = "zstd"
+    block_size: int = 128 << 10
     bloom_bits: int = 10
     sst_size: int = 64 << 20
     compaction: str = "tiered"
@@ -106,7 +109,7 @@ def _seconds(name: str, value: Any) -> float:
     return _positive(name, parse_duration(value))
 
 
-def _positive(name: str, value: Any) -> Any:
+def _positive(name: str, value: N) -> N:
     if value <= 0:
         raise InvalidInputError(f"table property {name} is {value!r}; it must be more than 0.")
     return value

@@ -1,0 +1,98 @@
+"""The keyed tables of a database: made, opened, erased."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from firn.arrow.inputs import declared_columns
+from firn.bucket.base import Bucket
+from firn.bucket.keys import key_below
+from firn.clock import Clock, SystemClock
+from firn.engines import DatabaseEngines
+from firn.errors import InvalidInputError
+from firn.keyed.definition import KeyedDefinition, create_definition, definition_key
+from firn.keyed.table import KeyedTable
+from firn.lake.results import DropReport
+from firn.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class KeyedOptions:
+    """What `Database.create_table` was told of a keyed table."""
+
+    schema: pa.Schema | Mapping[str, str] | None = None
+    key: Sequence[str] | Mapping[str, str] | None = None
+    merge: str | None = None
+    ttl: float | str | timedelta | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KeyedTables:
+    """Makes keyed tables of definitions."""
+
+    bucket: Bucket
+    prefix: str
+    options: Mapping[str, Any]
+    engines: DatabaseEngines
+    clock: Clock = field(default_factory=SystemClock)
+
+    def describe(self, name: str, asked: KeyedOptions) -> KeyedDefinition:
+        """The definition that the options ask for. `InvalidInputError` for what can't be; no requests."""
+        key = asked.key or None
+        if key is not None and not isinstance(key, Mapping):
+            raise InvalidInputError(
+                f"key={asked.key!r}: of a keyed table, give names and types, like {{'state': 'VARCHAR'}}; keys are "
+                "bytes without."
+            )
+        definition = KeyedDefinition(
+            name,
+            columns=None if asked.schema is None else declared_columns(asked.schema),
+            key=None if key is None else declared_columns(key),
+            merge=asked.merge,
+            ttl_ms=None if asked.ttl is None else parse_duration_ms(asked.ttl),
+            properties=dict(asked.properties),
+            first_epoch=self.clock.now_ms(),
+        )
+        definition.check()
+        return definition
+
+    def create(self, definition: KeyedDefinition) -> KeyedTable:
+        """Make a table where no other is. 2 PUTs: the definition, which claims the name, then the pointer."""
+        made = create_definition(self.bucket, key_below(self.prefix, definition.name), definition)
+        table = self.open(made)
+        table.found()
+        return table
+
+    def open(self, definition: KeyedDefinition) -> KeyedTable:
+        """No requests."""
+        prefix = key_below(self.prefix, definition.name)
+        return KeyedTable(
+            self.bucket, prefix, definition, self.engines, options=self.options, clock=self.clock
+        )
+
+    def drop(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
+        """See `Database.drop_table`."""
+        key = definition_key(key_below(self.prefix, definition.name))
+        if not dry_run and not definition.dropped:
+            self.bucket.put(key, replace(definition, dropped=True).encode())
+        return self.erase(definition, dry_run=dry_run)
+
+    def erase(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
+        """Delete a dropped table's objects: the pointer first, without which no writer acknowledges anything, then
+        what it led to, the definition last."""
+        prefix = key_below(self.prefix, definition.name)
+        key = definition_key(prefix)
+        if not dry_run:
+            self.open(definition).pointers.delete()
+        own = self.bucket.list(f"{prefix}/").objects
+        if not dry_run:
+            self.bucket.delete_many([i.key for i in own if i.key != key])
+            self.bucket.delete(key)
+        return DropReport(tuple(i.key for i in own), sum(i.size for i in own), dry_run=dry_run)

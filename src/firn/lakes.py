@@ -1,0 +1,174 @@
+"""The lake tables of a database that have a log of their own: made, opened, erased."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from firn.arrow.inputs import declared_columns
+from firn.bucket import open_bucket, split_url
+from firn.bucket.base import Bucket
+from firn.bucket.keys import key_below
+from firn.engines import DatabaseEngines
+from firn.errors import InvalidInputError, TableExistsError, UnsupportedError
+from firn.journal.leaderless import LeaderlessJournal, Settings
+from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR
+from firn.journal.lock import ExclusiveLock
+from firn.kinds import Definition
+from firn.lake.descriptor import Descriptor, check_properties, create_descriptor, descriptor_key
+from firn.lake.keys import parse_key
+from firn.lake.partition import PartitionSpec
+from firn.lake.results import DropReport
+from firn.lake.table import LakeTable
+from firn.writers import WriterTables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+JOURNALS = ("leaderless", "writer")
+
+
+@dataclass(frozen=True)
+class LakeOptions:
+    """What `Database.create_table` was told of a lake table."""
+
+    schema: pa.Schema | Mapping[str, str] | None = None
+    partition_by: Sequence[str] = ()
+    sort_by: Sequence[str] = ()
+    key: Sequence[str] | Mapping[str, str] | None = None
+    version_by: str | None = None
+    journal: str = "leaderless"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LakeTables:
+    """Makes lake tables of definitions. `writers` has those of writers' catalogs, which it hands over to."""
+
+    bucket: Bucket
+    prefix: str
+    options: Mapping[str, Any]
+    engines: DatabaseEngines
+    writers: WriterTables
+    lock: ExclusiveLock | None
+
+    def describe(self, name: str, asked: LakeOptions) -> Descriptor:
+        """The definition that the options ask for. `InvalidInputError` for what can't be; no requests."""
+        journal, properties = asked.journal, dict(asked.properties)
+        if journal not in JOURNALS:
+            raise InvalidInputError(f"journal={journal!r}: there are {', '.join(map(repr, JOURNALS))}.")
+        if isinstance(asked.key, Mapping):
+            raise InvalidInputError(
+                f"key={asked.key!r}: of a lake table, name the columns, like ['id']. Types are for kind='keyed'."
+            )
+        columns = declared_columns(asked.schema)
+        check_properties(properties, columns, journal=journal)
+        spec = PartitionSpec.parse(asked.partition_by, columns)
+        keys = parse_key(asked.key or (), asked.version_by, columns, [f.source for f in spec.fields])
+        if keys is not None and properties.get("shared"):
+            raise InvalidInputError(f"{name} can't be shared with the reference, which knows no keys.")
+        order = parse_sort(asked.sort_by or (keys.key if keys is not None else ()), columns)
+        return Descriptor(name, "lake", journal, columns, spec, order, properties, keys=keys)
+
+    def create(self, descriptor: Descriptor, there: Definition | None) -> LakeTable:
+        """Make a table with a log of its own, where `there` is no definition. See `Database.create_table`."""
+        name = descriptor.name
+        prefix = key_below(self.prefix, name)
+        if there is None and self.has_log(name):
+            # A table of the reference's: defining it keeps its data.
+            if descriptor.keys is not None:
+                raise UnsupportedError(
+                    f"{self.bucket.uri(prefix)} holds a table of the reference's, whose rows have no clock: it "
+                    "can't have a key. Make a table of another name, and append its rows there."
+                )
+            if not descriptor.properties.get("shared"):
+                descriptor = shared(descriptor)
+        return self.open(create_descriptor(self.bucket, prefix, descriptor))
+
+    def define(self, descriptor: Descriptor) -> LakeTable:
+        """Make a table of writers' catalogs. See `WriterTables.define`."""
+        prefix = key_below(self.prefix, descriptor.name)
+        if self.bucket.list_dirs(f"{prefix}/"):
+            raise TableExistsError(
+                f"{self.bucket.uri(prefix)} is there already. Open it with db.table({descriptor.name!r}), or choose "
+                "another name."
+            )
+        return self.writers.define(descriptor)
+
+    def open(self, descriptor: Descriptor) -> LakeTable:
+        """No requests."""
+        prefix = key_below(self.prefix, descriptor.name)
+        log_bucket, log_root = self._log_place(descriptor)
+        journal = LeaderlessJournal(
+            self.bucket,
+            prefix,
+            log_bucket=log_bucket,
+            log_root=log_root,
+            declared=descriptor.columns,
+            settings=Settings.from_properties(descriptor.properties),
+            lock=self.lock,
+        )
+        return LakeTable(self.bucket, prefix, descriptor, journal, self.engines)
+
+    def find(self, name: str) -> LakeTable | None:
+        """A table without a definition of its own: the reference's, or one of writers' catalogs."""
+        if self.has_log(name):
+            return self.open(shared(Descriptor(name)))
+        return self.writers.find(name)
+
+    def has_log(self, name: str) -> bool:
+        """Whether there is a log, be it the reference's. 1 LIST."""
+        return LOG_DIR in self.bucket.list_dirs(f"{key_below(self.prefix, name)}/")
+
+    def drop(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
+        """See `Database.drop_table`."""
+        if descriptor.journal == "writer":
+            return self.writers.drop(descriptor.name, dry_run=dry_run)
+        if not dry_run and not descriptor.dropped:
+            key = descriptor_key(key_below(self.prefix, descriptor.name))
+            self.bucket.put(key, replace(descriptor, dropped=True).encode())
+        return self.erase(descriptor, dry_run=dry_run)
+
+    def erase(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
+        """Delete a dropped table's objects, its definition last."""
+        prefix = key_below(self.prefix, descriptor.name)
+        own = self.bucket.list(f"{prefix}/").objects
+        logs, log_root = self._log_place(descriptor)
+        apart = (logs.url, log_root) != (self.bucket.url, prefix)
+        parts = (LOG_DIR, FIRN_DIR) if apart else ()
+        elsewhere = [i for part in parts for i in logs.list(key_below(log_root, part, "")).objects]
+        if not dry_run:
+            logs.delete_many([i.key for i in elsewhere])
+            key = descriptor_key(prefix)
+            self.bucket.delete_many([i.key for i in own if i.key != key])
+            self.bucket.delete(key)
+        objects = (*(i.key for i in own), *(logs.uri(i.key) for i in elsewhere))
+        return DropReport(objects, sum(i.size for i in (*own, *elsewhere)), dry_run=dry_run)
+
+    def _log_place(self, descriptor: Descriptor) -> tuple[Bucket, str]:
+        """Where a table's `_log` is: beside its data, or in a store of its own."""
+        log_url = descriptor.setting("log_url")
+        if log_url is None:
+            return self.bucket, key_below(self.prefix, descriptor.name)
+        root, log_prefix = split_url(log_url)
+        return open_bucket(root, options=self.options), key_below(log_prefix, descriptor.name)
+
+
+def shared(descriptor: Descriptor) -> Descriptor:
+    return replace(descriptor, properties={**descriptor.properties, "shared": "icedb"})
+
+
+def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Check a sort order: `col`, `col asc` or `col desc`."""
+    if isinstance(sort_by, str):
+        raise InvalidInputError(f"sort_by={sort_by!r}: pass a list, like ['date'].")
+    for item in sort_by:
+        column, _, direction = item.rpartition(" ")
+        if direction.lower() not in ("asc", "desc"):
+            column = item
+        if columns and column not in columns:
+            raise InvalidInputError(
+                f"sort_by names {column!r}, which isn't in the schema: {', '.join(columns)}."
+            )
+    return tuple(sort_by)
