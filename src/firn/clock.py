@@ -27,3 +27,15 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+def seconds_awake_or_not(clock: Clock) -> float:
+    """A monotonic time that goes on while the machine is suspended, where the system has one.
+
+    A lease that is measured by a time that stands still in suspension lives too long. On Linux
+    `time.monotonic` stands still; elsewhere it goes on.
+    """
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    if boot is not None and isinstance(clock, SystemClock):
+        return time.clock_gettime(boot)
+    return clock.monotonic()

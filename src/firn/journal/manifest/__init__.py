@@ -2,7 +2,8 @@
 
 `layout` names objects, `model` and `codec` hold them, `pointer_store` (and `dynamo`) swap the pointer; `walk` is what
 counts among L0 objects, `reading` makes views of it. `writing`, `compacting`, `snapshots` and `collecting` are the
-protocol's clients, each by its numbered rules. The format page is docs/format/keyed-manifest.md. Start reading at `journal`.
+protocol's clients, each by its numbered rules. The format page is docs/format/keyed-manifest.md. Start reading
+at `journal`.
 """
 
 from firn.journal.manifest.compacting import CompactorSession

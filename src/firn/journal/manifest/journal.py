@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.errors import UnsupportedError
-from firn.journal.manifest.compacting import CompactorSession
-from firn.journal.manifest.layout import ManifestLayout
+from firn.errors import (
+    InvalidInputError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    SnapshotTooOldError,
+    TableExistsError,
+    UnsupportedError,
+)
+from firn.journal.manifest import collecting, opening, reading, snapshots
+from firn.journal.manifest.codec import ManifestFile, encode_manifest, encode_pointer
+from firn.journal.manifest.compacting import CompactorSession, put_sst, take_epoch
+from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout, manifest_name
 from firn.journal.manifest.model import (
     CollectReport,
     L0File,
@@ -21,6 +32,7 @@ from firn.journal.manifest.model import (
     ViewChange,
 )
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
+from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.writing import WriterSession
 
 T = TypeVar("T")
@@ -52,8 +64,7 @@ class ManifestJournal:
         self.layout = ManifestLayout(prefix)
         self.pointers: PointerStore = pointers or BucketPointerStore(bucket, self.layout.pointer_key)
         self.clock: Clock = clock or SystemClock()
-        self.poll_max_s = poll_max_s
-        self.max_chain = max_chain
+        self.store = ManifestStore(bucket, self.layout, self.pointers, self.clock, poll_max_s, max_chain)
 
     def create(
         self,
@@ -73,15 +84,40 @@ class ManifestJournal:
         Raises:
             TableExistsError: there is a pointer already.
         """
-        raise UnsupportedError("not yet")
+        self._needs_conditional_puts()
+        if first_epoch < 1 or last_compacted < -1:
+            raise InvalidInputError(
+                f"first_epoch {first_epoch} must be 1 or more, last_compacted {last_compacted} -1 or more"
+            )
+        name = manifest_name(first_epoch, 0) if ssts or last_compacted >= 0 else NO_MANIFEST
+        if name != NO_MANIFEST:
+            file = ManifestFile(name, None, tuple(ssts), (), (name,), last_compacted, None, 0, first_epoch)
+            put_sst(self.bucket, self.layout.manifest_key(name), encode_manifest(file))
+        pointer = Pointer(
+            manifest=name,
+            compactor_epoch=first_epoch if name != NO_MANIFEST else first_epoch - 1,
+            infos=(),
+            table_id=secrets.token_hex(16),
+            first_epoch=first_epoch,
+            revision=1,
+            nonce=secrets.token_hex(16),
+            settings=dict(settings),
+        )
+        try:
+            etag = self.pointers.create(encode_pointer(pointer), nonce=pointer.nonce)
+        except ObjectExistsError as error:
+            raise TableExistsError(
+                f"{self.pointers.where} exists: there is a keyed table here; open it, or choose another name"
+            ) from error
+        return replace(pointer, etag=etag)
 
     def exists(self) -> bool:
         """Whether there is a pointer. 1 request."""
-        raise UnsupportedError("not yet")
+        return self.pointers.get() is not None
 
     def drop(self) -> None:
         """Remove the pointer: the table is gone, its objects are garbage. 1 request."""
-        raise UnsupportedError("not yet")
+        self.pointers.delete()
 
     def pointer(self) -> Pointer:
         """The pointer as it is now. 1 GET.
@@ -89,7 +125,7 @@ class ManifestJournal:
         Raises:
             TableNotFoundError: there is none.
         """
-        raise UnsupportedError("not yet")
+        return self.store.pointer()
 
     def manifest(self, name: str) -> Manifest:
         """A manifest by its name. 1 GET an object of its chain.
@@ -97,19 +133,25 @@ class ManifestJournal:
         Raises:
             SnapshotTooOldError: it was collected.
         """
-        raise UnsupportedError("not yet")
+        try:
+            return self.store.manifest(name)
+        except ObjectNotFoundError as error:
+            raise SnapshotTooOldError(
+                f"{name} was replaced and collected: {error}. Only what a snapshot keeps stays readable."
+            ) from error
 
     def read(self, since: View | None = None) -> View:
-        """The table as it is now (rule 8): GET, manifest, LIST, GET. With an earlier view: LIST, GET, and 1 GET a new manifest.
+        """The table as it is now (rule 8): GET, manifest, LIST, GET. With an earlier view: LIST, GET, and 1
+        GET a new manifest.
 
         Raises:
             TableNotFoundError: there is no such table.
         """
-        raise UnsupportedError("not yet")
+        return reading.read_view(self.store, since)
 
     def get_changes(self, since: View) -> ViewChange:
         """What is new since a view, and the view that has it. Cost as `read(since)`."""
-        raise UnsupportedError("not yet")
+        return reading.changes(since, reading.read_view(self.store, since))
 
     def read_l0(self, file: L0File) -> bytes:
         """The bytes of a flush. 1 GET.
@@ -118,49 +160,63 @@ class ManifestJournal:
             ObjectNotFoundError: it is gone, or a late fence has taken the place of what was collected (rule 9):
                 refresh the view and restart the read, as `restarting` does.
         """
-        raise UnsupportedError("not yet")
+        return reading.read_l0(self.store, file)
 
     def restarting(self, view: View, read: Callable[[View], T]) -> tuple[View, T]:
-        """`read(view)`, again with a refreshed view whenever it raises `ObjectNotFoundError` (rule 9); the view that was
-        read, and the result.
+        """`read(view)`, again with a refreshed view whenever it raises `ObjectNotFoundError` (rule 9); the
+        view that was read, and the result.
 
         Raises:
             CorruptObjectError: an object is missing from the newest view.
         """
-        raise UnsupportedError("not yet")
+        return reading.restarting(self.store, view, read)
 
     def open_writer(self, *, wait_for_gaps_s: float = 0.0, strict: bool = False) -> WriterSession:
         """Take over writing (rules 1 to 3): the writer before is fenced. GET, manifest, LIST, PUT, CAS.
 
         Args:
-            wait_for_gaps_s: seconds to wait for a flush that is missing while later ones of the same writer are there.
-                None of these was acknowledged; without the gap's they are lost.
+            wait_for_gaps_s: seconds to wait for a flush that is missing while later ones of the same writer
+                are there. None of these was acknowledged; without the gap's they are lost.
             strict: acknowledge a flush only after a look at the pointer begun after it was up.
         """
-        raise UnsupportedError("not yet")
+        self._needs_conditional_puts()
+        opened = opening.open_writer(self.store, wait_for_gaps_s=wait_for_gaps_s)
+        return WriterSession(self.store, opened, strict=strict)
 
     def open_compactor(self) -> CompactorSession:
-        """Take over compaction (rule 10): the compactor before is fenced at its next commit. GET, CAS, then as `read`."""
-        raise UnsupportedError("not yet")
+        """Take over compaction (rule 10): the compactor before is fenced at its next commit.
+        GET, CAS, then as `read`."""
+        self._needs_conditional_puts()
+        return CompactorSession(self.store, take_epoch(self.store))
 
     def snapshot(
-        self, view: View | None = None, *, name: str | None = None, expires_ms: int | None = None
+        self,
+        view: View | None = None,
+        *,
+        name: str | None = None,
+        expires_ms: int | None = None,
+        like: SnapshotRef | None = None,
     ) -> SnapshotRef:
-        """Keep a view readable until it expires or is deleted (rule 14). PUT, GET, and those of `read` without a view.
+        """Keep a view readable until it expires or is deleted (rule 14). PUT, GET, without a view also `read`.
 
         Args:
             view: what to keep; by default the table as it is now.
             name: for people; not checked to be unique.
             expires_ms: Unix ms, None for never.
+            like: keep what this snapshot keeps instead, by another one with a life of its own. GET, PUT, GET.
 
         Raises:
             ObjectChangedError: the given view's manifest isn't the current one any more; snapshot a newer view.
+            SnapshotTooOldError: `like` was deleted, or expired and was collected, in between too.
         """
-        raise UnsupportedError("not yet")
+        self._needs_conditional_puts()
+        if like is not None:
+            return snapshots.copy(self.store, like, name=name, expires_ms=expires_ms)
+        return snapshots.take(self.store, view, name=name, expires_ms=expires_ms)
 
     def snapshots(self) -> list[SnapshotRef]:
         """Those that aren't deleted, oldest first; some may have expired. LIST, and 1 GET each."""
-        raise UnsupportedError("not yet")
+        return snapshots.refs(self.store)
 
     def view_of(self, ref: SnapshotRef) -> View:
         """The view that a snapshot keeps. 1 GET, and 1 a manifest of its chain.
@@ -168,7 +224,7 @@ class ManifestJournal:
         Raises:
             SnapshotTooOldError: it was deleted, or expired and was collected.
         """
-        raise UnsupportedError("not yet")
+        return snapshots.view_of(self.store, ref)
 
     def refresh_snapshot(self, ref: SnapshotRef, expires_ms: int | None) -> SnapshotRef:
         """Let it expire at another time (rule 15). GET, CAS.
@@ -176,11 +232,11 @@ class ManifestJournal:
         Raises:
             SnapshotTooOldError: it was deleted, or expired and was collected.
         """
-        raise UnsupportedError("not yet")
+        return snapshots.refresh(self.store, ref, expires_ms)
 
     def delete_snapshot(self, ref: SnapshotRef) -> None:
         """Let go of it; a missing one is fine. GET, CAS, DELETE."""
-        raise UnsupportedError("not yet")
+        snapshots.delete(self.store, ref)
 
     def collect(self, *, l0_min_age_s: float, buffer_s: float, dry_run: bool = False) -> CollectReport:
         """Delete what no view and no snapshot can need (rules 16 to 20).
@@ -190,4 +246,11 @@ class ManifestJournal:
             buffer_s: seconds that clocks may be apart, before an expired snapshot is taken for one.
             dry_run: only tell.
         """
-        raise UnsupportedError("not yet")
+        return collecting.collect(self.store, l0_min_age_s=l0_min_age_s, buffer_s=buffer_s, dry_run=dry_run)
+
+    def _needs_conditional_puts(self) -> None:
+        if not self.bucket.capabilities.conditional_put:
+            raise UnsupportedError(
+                f"{self.bucket.url}: a keyed table needs conditional puts to tell its writers apart, and this store "
+                "has none; use another store, or another kind of table"
+            )

@@ -7,7 +7,8 @@
     <table>/ssts/<epoch>.<number>.sst                           a compactor's output
     <table>/_firn/clock                                         written to learn the store's time
 
-Epochs and numbers have 18 digits, so that keys sort by them. Names that don't parse are nobody's: they are left alone.
+Epochs and numbers have 18 digits, so that keys sort by them. Names that don't parse are nobody's: they are
+left alone.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def sst_name(epoch: int, number: int) -> str:
     return f"{_digits(epoch)}.{_digits(number)}.sst"
 
 
-NO_MANIFEST = manifest_name(0, 0)  # frozen
+NO_MANIFEST = f"manifest.{0:018}.{0:018}"  # frozen
 """What the pointer names until the first commit of a compactor: the empty manifest, which has no object."""
 
 

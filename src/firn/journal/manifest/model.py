@@ -17,9 +17,10 @@ class SSTInfo:
     """An SST as a manifest names it. `file` is relative to the table; one that begins with `/` is a key of the whole
     bucket (a clone's parent's, which the clone never deletes) and identifies the SST within a manifest.
 
-    `run` orders the runs of a level, the newest has the greatest. `min_key` and `max_key` are the first and the last key,
-    both in it; `bytes` is the object's size, `rows` counts entries and `tombstones` the deletes among them.
-    `min_expire`: Unix ms at which the first entry expires, None if none does.
+    `run` orders the runs of a level, the newest has the greatest. `min_key` and `max_key` are the first and
+    the last key, both in it; `bytes` is the object's size, `rows` counts entries and `tombstones` the deletes
+    among them. `min_expire`: Unix ms at which the first entry expires, None if none does. `max_loaded`: the
+    greatest seq of an entry that a bulk load put there, -1 if none was.
     """
 
     level: int
@@ -33,15 +34,17 @@ class SSTInfo:
     max_seq: int
     tombstones: int = 0
     min_expire: int | None = None
+    max_loaded: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What compaction has settled: SSTs, and the L0 number up to which flushes are in them.
 
-    `last_compacted` is -1 where none is. `next_sst`: SSTs of the same epoch with lower numbers are either named or
-    garbage. `chain` are the names of the objects it was read from, a Full one first, `name` last; empty for the
-    empty manifest that a table begins with. `ssts` are in the order of runs: level ascending, run descending, then key.
+    `last_compacted` is -1 where none is; `last_compacted_epoch` is that of the flush's writer. `next_sst`:
+    SSTs of the same epoch with lower numbers are either named or garbage. `chain` are the names of the objects
+    it was read from, a Full one first, `name` last; empty for the empty manifest that a table begins with.
+    `ssts` are in the order of runs: level ascending, run descending, then key.
     """
 
     name: str = NO_MANIFEST
@@ -50,6 +53,7 @@ class Manifest:
     next_sst: int = 0
     compactor_epoch: int = 0
     chain: tuple[str, ...] = ()
+    last_compacted_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

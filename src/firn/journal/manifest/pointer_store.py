@@ -1,6 +1,7 @@
 """Where the pointer lives: an interface, and the bucket's implementation. `dynamo` has another.
 
-Only the pointer is ever compare-and-swapped, so only the pointer can live in a key-value service; all else is objects.
+Only the pointer is ever compare-and-swapped, so only the pointer can live in a key-value service; all else is
+objects.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class StoredPointer:
 class PointerStore(Protocol):
     """One object with compare-and-swap. Reads are strongly consistent.
 
-    `nonce` is a text that stands in `data` and in no other body; by it a refusal that is the echo of one's own success is
-    told from a real one. `OutcomeUnknownError` means that the body isn't in place, but may come to be.
+    `nonce` is a text that stands in `data` and in no other body; by it a refusal that is the echo of one's own
+    success is told from a real one. `OutcomeUnknownError` means that the body isn't in place, but may come to be.
     """
 
     @property

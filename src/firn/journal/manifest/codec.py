@@ -1,0 +1,332 @@
+"""JSON of the pointer, manifests and snapshots.
+
+All three are one JSON object each, keys sorted, without spaces, with `format`, `kind`, `features` and `crc`: a
+CRC-32C of the same object without `crc`. Bytes that aren't exactly what encoding the decoded object gives are
+refused, so no flipped bit goes unnoticed. Unknown fields are skipped unless a name in `features` that this
+version doesn't know says that they matter.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeVar
+
+import google_crc32c
+import orjson
+
+from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
+from firn.journal.manifest.layout import parse_manifest_name
+from firn.journal.manifest.model import EpochInfo, Pointer, SSTInfo
+
+T = TypeVar("T")
+
+FORMAT: Final = 1  # frozen
+KNOWN_FEATURES: Final[frozenset[str]] = frozenset()
+
+Kind = Literal["pointer", "manifest", "snapshot"]
+
+_REMEDY: Final[Mapping[Kind, str]] = {
+    "pointer": "Copy the object back from a backup; no writer, reader or compactor can open the table until then.",
+    "manifest": "Copy the object back from a backup; the pointer or a snapshot needs it.",
+    "snapshot": "Copy the object back from a backup, or delete it to give it up; nothing is collected before.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """One object below `_metadata/manifests/`.
+
+    Full: `base` is None and `adds` are all SSTs. Incremental: what `base` has, without the SSTs whose files are in
+    `deletes`, and with `adds`. `chain` are the names of all objects that it stands on, a Full one first, its
+    own last. `last_compacted` is the L0 number, `last_epoch` the epoch of the writer of that flush (None for
+    neither).
+    """
+
+    name: str
+    base: str | None
+    adds: tuple[SSTInfo, ...]
+    deletes: tuple[str, ...]
+    chain: tuple[str, ...]
+    last_compacted: int
+    last_epoch: int | None
+    next_sst: int
+    compactor_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """One object below `_metadata/snapshots/`: the pointer that was read, and L0 as (epoch, number, bytes),
+    newest first. `expired` makes it a tombstone: it keeps nothing any more and is about to be deleted. `nonce`
+    is new with each write.
+    """
+
+    id: str
+    name: str | None
+    pointer: Pointer
+    chain: tuple[str, ...]
+    l0: tuple[tuple[int, int, int], ...]
+    last_l0: int
+    created_ms: int
+    expires_ms: int | None
+    revision: int
+    nonce: str
+    expired: bool = False
+
+
+def encode_pointer(pointer: Pointer) -> bytes:
+    """The pointer's bytes.
+
+    Raises:
+        InvalidInputError: its settings aren't JSON-able.
+    """
+    try:
+        return _encode("pointer", _pointer_fields(pointer))
+    except TypeError as error:
+        raise InvalidInputError(f"the settings of a keyed table must be JSON-able: {error}") from error
+
+
+def decode_pointer(data: bytes, *, where: str, etag: str = "", modified_ms: int | None = None) -> Pointer:
+    """The pointer; `where` is the object's full name, for messages.
+
+    Raises:
+        CorruptObjectError: it isn't what any Firn writes.
+        UnsupportedError: it needs a newer Firn.
+    """
+    pointer = _checked("pointer", data, where, _pointer)
+    return replace(pointer, etag=etag, modified_ms=modified_ms)
+
+
+def encode_manifest(file: ManifestFile) -> bytes:
+    """A manifest's bytes."""
+    last = {"writer_epoch": file.last_epoch, "sst_number": file.last_compacted}
+    fields: dict[str, Any] = {
+        "name": file.name,
+        "type": "full" if file.base is None else "incremental",
+        "base_manifest": file.base,
+        "last_compacted_l0": None if file.last_compacted < 0 else last,
+        "next_sst": file.next_sst,
+        "compactor_epoch": file.compactor_epoch,
+        "chain": list(file.chain),
+    }
+    adds = [_sst_fields(sst) for sst in file.adds]
+    if file.base is None:
+        fields["ssts"], fields["changes"] = adds, None
+    else:
+        fields["ssts"], fields["changes"] = None, {"adds": adds, "deletes": list(file.deletes)}
+    return _encode("manifest", fields)
+
+
+def decode_manifest(name: str, data: bytes, *, where: str) -> ManifestFile:
+    """A manifest of that name. Errors as `decode_pointer`."""
+    file = _checked("manifest", data, where, _manifest)
+    if file.name != name:
+        raise CorruptObjectError(f"{where} calls itself {file.name!r}. {_REMEDY['manifest']}")
+    return file
+
+
+def encode_snapshot(file: SnapshotFile) -> bytes:
+    """A snapshot's bytes."""
+    fields = {
+        "id": file.id,
+        "name": file.name,
+        "pointer": _pointer_fields(file.pointer),
+        "chain": list(file.chain),
+        "l0": [{"writer_epoch": e, "sst_number": n, "bytes": size} for e, n, size in file.l0],
+        "last_l0": file.last_l0,
+        "created_ms": file.created_ms,
+        "expires_ms": file.expires_ms,
+        "revision": file.revision,
+        "nonce": file.nonce,
+        "expired": file.expired,
+    }
+    return _encode("snapshot", fields)
+
+
+def decode_snapshot(data: bytes, *, where: str) -> SnapshotFile:
+    """A snapshot. Errors as `decode_pointer`."""
+    return _checked("snapshot", data, where, _snapshot)
+
+
+def _pointer_fields(pointer: Pointer) -> dict[str, Any]:
+    return {
+        "manifest": pointer.manifest,
+        "compactor_epoch": pointer.compactor_epoch,
+        "writer_epoch_infos": [
+            {"writer_epoch": i.writer_epoch, "starting_sst": i.starting_sst, "claim": i.claim}
+            for i in pointer.infos
+        ],
+        "table_id": pointer.table_id,
+        "first_epoch": pointer.first_epoch,
+        "revision": pointer.revision,
+        "nonce": pointer.nonce,
+        "settings": dict(pointer.settings),
+        "last_compacted_time": pointer.last_compacted_ms,
+    }
+
+
+def _pointer(raw: Mapping[str, Any]) -> Pointer:
+    infos = tuple(
+        EpochInfo(_number(i["writer_epoch"]), _number(i["starting_sst"]), _text(i["claim"]))
+        for i in raw["writer_epoch_infos"]
+    )
+    for before, after in pairwise(infos):
+        if after.writer_epoch <= before.writer_epoch or after.starting_sst < before.starting_sst:
+            raise ValueError(f"writer {after.writer_epoch} stands after {before.writer_epoch}")
+    if not isinstance(raw["settings"], dict):
+        raise ValueError("its settings aren't an object")
+    return Pointer(
+        manifest=_name(raw["manifest"]),
+        compactor_epoch=_number(raw["compactor_epoch"]),
+        infos=infos,
+        table_id=_text(raw["table_id"]),
+        first_epoch=_number(raw["first_epoch"]),
+        revision=_number(raw["revision"]),
+        nonce=_text(raw["nonce"]),
+        settings=raw["settings"],
+        last_compacted_ms=_optional_number(raw["last_compacted_time"]),
+    )
+
+
+def _manifest(raw: Mapping[str, Any]) -> ManifestFile:
+    name = _name(raw["name"])
+    full = raw["type"] == "full"
+    base = raw["base_manifest"]
+    chain = tuple(_name(link) for link in raw["chain"])
+    if raw["type"] not in ("full", "incremental") or full != (base is None):
+        raise ValueError(f"type {raw['type']!r} with base {base!r}")
+    if chain[-1:] != (name,) or (chain[:-1][-1:] or (None,)) != (base,):
+        raise ValueError("its chain doesn't end with its base and itself")
+    last = raw["last_compacted_l0"]
+    changes = {"adds": raw["ssts"], "deletes": []} if full else raw["changes"]
+    return ManifestFile(
+        name=name,
+        base=base,
+        adds=tuple(_sst(sst) for sst in changes["adds"]),
+        deletes=tuple(_text(file) for file in changes["deletes"]),
+        chain=chain,
+        last_compacted=-1 if last is None else _number(last["sst_number"]),
+        last_epoch=None if last is None else _optional_number(last["writer_epoch"]),
+        next_sst=_number(raw["next_sst"]),
+        compactor_epoch=_number(raw["compactor_epoch"]),
+    )
+
+
+def _snapshot(raw: Mapping[str, Any]) -> SnapshotFile:
+    if type(raw["expired"]) is not bool:
+        raise ValueError(f"expired is {raw['expired']!r}")
+    return SnapshotFile(
+        id=_text(raw["id"]),
+        name=None if raw["name"] is None else _text(raw["name"]),
+        pointer=_pointer(raw["pointer"]),
+        chain=tuple(_name(link) for link in raw["chain"]),
+        l0=tuple(
+            (_number(f["writer_epoch"]), _number(f["sst_number"]), _number(f["bytes"])) for f in raw["l0"]
+        ),
+        last_l0=_number(raw["last_l0"], least=-1),
+        created_ms=_number(raw["created_ms"]),
+        expires_ms=_optional_number(raw["expires_ms"]),
+        revision=_number(raw["revision"]),
+        nonce=_text(raw["nonce"]),
+        expired=raw["expired"],
+    )
+
+
+def _sst_fields(sst: SSTInfo) -> dict[str, Any]:
+    return {
+        "level": sst.level,
+        "run": sst.run,
+        "number": sst.number,
+        "file": sst.file,
+        "min_key": base64.b64encode(sst.min_key).decode(),
+        "max_key": base64.b64encode(sst.max_key).decode(),
+        "rows": sst.rows,
+        "bytes": sst.bytes,
+        "max_seq": sst.max_seq,
+        "tombstones": sst.tombstones,
+        "min_expire": sst.min_expire,
+        "max_loaded": sst.max_loaded,
+    }
+
+
+def _sst(raw: Mapping[str, Any]) -> SSTInfo:
+    return SSTInfo(
+        level=_number(raw["level"]),
+        run=_number(raw["run"]),
+        number=_number(raw["number"]),
+        file=_text(raw["file"]),
+        min_key=base64.b64decode(raw["min_key"], validate=True),
+        max_key=base64.b64decode(raw["max_key"], validate=True),
+        rows=_number(raw["rows"]),
+        bytes=_number(raw["bytes"]),
+        max_seq=_number(raw["max_seq"], least=-(2**63)),
+        tombstones=_number(raw["tombstones"]),
+        min_expire=None if raw["min_expire"] is None else _number(raw["min_expire"], least=-(2**63)),
+        max_loaded=_number(raw["max_loaded"], least=-1),
+    )
+
+
+def _encode(kind: Kind, fields: Mapping[str, Any]) -> bytes:
+    whole = {**fields, "kind": kind, "format": FORMAT, "features": []}
+    return _dump({**whole, "crc": _checksum(whole)})
+
+
+def _decode(kind: Kind, data: bytes, where: str) -> dict[str, Any]:
+    raw = orjson.loads(data)
+    if not isinstance(raw, dict):
+        raise ValueError("it isn't a JSON object")
+    crc = raw.pop("crc", None)
+    if crc != _checksum(raw) or _dump({**raw, "crc": crc}) != data:
+        raise ValueError("its checksum is wrong")
+    unknown = sorted(set(raw["features"]) - KNOWN_FEATURES)
+    if raw["format"] != FORMAT or unknown:
+        needs = f"the feature {unknown[0]!r}" if unknown else f"format {raw['format']}"
+        raise UnsupportedError(
+            f"{where} needs {needs}, which this version of Firn doesn't know. Upgrade Firn."
+        )
+    if raw["kind"] != kind:
+        raise ValueError(f"it is a {raw['kind']}")
+    return raw
+
+
+def _dump(fields: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+
+
+def _checksum(fields: Mapping[str, Any]) -> int:
+    return int(google_crc32c.value(_dump(fields)))
+
+
+def _checked(kind: Kind, data: bytes, where: str, read: Callable[[dict[str, Any]], T]) -> T:
+    """What `read` makes of the object, or one error that names it, whatever is wrong."""
+    try:
+        return read(_decode(kind, data, where))
+    except (ValueError, TypeError, KeyError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise CorruptObjectError(
+            f"{where} is not a {kind} of a keyed table: {reason}. {_REMEDY[kind]}"
+        ) from error
+
+
+def _number(value: Any, *, least: int = 0) -> int:
+    if type(value) is not int or value < least:
+        raise ValueError(f"{value!r} isn't a number from {least} on")
+    return value
+
+
+def _optional_number(value: Any) -> int | None:
+    return None if value is None else _number(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} isn't text")
+    return value
+
+
+def _name(value: Any) -> str:
+    if parse_manifest_name(_text(value)) is None:
+        raise ValueError(f"{value!r} isn't a manifest's name")
+    return str(value)

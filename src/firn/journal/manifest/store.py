@@ -1,0 +1,180 @@
+"""A keyed table's metadata objects, read and decoded; the clock and the patience that all clients of it share.
+
+Nothing here decides anything: the rules are in `walk`, `reading`, `writing`, `compacting`, `snapshots`, `collecting`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from firn.bucket.base import Blob, Bucket
+from firn.bucket.retry import RetryPolicy
+from firn.clock import Clock
+from firn.errors import CorruptObjectError, ObjectNotFoundError, StoreUnavailableError, TableNotFoundError
+from firn.journal.manifest.codec import ManifestFile, decode_manifest, decode_pointer
+from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
+from firn.journal.manifest.model import L0File, Manifest, Pointer, SSTInfo
+from firn.journal.manifest.pointer_store import PointerStore
+
+_PATIENCE = RetryPolicy(attempts=60, first_wait=0.02, longest_wait=2.0)
+
+
+@dataclass
+class Backoff:
+    """Waits that grow, with full jitter, between attempts of one operation."""
+
+    clock: Clock
+    failed: int = 0
+
+    def wait(self) -> bool:
+        """Sleep before the next attempt; False, without sleeping, if there were enough of them."""
+        self.failed += 1
+        if self.failed >= _PATIENCE.attempts:
+            return False
+        self.clock.sleep(_PATIENCE.wait(self.failed, random.Random(random.getrandbits(64))))
+        return True
+
+
+@dataclass(frozen=True)
+class ManifestStore:
+    """One table's objects. See `ManifestJournal` for the fields."""
+
+    bucket: Bucket
+    layout: ManifestLayout
+    pointers: PointerStore
+    clock: Clock
+    poll_max_s: float
+    max_chain: int
+
+    def backoff(self) -> Backoff:
+        return Backoff(self.clock)
+
+    def find_pointer(self) -> Pointer | None:
+        """The pointer, None if there is none. 1 GET."""
+        found = self.pointers.get()
+        if found is None:
+            return None
+        return decode_pointer(
+            found.data, where=self.pointers.where, etag=found.etag, modified_ms=found.modified_ms
+        )
+
+    def pointer(self) -> Pointer:
+        """The pointer, or `TableNotFoundError`. 1 GET."""
+        found = self.find_pointer()
+        if found is None:
+            raise TableNotFoundError(
+                f"{self.pointers.where} does not exist: there is no keyed table here, or it was dropped"
+            )
+        return found
+
+    def manifest(self, name: str, known: Manifest | None = None) -> Manifest:
+        """A manifest; what `known` was read from isn't read again. 1 GET an object.
+
+        Raises:
+            ObjectNotFoundError: an object of its chain is gone.
+        """
+        if name == NO_MANIFEST:
+            return Manifest()
+        if known is not None and known.name == name:
+            return known
+        newest = self._decode(name, self.fetch(self.layout.manifest_key(name)))
+        stands_on, missing = Manifest(), newest.chain[:-1]
+        if known is not None and known.name in missing:
+            stands_on, missing = known, missing[missing.index(known.name) + 1 :]
+        blobs = self.fetch_many([self.layout.manifest_key(link) for link in missing])
+        files = [self._decode(link, blob) for link, blob in zip(missing, blobs, strict=True)]
+        return applied(stands_on, [*files, newest])
+
+    def current(
+        self, known: Manifest | None = None, pointer: Pointer | None = None
+    ) -> tuple[Pointer, Manifest]:
+        """A pointer and its manifest, which a compactor may have replaced and a collector deleted in between.
+        1 GET unless there is a `pointer` to begin with, and 1 a manifest that isn't known."""
+        pointer = pointer or self.pointer()
+        while True:
+            try:
+                return pointer, self.manifest(pointer.manifest, known)
+            except ObjectNotFoundError as error:
+                gone, pointer = pointer, self.pointer()
+                if pointer.manifest == gone.manifest:
+                    raise CorruptObjectError(
+                        f"{self.pointers.where} names {gone.manifest}, of which an object is missing: {error}. "
+                        "Copy it back from a backup."
+                    ) from error
+
+    def list_l0(self, after: str) -> list[L0File]:
+        """L0 objects and fences after a key, in key order. 1 LIST sequence."""
+        files = []
+        for info in self.bucket.list(self.layout.l0_prefix, after=after).objects:
+            parsed = self.layout.parse_l0(info.key)
+            if parsed is not None:
+                files.append(L0File(parsed.epoch, parsed.number, info.key, info.size))
+        return files
+
+    def fetch(self, key: str) -> Blob:
+        """An object, whole. 1 GET."""
+        return self._whole(self.bucket.get(key))
+
+    def fetch_many(self, keys: Sequence[str]) -> list[Blob]:
+        """Objects, whole; `ObjectNotFoundError` if one is missing. 1 GET each, many at once."""
+        found = []
+        for key, blob in zip(keys, self.fetch_present(keys), strict=True):
+            if blob is None:
+                raise ObjectNotFoundError(f"{self.bucket.uri(key)} does not exist")
+            found.append(blob)
+        return found
+
+    def fetch_present(self, keys: Sequence[str]) -> list[Blob | None]:
+        """Objects, whole; None for a missing one. 1 GET each, many at once."""
+        return [None if blob is None else self._whole(blob) for blob in self.bucket.get_many(keys)]
+
+    def _whole(self, blob: Blob) -> Blob:
+        """Half an answer must not be taken for a fence, or for a corrupt object."""
+        backoff = self.backoff()
+        while len(blob.data) != blob.info.size:
+            if not backoff.wait():
+                raise StoreUnavailableError(
+                    f"{self.bucket.uri(blob.info.key)}: answers are cut short; retry later"
+                )
+            blob = self.bucket.get(blob.info.key)
+        return blob
+
+    def now_ms(self) -> int:
+        """The store's own time, of a moment ago: when an object was written that exists for this alone. PUT, HEAD."""
+        self.bucket.put(self.layout.clock_key, b"")
+        return self.bucket.head(self.layout.clock_key).modified_ms
+
+    def _decode(self, name: str, blob: Blob) -> ManifestFile:
+        return decode_manifest(name, blob.data, where=self.bucket.uri(blob.info.key))
+
+
+def applied(stands_on: Manifest, files: Sequence[ManifestFile]) -> Manifest:
+    """The manifest after these objects, in order (rule 13). A Full one begins anew."""
+    ssts = {sst.file: sst for sst in stands_on.ssts}
+    for file in files:
+        if file.base is None:
+            ssts.clear()
+        for gone in file.deletes:
+            if ssts.pop(gone, None) is None:
+                raise CorruptObjectError(
+                    f"the manifest {file.name} deletes {gone}, which {file.base} doesn't have. "
+                    "Copy its chain back from a backup."
+                )
+        ssts.update((sst.file, sst) for sst in file.adds)
+    newest = files[-1]
+    return Manifest(
+        name=newest.name,
+        ssts=in_order(ssts.values()),
+        last_compacted=newest.last_compacted,
+        next_sst=newest.next_sst,
+        compactor_epoch=newest.compactor_epoch,
+        last_compacted_epoch=newest.last_epoch,
+        chain=newest.chain,
+    )
+
+
+def in_order(ssts: Iterable[SSTInfo]) -> tuple[SSTInfo, ...]:
+    """By runs, the newest first, and by key within a run."""
+    return tuple(sorted(ssts, key=lambda s: (s.level, -s.run, s.min_key, s.file)))
