@@ -13,16 +13,19 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from sortedcontainers import SortedList
 
 from firn.keyed.entries import MERGE, PUT, Entry, seq_of
 from firn.keyed.operators import Operator
+from firn.keyed.run_buffers import bisect_keys
 from firn.keyed.values import Values
 
-OVERHEAD: Final = 200
+OVERHEAD: Final = 128
 """Bytes of memory that an entry takes besides its key and value, about."""
 
-_CHUNK: Final = 4096
+_FIRST_ROWS: Final = 64  # a scan may stop after a few
+_MOST_ROWS: Final = 16_384
 
 
 class Memtable:
@@ -145,16 +148,21 @@ class Memtable:
 
         Of each key, what `get` gives. Entries that come while the scan runs are left out.
         """
-        upto = self.last_seq if upto_seq is None else min(upto_seq, self.last_seq)
-        bounds: tuple[bytes | None, bytes | None] = (start, end)
-        while keys := self._slice(*bounds, reverse):
-            found = [entry for key in keys for entry in self.get(key, upto)]
-            if found:
-                batch = self.values.batch(found)
-                yield batch.take(pa.array(np.arange(len(found))[::-1])) if reverse else batch
-            if len(keys) < _CHUNK:
+        upto = self._count - 1 if upto_seq is None else min(upto_seq - self._base, self._count - 1)
+        if self._frozen is not None and upto == self._count - 1:
+            yield from _range(self._frozen, start, end, reverse)
+            return
+        rows = _FIRST_ROWS
+        while keys := self._slice(start, end, reverse, rows):
+            if positions := self._positions(keys, upto):
+                yield self._batch(positions[::-1] if reverse else positions)
+            if len(keys) < rows:
                 return
-            bounds = (start, keys[0]) if reverse else (keys[-1] + b"\0", end)
+            if reverse:
+                end = keys[0]
+            else:
+                start = keys[-1] + b"\0"
+            rows = min(2 * rows, _MOST_ROWS)
 
     def freeze(self) -> pa.RecordBatch:
         """The run that is flushed: of each key, what `get` gives. Nothing may be put any more.
@@ -166,11 +174,16 @@ class Memtable:
         return self._frozen
 
     def _run(self) -> pa.RecordBatch:
-        found = [entry for key in sorted(self._newest) for entry in self.get(key)]
-        return self.values.batch(found)
+        if MERGE in self._kinds:
+            positions = self._positions(self._newest, self._count - 1)
+        else:
+            positions = list(self._newest.values())
+        rows = self._batch(positions)
+        order = pc.array_sort_indices(rows.column(0))  # stable, so a key's versions stay newest first
+        return rows.take(order)
 
-    def _slice(self, start: bytes | None, end: bytes | None, reverse: bool) -> list[bytes]:
-        """Up to a chunk of the keys in a range, ascending: the first ones, or the last with `reverse`."""
+    def _slice(self, start: bytes | None, end: bytes | None, reverse: bool, rows: int) -> list[bytes]:
+        """Up to `rows` of the keys in a range, ascending: the first ones, or the last with `reverse`."""
         with self._order:
             ordered = self._ordered
             count = self._count
@@ -181,8 +194,39 @@ class Memtable:
             low = 0 if start is None else ordered.bisect_left(start)
             high = len(ordered) if end is None else ordered.bisect_left(end)
             if reverse:
-                low = max(low, high - _CHUNK)
-            return list(ordered.islice(low, min(high, low + _CHUNK) if not reverse else high))
+                low = max(low, high - rows)
+            else:
+                high = min(high, low + rows)
+            return list(ordered.islice(low, high))
+
+    def _positions(self, keys: Iterable[bytes], upto: int) -> list[int]:
+        """Of each key in turn the positions that `get` gives, newest first."""
+        newest, kinds, before, below = self._newest, self._kinds, self._before, self._below
+        found = []
+        for key in keys:
+            at = newest[key]
+            while at > upto:
+                at = before[at]
+            while at >= 0:
+                found.append(at)
+                if kinds[at] != MERGE:
+                    break
+                at = below.get(at, before[at])
+        return found
+
+    def _batch(self, positions: list[int]) -> pa.RecordBatch:
+        """The entries at these positions as a batch of a run."""
+        if not positions:
+            return self.values.empty
+        keys, values, kinds, expires = self._keys, self._values, self._kinds, self._expires
+        columns = [
+            pa.array([keys[at] for at in positions], pa.binary()),
+            pa.array(np.array(positions, np.int64) + self._base),
+            pa.array([kinds[at] for at in positions], pa.int8()),
+            pa.array([expires[at] for at in positions], pa.int64()),
+            *self.values.to_arrays([values[at] for at in positions]),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.values.run_schema)
 
     def _merged(self, at: int, previous: int, operand: object) -> tuple[object, int]:
         """The value and kind of an operand on top of a version with the same expiry."""
@@ -196,3 +240,20 @@ class Memtable:
             return both, MERGE
         base = self._values[previous] if kind == PUT else None
         return operator.merge(base, (operand,)), PUT
+
+
+def _range(
+    rows: pa.RecordBatch, start: bytes | None, end: bytes | None, reverse: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a run with start ≤ key < end; backwards in parts, for who wants only the last ones."""
+    low = 0 if start is None else bisect_keys(rows.column(0), start)
+    high = len(rows) if end is None else bisect_keys(rows.column(0), end)
+    if not reverse:
+        if low < high:
+            yield rows.slice(low, high - low)
+        return
+    size = _FIRST_ROWS
+    while low < high:
+        first = max(low, high - size)
+        yield rows.take(pa.array(np.arange(high - 1, first - 1, -1)))
+        high, size = first, min(2 * size, _MOST_ROWS)

@@ -83,10 +83,10 @@ class _Buffer:
         for batch in self._batches:
             keys = _keys(batch)
             if self._reverse:
-                at = _bisect(keys, edge + b"\0")
+                at = bisect_keys(keys, edge + b"\0")
                 before, behind = batch.slice(at), batch.slice(0, at)
             else:
-                at = _bisect(keys, edge)
+                at = bisect_keys(keys, edge)
                 before, behind = batch.slice(0, at), batch.slice(at)
             if len(before):
                 taken.append(before)
@@ -108,8 +108,12 @@ def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1)))
 
 
-def _bisect(keys: Any, key: bytes) -> int:
-    """How many keys are below `key`."""
+def bisect_keys(keys: Any, key: bytes) -> int:
+    """How many keys of an ascending array are below `key`.
+
+    >>> bisect_keys(pa.array([b"a", b"c"]), b"b")
+    1
+    """
     low, high = 0, len(keys)
     if not high or keys[high - 1].as_py() < key:
         return high
