@@ -59,7 +59,7 @@ def checkpoint(
         for writer in left_out:
             output.warn(f"no checkpoint of the writer {writer.name}: {writer.detail}")
         return
-    table = database.table(name)
+    table = database.table(name, kind="lake")
     count = table.checkpoint()
     by_writers = table.descriptor.journal == "writer"
     if json:

@@ -10,7 +10,7 @@ _MODULES = tuple(
     f"firn.cli.{name}"
     for name in ("demo.command", "read", "past", "write", "ingest", "maintain", "catalog", "look")
 )
-_GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("size",))
+_GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("read", "write", "maintain", "size"))
 
 
 def register() -> None:

@@ -234,7 +234,7 @@ def _existing_or_new(
 ) -> LakeTable:
     """The table as it is; a definition that was asked for beside it must be its own."""
     try:
-        table = database.table(name)
+        table = database.table(name, kind="lake")
     except TableNotFoundError:
         if upsert and not asked.key:
             raise InvalidInputError(f"--upsert needs a table with a key: create {name} with --key.") from None

@@ -143,7 +143,7 @@ def _csv(data: bytes, delimiter: str, times: str | None, known: Mapping[str, str
         parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pc.ConvertOptions(column_types=texts, **convert),
     )
-    return _with_times(table, None, known)
+    return with_times(table, None, known)
 
 
 def _json(data: bytes, chosen: str, times: str | None, known: Mapping[str, str], shown: str) -> pa.Table:
@@ -164,7 +164,7 @@ def _json(data: bytes, chosen: str, times: str | None, known: Mapping[str, str],
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise InvalidInputError(f"{shown}: row {number} isn't a JSON object but {type(row).__name__}.")
-    return _with_times(_union(rows), times, known)
+    return with_times(_union(rows), times, known)
 
 
 def _union(rows: list[dict[str, Any]]) -> pa.Table:
@@ -175,7 +175,7 @@ def _union(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
 
 
-def _with_times(table: pa.Table, times: str | None, known: Mapping[str, str]) -> pa.Table:
+def with_times(table: pa.Table, times: str | None, known: Mapping[str, str]) -> pa.Table:
     """Strings and dates as times, where the table has times or all of them have the given format."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -26,7 +26,7 @@ def dump(
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Print any object of a database: log, transaction, checkpoint, claim, lock, table definition, Parquet file.
+    """Print any object of a database: log, transaction, checkpoint, claim, lock, manifest, SST, Parquet file.
 
     Shows what is there and checks nothing: what can't be decoded is shown beside what can.
     """
@@ -47,6 +47,9 @@ def fsck(
         str | None, typer.Option("--writer", metavar="ID", help="Only this writer's catalog.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Don't read data files' footers.")] = False,
+    blocks: Annotated[
+        bool, typer.Option("--blocks", help="Of keyed tables: read every block, and compare its checksum.")
+    ] = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -58,7 +61,7 @@ def fsck(
 
     database, name = open_target(target, db, options, known=False)
     with waiting.spinner("checking"):
-        report = check(database, name, writer=writer, footers=not quick)
+        report = check(database, name, writer=writer, footers=not quick, blocks=blocks)
     if json:
         output.document(
             {

@@ -155,7 +155,7 @@ def plural(count: int | None, noun: str) -> str:
     """
     if count == 1:
         return f"1 {noun}"
-    return f"{number(count)} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+    return f"{number(count)} {noun}{'es' if noun.endswith(('ch', 's', 'sh')) else 's'}"
 
 
 def plain(value: Any) -> Any:

@@ -55,7 +55,7 @@ def log(
     if name is None:
         _database_log(database, writer, at, limit, json)
     else:
-        _table_log(database, database.table(name), writer, at, limit, json)
+        _table_log(database, database.table(name, kind="lake"), writer, at, limit, json)
 
 
 def _newest(lines: Sequence[Any], limit: int | None) -> Sequence[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,12 +18,14 @@ from firn.cli.target import (
     StoreOptions,
     TableArg,
     given_or_usual,
+    locate,
     open_database,
     open_table,
 )
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from firn.keyed.table import KeyedTable
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
 
@@ -149,13 +152,17 @@ def tables(
     if json:
         output.document({"database": url, "tables": listed})
     elif listed:
-        heads = ["table", "rows", "files", "size", "partitioned by", "sorted by", "last change (UTC)"]
-        output.table(heads, [_line(t) for t in listed], right=(1, 2, 3))
+        heads = ["table", "kind", "rows", "files", "size", "partitioned by", "sorted by", "last change (UTC)"]
+        output.table(heads, [_line(t) for t in listed], right=(2, 3, 4))
     else:
         output.note(f"No tables in {url}.")
 
 
-def _table(table: LakeTable) -> dict[str, Any]:
+def _table(table: LakeTable | KeyedTable) -> dict[str, Any]:
+    from firn.keyed.table import KeyedTable
+
+    if isinstance(table, KeyedTable):
+        return _keyed_table(table)
     snapshot, d = table.snapshot(), table.descriptor
     rows = [f.live_rows for f in snapshot.files]
     return {
@@ -171,9 +178,30 @@ def _table(table: LakeTable) -> dict[str, Any]:
     }
 
 
+def _keyed_table(table: KeyedTable) -> dict[str, Any]:
+    """Of a keyed table: entries, where all of them are compacted into one run; else nobody knows without reading."""
+    view = table.view()
+    ssts = view.manifest.ssts
+    one_run = not view.l0 and len({(s.level, s.run) for s in ssts}) <= 1
+    whole = one_run and not any(s.tombstones or s.min_expire is not None for s in ssts)
+    changed = view.pointer.last_compacted_ms
+    return {
+        "name": table.name,
+        "kind": table.definition.kind,
+        "rows": sum(s.rows for s in ssts) if whole else None,
+        "files": len(ssts) + len(view.l0),
+        "bytes": sum(s.bytes for s in ssts) + sum(f.bytes for f in view.l0),
+        "partition_by": [],
+        "sort_by": list(table.definition.key or ("key",)),
+        "version": view.version,
+        "time": None if changed is None else datetime.fromtimestamp(changed / 1000, timezone.utc),
+    }
+
+
 def _line(table: dict[str, Any]) -> list[str]:
     return [
         table["name"],
+        table["kind"],
         output.number(table["rows"]),
         output.number(table["files"]),
         output.size(table["bytes"]),
@@ -188,7 +216,15 @@ def schema(
     table: TableArg, db: DbOption = None, at: At = None, json: Json = False, options: StoreOptions = None
 ) -> None:
     """Print a table's columns and types, its partitioning, sort order and properties."""
-    _, opened = open_table(table, db, options)
+    from firn.keyed.table import KeyedTable
+
+    url, name = locate(table, db)
+    opened = open_database(url, options).table(name)
+    if isinstance(opened, KeyedTable):
+        if at is not None:
+            raise InvalidInputError(f"{name} is a keyed table, whose columns never change: leave out --at.")
+        _keyed_schema(opened, json)
+        return
     snapshot, d = opened.snapshot(at), opened.descriptor
     for warning in snapshot.warnings:
         output.warn(warning)
@@ -211,6 +247,30 @@ def schema(
     for title, values in (("partitioned by", fields), ("sorted by", d.sort_by)):
         if values:
             output.line(f"{title}: {', '.join(values)}")
+    for name, value in d.properties.items():
+        output.line(f"property {name}: {value}")
+
+
+def _keyed_schema(table: KeyedTable, json: bool) -> None:
+    d = table.definition
+    key, columns = dict(d.key or {"key": "BLOB"}), dict(d.columns or {"value": "BLOB"})
+    if json:
+        output.document(
+            {
+                "table": table.name,
+                "columns": [{"name": c, "type": t, "key": c in key} for c, t in {**key, **columns}.items()],
+                "merge": d.merge,
+                "ttl_ms": d.ttl_ms,
+                "properties": dict(d.properties),
+            }
+        )
+        return
+    rows = [[name, kind, "key"] for name, kind in key.items()]
+    output.table(["column", "type", ""], [*rows, *([name, kind, ""] for name, kind in columns.items())])
+    if d.merge is not None:
+        output.line(f"merge operator: {d.merge}")
+    if d.ttl_ms is not None:
+        output.line(f"entries live: {d.ttl_ms / 1000:g} s")
     for name, value in d.properties.items():
         output.line(f"property {name}: {value}")
 

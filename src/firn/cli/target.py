@@ -121,10 +121,10 @@ def locate(table: str, db: str | None) -> tuple[str, str]:
 def open_table(
     table: str, db: str | None, options: Sequence[str] | None = None, *, writer: str | None = None
 ) -> tuple[Database, LakeTable]:
-    """Open a table that exists, with its database."""
+    """Open a lake table that exists, with its database. InvalidInputError if it is of another kind."""
     url, name = locate(table, db)
     database = open_database(url, options, writer=writer)
-    return database, database.table(name)
+    return database, database.table(name, kind="lake")
 
 
 def open_target(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,6 +43,23 @@ SortBy = Annotated[
 Key = Annotated[
     list[str] | None,
     typer.Option("--key", "-k", metavar="COLUMN", help="Keep one row for each value of these. Repeatable."),
+]
+KeyOrType = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        "-k",
+        metavar="COLUMN",
+        help="Keep one row for each value of these; of a keyed table NAME=TYPE, else keys are bytes. Repeatable.",
+    ),
+]
+Kind = Annotated[
+    str,
+    typer.Option(
+        "--kind",
+        metavar="lake|keyed",
+        help="Rows in files, for many writers; or single keys, with one writer.",
+    ),
 ]
 VersionBy = Annotated[
     str | None,
@@ -97,20 +114,35 @@ def create(
     table: TableArg,
     db: DbOption = None,
     writer: WriterOption = None,
+    kind: Kind = "lake",
     column: Annotated[
         list[str] | None,
         typer.Option(
             "--column",
             "-c",
             metavar="NAME=TYPE",
-            help="A column with its DuckDB type, like date=TIMESTAMP; else the first append decides. Repeatable.",
+            help="A column with its DuckDB type, like date=TIMESTAMP; else the first append decides, and values of "
+            "keyed tables are bytes. Repeatable.",
         ),
     ] = None,
     partition_by: PartitionBy = None,
     sort_by: SortBy = None,
     journal: JournalOption = "leaderless",
-    key: Key = None,
+    key: KeyOrType = None,
     version_by: VersionBy = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            "--merge",
+            metavar="OPERATOR",
+            help="Of a keyed table: add, max, min, append, json_merge or module:function; or one for each column, "
+            "like 'flights=add,worst=max'.",
+        ),
+    ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option("--ttl", metavar="TIME", help="Of a keyed table: how long an entry is there, like 7d."),
+    ] = None,
     properties: Properties = None,
     json: Json = False,
     options: StoreOptions = None,
@@ -118,17 +150,24 @@ def create(
     """Create a table.
 
     firn create ./prod/flights --partition-by 'month(date)' --sort-by date
+
+    firn create ./prod/delays --kind keyed --column flights=BIGINT --column minutes=BIGINT --merge add
     """
     url, name = locate(table, db)
     database = open_database(url, options, must_exist=False, writer=writer)
-    made = database.create_table(
+    typed = pairs(key, "--key") if kind == "keyed" else key
+    create_table: Any = database.create_table  # its overloads are for those who know the kind
+    made = create_table(
         name,
+        kind=kind,
         schema=pairs(column, "--column") or None,
         partition_by=partition_by or [],
         sort_by=sort_by or [],
         journal=journal,
-        key=key or [],
+        key=typed or None,
         version_by=version_by,
+        merge=merge if merge is None or "=" not in merge else pairs(merge.split(","), "--merge"),
+        ttl=ttl,
         properties=pairs(properties, "--property"),
     )
     if json:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from firn.errors import FirnError
-from firn.inspect import catalog
+from firn.inspect import catalog, keyed
 from firn.inspect.decoded import SHOWN_BYTES, Decoded, Read, excerpt, when
 from firn.inspect.footer import decode_parquet
 from firn.journal.leaderless import checkpoint, codec
@@ -18,6 +18,10 @@ from firn.journal.leaderless import checkpoint, codec
 
 def decode_object(name: str, size: int, read: Read) -> Decoded:
     """Decode by the name; where it tells nothing, by how the bytes begin."""
+    if keyed.is_sst(name):
+        return keyed.decode_sst(name, size, read)
+    if (kind := keyed.kind_of(name)) is not None:
+        return keyed.decode_json(kind, name, read(0, size))
     head = read(0, min(size, 16))
     if head[:4] == b"PAR1" or name.endswith(".parquet"):
         found = Decoded("Parquet file")

@@ -350,3 +350,32 @@ def requests(steps: Sequence[Step]) -> Any:
         tickmode="array", tickvals=places, ticktext=names, autorange="reversed", showgrid=False
     )
     return figure
+
+
+def run_sizes(runs: Sequence[tuple[str, int, int]]) -> Any:
+    """A keyed table's runs as bars: (title, bytes, files) of each, the newest above."""
+    import plotly.graph_objects as go
+
+    places = list(range(len(runs)))
+    factor, unit = _unit(max((size for _, size, _ in runs), default=0))
+    figure = _figure()
+    figure.add_trace(
+        go.Bar(
+            y=places,
+            x=[size / factor for _, size, _ in runs],
+            orientation="h",
+            marker_color=COLOURS["append"],
+            text=[f"{size_text(size)} in {count:,}" for _, size, count in runs],
+            textposition="outside",
+            cliponaxis=False,
+            showlegend=False,
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )
+    names = [label(title) for title, _, _ in runs]
+    figure.update_yaxes(
+        tickmode="array", tickvals=places, ticktext=names, autorange="reversed", showgrid=False
+    )
+    figure.update_xaxes(showgrid=True, rangemode="tozero", ticksuffix=f" {unit}")
+    figure.update_layout(height=110 + 34 * len(runs), margin={"l": 24, "r": 96})
+    return figure

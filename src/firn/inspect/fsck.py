@@ -10,6 +10,7 @@ from firn.bucket.keys import key_below
 from firn.database import Database
 from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
 from firn.inspect.findings import Finding, Findings, note, of_error
+from firn.inspect.fsck_keyed import check_keyed
 from firn.inspect.fsck_leaderless import check_log
 from firn.inspect.fsck_writer import check_catalog
 from firn.inspect.transactions import chosen_writers, federation_of
@@ -17,6 +18,7 @@ from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Snapshot
 from firn.journal.writer.layout import database_key
 from firn.journal.writer.union import definitions
+from firn.keyed.table import KeyedTable
 from firn.lake.deletes import predicates
 
 __all__ = ["Finding", "FsckReport", "check"]
@@ -37,7 +39,12 @@ class FsckReport:
 
 
 def check(
-    db: Database, table: str | None = None, *, writer: str | None = None, footers: bool = True
+    db: Database,
+    table: str | None = None,
+    *,
+    writer: str | None = None,
+    footers: bool = True,
+    blocks: bool = False,
 ) -> FsckReport:
     """Check all tables and all writers of a database, or one table, or one writer. Nothing is written.
 
@@ -47,14 +54,16 @@ def check(
         table: of a table with a log of its own, the log and its files; of one of writers' catalogs, the catalogs,
             and this table's files.
         writer: only this one's catalog.
-        footers: read the footer of each live data file too.
+        footers: read the footer of each live data file too; of keyed tables the index of each SST.
+        blocks: of keyed tables read every block, and compare its checksum.
 
     Raises:
         TableNotFoundError, NotFoundError: no such table or writer.
 
     Cost: of a log 3 LIST sequences, 1 GET a log and a batch claim, and 4 more; of a catalog 4 LIST sequences, 1 GET a
     transaction, checkpoint and claim, 1 or 2 ranged GETs a marker and a file that nothing names, and three times
-    what opening it costs; and the footers. All of it again where a problem is found.
+    what opening it costs; of a keyed table what opening a reader costs, 4 LIST sequences, and 1 GET a checkpoint; and
+    the footers. All of it again where a problem is found.
 
     Example:
         >>> import firn
@@ -66,7 +75,7 @@ def check(
     """
     parts: list[Callable[[], Findings]] = []
     if writer is None:
-        parts += _logs(db, table, footers)
+        parts += _logs(db, table, footers, blocks)
     if table is None or not parts:
         parts += _catalogs(db, table, writer, footers)
     found: list[Finding] = []
@@ -80,27 +89,29 @@ def check(
     return FsckReport(db.url, tuple(found), checked)
 
 
-def _logs(db: Database, table: str | None, footers: bool) -> list[Callable[[], Findings]]:
+def _logs(db: Database, table: str | None, footers: bool, blocks: bool) -> list[Callable[[], Findings]]:
     """Of tables with a directory of their own, broken ones too."""
     federation = federation_of(db)
     names = db.bucket.list_dirs(key_below(db.prefix, "")) if table is None else [table]
-    return [partial(_log, db, name, footers) for name in names if federation.is_table(name)]
+    return [partial(_log, db, name, footers, blocks) for name in names if federation.is_table(name)]
 
 
-def _log(db: Database, name: str, footers: bool) -> Findings:
+def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
     found = Findings()
     where = db.bucket.uri(key_below(db.prefix, name))
     try:
-        journal = db.table(name).journal
+        opened = db.table(name)
     except TableNotFoundError:
         found.add(note(where, "it is a table that is being dropped", "Drop it again to end that"))
         return found
     except FirnError as error:
         found.add(of_error(where, error))
         return found
+    if isinstance(opened, KeyedTable):
+        return check_keyed(opened, footers=footers, blocks=blocks)
     found.count("tables", 1)
-    if isinstance(journal, LeaderlessJournal):
-        more = check_log(journal, footers=footers)
+    if isinstance(opened.journal, LeaderlessJournal):
+        more = check_log(opened.journal, footers=footers)
         return Findings([*found.found, *more.found], {**found.checked, **more.checked})
     return found
 

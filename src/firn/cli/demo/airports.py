@@ -76,4 +76,4 @@ class Airports:
         ), meter
 
     def _table(self) -> LakeTable:
-        return connect(self._url, options=self._options).table(TABLE)
+        return connect(self._url, options=self._options).table(TABLE, kind="lake")

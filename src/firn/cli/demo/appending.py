@@ -126,7 +126,7 @@ def _writer(url: str, options: dict[str, Any], table: str, share: Share, ready: 
         mine = share.pick(read_flights())
         size = -(-len(mine) // share.batches)
         db = connect(url, options=options, writer=share.writer)
-        flights = db.table(table)
+        flights = db.table(table, kind="lake")
         ready.wait()
         results = [flights.append(mine[i : i + size]) for i in range(0, len(mine), size)]
         counters = db.bucket.counters.as_dict()

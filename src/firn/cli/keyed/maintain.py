@@ -1,0 +1,216 @@
+"""Commands that keep keyed tables in shape: compact, checkpoint, sweep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from firn.cli import output, waiting
+from firn.cli.keyed.group import keyed
+from firn.cli.keyed.target import open_keyed
+from firn.cli.keyed.text import one_of
+from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
+from firn.errors import InvalidInputError, NotFoundError
+from firn.inspect.decoded import when
+
+if TYPE_CHECKING:
+    from firn.keyed.checkpoints import Checkpoint
+    from firn.keyed.compaction import CompactionReport
+    from firn.keyed.sweep import SweepReport
+
+
+@keyed.command()
+def compact(
+    table: TableArg,
+    db: DbOption = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Everything into one sorted run, not only what the policy asks for."),
+    ] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Merge flushes and files into larger ones. The table's writer goes on meanwhile; another compactor is fenced.
+
+    firn keyed compact ./prod/delays
+    """
+    database, opened = open_keyed(table, db, options)
+    meter = waiting.Meter(opened.bucket)
+    with waiting.progress(database, f"compacting {opened.name}"):
+        report = opened.compact(full=full, dry_run=dry_run)
+    if json:
+        amplification = round(report.write_amplification, 3)
+        output.document(
+            {
+                "table": opened.name,
+                **output.plain(report),
+                "write_amplification": amplification,
+                **meter.plain(),
+            }
+        )
+        return
+    output.line(compact_line(opened.name, report))
+    if not dry_run:
+        meter.note()
+
+
+def compact_line(name: str, report: CompactionReport) -> str:
+    """What a compaction did, in one line."""
+    inputs = [
+        output.plural(count, noun)
+        for count, noun in ((report.l0_files, "flush"), (report.ssts_in, "SST"))
+        if count
+    ]
+    if not inputs:
+        return f"compact: nothing to do in {name}"
+    verb = "would begin with" if report.dry_run else "merged"
+    line = f"compact of {name} {verb} {' and '.join(inputs)}, {output.size(report.bytes_in)}"
+    if report.dry_run:
+        return line
+    return (
+        f"{line} into {output.plural(report.ssts_out, 'SST')}, {output.size(report.bytes_out)}: "
+        f"{report.rows_in:,} entries became {report.rows_out:,}"
+    )
+
+
+@keyed.command()
+def checkpoint(
+    table: TableArg,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A name for it; checkpoints are listed without one."),
+    ] = None,
+    db: DbOption = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option(
+            "--ttl", metavar="TIME", help="How long it stays, like 10m or 7d; else until it is deleted."
+        ),
+    ] = None,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Let the checkpoint NAME (or id) stay for --ttl from now on.")
+    ] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the checkpoint NAME (or id).")] = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Keep a keyed table as it is now readable under a name; without one, list what is kept.
+
+    firn keyed checkpoint ./prod/delays before-import --ttl 7d
+    """
+    one_of([("--refresh", refresh), ("--delete", delete)])
+    one_of([("--delete", delete), ("--ttl", ttl is not None)])
+    if name is None and (refresh or delete or ttl is not None):
+        raise InvalidInputError("name the checkpoint.")
+    _, opened = open_keyed(table, db, options)
+    if name is None:
+        _list(opened.name, opened.checkpoints(), json)
+        return
+    if not refresh and not delete:
+        made, verb = opened.checkpoint(name, ttl), "made"
+    else:
+        made, verb = _chosen(opened.checkpoints(), name, opened.name), "deleted" if delete else "refreshed"
+        if delete:
+            made.delete()
+        else:
+            made = made.refresh(ttl)
+    if json:
+        output.document({"table": opened.name, "done": verb, **_plain(made)})
+    else:
+        until = "" if delete else f", kept {_until(made)}"
+        output.line(f"checkpoint {made.name or made.id} of {opened.name} {verb}: {made.version}{until}")
+
+
+def _chosen(found: list[Checkpoint], name: str, table: str) -> Checkpoint:
+    chosen = [c for c in found if name in (c.name, c.id)]
+    if not chosen:
+        known = ", ".join(c.name or c.id for c in found) or "none"
+        raise NotFoundError(f"{table} has no checkpoint {name!r}; there are: {known}.")
+    if len(chosen) > 1:
+        ids = ", ".join(c.id for c in chosen)
+        raise InvalidInputError(f"{table} has {len(chosen)} checkpoints {name!r}: give an id, one of {ids}.")
+    return chosen[0]
+
+
+def _list(table: str, found: list[Checkpoint], json: bool) -> None:
+    if json:
+        output.document({"table": table, "checkpoints": [_plain(c) for c in found]})
+    elif found:
+        output.table(
+            ["name", "id", "version", "kept"], [[c.name or "", c.id, c.version, _until(c)] for c in found]
+        )
+    else:
+        output.note(f"{table} has no checkpoints.")
+
+
+def _plain(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "name": checkpoint.name,
+        "id": checkpoint.id,
+        "version": checkpoint.version,
+        "expires_ms": checkpoint.expires_ms,
+    }
+
+
+def _until(checkpoint: Checkpoint) -> str:
+    if checkpoint.expires_ms is None:
+        return "until it is deleted"
+    moment = when(checkpoint.expires_ms).partition("(")[2].rstrip(")")
+    return f"until {moment}"
+
+
+@keyed.command()
+def sweep(
+    table: TableArg,
+    db: DbOption = None,
+    l0_min_age: Annotated[
+        str | None,
+        typer.Option(
+            "--l0-min-age",
+            metavar="AGE",
+            help="Compacted flushes older than that; the table's, 10m. Less is your word that nobody writes.",
+        ),
+    ] = None,
+    buffer: Annotated[
+        str | None,
+        typer.Option(
+            "--buffer", metavar="TIME", help="How far clocks may be apart, for checkpoints that expired."
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Delete what neither the table nor a checkpoint of it names any more.
+
+    firn keyed sweep ./prod/delays --dry-run
+    """
+    _, opened = open_keyed(table, db, options)
+    meter = waiting.Meter(opened.bucket)
+    with waiting.spinner(f"sweeping {opened.name}"):
+        report = opened.sweep(l0_min_age=l0_min_age, buffer=buffer, dry_run=dry_run)
+    if json:
+        output.document({"table": opened.name, **output.plain(report), **meter.plain()})
+        return
+    output.line(sweep_line(opened.name, report))
+    if dry_run:
+        output.keys([key for keys in report.deleted.values() for key in keys])
+    else:
+        meter.note()
+
+
+def sweep_line(name: str, report: SweepReport) -> str:
+    """What a sweep did, in one line."""
+    nouns = {
+        "l0": "flush",
+        "fences": "fence",
+        "ssts": "SST",
+        "manifests": "manifest",
+        "snapshots": "checkpoint",
+    }
+    parts = [output.plural(len(keys), nouns.get(kind, kind)) for kind, keys in report.deleted.items() if keys]
+    if not parts:
+        return f"sweep: nothing to delete in {name}"
+    return f"sweep of {name} {'would delete' if report.dry_run else 'deleted'} {', '.join(parts)}"

@@ -1,0 +1,232 @@
+"""Commands that read keyed tables: get, scan, manifest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from firn.cli import output, waiting
+from firn.cli.exits import NOT_FOUND
+from firn.cli.keyed.group import keyed
+from firn.cli.keyed.target import AtView, Hex, open_keyed
+from firn.cli.keyed.text import Words, one_of
+from firn.cli.read import Csv, Limit
+from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from firn.journal.manifest.model import SSTInfo, View
+    from firn.keyed.scan import KeyedScan
+
+
+@keyed.command()
+def get(
+    table: TableArg,
+    keys: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY...", help="Text, a number, …; of several columns a JSON array."),
+    ],
+    db: DbOption = None,
+    at: AtView = None,
+    hex: Hex = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The value's bytes as they are, and no newline.")
+    ] = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Print the values of keys. Exits with 3 if one of them isn't there.
+
+    firn keyed get ./prod/delays DTW
+    """
+    one_of([("--raw", raw), ("--json", json), ("--hex", hex)])
+    one_of([("--raw", raw), ("several keys", len(keys) > 1)])
+    _, opened = open_keyed(table, db, options)
+    words = Words.of(opened.definition, hex=hex)
+    meter = waiting.Meter(opened.bucket)
+    with opened.reader(at, follow=None) as reader:
+        values = reader.multi_get([words.key(key) for key in keys])
+        version = reader.version
+    missing = [key for key, value in zip(keys, values, strict=True) if value is None]
+    if json:
+        found = [
+            {"key": words.plain_key(words.key(key)), "found": value is not None, "value": words.plain(value)}
+            for key, value in zip(keys, values, strict=True)
+        ]
+        output.document({"table": opened.name, "version": version, "values": found, **meter.plain()})
+    elif raw and not missing:
+        value = values[0]
+        sys.stdout.flush()
+        sys.stdout.buffer.write(value if isinstance(value, bytes) else output.encode(value))
+    else:
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                output.line(words.shown(value) if len(keys) == 1 else f"{key}  {words.shown(value)}")
+    if missing:
+        if not json:
+            output.error(f"{opened.name} has no key {', '.join(missing)}.")
+        raise typer.Exit(NOT_FOUND)
+
+
+@keyed.command()
+def scan(
+    table: TableArg,
+    start: Annotated[str | None, typer.Option("--start", metavar="KEY", help="From this key on.")] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", metavar="KEY", help="Up to, and without, this key.")
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", metavar="PREFIX", help="Keys that begin with this.")
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="The greatest keys first.")] = False,
+    db: DbOption = None,
+    at: AtView = None,
+    limit: Limit = None,
+    count: Annotated[bool, typer.Option("--count", help="Only count the keys.")] = False,
+    hex: Hex = False,
+    csv: Csv = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Print a range of keys with their values, in the order of the keys.
+
+    firn keyed scan ./prod/delays --start A --end C
+    """
+    one_of([("--csv", csv), ("--json", json)])
+    one_of([("--prefix", prefix is not None), ("--start or --end", start is not None or end is not None)])
+    _, opened = open_keyed(table, db, options)
+    words = Words.of(opened.definition, hex=hex)
+    with opened.reader(at, follow=None) as reader:
+        if prefix is not None:
+            found = reader.scan_prefix(words.prefix(prefix), reverse=reverse)
+        else:
+            first, last = (None if word is None else words.bound(word) for word in (start, end))
+            found = reader.scan(first, last, reverse=reverse)
+        if count:
+            rows = sum(batch.num_rows for batch in found.to_batches())
+            if json:
+                output.document({"table": opened.name, "version": reader.version, "rows": rows})
+            else:
+                output.line(str(rows))
+            return
+        schema, batches = _readable(found, words)
+        output.print_rows(schema, batches, json=json, as_csv=csv, limit=limit)
+
+
+def _readable(found: KeyedScan, words: Words) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """A scan's columns and batches, with bytes as words."""
+    batches = words.batches(found.to_batches())
+    first = next(batches, None)
+    if first is None:
+        return words.schema(found.schema), iter(())
+    return first.schema, chain([first], batches)
+
+
+@keyed.command()
+def manifest(
+    table: TableArg,
+    db: DbOption = None,
+    at: AtView = None,
+    files: Annotated[
+        bool, typer.Option("--files", help="Every SST and L0 object, not only their sums.")
+    ] = False,
+    hex: Hex = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Print what a keyed table is made of: its writers, compactors, levels and files.
+
+    firn keyed manifest ./prod/delays
+    """
+    _, opened = open_keyed(table, db, options)
+    view = opened.view(at)
+    words = Words.of(opened.definition, hex=hex)
+    if json:
+        output.document({"table": opened.name, **view_plain(view, words)})
+        return
+    pointer, settled = view.pointer, view.manifest
+    writer = pointer.infos[-1] if pointer.infos else None
+    compacted = "none" if settled.last_compacted < 0 else f"up to {settled.last_compacted:,}"
+    for title, value in (
+        ("version", view.version),
+        (
+            "writer",
+            "none yet"
+            if writer is None
+            else f"epoch {writer.writer_epoch}, from flush {writer.starting_sst:,} on",
+        ),
+        ("compactor", f"epoch {pointer.compactor_epoch}" if pointer.compactor_epoch else "none yet"),
+        ("manifest", f"{settled.name}, read from {output.plural(len(settled.chain), 'object')}"),
+        ("compacted flushes", compacted),
+        ("flushes since", f"{len(view.l0):,}, {output.size(sum(f.bytes for f in view.l0))}"),
+    ):
+        output.line(f"{title:<18} {value}")
+    runs = runs_of(settled.ssts)
+    if runs:
+        output.line("")
+        output.table(
+            ["level", "run", "SSTs", "entries", "deletes", "size", "first key", "last key"],
+            [
+                [
+                    level,
+                    run,
+                    output.number(len(ssts)),
+                    output.number(sum(s.rows for s in ssts)),
+                    output.number(sum(s.tombstones for s in ssts)),
+                    output.size(sum(s.bytes for s in ssts)),
+                    _edge(ssts[0].min_key),
+                    _edge(ssts[-1].max_key),
+                ]
+                for (level, run), ssts in runs.items()
+            ],
+            right=range(6),
+        )
+    if files and (view.l0 or settled.ssts):
+        output.line("")
+        output.table(
+            ["file", "size", "entries"],
+            [
+                *([f.key, output.size(f.bytes), None] for f in view.l0),
+                *([s.file, output.size(s.bytes), output.number(s.rows)] for s in settled.ssts),
+            ],
+            right=(1, 2),
+        )
+
+
+def runs_of(ssts: Sequence[SSTInfo]) -> dict[tuple[int, int], list[SSTInfo]]:
+    """SSTs by level and run, in the order of a manifest: the newest run first, within a run by key."""
+    runs: dict[tuple[int, int], list[SSTInfo]] = {}
+    for sst in ssts:
+        runs.setdefault((sst.level, sst.run), []).append(sst)
+    return runs
+
+
+def view_plain(view: View, words: Words) -> Mapping[str, Any]:
+    """A view as JSON holds it; keys, which are encoded, in hexadecimal."""
+    pointer, settled = view.pointer, view.manifest
+    return {
+        "version": view.version,
+        "manifest": settled.name,
+        "chain": list(settled.chain),
+        "last_compacted": settled.last_compacted,
+        "compactor_epoch": pointer.compactor_epoch,
+        "writers": [{"writer_epoch": i.writer_epoch, "starting_sst": i.starting_sst} for i in pointer.infos],
+        "l0": [output.plain(file) for file in view.l0],
+        "ssts": [
+            {**output.plain(sst), "min_key": sst.min_key.hex(), "max_key": sst.max_key.hex()}
+            for sst in settled.ssts
+        ],
+    }
+
+
+def _edge(key: bytes) -> str:
+    """An encoded key for people: text if it is some, else hexadecimal; the first bytes of a long one."""
+    short = key[:24]
+    text = short.decode("utf-8", "replace")
+    shown = text if text.isprintable() and "\ufffd" not in text else short.hex()
+    return shown + ("…" if len(key) > len(short) else "")
