@@ -2,19 +2,35 @@
 
 A plan names the runs; the driver cuts the key space into shares by the files' indices, maps `compact_task` over
 them on any Runner and commits what they wrote by one compare-and-swap (paper: "Compaction updates to manifest").
-Nobody sees an SST before that, and a crash anywhere leaves only objects that sweep deletes.
+Nobody sees an SST before that, and a crash anywhere leaves only objects that sweep deletes. It needs no writer and
+disturbs none: writers go on above the last L0 object that it takes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from firn.errors import UnsupportedError
+from firn.bucket.flight import in_flight
+from firn.journal.manifest import CompactorSession, View
+from firn.journal.manifest.model import SSTInfo
+from firn.keyed.cache import BlockCache
+from firn.keyed.compact_task import CompactContext, CompactTask, RunFile, compact_task
+from firn.keyed.key_shares import BlockMap, KeyShare, cut
+from firn.keyed.policy import CompactionPlan, Policy, plan_compaction, plan_full, runs_of
+from firn.keyed.run_writer import numbers_needed
+from firn.keyed.sst_reader import SstReader
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
     from firn.runner import Runner
+
+SHARE_BYTES = 256 << 20
+"""How much input a task has, about: a few SSTs' worth, so that the last SST of a share is seldom a small one."""
+
+MAX_ROUNDS = 64
+"""A policy that is never content is a bug; one that compacts a terabyte needs a dozen rounds."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +56,21 @@ class CompactionReport:
 
     @property
     def write_amplification(self) -> float:
-        """Bytes written for each byte that writers had flushed; 0.0 where no L0 was read."""
+        """Bytes written for each byte that writers had flushed; 0.0 where no L0 was read.
+
+        Example:
+            >>> CompactionReport("v", l0_bytes=100, bytes_in=300, bytes_out=250).write_amplification
+            2.5
+        """
         return self.bytes_out / self.l0_bytes if self.l0_bytes else 0.0
+
+    def __add__(self, later: CompactionReport) -> CompactionReport:
+        sums = {
+            f.name: getattr(self, f.name) + getattr(later, f.name)
+            for f in fields(self)
+            if f.name not in ("version", "dry_run")
+        }
+        return replace(later, **sums)
 
 
 def compact(
@@ -49,6 +78,173 @@ def compact(
 ) -> CompactionReport:
     """Compact all of L0, then whatever the table's policy asks for; with `full` everything into one bottom run.
 
-    Takes the compactor's epoch, so another compactor ends with `FencedError`.
+    Only what is flushed counts. Takes the compactor's epoch: another compactor, that of an open writer too, ends
+    with `FencedError` at its next commit, and this one if another begins meanwhile. Nothing is lost then.
+
+    Args:
+        runner: where the tasks run; by default as the database decides, on Spark where the work is large.
+        dry_run: only tell what the first round would read.
+
+    Raises:
+        FencedError: another compactor has taken over; what this one had committed before stays.
+
+    Cost: 1 GET + 1 CAS to begin; a round reads its input once and writes its output once, and commits by 2 PUTs.
+
+    Example:
+        >>> import firn
+        >>> table = firn.connect("memory://").create_table("delays", kind="keyed")
+        >>> with table.open(compaction=False) as kv:
+        ...     kv.put(b"DTW", b"66")
+        ...     kv.put(b"DTW", b"12")
+        >>> report = table.compact()
+        >>> report.l0_files, report.rows_in, report.rows_out
+        (2, 2, 1)
     """
-    raise UnsupportedError(f"{table.name} can't be compacted by this version")
+    if dry_run:
+        first = _first_plan(table.journal.read(), table, full)
+        return CompactionReport(None, dry_run=True) if first is None else _announced(first)
+    session = table.journal.open_compactor()
+    report = CompactionReport(None)
+    plan = _first_plan(session.view, table, full)
+    while plan is not None and report.rounds < MAX_ROUNDS:
+        report += run_plan(table, session, plan, runner=runner)
+        plan = None if full else plan_compaction(session.view, policy_of(table))
+    return report
+
+
+def compact_once(
+    table: KeyedTable, session: CompactorSession | None = None, *, runner: Runner | None = None
+) -> tuple[CompactorSession | None, View | None]:
+    """One round, if the policy asks for one: what the compactor beside an open writer calls again and again.
+
+    Takes the compactor's epoch when there is something to do for the first time, so a table where nobody writes
+    costs nothing but the reading.
+
+    Returns:
+        the session to give next time, and the view after the round; None where there was nothing to do.
+
+    Raises:
+        FencedError: another compactor has taken over.
+    """
+    view = table.journal.read() if session is None else session.refresh()
+    if plan_compaction(view, policy_of(table)) is None:
+        return session, None
+    if session is None:
+        session = table.journal.open_compactor()
+    plan = plan_compaction(session.view, policy_of(table))
+    if plan is None:
+        return session, None
+    run_plan(table, session, plan, runner=runner)
+    return session, session.view
+
+
+def policy_of(table: KeyedTable) -> Policy:
+    """How the table's properties say that it is compacted."""
+    return Policy(kind=table.settings.compaction)
+
+
+def run_plan(
+    table: KeyedTable, session: CompactorSession, plan: CompactionPlan, *, runner: Runner | None = None
+) -> CompactionReport:
+    """Do what a plan says, and commit it."""
+    report = _announced(plan)
+    tasks = _tasks(table, session, plan)
+    context = CompactContext(
+        definition=table.definition,
+        prefix=table.prefix,
+        epoch=session.epoch,
+        level=plan.level,
+        run=plan.run,
+        now_ms=table.clock.now_ms(),
+    )
+    chosen = runner or table.engines.runner(report.bytes_in)
+    results = chosen.map(
+        compact_task,
+        tasks,
+        bucket=table.bucket,
+        context=context,
+        weights=[task.share.weight for task in tasks],
+        progress=table.engines.progress("compact"),
+    )
+    adds = [sst for result in results for sst in result.ssts]
+    view = session.commit(adds=adds, deletes=plan.ssts, last_compacted=plan.last_compacted)
+    return replace(
+        report,
+        version=view.version,
+        rounds=1,
+        tasks=len(tasks),
+        ssts_out=len(adds),
+        rows_in=sum(result.rows_in for result in results),
+        rows_out=sum(sst.rows for sst in adds),
+        bytes_out=sum(sst.bytes for sst in adds),
+    )
+
+
+def _first_plan(view: View, table: KeyedTable, full: bool) -> CompactionPlan | None:
+    """What a compaction by hand begins with: all of L0, however little the policy makes of it."""
+    if full:
+        return plan_full(view)
+    return plan_compaction(view, replace(policy_of(table), l0_trigger=1))
+
+
+def _announced(plan: CompactionPlan) -> CompactionReport:
+    l0_bytes = sum(file.bytes for file in plan.l0)
+    return CompactionReport(
+        version=None,
+        l0_files=len(plan.l0),
+        l0_bytes=l0_bytes,
+        ssts_in=len(plan.ssts),
+        bytes_in=l0_bytes + sum(sst.bytes for sst in plan.ssts),
+        dry_run=True,
+    )
+
+
+def _tasks(table: KeyedTable, session: CompactorSession, plan: CompactionPlan) -> list[CompactTask]:
+    """One task a share of the keys, each with the files that may hold some of them."""
+    layout = table.journal.layout
+    l0 = [RunFile(file.key, file.bytes) for file in plan.l0]
+    runs = plan.runs()
+    total = sum(file.bytes for file in l0) + sum(sst.bytes for sst in plan.ssts)
+    shares = [KeyShare(None, None, total)]
+    if total > SHARE_BYTES:
+        ssts = [RunFile(layout.sst_key(sst.file), sst.bytes) for sst in plan.ssts]
+        shares = cut(_block_maps(table, [*l0, *ssts]), SHARE_BYTES)
+    older = _older(session.view, plan)
+    tasks = []
+    for share in shares:
+        inputs = [(file,) for file in l0]
+        for run in runs:
+            files = tuple(
+                RunFile(layout.sst_key(sst.file), sst.bytes)
+                for sst in run
+                if share.overlaps(sst.min_key, sst.max_key)
+            )
+            if files:
+                inputs.append(files)
+        bottom = plan.bottom or not any(share.overlaps(sst.min_key, sst.max_key) for sst in older)
+        numbers = session.reserve_ssts(numbers_needed(share.weight, table.settings))
+        tasks.append(CompactTask(share, tuple(inputs), bottom, numbers))
+    return tasks
+
+
+def _block_maps(table: KeyedTable, files: Sequence[RunFile]) -> list[BlockMap]:
+    """1 ranged GET a file, many in flight."""
+    cache = BlockCache(0)
+
+    def read(file: RunFile) -> BlockMap:
+        return BlockMap.of(SstReader(table.bucket, file.key, file.bytes, cache, values=table.values.schema).index)
+
+    limit = 32 if table.bucket.capabilities.shareable else 1
+    return in_flight(read, files, limit=limit)
+
+
+def _older(view: View, plan: CompactionPlan) -> list[SSTInfo]:
+    """SSTs of runs older than the plan's output."""
+    place = (plan.level, -plan.run)
+    taken = {sst.file for sst in plan.ssts}
+    return [
+        sst
+        for run in runs_of(view.manifest.ssts)
+        for sst in run
+        if (sst.level, -sst.run) > place and sst.file not in taken
+    ]

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from firn.keyed.sst_index import SstIndex
+
 
 @dataclass(frozen=True)
 class BlockMap:
@@ -19,6 +21,10 @@ class BlockMap:
 
     first_keys: Sequence[bytes]
     sizes: Sequence[int]
+
+    @staticmethod
+    def of(index: SstIndex) -> BlockMap:
+        return BlockMap(index.lows, [end - start for start, end in pairwise(index.offsets)])
 
 
 @dataclass(frozen=True)
