@@ -1,30 +1,165 @@
 """Clones: a new table that begins as another was, without a byte copied.
 
-Its first manifest names the parent's objects by their keys, and a checkpoint of the parent pins them as long as the
-clone reads them.
+Its first manifest names the parent's objects by their keys in the bucket, and a checkpoint of the parent, without
+expiry, pins them. Compactions of the clone write objects of its own; once it names none of its parent's, a sweep of
+the clone deletes the pin.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from firn.bucket.flight import in_flight
 from firn.errors import UnsupportedError
+from firn.journal.manifest import L0File, ManifestJournal, SnapshotRef, SSTInfo, View
+from firn.keyed.checkpoints import PINS, Checkpoint, find
+from firn.keyed.definition import KeyedDefinition, create_definition, read_definition
+from firn.units import parse_duration
 
 if TYPE_CHECKING:
-    from firn.keyed.definition import KeyedDefinition
     from firn.keyed.table import KeyedTable
 
+ORPHAN_PIN_S = parse_duration("1d")
+"""A pin this old whose clone isn't there was left by a crash: making a clone takes seconds."""
 
-def clone(table: KeyedTable, name: str, at: Any = None) -> KeyedDefinition:
-    """Create the table `name` as this one is now, or was at a checkpoint; its definition."""
-    raise UnsupportedError(f"{table.name} can't be cloned by this version as {name}")
+
+def clone(
+    table: KeyedTable,
+    target: KeyedDefinition,
+    target_prefix: str,
+    journal: ManifestJournal,
+    *,
+    checkpoint: str | Checkpoint | None = None,
+) -> KeyedDefinition:
+    """Create a table that holds what this one does now, or did at a checkpoint; its definition.
+
+    Both go on by themselves from there. The clone has the parent's keys, values and merge operator. A crash leaves
+    no table, and at most a pin that the parent's sweep deletes a day later.
+
+    Args:
+        target: the new table's definition: the parent's under another name.
+        target_prefix: where it is, in the parent's bucket.
+        journal: the new table's.
+        checkpoint: of the parent, by name, by id or itself.
+
+    Raises:
+        TableExistsError: the name is taken.
+        SnapshotTooOldError: there is no such checkpoint.
+
+    Cost: that of reading the metadata, 1 GET an L0 object's index, and 6 PUTs.
+    """
+    pin = _pin(table, target_prefix, checkpoint)
+    view = table.journal.view_of(pin)
+    parent = {"table": table.prefix, "checkpoint": pin.id}
+    try:
+        definition = create_definition(table.bucket, target_prefix, replace(target, parent=parent))
+    except BaseException:
+        table.journal.delete_snapshot(pin)
+        raise
+    journal.create({}, target.first_epoch, ssts=_ssts(table, view), last_compacted=view.last_l0)
+    return definition
 
 
 def clones_of(table: KeyedTable) -> list[str]:
-    """Names of the tables that still read this one's objects."""
-    raise UnsupportedError(f"{table.name} has no clones in this version")
+    """Prefixes of the tables that still read this one's objects. 1 LIST, 1 GET a checkpoint, 1 GET a pin."""
+    return sorted(_clone_prefix(pin) for pin in _pins(table) if _is_held(table, pin))
 
 
 def release(table: KeyedTable) -> None:
-    """Unpin the parent of a clone: before the clone is dropped, or once it reads nothing of its parent."""
-    raise UnsupportedError(f"{table.name} is no clone in this version")
+    """Unpin a clone's parent: when the clone is dropped, or reads nothing of it any more. No clone: nothing to do.
+
+    Cost: 1 LIST and 1 GET a checkpoint of the parent; 1 GET + 1 CAS + 1 DELETE.
+    """
+    if (parent := table.definition.parent) is None:
+        return
+    journal = _journal_of_parent(table, parent["table"])
+    for ref in journal.snapshots():
+        if ref.id == parent["checkpoint"]:
+            journal.delete_snapshot(ref)
+
+
+def let_go(table: KeyedTable) -> None:
+    """Before a sweep: unpin the parent of a clone that names none of its objects any more, and delete pins of clones
+    that never came to be. Nothing where the table neither is a clone nor has any."""
+    if table.definition.parent is not None and not _names_others(table):
+        release(table)
+    oldest_ms = table.clock.now_ms() - int(ORPHAN_PIN_S * 1000)
+    for pin in _pins(table):
+        if pin.created_ms < oldest_ms and not _is_held(table, pin):
+            table.journal.delete_snapshot(pin)
+
+
+def _pin(table: KeyedTable, target_prefix: str, checkpoint: str | Checkpoint | None) -> SnapshotRef:
+    name = PINS + target_prefix
+    if checkpoint is None:
+        return table.journal.snapshot(name=name)
+    like = find(table, checkpoint)
+    return table.journal.snapshot(like.view(), name=name, like=like.ref)
+
+
+def _pins(table: KeyedTable) -> list[SnapshotRef]:
+    return [ref for ref in table.journal.snapshots() if (ref.name or "").startswith(PINS)]
+
+
+def _clone_prefix(pin: SnapshotRef) -> str:
+    return (pin.name or "")[len(PINS) :]
+
+
+def _is_held(table: KeyedTable, pin: SnapshotRef) -> bool:
+    """Whether the clone that the pin is for is there: also half dropped, since its drop unpins last."""
+    definition = read_definition(table.bucket, _clone_prefix(pin))
+    return definition is not None and (definition.parent or {}).get("checkpoint") == pin.id
+
+
+def _names_others(table: KeyedTable) -> bool:
+    """Whether the table, or a checkpoint of it, names objects that aren't its own."""
+    views = [table.journal.read()]
+    if not _foreign(views[0]):
+        views += [table.journal.view_of(ref) for ref in table.journal.snapshots()]
+    return any(_foreign(view) for view in views)
+
+
+def _foreign(view: View) -> bool:
+    return any(sst.file.startswith("/") for sst in view.manifest.ssts)
+
+
+def _journal_of_parent(table: KeyedTable, prefix: str) -> ManifestJournal:
+    definition = read_definition(table.bucket, prefix)
+    if definition is None:
+        raise UnsupportedError(
+            f"{table.name} is a clone of {table.bucket.uri(prefix)}, whose definition is gone: it was deleted by "
+            "other means than Firn's. Restore the parent's objects from a backup."
+        )
+    return table.beside(definition, prefix).journal
+
+
+def _ssts(table: KeyedTable, view: View) -> list[SSTInfo]:
+    """All of a view as SSTs of the clone: L0 objects become the newest runs of level 1."""
+    layout = table.journal.layout
+    ssts = [replace(sst, file="/" + layout.sst_key(sst.file)) for sst in view.manifest.ssts]
+    first_run = max((sst.run for sst in ssts if sst.level == 1), default=-1) + 1
+    oldest_first = list(reversed(view.l0))
+    return [*ssts, *_flushed(table, oldest_first, first_run)]
+
+
+def _flushed(table: KeyedTable, files: Sequence[L0File], first_run: int) -> list[SSTInfo]:
+    def info(item: tuple[int, L0File]) -> SSTInfo:
+        at, file = item
+        index = table.sst(file.key, file.bytes).index
+        return SSTInfo(
+            level=1,
+            run=first_run + at,
+            number=file.number,
+            file="/" + file.key,
+            min_key=index.min_key,
+            max_key=index.max_key,
+            rows=index.rows,
+            bytes=file.bytes,
+            max_seq=index.max_seq,
+            tombstones=index.tombstones,
+            min_expire=index.min_expire,
+        )
+
+    return in_flight(info, list(enumerate(files)), limit=32 if table.bucket.capabilities.shareable else 1)

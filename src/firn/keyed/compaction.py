@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
     from firn.runner import Runner
 
-SHARE_BYTES = 256 << 20
-"""How much input a task has, about: a few SSTs' worth, so that the last SST of a share is seldom a small one."""
+SHARE_BYTES = 48 << 20, 256 << 20
+"""How much input a task has, at least and at most: enough to be worth a task, and to make few small last SSTs."""
+
+SHARES = 8
+"""Into how many tasks a compaction is cut between these bounds."""
 
 MAX_ROUNDS = 64
 """A policy that is never content is a bug; one that compacts a terabyte needs a dozen rounds."""
@@ -138,6 +141,14 @@ def compact_once(
     return session, session.view
 
 
+def compact_l0(table: KeyedTable, session: CompactorSession, *, runner: Runner | None = None) -> None:
+    """Compact what is in L0, so that a bulk load may stand above it; nothing else of what the policy asks for."""
+    while session.view.l0:
+        plan = _first_plan(session.view, table, full=False)
+        assert plan is not None and plan.l0, "a trigger of one file takes any L0"
+        run_plan(table, session, plan, runner=runner)
+
+
 def policy_of(table: KeyedTable) -> Policy:
     """How the table's properties say that it is compacted."""
     return Policy(kind=table.settings.compaction)
@@ -206,9 +217,10 @@ def _tasks(table: KeyedTable, session: CompactorSession, plan: CompactionPlan) -
     runs = plan.runs()
     total = sum(file.bytes for file in l0) + sum(sst.bytes for sst in plan.ssts)
     shares = [KeyShare(None, None, total)]
-    if total > SHARE_BYTES:
+    share_bytes = min(max(SHARE_BYTES[0], total // SHARES), SHARE_BYTES[1])
+    if total > share_bytes:
         ssts = [RunFile(layout.sst_key(sst.file), sst.bytes) for sst in plan.ssts]
-        shares = cut(_block_maps(table, [*l0, *ssts]), SHARE_BYTES)
+        shares = cut(_block_maps(table, [*l0, *ssts]), share_bytes)
     older = _older(session.view, plan)
     tasks = []
     for share in shares:
@@ -232,7 +244,9 @@ def _block_maps(table: KeyedTable, files: Sequence[RunFile]) -> list[BlockMap]:
     cache = BlockCache(0)
 
     def read(file: RunFile) -> BlockMap:
-        return BlockMap.of(SstReader(table.bucket, file.key, file.bytes, cache, values=table.values.schema).index)
+        return BlockMap.of(
+            SstReader(table.bucket, file.key, file.bytes, cache, values=table.values.schema).index
+        )
 
     limit = 32 if table.bucket.capabilities.shareable else 1
     return in_flight(read, files, limit=limit)

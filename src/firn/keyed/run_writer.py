@@ -18,6 +18,7 @@ from firn.bucket.base import Bucket
 from firn.errors import ObjectExistsError, ObjectNotFoundError, OutcomeUnknownError
 from firn.journal.manifest.layout import ManifestLayout
 from firn.journal.manifest.model import SSTInfo
+from firn.keyed.entries import BULK_POSITION
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.sst_writer import Sst, SstWriter
 
@@ -25,6 +26,8 @@ IN_FLIGHT_BYTES = 64 << 20
 """Finished SSTs that wait for their PUT hold no more than this, or than one SST."""
 
 IN_FLIGHT = 8
+
+_LOW = (1 << 32) - 1
 
 
 class RunWriter:
@@ -58,6 +61,7 @@ class RunWriter:
         self._free = iter(numbers)
         self._writer: SstWriter | None = None
         self._last_key: bytes | None = None
+        self._max_loaded = -1
         self._flying: deque[tuple[Future[SSTInfo], int]] = deque()
         self._done: list[SSTInfo] = []
         # A store in memory answers at once, and one that is simulated counts its calls one by one.
@@ -83,7 +87,7 @@ class RunWriter:
             if self._writer is not None and self._writer.size >= self._settings.sst_size:
                 same = self._rows_of_last_key(piece)
                 if same:
-                    self._writer.add(piece.slice(0, same))
+                    self._append(self._writer, piece.slice(0, same))
                     piece = piece.slice(same)
                 if not piece.num_rows:
                     continue
@@ -95,7 +99,7 @@ class RunWriter:
                     compression=self._settings.compression,  # type: ignore[arg-type]
                     bloom_bits=self._settings.bloom_bits,
                 )
-            self._writer.add(piece)
+            self._append(self._writer, piece)
             self._last_key = piece.column(0)[-1].as_py()
 
     def finish(self) -> list[SSTInfo]:
@@ -118,6 +122,13 @@ class RunWriter:
             yield batch.slice(0, rows)
             batch = batch.slice(rows)
 
+    def _append(self, writer: SstWriter, piece: pa.RecordBatch) -> None:
+        writer.add(piece)
+        seq = piece.column(1).to_numpy()
+        loaded = seq[(seq & _LOW) >= BULK_POSITION]
+        if len(loaded):
+            self._max_loaded = max(self._max_loaded, int(loaded.max()))
+
     def _rows_of_last_key(self, piece: pa.RecordBatch) -> int:
         keys = piece.column(0)
         for row in range(piece.num_rows):
@@ -127,20 +138,22 @@ class RunWriter:
 
     def _close(self) -> None:
         assert self._writer is not None
-        sst = self._writer.finish()
-        self._writer = None
+        sst, loaded = self._writer.finish(), self._max_loaded
+        self._writer, self._max_loaded = None, -1
         if self._pool is None:
-            self._done.append(self._put(sst))
+            self._done.append(self._put(sst, loaded))
             return
         self._land(max(0, IN_FLIGHT_BYTES - len(sst.data)))
-        self._flying.append((self._pool.submit(self._put, sst), len(sst.data)))
+        self._flying.append((self._pool.submit(self._put, sst, loaded), len(sst.data)))
 
     def _land(self, allowed: int) -> None:
         """Wait until no more than so many bytes are on their way."""
-        while self._flying and (sum(size for _, size in self._flying) > allowed or len(self._flying) >= IN_FLIGHT):
+        while self._flying and (
+            sum(size for _, size in self._flying) > allowed or len(self._flying) >= IN_FLIGHT
+        ):
             self._done.append(self._flying.popleft()[0].result())
 
-    def _put(self, sst: Sst) -> SSTInfo:
+    def _put(self, sst: Sst, max_loaded: int) -> SSTInfo:
         for number in self._free:
             file = self._layout.sst_file(self._epoch, number)
             if self._is_put(self._layout.sst_key(file), sst.data):
@@ -156,6 +169,7 @@ class RunWriter:
                     max_seq=sst.max_seq,
                     tombstones=sst.tombstones,
                     min_expire=sst.min_expire,
+                    max_loaded=max_loaded,
                 )
         raise OutcomeUnknownError(
             f"{self._bucket.uri(self._layout.ssts_prefix)}: all {len(self._numbers)} numbers of a task are used up, "
@@ -176,4 +190,4 @@ class RunWriter:
 
 def numbers_needed(bytes_in: int, settings: KeyedSettings) -> int:
     """How many SST numbers a task of so much input should have: more than it will ever use."""
-    return 32 + 8 * (bytes_in // settings.sst_size)
+    return int(32 + 8 * (bytes_in // settings.sst_size))

@@ -44,5 +44,5 @@ def sweep(
     """
     age_s = table.settings.l0_min_age if older_than is None else parse_duration(older_than)
     if not dry_run:
-        let_go(table, SKEW_S)
+        let_go(table)
     return table.journal.collect(l0_min_age_s=age_s, buffer_s=min(SKEW_S, age_s), dry_run=dry_run)
