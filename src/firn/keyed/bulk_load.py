@@ -96,7 +96,9 @@ def load(table: KeyedTable, data: Any, *, runner: Runner | None = None) -> LoadR
     runs: list[list[SSTInfo]] = []
     for number, chunks in enumerate(_ascending(rows.chunks(source.batches(), 0))):
         context = job.context(job.session.reserve_ssts(PART_SSTS), 1)
-        with _writer(table.bucket, context, range(context.first_number, context.first_number + PART_SSTS)) as out:
+        with _writer(
+            table.bucket, context, range(context.first_number, context.first_number + PART_SSTS)
+        ) as out:
             for chunk in chunks:
                 out.add(_with_seq(chunk, context.seq + number))
             runs.append(out.finish())

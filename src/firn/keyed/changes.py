@@ -21,10 +21,11 @@ from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.manifest.model import L0File, Manifest, View
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition
-from firn.keyed.entries import BULK_POSITION, HEAD_NAMES, seq_of
+from firn.keyed.entries import BULK_POSITION, seq_of
 from firn.keyed.keys import Keys
 from firn.keyed.policy import runs_of
 from firn.keyed.sst_reader import SstReader
+from firn.keyed.sst_schema import ENTRY_COLUMNS
 from firn.keyed.values import Values
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ def changes(table: KeyedTable, since: str | None = None, upto: str | None = None
     files += _flushes(table, view, begun, ended, whole=whole)
     files.sort(key=lambda file: file.upto)  # stable: runs stay oldest first
     version = ended.of_version(view.manifest.name) if upto is None else upto
-    return Changes(since, version, tuple(files), change_schema(table.definition), table.bucket, table.definition)
+    return Changes(
+        since, version, tuple(files), change_schema(table.definition), table.bucket, table.definition
+    )
 
 
 def change_schema(definition: KeyedDefinition) -> pa.Schema:
@@ -155,7 +158,7 @@ def change_batches(
         expires = batch.column(3).cast(CHANGE_FIELDS[2].type)
         told = [
             *keys.decode_array(batch.column(0)),
-            *batch.columns[len(HEAD_NAMES) :],
+            *batch.columns[len(ENTRY_COLUMNS) :],
             kinds,
             batch.column(1),
             expires,
@@ -185,7 +188,9 @@ class _Place:
     def parse(table: KeyedTable, version: str, view: View, *, needs_manifest: bool) -> _Place:
         match = _VERSION.fullmatch(version) if isinstance(version, str) else None
         if match is None:
-            raise InvalidInputError(f"{version!r} is not a version of {table.name}: give one that Firn gave you.")
+            raise InvalidInputError(
+                f"{version!r} is not a version of {table.name}: give one that Firn gave you."
+            )
         name, number = match[1], int(match[2])
         if match[3] is not None:
             return _Place(number, seq_of(number, BULK_POSITION + int(match[3])))
@@ -220,7 +225,9 @@ def _loads(table: KeyedTable, view: View, begun: _Place, ended: _Place) -> list[
     """The SSTs that hold what was loaded since."""
     layout = table.journal.layout
     return [
-        ChangeFile(layout.sst_key(sst.file), sst.bytes, begun.seq, min(sst.max_loaded, ended.seq), loaded=True)
+        ChangeFile(
+            layout.sst_key(sst.file), sst.bytes, begun.seq, min(sst.max_loaded, ended.seq), loaded=True
+        )
         for sst in view.manifest.ssts
         if sst.max_loaded > begun.seq
     ]
@@ -261,6 +268,4 @@ def _retained(table: KeyedTable, view: View, first: int, last: int) -> list[L0Fi
                 f"flush {number} of {table.name} is compacted and swept, so the changes since then can't be told one "
                 "by one any more. Read the table anew, and ask for changes more often than its l0_min_age."
             )
-    return [
-        L0File(epoch, number, info.key, info.size) for number, (epoch, info) in sorted(newest.items())
-    ]
+    return [L0File(epoch, number, info.key, info.size) for number, (epoch, info) in sorted(newest.items())]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from firn.bucket.flight import in_flight
+from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.manifest import CompactorSession, View
 from firn.journal.manifest.model import SSTInfo
 from firn.keyed.cache import BlockCache
@@ -108,10 +109,17 @@ def compact(
         return CompactionReport(None, dry_run=True) if first is None else _announced(first)
     session = table.journal.open_compactor()
     report = CompactionReport(None)
-    plan = _first_plan(session.view, table, full)
-    while plan is not None and report.rounds < MAX_ROUNDS:
-        report += run_plan(table, session, plan, runner=runner)
-        plan = None if full else plan_compaction(session.view, policy_of(table))
+    for _ in range(MAX_ROUNDS):
+        if not report.rounds:
+            plan = _first_plan(session.view, table, full)
+        else:
+            plan = None if full else plan_compaction(session.view, policy_of(table))
+        if plan is None:
+            break
+        try:
+            report += run_plan(table, session, plan, runner=runner)
+        except (ObjectChangedError, OutcomeUnknownError):
+            session.refresh()  # the commit is visible or never will be; the next plan begins from what is
     return report
 
 

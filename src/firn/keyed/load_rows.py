@@ -139,7 +139,9 @@ class LoadRows:
             raise InvalidInputError(f"rows to load into {self._name} have a null key.")
         lengths = pc.min_max(pc.binary_length(keys)).as_py()
         if lengths["min"] == 0:
-            raise InvalidInputError(f"rows to load into {self._name} have an empty key; a key has at least one byte.")
+            raise InvalidInputError(
+                f"rows to load into {self._name} have an empty key; a key has at least one byte."
+            )
         if lengths["max"] is not None and lengths["max"] > MAX_KEY:
             raise InvalidInputError(
                 f"rows to load into {self._name} have a key of {lengths['max']:,} bytes; at most {MAX_KEY:,} fit."
