@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -23,6 +22,7 @@ from firn.lake.descriptor import descriptor_key
 from firn.lake.results import DropReport
 from firn.lake.table import LakeTable
 from firn.lakes import LakeOptions, LakeTables
+from firn.names import check_name, is_name
 from firn.runner import Runner
 from firn.upkeep import WriterUpkeep
 from firn.writers import WriterTables, WriterTransaction
@@ -30,8 +30,6 @@ from firn.writers import WriterTables, WriterTransaction
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-_NAME = re.compile(r"[A-Za-z0-9.\-][A-Za-z0-9_.\-]{0,99}")
 
 
 def connect(
@@ -244,7 +242,7 @@ class Database(WriterUpkeep):
     def tables(self, kind: Kind | None = None) -> list[str]:
         """Names of all tables, sorted; with `kind`, of those only. 1 LIST + 1 GET a directory; a second LIST for
         those without definition. Where there are writers, also what reading all of them costs."""
-        names = [n for n in self.bucket.list_dirs(key_below(self.prefix, "")) if _NAME.fullmatch(n)]
+        names = [n for n in self.bucket.list_dirs(key_below(self.prefix, "")) if is_name(n)]
         blobs = self.bucket.get_many([descriptor_key(self._prefix(n)) for n in names])
         found: set[str] = set()
         may_have_writers = False
@@ -403,12 +401,3 @@ class Database(WriterUpkeep):
         elif there is not None:
             self._lakes.erase(there)
         return there
-
-
-def check_name(name: str) -> None:
-    """Refuse names that could leave the database's prefix or clash with Firn's own."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or set(name) <= {"."}:
-        raise InvalidInputError(
-            f"{name!r} can't name a table: use letters, digits, '_', '-' and '.', at most 100, not "
-            "beginning with '_'."
-        )

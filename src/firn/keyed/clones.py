@@ -16,7 +16,8 @@ from firn.bucket.keys import key_below
 from firn.errors import AlreadyExistsError, SnapshotTooOldError, TableNotFoundError
 from firn.journal.manifest import L0File, SnapshotRef, SSTInfo, View
 from firn.keyed.checkpoints import PINS, Checkpoint, find
-from firn.keyed.definition import check_name, create_definition, read_definition
+from firn.keyed.definition import create_definition, read_definition
+from firn.names import check_name
 from firn.units import parse_duration
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from firn.keyed.key_shares import BlockMap, KeyShare, cut
 from firn.keyed.policy import CompactionPlan, Policy, plan_compaction, plan_full, runs_of
 from firn.keyed.run_writer import numbers_needed
 from firn.keyed.sst_reader import SstReader
+from firn.keyed.values import Values
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
@@ -232,7 +233,7 @@ def _tasks(table: KeyedTable, session: CompactorSession, plan: CompactionPlan) -
     older = _older(session.view, plan)
     tasks = []
     for share in shares:
-        inputs = [(file,) for file in l0]
+        inputs: list[tuple[RunFile, ...]] = [(file,) for file in l0]
         for run in runs:
             files = tuple(
                 RunFile(layout.sst_key(sst.file), sst.bytes)
@@ -249,12 +250,10 @@ def _tasks(table: KeyedTable, session: CompactorSession, plan: CompactionPlan) -
 
 def _block_maps(table: KeyedTable, files: Sequence[RunFile]) -> list[BlockMap]:
     """1 ranged GET a file, many in flight."""
-    cache = BlockCache(0)
+    cache, values = BlockCache(0), Values(table.definition.columns)
 
     def read(file: RunFile) -> BlockMap:
-        return BlockMap.of(
-            SstReader(table.bucket, file.key, file.bytes, cache, values=table.values.schema).index
-        )
+        return BlockMap.of(SstReader(table.bucket, file.key, file.bytes, cache, values=values.schema).index)
 
     limit = 32 if table.bucket.capabilities.shareable else 1
     return in_flight(read, files, limit=limit)

@@ -96,7 +96,7 @@ class RunWriter:
                 self._writer = SstWriter(
                     self._values,
                     block_bytes=self._settings.block_size,
-                    compression=self._settings.compression,  # type: ignore[arg-type]
+                    compression=self._settings.compression,
                     bloom_bits=self._settings.bloom_bits,
                 )
             self._append(self._writer, piece)
