@@ -1,4 +1,4 @@
-"""The index of an SST: where its blocks are, which keys each holds, and what the whole file holds."""
+"""The index of an SST: where its blocks are, which keys each may hold, and what the whole file holds."""
 
 from __future__ import annotations
 
@@ -8,42 +8,68 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SstIndex:
-    """All of an SST but its blocks.
+    """All that is known of an SST without its blocks.
 
-    `lows` has for each block the shortest key that is above all keys of the block before and not above its own
-    first one (`min_key` for the first block), so block i holds the keys in [lows[i], lows[i + 1]). Where
-    `continued[i]`, the block begins with more versions of the last key of the block before, and `lows[i]` is that key.
+    `lows` has for each block a short key above all keys of the block before and not above its own first one, so
+    block i holds keys in [lows[i], lows[i + 1]), and lows[0] is `min_key`. Where `continued[i]`, the block begins
+    with more versions of the last key of the block before, and lows[i] is that key. `ends` is where each block
+    ends in the file: the next begins there, and the first one at 0.
     """
 
-    min_key: bytes
-    max_key: bytes
     rows: int
     max_seq: int
     tombstones: int
     min_expire: int | None
+    max_key: bytes
     lows: tuple[bytes, ...]
     continued: tuple[bool, ...]
-    offsets: tuple[int, ...]
-    """Where each block begins in the file, and where the last one ends."""
+    ends: tuple[int, ...]
     block_rows: tuple[int, ...]
     checksums: tuple[int, ...]
 
+    @property
+    def min_key(self) -> bytes:
+        return self.lows[0]
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return len(self.lows)
+
+    def extent(self, block: int) -> tuple[int, int]:
+        """Where a block begins in the file, and how many bytes it has."""
+        start = self.ends[block - 1] if block else 0
+        return start, self.ends[block] - start
+
     def blocks_of(self, key: bytes) -> range:
-        """The blocks that may hold versions of a key, newest first; nearly always one, or none."""
+        """The blocks that may hold versions of a key, newest first: one, or none; more if they filled a block.
+
+        >>> index = SstIndex(9, 9, 0, None, b"k", (b"a", b"e", b"e"), (False, False, True), (5, 9, 15), (3,) * 3, (0,) * 3)
+        >>> index.blocks_of(b"c"), index.blocks_of(b"e"), index.blocks_of(b"f"), index.blocks_of(b"z")
+        (range(0, 1), range(1, 3), range(2, 3), range(0, 0))
+        """
         stop = bisect_right(self.lows, key)
         if not stop or key > self.max_key:
             return range(0)
-        first = stop - 1
-        while first and self.continued[first] and self.lows[first] == key:
-            first -= 1
-        return range(first, stop)
+        return range(self._first(stop - 1, key), stop)
 
     def blocks_between(self, start: bytes | None, end: bytes | None) -> range:
-        """The blocks that may hold keys in [start, end)."""
-        first = 0 if start is None else max(0, bisect_right(self.lows, start) - 1)
-        while first and self.continued[first] and self.lows[first] == start:
-            first -= 1
-        stop = len(self.lows) if end is None else bisect_left(self.lows, end)
-        if (start is not None and start > self.max_key) or stop <= first:
-            return range(0)
-        return range(first, stop)
+        """The blocks that may hold keys in [start, end).
+
+        >>> index = SstIndex(9, 9, 0, None, b"k", (b"a", b"e", b"i"), (False,) * 3, (5, 9, 15), (3,) * 3, (0,) * 3)
+        >>> index.blocks_between(b"c", b"e"), index.blocks_between(b"e", None), index.blocks_between(b"l", None)
+        (range(0, 1), range(1, 3), range(0, 0))
+        """
+        first, stop = 0, len(self.lows)
+        if end is not None:
+            stop = bisect_left(self.lows, end)
+        if start is not None:
+            if start > self.max_key:
+                return range(0)
+            first = self._first(max(0, bisect_right(self.lows, start) - 1), start)
+        return range(first, max(first, stop))
+
+    def _first(self, block: int, key: bytes) -> int:
+        while self.continued[block] and self.lows[block] == key:
+            block -= 1
+        return block

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from firn.keyed.sst_schema import sst_schema
+from firn.errors import InvalidInputError
+from firn.keyed import sst_bloom
+from firn.keyed.entries import DELETE, HEAD_NAMES, run_schema
+from firn.keyed.sst_index import SstIndex
+from firn.keyed.sst_tail import checksum, encode_tail
 
 Compression = Literal["zstd", "lz4"] | None
 
 BLOCK_BYTES = 128 << 10
 BLOOM_BITS = 10
+ZSTD_LEVEL = 1
+
+_REQUIRED = ("key", "seq", "kind")
+_DELTA = ("seq", "kind", "expire_at")
+"""Written as differences and not compressed: they take next to nothing that way, and nothing to unpack."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +43,19 @@ class Sst:
 
 
 class SstWriter:
-    """Makes one SST in memory. Not for several threads.
+    """Makes one SST in memory. Not for several threads. Holds the file and at most one block of rows beside it.
 
     Args:
-        values: the columns of the values, see `sst_schema`.
-        block_bytes: Arrow bytes of a block, about.
-        bloom_bits: bits a key of the Bloom filter; 10 take one absent key in a hundred for present. 0: no filter.
+        values: the columns of the values; with those of `firn.keyed.entries` they are the file's.
+        block_bytes: Arrow bytes of a block, about: what a point read fetches and decodes. At least one entry.
+        bloom_bits: bits a key of the Bloom filter: 10 take one absent key in a hundred for present. 0: no filter.
+
+    >>> writer = SstWriter(pa.schema({"value": pa.binary()}))
+    >>> writer.add(pa.record_batch({"key": [b"a"], "seq": [7], "kind": pa.array([0], pa.int8()),
+    ...                             "expire_at": pa.nulls(1, pa.int64()), "value": [b"x"]}))
+    >>> sst = writer.finish()
+    >>> sst.min_key, sst.rows, sst.max_seq
+    (b'a', 1, 7)
     """
 
     def __init__(
@@ -45,21 +66,200 @@ class SstWriter:
         compression: Compression = "zstd",
         bloom_bits: int = BLOOM_BITS,
     ) -> None:
-        self._schema = sst_schema(values)
-        self._size = 0
+        self._schema = run_schema(values)
+        self._block_bytes = max(1, block_bytes)
+        self._bloom_bits = bloom_bits
+        self._sink = pa.BufferOutputStream()
+        self._file_schema = pa.schema([f.with_nullable(f.name not in _REQUIRED) for f in self._schema])
+        self._writer = pq.ParquetWriter(self._sink, self._file_schema, **_encoding(self._schema, compression))
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._last: tuple[bytes, int] | None = None
+        self._written_last: bytes | None = None
+        self._hashes: list[npt.NDArray[np.uint64]] = []
+        self._lows: list[bytes] = []
+        self._continued: list[bool] = []
+        self._ends: list[int] = []
+        self._block_rows: list[int] = []
+        self._rows = self._tombstones = 0
+        self._max_seq = -1
+        self._min_expire: int | None = None
 
     @property
     def size(self) -> int:
-        """Bytes so far, without the index."""
-        return self._size
+        """Bytes so far, about: those of the blocks that are written, and the rest as it is in memory."""
+        return int(self._sink.tell()) + self._pending_bytes
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add entries: all above those added before in (key ascending, seq descending).
+        """Add entries, all of them after those added before in (key ascending, seq descending).
 
         Raises:
-            InvalidInputError: the columns aren't those of `sst_schema`, or the order is broken.
+            InvalidInputError: the columns aren't those of the run, or the order is broken. The writer is then of no
+                use any more.
         """
+        if not batch.num_rows:
+            return
+        if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
+            raise InvalidInputError(
+                f"the entries have the columns {_shown(batch.schema)}, and the SST's are {_shown(self._schema)}"
+            )
+        self._check_order(batch)
+        if self._bloom_bits:
+            self._hashes.append(_hashes(batch.column(0)))
+        self._rows += batch.num_rows
+        self._max_seq = max(self._max_seq, pc.max(batch.column(1)).as_py())
+        self._tombstones += pc.sum(pc.equal(batch.column(2), DELETE)).as_py()
+        if batch.column(3).null_count < batch.num_rows:
+            least = pc.min(batch.column(3)).as_py()
+            self._min_expire = least if self._min_expire is None else min(least, self._min_expire)
+        weights = np.cumsum(_row_bytes(batch))
+        start, used = 0, 0
+        while True:
+            room = self._block_bytes - self._pending_bytes
+            stop = int(np.searchsorted(weights, used + room, side="left")) + 1
+            if stop > batch.num_rows:
+                break
+            self._pending.append(batch.slice(start, stop - start))
+            self._write_block()
+            start, used = stop, int(weights[stop - 1])
+        if start < batch.num_rows:
+            self._pending.append(batch.slice(start))
+            self._pending_bytes += int(weights[-1]) - used
 
     def finish(self) -> Sst:
-        """The file; the writer is of no use afterwards. InvalidInputError if nothing was added."""
-        return Sst(b"", b"", b"", 0, 0, 0, None)
+        """The file; the writer is of no use afterwards.
+
+        Raises:
+            InvalidInputError: nothing was added; an SST has an entry at least.
+        """
+        if not self._rows:
+            raise InvalidInputError("an SST without entries can't be written: skip it")
+        if self._pending:
+            self._write_block()
+        self._writer.close()
+        whole = memoryview(self._sink.getvalue())
+        end = self._ends[-1]
+        blocks, footer = whole[:end], whole[end:]
+        starts = [0, *self._ends[:-1]]
+        assert self._last is not None
+        index = SstIndex(
+            rows=self._rows,
+            max_seq=self._max_seq,
+            tombstones=self._tombstones,
+            min_expire=self._min_expire,
+            max_key=self._last[0],
+            lows=tuple(self._lows),
+            continued=tuple(self._continued),
+            ends=tuple(self._ends),
+            block_rows=tuple(self._block_rows),
+            checksums=tuple(checksum(blocks[a:b]) for a, b in zip(starts, self._ends, strict=True)),
+        )
+        bloom = sst_bloom.build(self._hashes, self._bloom_bits) if self._bloom_bits else b""
+        return Sst(
+            data=b"".join([blocks, encode_tail(index, bloom, footer), footer]),
+            min_key=index.min_key,
+            max_key=index.max_key,
+            rows=self._rows,
+            max_seq=self._max_seq,
+            tombstones=self._tombstones,
+            min_expire=self._min_expire,
+        )
+
+    def _check_order(self, batch: pa.RecordBatch) -> None:
+        for at, name in enumerate(_REQUIRED):
+            if batch.column(at).null_count:
+                raise InvalidInputError(f"an entry to be written has no {name}")
+        keys, seqs = batch.column(0), batch.column(1)
+        count = batch.num_rows
+        broken = self._last is not None and not _in_order(*self._last, keys[0].as_py(), seqs[0].as_py())
+        if count > 1 and not broken:
+            rising = pc.less(keys[:-1], keys[1:])
+            if not pc.all(rising).as_py():
+                same = pc.and_(pc.equal(keys[:-1], keys[1:]), pc.greater(seqs[:-1], seqs[1:]))
+                broken = not pc.all(pc.or_(rising, same)).as_py()
+        if broken:
+            raise InvalidInputError(
+                "the entries to be written aren't in order: keys rise, and a key's versions fall by seq, each seq "
+                "once"
+            )
+        self._last = keys[-1].as_py(), seqs[-1].as_py()
+
+    def _write_block(self) -> None:
+        rows = pa.Table.from_batches(self._pending)
+        self._pending = []
+        self._pending_bytes = 0
+        keys = rows.column(0)
+        first = keys[0].as_py()
+        before = self._written_last
+        self._continued.append(before == first)
+        self._lows.append(first if before is None else _low(before, first))
+        self._written_last = keys[-1].as_py()
+        self._block_rows.append(rows.num_rows)
+        self._writer.write_table(rows.cast(self._file_schema), row_group_size=rows.num_rows)
+        self._ends.append(int(self._sink.tell()))
+
+
+def _encoding(schema: pa.Schema, compression: Compression) -> dict[str, Any]:
+    if compression not in ("zstd", "lz4", None):
+        raise InvalidInputError(f"the compression {compression!r} isn't one of zstd, lz4 and None")
+    codec = "none" if compression is None else compression
+    values = [field for field in schema if field.name not in HEAD_NAMES]
+    flat = [field.name for field in values if not pa.types.is_nested(field.type)]
+    only = len(values) == 1 and pa.types.is_binary(values[0].type)
+    text = [] if only else [field.name for field in values if pa.types.is_string(field.type)]
+    return {
+        "compression": {name: "none" if name in _DELTA else codec for name in _leaves(schema)},
+        "compression_level": dict.fromkeys(
+            (name for name in _leaves(schema) if name not in _DELTA), ZSTD_LEVEL
+        )
+        if codec == "zstd"
+        else None,
+        "use_dictionary": text or False,
+        "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+        "write_statistics": ["key", *([] if only else flat)],
+        "store_schema": False,
+    }
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    names: list[str] = []
+    for field in schema:
+        names.append(field.name)
+    return names
+
+
+def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
+    hashed = sst_bloom.key_hash
+    return np.fromiter((hashed(key) for key in keys.to_pylist()), dtype=np.uint64, count=len(keys))
+
+
+def _row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """About how many bytes each row has in memory."""
+    sizes = np.zeros(batch.num_rows, dtype=np.int64)
+    rest = 0
+    for column in batch.columns:
+        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+            offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
+            offsets = offsets[column.offset : column.offset + len(column) + 1]
+            sizes += np.diff(offsets)
+            rest += 4 * batch.num_rows
+        else:
+            rest += column.nbytes
+    return sizes + max(1, rest // batch.num_rows)
+
+
+def _in_order(key: bytes, seq: int, next_key: bytes, next_seq: int) -> bool:
+    return key < next_key or (key == next_key and seq > next_seq)
+
+
+def _low(last: bytes, first: bytes) -> bytes:
+    """The shortest beginning of `first` that is above `last`; `first` itself if they are equal.
+
+    >>> _low(b"airport/ORD", b"city/DTW"), _low(b"ab", b"abc"), _low(b"ab", b"ab")
+    (b'c', b'abc', b'ab')
+    """
+    return first[: len(os.path.commonprefix([last, first])) + 1]
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
