@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
+from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 
 
@@ -32,9 +33,10 @@ class CacheStats:
 
 
 class BlockCache:
-    """Blocks of any number of SSTs under keys that no two SSTs share. Safe for several threads.
+    """Blocks of any number of SSTs. Safe for several threads.
 
-    A block larger than the whole cache isn't kept; with `max_bytes` of 0, none is.
+    A block's name is `number(bucket, key) << 32 | block`. One larger than the whole cache isn't kept; with
+    `max_bytes` of 0, none is.
 
     >>> BlockCache(128 << 20).stats().blocks
     0
@@ -45,51 +47,62 @@ class BlockCache:
             raise InvalidInputError(f"a block cache can't have {max_bytes} bytes: give 0 or more")
         self._max = max_bytes
         self._lock = threading.Lock()
-        self._blocks: OrderedDict[Hashable, tuple[Sized, int]] = OrderedDict()
+        self._blocks: OrderedDict[int, Sized] = OrderedDict()
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._buckets: dict[int, Bucket] = {}
+        self._next = itertools.count()
         self._bytes = 0
         self._hits = 0
         self._misses = 0
         self._evicted = 0
 
-    def get(self, key: Hashable) -> Sized | None:
+    def number(self, bucket: Bucket, key: str) -> int:
+        """A number for an SST that no other has, and that it has again for a reader opened anew."""
+        with self._lock:
+            # By identity: two stores in memory have the same URL. Held, so that none takes another's place.
+            self._buckets[id(bucket)] = bucket
+            name = id(bucket), key
+            if name not in self._numbers:
+                self._numbers[name] = next(self._next)
+            return self._numbers[name]
+
+    def get(self, name: int) -> Sized | None:
         """The block, which becomes the last one to go; None if it isn't here."""
-        # No lock: each step is one call of a C dictionary, and the counts are statistics.
-        found = self._blocks.get(key)
+        # No lock: each step is one call of a dictionary in C, and the counts are statistics.
+        found = self._blocks.get(name)
         if found is None:
             self._misses += 1
             return None
         self._hits += 1
         with contextlib.suppress(KeyError):  # evicted between the two steps; the block in hand is as good
-            self._blocks.move_to_end(key)
-        return found[0]
+            self._blocks.move_to_end(name)
+        return found
 
-    def peek(self, key: Hashable) -> Sized | None:
+    def peek(self, name: int) -> Sized | None:
         """The block, without counting or moving it: for scans, which would push out what point reads want."""
-        found = self._blocks.get(key)
-        return None if found is None else found[0]
+        return self._blocks.get(name)
 
-    def put(self, key: Hashable, block: Sized) -> None:
+    def put(self, name: int, block: Sized) -> None:
         """Keep a block, at the cost of those that were used longest ago."""
-        size = block.nbytes
         with self._lock:
-            old = self._blocks.pop(key, None)
+            old = self._blocks.pop(name, None)
             if old is not None:
-                self._bytes -= old[1]
-            if size > self._max:
+                self._bytes -= old.nbytes
+            if block.nbytes > self._max:
                 return
-            self._blocks[key] = block, size
-            self._bytes += size
+            self._blocks[name] = block
+            self._bytes += block.nbytes
             while self._bytes > self._max:
-                _, (_, gone) = self._blocks.popitem(last=False)
-                self._bytes -= gone
+                _, gone = self._blocks.popitem(last=False)
+                self._bytes -= gone.nbytes
                 self._evicted += 1
 
-    def drop(self, sst: Hashable) -> None:
-        """Forget the blocks of one SST, whose keys are tuples that begin with `sst`: it is live no more."""
+    def drop(self, bucket: Bucket, key: str) -> None:
+        """Forget an SST that is read no more, and its blocks."""
         with self._lock:
-            gone = [key for key in self._blocks if isinstance(key, tuple) and key[0] == sst]
-            for key in gone:
-                self._bytes -= self._blocks.pop(key)[1]
+            number = self._numbers.pop((id(bucket), key), None)
+            for name in [name for name in self._blocks if name >> 32 == number]:
+                self._bytes -= self._blocks.pop(name).nbytes
 
     def stats(self) -> CacheStats:
         """What it holds and how often it helped."""

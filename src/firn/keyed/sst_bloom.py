@@ -42,7 +42,6 @@ def build(hashes: Sequence[npt.NDArray[np.uint64]], bits: int) -> bytes:
     """
     count = sum(map(len, hashes))
     blocks = max(1, -(-count * bits // (8 * BLOCK_BYTES)))
-    words = np.zeros(blocks * WORDS, dtype=np.uint32)
     flags = np.zeros(blocks * WORDS * 32, dtype=np.bool_)
     salt = np.array(_SALT, dtype=np.uint32)
     lane = np.arange(WORDS, dtype=np.int64) * 32
@@ -52,8 +51,7 @@ def build(hashes: Sequence[npt.NDArray[np.uint64]], bits: int) -> bytes:
             block = ((part >> np.uint64(32)) * np.uint64(blocks)) >> np.uint64(32)
             bit = (part.astype(np.uint32)[:, None] * salt) >> np.uint32(27)
             flags[(block.astype(np.int64)[:, None] * (WORDS * 32) + lane + bit).ravel()] = True
-    words = np.packbits(flags, bitorder="little")
-    return words.tobytes()
+    return np.packbits(flags, bitorder="little").tobytes()
 
 
 class Bloom:

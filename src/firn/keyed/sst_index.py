@@ -19,6 +19,7 @@ class SstIndex:
     rows: int
     max_seq: int
     tombstones: int
+    merges: int
     min_expire: int | None
     max_key: bytes
     lows: tuple[bytes, ...]
@@ -44,7 +45,8 @@ class SstIndex:
     def blocks_of(self, key: bytes) -> range:
         """The blocks that may hold versions of a key, newest first: one, or none; more if they filled a block.
 
-        >>> index = SstIndex(9, 9, 0, None, b"k", (b"a", b"e", b"e"), (False, False, True), (5, 9, 15), (3,) * 3, (0,) * 3)
+        >>> lows, continued = (b"a", b"e", b"e"), (False, False, True)
+        >>> index = SstIndex(9, 9, 0, 0, None, b"k", lows, continued, (5, 9, 15), (3,) * 3, (0,) * 3)
         >>> index.blocks_of(b"c"), index.blocks_of(b"e"), index.blocks_of(b"f"), index.blocks_of(b"z")
         (range(0, 1), range(1, 3), range(2, 3), range(0, 0))
         """
@@ -56,7 +58,7 @@ class SstIndex:
     def blocks_between(self, start: bytes | None, end: bytes | None) -> range:
         """The blocks that may hold keys in [start, end).
 
-        >>> index = SstIndex(9, 9, 0, None, b"k", (b"a", b"e", b"i"), (False,) * 3, (5, 9, 15), (3,) * 3, (0,) * 3)
+        >>> index = SstIndex(9, 9, 0, 0, None, b"k", (b"a", b"e", b"i"), (False,) * 3, (5, 9, 15), (3,) * 3, (0,) * 3)
         >>> index.blocks_between(b"c", b"e"), index.blocks_between(b"e", None), index.blocks_between(b"l", None)
         (range(0, 1), range(1, 3), range(0, 0))
         """

@@ -26,9 +26,9 @@ PARQUET_MAGIC = b"PAR1"
 
 _TRAILER = struct.Struct("<IIQQ8s")  # format, features, bytes of the index, checksum, magic
 _CHECKED = _TRAILER.size - 16
-_HEAD = struct.Struct("<QqQqQQIIIII")
-"""rows, max seq, tombstones, min expire, bytes of all blocks, checksum of the footer, bytes of the footer, blocks,
-bytes of the lows, bytes of the greatest key, blocks of the Bloom filter."""
+_HEAD = struct.Struct("<QqQQqQQIIIII")
+"""rows, max seq, tombstones, merges, min expire, bytes of all blocks, checksum of the footer, bytes of the footer,
+blocks, bytes of the lows, bytes of the greatest key, blocks of the Bloom filter."""
 
 _NEVER = (1 << 63) - 1
 _CONTINUED = 1
@@ -59,6 +59,7 @@ def encode_tail(index: SstIndex, bloom: bytes, footer: BytesLike) -> bytes:
             index.rows,
             index.max_seq,
             index.tombstones,
+            index.merges,
             _NEVER if index.min_expire is None else index.min_expire,
             index.ends[-1],
             checksum(footer),
@@ -128,9 +129,8 @@ def decode_tail(end: BytesLike, size: int) -> Tail:
             f"it has format {version} with features {features:#x}, and this version of Firn reads format {FORMAT} "
             f"with features {FEATURES:#x}: upgrade Firn"
         )
-    rows, max_seq, tombstones, expire, blocks_end, footer_sum, footer_size, count, low_bytes, max_bytes, blooms = (
-        _HEAD.unpack(body[: _HEAD.size])
-    )
+    rows, max_seq, tombstones, merges, expire, *places = _HEAD.unpack(body[: _HEAD.size])
+    blocks_end, footer_sum, footer_size, count, low_bytes, max_bytes, blooms = places
     if footer_size != footer_bytes or blocks_end + len(view) != size:
         raise DamagedError(f"it has {size} bytes, and its block index tells of {blocks_end + len(view)}")
     if checksum(footer) != footer_sum:
@@ -153,6 +153,7 @@ def decode_tail(end: BytesLike, size: int) -> Tail:
         rows=rows,
         max_seq=max_seq,
         tombstones=tombstones,
+        merges=merges,
         min_expire=None if expire == _NEVER else expire,
         max_key=bytes(take(max_bytes)),
         lows=tuple(lows[a:b] for a, b in zip([0, *low_ends], low_ends, strict=False)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +15,9 @@ import pyarrow.parquet as pq
 
 from firn.errors import InvalidInputError
 from firn.keyed import sst_bloom
-from firn.keyed.entries import DELETE, HEAD_NAMES, run_schema
+from firn.keyed.entries import DELETE, MERGE
 from firn.keyed.sst_index import SstIndex
+from firn.keyed.sst_schema import ENTRY_COLUMNS, sst_schema
 from firn.keyed.sst_tail import checksum, encode_tail
 
 Compression = Literal["zstd", "lz4"] | None
@@ -40,6 +42,7 @@ class Sst:
     max_seq: int
     tombstones: int
     min_expire: int | None
+    merges: int
 
 
 class SstWriter:
@@ -66,12 +69,11 @@ class SstWriter:
         compression: Compression = "zstd",
         bloom_bits: int = BLOOM_BITS,
     ) -> None:
-        self._schema = run_schema(values)
+        self._schema = sst_schema(values)
         self._block_bytes = max(1, block_bytes)
         self._bloom_bits = bloom_bits
         self._sink = pa.BufferOutputStream()
-        self._file_schema = pa.schema([f.with_nullable(f.name not in _REQUIRED) for f in self._schema])
-        self._writer = pq.ParquetWriter(self._sink, self._file_schema, **_encoding(self._schema, compression))
+        self._writer = pq.ParquetWriter(self._sink, self._schema, **_encoding(self._schema, compression))
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._last: tuple[bytes, int] | None = None
@@ -81,7 +83,7 @@ class SstWriter:
         self._continued: list[bool] = []
         self._ends: list[int] = []
         self._block_rows: list[int] = []
-        self._rows = self._tombstones = 0
+        self._rows = self._tombstones = self._merges = 0
         self._max_seq = -1
         self._min_expire: int | None = None
 
@@ -103,12 +105,17 @@ class SstWriter:
             raise InvalidInputError(
                 f"the entries have the columns {_shown(batch.schema)}, and the SST's are {_shown(self._schema)}"
             )
+        batch = pa.RecordBatch.from_arrays(
+            batch.columns, schema=self._schema
+        )  # which says what is never null
         self._check_order(batch)
         if self._bloom_bits:
             self._hashes.append(_hashes(batch.column(0)))
         self._rows += batch.num_rows
         self._max_seq = max(self._max_seq, pc.max(batch.column(1)).as_py())
-        self._tombstones += pc.sum(pc.equal(batch.column(2), DELETE)).as_py()
+        kinds = np.bincount(batch.column(2).to_numpy(), minlength=MERGE + 1)
+        self._tombstones += int(kinds[DELETE])
+        self._merges += int(kinds[MERGE])
         if batch.column(3).null_count < batch.num_rows:
             least = pc.min(batch.column(3)).as_py()
             self._min_expire = least if self._min_expire is None else min(least, self._min_expire)
@@ -146,6 +153,7 @@ class SstWriter:
             rows=self._rows,
             max_seq=self._max_seq,
             tombstones=self._tombstones,
+            merges=self._merges,
             min_expire=self._min_expire,
             max_key=self._last[0],
             lows=tuple(self._lows),
@@ -163,6 +171,7 @@ class SstWriter:
             max_seq=self._max_seq,
             tombstones=self._tombstones,
             min_expire=self._min_expire,
+            merges=self._merges,
         )
 
     def _check_order(self, batch: pa.RecordBatch) -> None:
@@ -185,7 +194,7 @@ class SstWriter:
         self._last = keys[-1].as_py(), seqs[-1].as_py()
 
     def _write_block(self) -> None:
-        rows = pa.Table.from_batches(self._pending)
+        rows = pa.Table.from_batches(self._pending, self._schema)
         self._pending = []
         self._pending_bytes = 0
         keys = rows.column(0)
@@ -195,7 +204,7 @@ class SstWriter:
         self._lows.append(first if before is None else _low(before, first))
         self._written_last = keys[-1].as_py()
         self._block_rows.append(rows.num_rows)
-        self._writer.write_table(rows.cast(self._file_schema), row_group_size=rows.num_rows)
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._ends.append(int(self._sink.tell()))
 
 
@@ -203,7 +212,7 @@ def _encoding(schema: pa.Schema, compression: Compression) -> dict[str, Any]:
     if compression not in ("zstd", "lz4", None):
         raise InvalidInputError(f"the compression {compression!r} isn't one of zstd, lz4 and None")
     codec = "none" if compression is None else compression
-    values = [field for field in schema if field.name not in HEAD_NAMES]
+    values = [field for field in schema if field.name not in ENTRY_COLUMNS]
     flat = [field.name for field in values if not pa.types.is_nested(field.type)]
     only = len(values) == 1 and pa.types.is_binary(values[0].type)
     text = [] if only else [field.name for field in values if pa.types.is_string(field.type)]
@@ -221,11 +230,14 @@ def _encoding(schema: pa.Schema, compression: Compression) -> dict[str, Any]:
     }
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
-    names: list[str] = []
-    for field in schema:
-        names.append(field.name)
-    return names
+@lru_cache(maxsize=64)
+def _leaves(schema: pa.Schema) -> tuple[str, ...]:
+    """The paths of all Parquet columns, by which a codec is given to each."""
+    if not any(pa.types.is_nested(field.type) for field in schema):
+        return tuple(schema.names)
+    written: list[pq.FileMetaData] = []
+    pq.write_table(schema.empty_table(), pa.BufferOutputStream(), metadata_collector=written)
+    return tuple(written[0].schema.column(at).path for at in range(written[0].num_columns))
 
 
 def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
@@ -245,7 +257,8 @@ def _row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
             rest += 4 * batch.num_rows
         else:
             rest += column.nbytes
-    return sizes + max(1, rest // batch.num_rows)
+    sizes += max(1, rest // batch.num_rows)
+    return sizes
 
 
 def _in_order(key: bytes, seq: int, next_key: bytes, next_seq: int) -> bool:
@@ -258,7 +271,7 @@ def _low(last: bytes, first: bytes) -> bytes:
     >>> _low(b"airport/ORD", b"city/DTW"), _low(b"ab", b"abc"), _low(b"ab", b"ab")
     (b'c', b'abc', b'ab')
     """
-    return first[: len(os.path.commonprefix([last, first])) + 1]
+    return first[: len(os.path.commonprefix([last, first])) + 1]  # noqa: RUF071  byte by byte is what is wanted
 
 
 def _shown(schema: pa.Schema) -> str:

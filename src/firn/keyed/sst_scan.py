@@ -1,0 +1,112 @@
+"""Ranges of an SST as Arrow batches: which blocks to fetch together, and fetching ahead of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from firn.keyed.block import lower_bound
+from firn.keyed.sst_index import SstIndex
+from firn.keyed.sst_schema import ENTRY_COLUMNS
+
+if TYPE_CHECKING:
+    from firn.keyed.sst_reader import SstReader
+
+SPAN_BYTES = 4 << 20
+"""Bytes of blocks that one request fetches at most."""
+
+GROWTH = 4
+"""Each span is so many times as large as the one before: a short scan reads little, a long one in few requests."""
+
+
+def spans(index: SstIndex, blocks: range, *, reverse: bool = False) -> Iterator[range]:
+    """The blocks cut into what one request fetches: one block first, then ever more.
+
+    >>> ends = tuple(range(1 << 20, 12 << 20, 1 << 20))
+    >>> index = SstIndex(9, 9, 0, 0, None, b"", (b"",) * 11, (False,) * 11, ends, (1,) * 11, (0,) * 11)
+    >>> list(spans(index, range(1, 11)))
+    [range(1, 2), range(2, 6), range(6, 10), range(10, 11)]
+    >>> list(spans(index, range(1, 11), reverse=True))
+    [range(10, 11), range(6, 10), range(2, 6), range(1, 2)]
+    """
+    room = 0
+    left = blocks
+    while left:
+        count = 1
+        size = index.extent(left[-1 if reverse else 0])[1]
+        while count < len(left):
+            more = index.extent(left[-1 - count if reverse else count])[1]
+            if size + more > room:
+                break
+            size += more
+            count += 1
+        yield left[len(left) - count :] if reverse else left[:count]
+        left = left[: len(left) - count] if reverse else left[count:]
+        room = min(SPAN_BYTES, GROWTH * max(room, size))
+
+
+def scan_blocks(
+    reader: SstReader,
+    start: bytes | None,
+    end: bytes | None,
+    *,
+    reverse: bool,
+    columns: Sequence[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """What `SstReader.scan` promises."""
+    index = reader.index
+    blocks = index.blocks_between(start, end)
+    if not blocks:
+        return
+    first, last = blocks[0], blocks[-1]
+    for part, batch in _batches(reader, blocks, reverse=reverse, columns=columns):
+        low, high = 0, batch.num_rows
+        if start is not None and first in part:
+            low = lower_bound(batch.column(0), start)
+        if end is not None and last in part:
+            high = lower_bound(batch.column(0), end)
+        rows = batch.slice(low, high - low)
+        if rows.num_rows:
+            yield rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64())) if reverse else rows
+
+
+def _batches(
+    reader: SstReader, blocks: range, *, reverse: bool, columns: Sequence[str] | None
+) -> Iterator[tuple[range, pa.RecordBatch]]:
+    index = reader.index
+    if len(blocks) == 1:
+        # What a scan of few keys reads is likely read again: the cache is the place for it.
+        yield blocks, _projected(reader.block(blocks[0]).batch, columns)
+        return
+    todo = spans(index, blocks, reverse=reverse)
+    ahead: ThreadPoolExecutor | None = None
+    waiting: tuple[range, Future[bytes]] | None = None
+    try:
+        part = next(todo, None)
+        while part is not None:
+            if waiting is not None:
+                data = waiting[1].result()
+                waiting = None
+            else:
+                held = [reader.cached(block) for block in part]
+                if len(part) == 1 and held[0] is not None:
+                    yield part, _projected(held[0].batch, columns)
+                    part = next(todo, None)
+                    continue
+                data = reader.fetch(part)
+            following = next(todo, None)
+            if following is not None and reader.is_remote:
+                ahead = ahead or ThreadPoolExecutor(1, thread_name_prefix="firn-scan")
+                waiting = following, ahead.submit(reader.fetch, following)
+            yield part, reader.decode(data, part, columns)
+            part = following
+    finally:
+        if ahead is not None:
+            ahead.shutdown(wait=False, cancel_futures=True)
+
+
+def _projected(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
+    return batch if columns is None else batch.select([*ENTRY_COLUMNS, *columns])
