@@ -196,7 +196,7 @@ def _check_inside(table: KeyedTable, file: _File, where: str, blocks: bool) -> I
     from firn.keyed.cache import BlockCache
     from firn.keyed.sst_reader import SstReader
 
-    reader = SstReader(table.bucket, file.key, file.size, BlockCache(0), values=table.values.schema)
+    reader = SstReader(table.bucket, file.key, file.size, BlockCache(0), values=table.values)
     index = reader.index
     if file.sst is not None:
         for name in ("min_key", "max_key", "rows", "max_seq", "tombstones", "min_expire"):

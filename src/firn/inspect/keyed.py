@@ -15,6 +15,7 @@ from firn.inspect.decoded import Decoded, Read, excerpt, when
 from firn.inspect.footer import decode_parquet
 from firn.journal.manifest.codec import decode_manifest, decode_pointer, decode_snapshot
 from firn.journal.manifest.layout import DIGITS
+from firn.keyed.sst_tail import DamagedError, decode_tail, tail_bytes
 
 POINTER, MANIFEST, SNAPSHOT = "pointer", "manifest", "snapshot"
 _NUMBERS = rf"\d{{{DIGITS}}}\.\d{{{DIGITS}}}"
@@ -117,6 +118,8 @@ def _sst(sst: Any) -> Any:
     )
     if sst.get("tombstones"):
         text += f", {_count(sst['tombstones'])} deletes"
+    if sst.get("max_loaded", -1) != -1:
+        text += f", loaded in bulk up to {sst['max_loaded']}"
     if sst.get("min_expire") is not None:
         text += f", the first ends {when(sst['min_expire'])}"
     return text
@@ -171,8 +174,6 @@ def decode_sst(name: str, size: int, read: Read) -> Decoded:
 
 
 def _index(size: int, read: Read, found: Decoded) -> None:
-    from firn.keyed.sst_tail import DamagedError, decode_tail, tail_bytes
-
     try:
         end = read(max(0, size - _END), min(size, _END))
         while (needed := tail_bytes(end, size)) > len(end):
@@ -187,6 +188,7 @@ def _index(size: int, read: Read, found: Decoded) -> None:
     index = tail.index
     found.fields["entries"] = index.rows
     found.fields["deletes"] = index.tombstones
+    found.fields["merge operands"] = index.merges
     found.fields["first key"] = shown_key(index.min_key)
     found.fields["last key"] = shown_key(index.max_key)
     found.fields["newest seq"] = (

@@ -15,9 +15,9 @@ from firn.errors import InvalidInputError, NotFoundError
 from firn.inspect.decoded import when
 
 if TYPE_CHECKING:
+    from firn.journal.manifest.model import CollectReport
     from firn.keyed.checkpoints import Checkpoint
     from firn.keyed.compaction import CompactionReport
-    from firn.keyed.sweep import SweepReport
 
 
 @keyed.command()
@@ -196,21 +196,24 @@ def sweep(
         return
     output.line(sweep_line(opened.name, report))
     if dry_run:
-        output.keys([key for keys in report.deleted.values() for key in keys])
-    else:
+        output.keys(report.deleted)
+    for key in report.dangling:
+        output.warn(f"{key} is a checkpoint that nobody can read: its manifest is gone.")
+    if not dry_run:
         meter.note()
 
 
-def sweep_line(name: str, report: SweepReport) -> str:
+def sweep_line(name: str, report: CollectReport) -> str:
     """What a sweep did, in one line."""
-    nouns = {
-        "l0": "flush",
-        "fences": "fence",
-        "ssts": "SST",
-        "manifests": "manifest",
-        "snapshots": "checkpoint",
-    }
-    parts = [output.plural(len(keys), nouns.get(kind, kind)) for kind, keys in report.deleted.items() if keys]
+    counts = (
+        (report.l0, "flush"),
+        (report.fences, "fence"),
+        (report.ssts, "SST"),
+        (report.manifests, "manifest"),
+        (report.snapshots, "checkpoint"),
+    )
+    parts = [output.plural(len(keys), noun) for keys, noun in counts if keys]
     if not parts:
         return f"sweep: nothing to delete in {name}"
-    return f"sweep of {name} {'would delete' if report.dry_run else 'deleted'} {', '.join(parts)}"
+    verb = "would delete" if report.dry_run else "deleted"
+    return f"sweep of {name} {verb} {', '.join(parts)}: {output.size(report.bytes)}"
