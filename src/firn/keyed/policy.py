@@ -1,39 +1,49 @@
 """Which runs are compacted next. Pure: a view in, a plan out.
 
-Tiered: flushes become runs of level 1, and runs of similar size become one, so each byte is written a few times only.
-Leveled: one run a level, each about ten times as large as the one above, so a read looks into few runs.
+Tiered: flushes become runs, and neighbours of similar size become one, so each byte is written a few times only.
+Leveled: level after level is larger by a factor and is one run, so a read looks into few runs. In both, what is
+merged are neighbours in age, since a run between them would end up on the wrong side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from firn.journal.manifest.model import L0File, SSTInfo, View
+
+Run = tuple[SSTInfo, ...]
+"""The SSTs of one sorted run, in key order."""
 
 
 @dataclass(frozen=True)
 class Policy:
     """When and what to compact.
 
-    `l0_trigger` is how many L0 objects begin a compaction. Tiered: `fan_in` runs are merged where the largest is at
-    most `ratio` times the sum of the newer ones. Leveled: level 1 may have `level_bytes`, each further one `ratio`
-    times that.
+    `l0_trigger`: how many L0 objects begin a compaction. Tiered merges `fan_in` or more neighbouring runs, each at
+    most twice as large as the largest newer one among them. Leveled: level 1 may have `level_bytes`, each further
+    one `ratio` times as much, and a run of level 1 is merged with newer ones that have a `ratio`-th of it.
     """
 
     kind: Literal["tiered", "leveled"] = "tiered"
-    l0_trigger: int = 4
+    l0_trigger: int = 8
     fan_in: int = 4
     ratio: int = 10
     level_bytes: int = 256 << 20
 
+    def allowed(self, level: int) -> int:
+        """The bytes that a level may have."""
+        return int(self.level_bytes * self.ratio ** (level - 1))
+
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What to merge into what: `l0` (newest first) and `ssts` become the run `run` of `level`.
+    """What to merge into what: `l0` (newest first) and `ssts` become SSTs of the run `run` of `level`.
 
-    `bottom`: no older run can hold a key of these, so tombstones are dropped. `last_compacted` is that of the
-    manifest afterwards.
+    `bottom`: no older run holds any key of these, so deletes needn't stay. `last_compacted` is that of the manifest
+    afterwards.
     """
 
     l0: tuple[L0File, ...]
@@ -43,30 +53,173 @@ class CompactionPlan:
     bottom: bool
     last_compacted: int
 
-    def runs(self) -> list[tuple[SSTInfo, ...]]:
-        """The sorted runs among `ssts`, newest first, each in key order."""
+    @property
+    def bytes(self) -> int:
+        """The bytes that it reads."""
+        return sum(file.bytes for file in self.l0) + run_bytes(self.ssts)
+
+    def runs(self) -> list[Run]:
+        """The runs among `ssts`, newest first."""
         return runs_of(self.ssts)
 
 
-def runs_of(ssts: tuple[SSTInfo, ...]) -> list[tuple[SSTInfo, ...]]:
+def runs_of(ssts: Iterable[SSTInfo]) -> list[Run]:
     """Sorted runs, newest first: level ascending, run descending; each run's SSTs in key order."""
-    by_run: dict[tuple[int, int], list[SSTInfo]] = {}
+    by_age: dict[tuple[int, int], list[SSTInfo]] = {}
     for sst in ssts:
-        by_run.setdefault((sst.level, -sst.run), []).append(sst)
-    return [tuple(sorted(by_run[at], key=lambda sst: sst.min_key)) for at in sorted(by_run)]
+        by_age.setdefault((sst.level, -sst.run), []).append(sst)
+    return [tuple(sorted(by_age[age], key=lambda sst: sst.min_key)) for age in sorted(by_age)]
+
+
+def run_bytes(run: Iterable[SSTInfo]) -> int:
+    """The bytes of some SSTs."""
+    return sum(sst.bytes for sst in run)
 
 
 def plan_compaction(view: View, policy: Policy) -> CompactionPlan | None:
-    """What should be compacted next; None where nothing needs to be."""
-    if len(view.l0) < policy.l0_trigger:
-        return None
-    return plan_full(view)
+    """What should be compacted next; None where nothing needs to be.
+
+    Carrying plans out one after the other comes to an end, where no more is written meanwhile.
+    """
+    return _tiered(view, policy) if policy.kind == "tiered" else _leveled(view, policy)
 
 
-def plan_full(view: View) -> CompactionPlan | None:
-    """Everything into one bottom run; None where it is one already, or there is nothing."""
+def plan_full(view: View, policy: Policy, now_ms: int | None = None) -> CompactionPlan | None:
+    """Everything into one bottom run; None where there is nothing, or it is that already.
+
+    Args:
+        now_ms: rewrites a single run too where some of it has expired by then.
+    """
     ssts = view.manifest.ssts
-    if not view.l0 and len(runs_of(ssts)) <= 1:
+    runs = runs_of(ssts)
+    if not view.l0 and not runs:
         return None
-    level = max((sst.level for sst in ssts), default=1)
-    return CompactionPlan(view.l0, ssts, level, 0, True, view.last_l0)
+    if not view.l0 and len(runs) == 1 and not any(_has_refuse(sst, now_ms) for sst in ssts):
+        return None
+    level = 1
+    if policy.kind == "leveled":
+        level = max((sst.level for sst in ssts), default=1)
+        total = run_bytes(ssts) + sum(file.bytes for file in view.l0)
+        while policy.allowed(level) < total:
+            level += 1
+        return _plan(view, view.l0, runs, level, 0)
+    return _plan(view, view.l0, runs, level, _next_run(runs) if view.l0 else runs[0][0].run)
+
+
+def _tiered(view: View, policy: Policy) -> CompactionPlan | None:
+    runs = runs_of(view.manifest.ssts)
+    if len(view.l0) >= policy.l0_trigger:
+        sizes = [sum(file.bytes for file in view.l0), *map(run_bytes, runs)]
+        count = _similar(sizes)
+        taken = runs[: count - 1] if count >= policy.fan_in else []
+        return _plan(view, view.l0, taken, 1, _next_run(runs))
+    sizes = [run_bytes(run) for run in runs]
+    for at in range(len(runs)):
+        count = _similar(sizes[at:])
+        if count >= policy.fan_in:
+            newest = runs[at][0]
+            return _plan(view, (), runs[at : at + count], newest.level, newest.run)
+    return None
+
+
+def _similar(sizes: Sequence[int]) -> int:
+    """How many, from the newest on, are each at most twice as large as the largest before."""
+    largest = list(accumulate(sizes, max))
+    for at in range(1, len(sizes)):
+        if sizes[at] > 2 * largest[at - 1]:
+            return at
+    return len(sizes)
+
+
+def _leveled(view: View, policy: Policy) -> CompactionPlan | None:
+    runs = runs_of(view.manifest.ssts)
+    first = [run for run in runs if run[0].level == 1]
+    if len(view.l0) >= policy.l0_trigger:
+        together = sum(file.bytes for file in view.l0)
+        taken = 0
+        for run in first:
+            if run_bytes(run) > policy.ratio * together:
+                break
+            together += run_bytes(run)
+            taken += 1
+        return _plan(view, view.l0, first[:taken], 1, _next_run(runs))
+    for level in sorted({run[0].level for run in runs}):
+        there = [run for run in runs if run[0].level == level]
+        if len(there) > 1 and (level > 1 or _is_due(there, policy)):
+            return _plan(view, (), there, level, there[0][0].run)
+    for level in sorted({run[0].level for run in runs}):
+        there = [run for run in runs if run[0].level == level]
+        if len(there) == 1 and run_bytes(there[0]) > policy.allowed(level):
+            return _descend(view, there[0], policy.allowed(level))
+    return None
+
+
+def _is_due(runs: Sequence[Run], policy: Policy) -> bool:
+    """Whether the newer runs of level 1 are worth writing its oldest one again."""
+    newer = sum(map(run_bytes, runs[:-1]))
+    return len(runs) > policy.fan_in or policy.ratio * newer >= run_bytes(runs[-1])
+
+
+def _descend(view: View, run: Run, allowed: int) -> CompactionPlan:
+    """Some neighbours of a level that is too large, with what they overlap of the next level."""
+    level = run[0].level
+    below = next((r for r in runs_of(view.manifest.ssts) if r[0].level == level + 1), ())
+    excess = run_bytes(run) - allowed
+    best: tuple[float, Run, Run] | None = None
+    for at in range(len(run)):
+        end, size = at, 0
+        while end < len(run) and size < excess:
+            size += run[end].bytes
+            end += 1
+        chosen = run[at:end]
+        met = tuple(sst for sst in below if _overlap(sst, chosen))
+        cost = run_bytes(met) / max(1, size)
+        if best is None or cost < best[0]:
+            best = cost, chosen, met
+        if end == len(run):
+            break
+    assert best is not None
+    _, chosen, met = best
+    return _plan(view, (), [chosen, met], level + 1, below[0].run if below else 0)
+
+
+def _overlap(sst: SSTInfo, others: Sequence[SSTInfo]) -> bool:
+    return sst.min_key <= others[-1].max_key and others[0].min_key <= sst.max_key
+
+
+def _next_run(runs: Sequence[Run]) -> int:
+    """The number of a run of level 1 that is newer than all."""
+    return max((run[0].run for run in runs if run[0].level == 1), default=-1) + 1
+
+
+def _has_refuse(sst: SSTInfo, now_ms: int | None) -> bool:
+    expired = now_ms is not None and sst.min_expire is not None and sst.min_expire <= now_ms
+    return sst.tombstones > 0 or expired
+
+
+def _plan(
+    view: View, l0: tuple[L0File, ...], runs: Sequence[Sequence[SSTInfo]], level: int, run: int
+) -> CompactionPlan:
+    ssts = tuple(sst for taken in runs for sst in taken)
+    return CompactionPlan(
+        l0=l0,
+        ssts=ssts,
+        level=level,
+        run=run,
+        bottom=_is_bottom(view, bool(l0), ssts),
+        last_compacted=l0[0].number if l0 else view.manifest.last_compacted,
+    )
+
+
+def _is_bottom(view: View, everywhere: bool, ssts: Sequence[SSTInfo]) -> bool:
+    """Whether no older SST may hold a key of the inputs. Of L0 objects the keys aren't known."""
+    taken = {sst.file for sst in ssts}
+    oldest = max(((sst.level, -sst.run) for sst in ssts), default=(0, 0))
+    low = min((sst.min_key for sst in ssts), default=b"")
+    high = max((sst.max_key for sst in ssts), default=b"")
+    return not any(
+        sst.file not in taken
+        and (sst.level, -sst.run) > oldest
+        and (everywhere or (sst.min_key <= high and low <= sst.max_key))
+        for sst in view.manifest.ssts
+    )
