@@ -203,7 +203,7 @@ def run_plan(
 def _first_plan(view: View, table: KeyedTable, full: bool) -> CompactionPlan | None:
     """What a compaction by hand begins with: all of L0, however little the policy makes of it."""
     if full:
-        return plan_full(view)
+        return plan_full(view, policy_of(table))
     return plan_compaction(view, replace(policy_of(table), l0_trigger=1))
 
 
