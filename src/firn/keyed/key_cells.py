@@ -106,10 +106,11 @@ class KeyCell:
             return _EPOCH_DAY + timedelta(days=days - (1 << 31)), at + 4
         (word,) = _WORD.unpack_from(data, at)
         at += 8
-        if tag == INT:
-            return word - _SIGN, at
-        if tag == UINT:
-            return word, at
+        if tag in (INT, UINT):
+            number = word - _SIGN if tag == INT else word
+            if not self._low <= number <= self._high:
+                raise ValueError(number)
+            return number, at
         if tag == FLOAT:
             bits = word ^ _SIGN if word & _SIGN else word ^ _ALL
             return _DOUBLE.unpack(_WORD.pack(bits))[0], at
@@ -132,7 +133,10 @@ class KeyCell:
     def _float(self, value: Any) -> bytes | None:
         if isinstance(value, bool) or not hasattr(value, "__float__") or isinstance(value, str):
             return None
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
         if self.kind == "FLOAT":
             number = _single(number)
         if number != value and number == number and self.kind != "FLOAT":

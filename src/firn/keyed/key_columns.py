@@ -162,7 +162,7 @@ def _decoded(
     windows = np.lib.stride_tricks.sliding_window_view(data, width)
     raw = windows[np.minimum(from_, len(windows) - 1) if mask is not None else from_]
     words = np.ascontiguousarray(raw).view(f">u{width}").reshape(-1).astype(f"<u{width}")
-    column = pa.array(_numbers(cell.tag, words), mask=mask).cast(cell.arrow, safe=False)
+    column = pa.array(_numbers(cell.tag, words), mask=mask).cast(cell.arrow)
     return column, at + width if mask is None else np.where(mask, at, at + width)
 
 
