@@ -39,6 +39,8 @@ PROGRAMS = (
     ),
     Program("bloom_pruning", False, ("--files", "40", "--rows", "500", "--lookups", "20", "--rounds", "1")),
     Program("keyed_lake", False, ("--rows", "50000", "--batches", "5", "--rounds", "2")),
+    Program("keyed", False, ("--keys", "20000", "--samples", "500", "--rounds", "1")),
+    Program("keyed_spark", False, ("--keys", "50000", "--rounds", "2")),
     Program(
         "writer_catalog",
         False,

@@ -10,6 +10,7 @@ import pytest
 from firn.journal.leaderless.settings import PROPERTIES, Settings
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import Settings as WriterSettings
+from firn.keyed.settings import KEYED_PROPERTIES
 from firn.lake.descriptor import TABLE_PROPERTIES
 from firn.lake.write import WriteSpec
 from firn.units import parse_duration, parse_size
@@ -19,7 +20,9 @@ ROWS = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
 
 
 def test_all_are_listed_and_no_other():
-    assert ROWS.keys() == TABLE_PROPERTIES.keys() | PROPERTIES.keys() | set(WRITER_PROPERTIES)
+    lake = TABLE_PROPERTIES.keys() | PROPERTIES.keys() | set(WRITER_PROPERTIES)
+    assert ROWS.keys() == lake | KEYED_PROPERTIES.keys()
+    assert not lake & KEYED_PROPERTIES.keys()  # else one row would stand for two
 
 
 def test_what_writers_catalogs_have_of_them():
@@ -49,3 +52,10 @@ def test_defaults_of_the_lake(name):
         assert int(shown.replace(",", "")) == default
     else:
         assert shown == default
+
+
+@pytest.mark.parametrize("name", sorted(KEYED_PROPERTIES))
+def test_defaults_of_keyed_tables(name):
+    default = KEYED_PROPERTIES[name]
+    shown = ROWS[name].strip().strip('`"')
+    assert shown == {None: "none", False: "false"}.get(default, str(default))
