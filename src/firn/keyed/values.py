@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from firn.arrow.casting import MisfitError, convert
 from firn.arrow.inputs import declared_columns
 from firn.arrow.pyvalues import build, shown
 from firn.arrow.types import arrow_schema
@@ -282,10 +283,12 @@ class _Cell:
 
     def _convert(self, value: Any) -> Any:
         array = build([value], (0,), f"the value column {self.name!r}", self._parsed)
-        if not array.type.equals(self.arrow):
+        try:
+            array = convert(array, self.arrow)  # an empty list, say, has no type yet
+        except MisfitError:
             raise InvalidInputError(
                 f"{shown(value)} doesn't fit the value column {self.name!r}, which is {self.kind}"
-            )
+            ) from None
         return array[0].as_py()
 
     def array(self, column: list[Any]) -> pa.Array:
