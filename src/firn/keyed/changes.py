@@ -145,7 +145,7 @@ def change_batches(
     """
     keys, values = Keys(definition.key), Values(definition.columns)
     schema = change_schema(definition)
-    reader = SstReader(bucket, file.key, file.bytes, BlockCache(0), values=values.schema)
+    reader = SstReader(bucket, file.key, file.bytes, BlockCache(0), values=values)
     for batch in reader.scan():
         seq = batch.column(1)
         wanted = pc.and_(pc.greater(seq, file.above), pc.less_equal(seq, file.upto))

@@ -75,7 +75,7 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
     values = Values(definition.columns)
     cache = BlockCache(0)  # a compaction reads everything once: it mustn't push out what point reads want
     runs = [
-        [SstReader(bucket, file.key, file.bytes, cache, values=values.schema) for file in run]
+        [SstReader(bucket, file.key, file.bytes, cache, values=values) for file in run]
         for run in task.runs
     ]
     _open(bucket, [reader for run in runs for reader in run])

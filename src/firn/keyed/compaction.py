@@ -253,7 +253,7 @@ def _block_maps(table: KeyedTable, files: Sequence[RunFile]) -> list[BlockMap]:
     cache, values = BlockCache(0), Values(table.definition.columns)
 
     def read(file: RunFile) -> BlockMap:
-        return BlockMap.of(SstReader(table.bucket, file.key, file.bytes, cache, values=values.schema).index)
+        return BlockMap.of(SstReader(table.bucket, file.key, file.bytes, cache, values=values).index)
 
     limit = 32 if table.bucket.capabilities.shareable else 1
     return in_flight(read, files, limit=limit)

@@ -24,7 +24,7 @@ class BlockMap:
 
     @staticmethod
     def of(index: SstIndex) -> BlockMap:
-        return BlockMap(index.lows, [end - start for start, end in pairwise(index.offsets)])
+        return BlockMap(index.lows, [end - start for start, end in pairwise((0, *index.ends))])
 
 
 @dataclass(frozen=True)
