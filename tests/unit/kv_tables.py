@@ -91,4 +91,14 @@ def live(table: KeyedTable, now_ms: int | None = None) -> dict[bytes, object]:
     return {entry.key: entry.value for batch in folded for entry in values.entries(batch)}
 
 
-__all__ = ["DELETE", "MERGE", "PUT", "Flusher", "entries_of", "live", "new_table", "run_plan", "CompactionPlan"]
+__all__ = [
+    "DELETE",
+    "MERGE",
+    "PUT",
+    "CompactionPlan",
+    "Flusher",
+    "entries_of",
+    "live",
+    "new_table",
+    "run_plan",
+]

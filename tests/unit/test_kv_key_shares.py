@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 from firn.keyed.key_shares import BlockMap, KeyShare, cut
 
 _MAPS = st.lists(
-    st.lists(st.tuples(st.binary(min_size=1, max_size=3), st.integers(1, 50)), max_size=12, unique_by=lambda b: b[0]),
+    st.lists(
+        st.tuples(st.binary(min_size=1, max_size=3), st.integers(1, 50)),
+        max_size=12,
+        unique_by=lambda b: b[0],
+    ),
     max_size=5,
 )
 

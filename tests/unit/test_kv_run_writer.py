@@ -53,9 +53,7 @@ def keys_in(bucket: Bucket, ssts: list[Any]) -> list[list[bytes]]:
     return [
         [
             key
-            for batch in SstReader(
-                bucket, f"t/{sst.file}", sst.bytes, BlockCache(0), values=VALUES
-            ).scan()
+            for batch in SstReader(bucket, f"t/{sst.file}", sst.bytes, BlockCache(0), values=VALUES).scan()
             for key in batch.column(0).to_pylist()
         ]
         for sst in ssts
