@@ -81,7 +81,8 @@ def live(table: KeyedTable, now_ms: int | None = None) -> dict[bytes, object]:
 
     runs = [run([(file.key, file.bytes)]) for file in view.l0]
     for ssts in runs_of(view.manifest.ssts):
-        runs.append(run([(layout.sst_key(sst.file), sst.bytes) for sst in ssts]))
+        files = [(layout.sst_key(sst.file), sst.bytes) for sst in ssts]
+        runs += [run(files)]
     folded = fold_runs(
         runs,
         values=values,

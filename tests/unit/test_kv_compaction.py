@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def test_shares_give_what_one_task_gives(monkeypatch: pytest.MonkeyPatch) -> Non
     assert live(table) == state
     ssts = sorted(table.journal.read().manifest.ssts, key=lambda sst: sst.min_key)
     assert len({(sst.level, sst.run) for sst in ssts}) == 1
-    for before, after in zip(ssts, ssts[1:], strict=False):
+    for before, after in itertools.pairwise(ssts):
         assert before.max_key < after.min_key
 
 

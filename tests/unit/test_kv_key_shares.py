@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +24,7 @@ def test_shares_cover_all_keys_once(blocks: list[list[tuple[bytes, int]]], share
     maps = [BlockMap([k for k, _ in sorted(file)], [size for _, size in sorted(file)]) for file in blocks]
     shares = cut(maps, share_bytes)
     assert shares[0].start is None and shares[-1].end is None
-    for before, after in zip(shares, shares[1:], strict=False):
+    for before, after in itertools.pairwise(shares):
         assert before.end == after.start and before.end is not None
         assert before.start is None or before.start < before.end
     assert sum(share.weight for share in shares) == sum(size for file in blocks for _, size in file)

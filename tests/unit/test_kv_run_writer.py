@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import uuid
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ def test_no_key_is_in_two_ssts(bucket: Bucket) -> None:
         ssts = out.finish()
     found = keys_in(bucket, ssts)
     assert [key for part in found for key in part] == keys
-    for before, after in zip(ssts, ssts[1:], strict=False):
+    for before, after in itertools.pairwise(ssts):
         assert before.max_key < after.min_key
     assert len(ssts) > 1
 
@@ -187,7 +188,7 @@ class Refusing:
 @pytest.fixture(params=["memory", "directory"])
 def down(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     url = f"memory://{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path)
-    yield Refusing(open_bucket(url))
+    return Refusing(open_bucket(url))
 
 
 def test_an_error_of_a_put_arrives(down: Any) -> None:

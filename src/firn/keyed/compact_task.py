@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -25,6 +26,12 @@ from firn.keyed.operators import operator_of
 from firn.keyed.run_writer import RunWriter
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.values import Values
+
+SMALL_BYTES = 1 << 20
+"""Files up to this size are fetched whole."""
+
+FETCHED_BYTES = 32 << 20
+"""And no more than so much of them at once."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +76,14 @@ class CompactedShare:
 def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> CompactedShare:
     """Fold the runs' entries of one share of the keys into SSTs of the output run.
 
-    Cost: of each file 1 GET of its index and 1 a span of blocks; 1 PUT an SST.
+    Cost: 1 GET of each small file; of a larger one 1 GET of its index, and 1 a span of blocks; 1 PUT an SST.
     """
     definition = context.definition
     values = Values(definition.columns)
     cache = BlockCache(0)  # a compaction reads everything once: it mustn't push out what point reads want
+    small = _fetched(bucket, [file for run in task.runs for file in run])
     runs = [
-        [SstReader(bucket, file.key, file.bytes, cache, values=values) for file in run]
+        [SstReader(small.get(file.key, bucket), file.key, file.bytes, cache, values=values) for file in run]
         for run in task.runs
     ]
     _open(bucket, [reader for run in runs for reader in run])
@@ -102,6 +110,39 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
             out.add(batch)
         ssts = out.finish()
     return CompactedShare(tuple(ssts), sum(run.rows for run in counted))
+
+
+def _fetched(bucket: Bucket, files: Sequence[RunFile]) -> dict[str, Bucket]:
+    """Small files, fetched whole by 1 GET each, many in flight: a flush often is no larger than its index and a
+    block or two."""
+    chosen: list[RunFile] = []
+    room = FETCHED_BYTES
+    for file in files:
+        if file.bytes <= min(SMALL_BYTES, room):
+            chosen.append(file)
+            room -= file.bytes
+    blobs = bucket.get_many([file.key for file in chosen])
+    return {
+        file.key: cast("Bucket", _Fetched(bucket, blob.data))
+        for file, blob in zip(chosen, blobs, strict=True)
+        if blob is not None and len(blob.data) == file.bytes  # else let the reader find out what is wrong
+    }
+
+
+class _Fetched:
+    """A bucket as the reader of one file sees it whose bytes are here."""
+
+    def __init__(self, bucket: Bucket, data: bytes) -> None:
+        self._bucket, self._data = bucket, data
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._data[start : start + length]
+
+    def local_path(self, key: str) -> str:
+        return ""  # no latency: nothing to read ahead for
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bucket, name)
 
 
 def _open(bucket: Bucket, readers: Sequence[SstReader]) -> None:
