@@ -282,3 +282,16 @@ def test_a_table_may_begin_with_ssts_of_another(table):
     assert (writer.epoch, writer.start) == (500, 3)
     assert clone.open_compactor().epoch == 501
     assert clone.layout.sst_key(own[0].file) in table.store
+
+
+def test_an_sst_that_was_collected_between_put_and_echo_tells_of_another_compactor(table):
+    old = table.journal("old").open_compactor()
+    key = old.sst_key(0)
+
+    def taken():
+        table.journal("new").open_compactor()
+        assert table.journal("collector").collect(l0_min_age_s=0, buffer_s=0).ssts == (key,)
+
+    bucket = table.journal("task", Before("put_if_absent", key, retried(1)), Before("get", key, taken)).bucket
+    with pytest.raises(FencedError, match="was collected, so another compactor took over"):
+        put_sst(bucket, key, b"one")

@@ -6,7 +6,7 @@ import pytest
 from manifest_tables import Before, Table, names
 
 from firn.errors import ObjectChangedError, SnapshotTooOldError
-from firn.testing import LOST_ACK, delayed, retried
+from firn.testing import LOST_ACK, TRUNCATED, delayed, retried
 
 CREATE = "put_if_absent"
 SWAP = "put_if_match"
@@ -163,3 +163,14 @@ def test_an_own_reader_needs_no_list(table):
     journal.view_of(ref)
     spent = journal.bucket.counters.since(before)
     assert (spent["get"], spent["list"], spent["put"]) == (1, 0, 0)
+
+
+def test_a_snapshot_that_goes_while_it_is_read_again_is_gone(table):
+    """The first answer was cut short."""
+    journal = table.journal()
+    ref = journal.snapshot()
+    befores = (
+        Before("get", ref.id, TRUNCATED),
+        Before("get", ref.id, lambda: journal.delete_snapshot(ref), nth=1),
+    )
+    assert table.journal("reader", *befores).snapshots() == []

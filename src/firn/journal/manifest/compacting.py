@@ -62,6 +62,8 @@ def put_sst(bucket: Bucket, key: str, data: bytes) -> None:
 
     Raises:
         ObjectExistsError: other bytes are there: take another number.
+        FencedError: it was collected since, so another compactor is at work.
+        OutcomeUnknownError: it isn't there, and may come to be: put the same bytes again.
     """
     try:
         bucket.put_if_absent(key, data)
@@ -69,7 +71,13 @@ def put_sst(bucket: Bucket, key: str, data: bytes) -> None:
         try:
             found = bucket.get(key)
         except ObjectNotFoundError:
-            raise error from None
+            if isinstance(error, OutcomeUnknownError):
+                raise error from None
+            # The refusal was the echo of an attempt that landed, and a collector has taken what it put.
+            raise FencedError(
+                f"{bucket.uri(key)} was there and was collected, so another compactor took over. Nothing of this "
+                "compaction is visible: leave it to the other."
+            ) from error
         if len(found.data) != found.info.size:
             raise OutcomeUnknownError(
                 f"{bucket.uri(key)}: the answer is cut short; put the same bytes again"

@@ -128,7 +128,13 @@ class ManifestStore:
 
     def fetch_present(self, keys: Sequence[str]) -> list[Blob | None]:
         """Objects, whole; None for a missing one. 1 GET each, many at once."""
-        return [None if blob is None else self._whole(blob) for blob in self.bucket.get_many(keys)]
+        return [None if blob is None else self._whole_if_there(blob) for blob in self.bucket.get_many(keys)]
+
+    def _whole_if_there(self, blob: Blob) -> Blob | None:
+        try:
+            return self._whole(blob)
+        except ObjectNotFoundError:
+            return None
 
     def _whole(self, blob: Blob) -> Blob:
         """Half an answer must not be taken for a fence, or for a corrupt object."""
