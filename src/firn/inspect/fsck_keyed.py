@@ -13,7 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from firn.bucket.base import ObjectInfo
-from firn.errors import CorruptObjectError, FirnError, ObjectNotFoundError, SnapshotTooOldError
+from firn.errors import (
+    CorruptObjectError,
+    FirnError,
+    ObjectNotFoundError,
+    SnapshotTooOldError,
+    TableNotFoundError,
+)
 from firn.inspect.findings import Finding, Findings, note, of_error, shown
 from firn.inspect.fsck_files import GONE, THREADS
 from firn.journal.manifest.model import L0File, Manifest, SSTInfo, View
@@ -51,8 +57,11 @@ def check_keyed(table: KeyedTable, *, footers: bool = True, blocks: bool = False
     where = table.bucket.uri(table.prefix)
     try:
         view = table.journal.read()
+    except TableNotFoundError:
+        found.add(_without_pointer(table))
+        return found
     except FirnError as error:
-        found.add(of_error(where, error))
+        found.add(_told(where, error))
         return found
     listed = {
         info.key: info
@@ -70,6 +79,26 @@ def check_keyed(table: KeyedTable, *, footers: bool = True, blocks: bool = False
     _check_files(table, list(files.values()), listed, found, footers=footers, blocks=blocks)
     _check_others(table, view, files.keys(), listed, found)
     return found
+
+
+def _without_pointer(table: KeyedTable) -> Finding:
+    layout = table.journal.layout
+    where = table.bucket.uri(layout.pointer_key)
+    if any(table.bucket.list(prefix).objects for prefix in (layout.manifests_prefix, layout.l0_prefix)):
+        return Finding(
+            where,
+            "the pointer is missing, and files of the table are there",
+            "Copy the newest version of it back",
+        )
+    return note(
+        where, "there is no pointer yet: the table's creation was interrupted", "Opening it ends that"
+    )
+
+
+def _told(where: str, error: FirnError) -> Finding:
+    """An error as a finding of the object that its message begins with, if that lies below."""
+    first = str(error).partition(" ")[0].rstrip(":,.")
+    return of_error(first if first.startswith(where) else where, error)
 
 
 def _named(table: KeyedTable, view: View, why: str) -> Iterable[tuple[str, _File]]:
@@ -134,7 +163,7 @@ def _checkpoints(table: KeyedTable, found: Findings) -> Iterable[tuple[str, View
     try:
         kept = table.journal.snapshots()
     except FirnError as error:
-        found.add(of_error(table.bucket.uri(table.journal.layout.snapshots_prefix), error))
+        found.add(_told(table.bucket.uri(table.journal.layout.snapshots_prefix), error))
         return
     found.count("checkpoints", len(kept))
     for ref in kept:
@@ -148,7 +177,7 @@ def _checkpoints(table: KeyedTable, found: Findings) -> Iterable[tuple[str, View
         except SnapshotTooOldError:
             found.add(note(where, f"the checkpoint {name} was deleted meanwhile"))
         except FirnError as error:
-            found.add(of_error(where, error))
+            found.add(_told(table.bucket.uri(table.prefix), error))
 
 
 # -- files
@@ -227,6 +256,17 @@ def _check_others(
             ssts += 1
     where = table.bucket.uri(layout.l0_prefix)
     newest = view.pointer.infos[-1] if view.pointer.infos else None
+    if newest is not None and view.last_l0 + 1 < newest.starting_sst:
+        # An opener begins above all that it has walked (rule 1), so this flush was there.
+        missing = view.last_l0 + 1
+        owner = max(i.writer_epoch for i in view.pointer.infos if i.starting_sst <= missing)
+        found.add(
+            Finding(
+                table.bucket.uri(layout.l0_key(owner, missing)),
+                f"the flush is missing, although writer {newest.writer_epoch} began above it",
+                "Copy it back; until then it and all flushes above it can't be read",
+            )
+        )
     mine = newest.writer_epoch if newest is not None else -1
     ahead = [f for f in l0 if f.number > view.last_l0 and f.epoch == mine and f.bytes]
     if ahead:
@@ -236,7 +276,7 @@ def _check_others(
             note(
                 where,
                 f"flush {view.last_l0 + 1} is missing below the flushes {numbers} of the newest writer",
-                "They count as soon as it is there; if that writer is gone, none of them was acknowledged",
+                "They count as soon as it is there. It is on its way, or it was never put, or somebody deleted it",
             )
         )
     fenced = [f for f in l0 if f.bytes and f not in ahead and f.number > view.manifest.last_compacted]
