@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import firn
-from firn.keyed.compaction import run_plan
+from firn.journal.manifest import View
 from firn.keyed.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.fold import fold_runs
 from firn.keyed.memtable import Memtable
 from firn.keyed.operators import operator_of
-from firn.keyed.policy import CompactionPlan, runs_of
+from firn.keyed.policy import runs_of
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.sst_writer import SstWriter
 from firn.keyed.table import KeyedTable
@@ -69,9 +69,9 @@ def entries_of(table: KeyedTable, files: Sequence[Any]) -> list[Entry]:
     return found
 
 
-def live(table: KeyedTable, now_ms: int | None = None) -> dict[bytes, object]:
+def live(table: KeyedTable, *, view: View | None = None) -> dict[bytes, object]:
     """What a reader would see, by way of the fold only."""
-    view = table.journal.read()
+    view = view or table.journal.read()
     values = Values(table.definition.columns)
     layout = table.journal.layout
 
@@ -87,19 +87,9 @@ def live(table: KeyedTable, now_ms: int | None = None) -> dict[bytes, object]:
         runs,
         values=values,
         operator=operator_of(table.definition.merge, values),
-        now_ms=table.clock.now_ms() if now_ms is None else now_ms,
+        now_ms=table.clock.now_ms(),
     )
     return {entry.key: entry.value for batch in folded for entry in values.entries(batch)}
 
 
-__all__ = [
-    "DELETE",
-    "MERGE",
-    "PUT",
-    "CompactionPlan",
-    "Flusher",
-    "entries_of",
-    "live",
-    "new_table",
-    "run_plan",
-]
+__all__ = ["DELETE", "MERGE", "PUT", "Flusher", "Write", "entries_of", "live", "new_table"]
