@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
@@ -12,6 +13,9 @@ from firn.runner import LocalRunner, Progress, Runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from firn.keyed.bulk_load import LoadReport
+    from firn.keyed.table import KeyedTable
 
 SPARK_FROM_BYTES = 64 * 2**20
 """A plan that reads more runs on Spark even if no session is active yet."""
@@ -62,6 +66,18 @@ class DatabaseEngines:
         from firn.spark.lake_read import LakeRead
 
         return LakeRead.of(scan).frame(self.session())
+
+    def keyed_to_spark(
+        self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, at: Any
+    ) -> Any:
+        from firn.spark.keyed_read import KeyedRead
+
+        return KeyedRead.of(table, columns=columns, where=where, at=at).frame(self.session())
+
+    def keyed_load(self, table: KeyedTable, frame: Any) -> LoadReport:
+        from firn.spark.keyed_load import load_dataframe
+
+        return load_dataframe(table, frame)
 
 
 def _active_session() -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.manifest.model import L0File, Manifest, View
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition
-from firn.keyed.entries import BULK_POSITION, seq_of
+from firn.keyed.entries import BULK_POSITION, number_of, seq_of
 from firn.keyed.keys import Keys
 from firn.keyed.policy import runs_of
 from firn.keyed.sst_reader import SstReader
@@ -81,6 +81,21 @@ class Changes:
     def to_arrow(self) -> pa.Table:
         """All of it as one Arrow table."""
         return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def first(self, most: int) -> Changes:
+        """The oldest `most` files of these, or as many more as belong to one bulk load, with the version where they
+        end. All of them where they are from the beginning: what is compacted has no such order."""
+        if self.since is None:
+            return self
+        kept = max(1, most)
+        while kept < len(self.files) and self.files[kept].upto == self.files[kept - 1].upto:
+            kept += 1
+        if kept >= len(self.files):
+            return self
+        seq = self.files[kept - 1].upto
+        place = _Place(number_of(seq), seq if seq & _LOW >= BULK_POSITION else -1)
+        version = place.of_version(self.version.partition("@")[0])
+        return replace(self, version=version, files=self.files[:kept])
 
 
 def changes(table: KeyedTable, since: str | None = None, upto: str | None = None) -> Changes:
@@ -143,8 +158,22 @@ def change_batches(
 
     Cost: 1 ranged GET of the index, and 1 a span of blocks.
     """
-    keys, values = Keys(definition.key), Values(definition.columns)
-    schema = change_schema(definition)
+    keys, schema = Keys(definition.key), change_schema(definition)
+    for batch in change_entries(bucket, definition, file):
+        told = [
+            *keys.decode_array(batch.column(0)),
+            *batch.columns[len(ENTRY_COLUMNS) :],
+            pc.take(pa.array(KINDS), batch.column(2)),
+            batch.column(1),
+            batch.column(3).cast(CHANGE_FIELDS[2].type),
+        ]
+        whole = pa.RecordBatch.from_arrays(told, schema=schema)
+        yield whole if columns is None else whole.select(list(columns))
+
+
+def change_entries(bucket: Bucket, definition: KeyedDefinition, file: ChangeFile) -> Iterator[pa.RecordBatch]:
+    """The same as entries: a run, as folds take it."""
+    values = Values(definition.columns)
     reader = SstReader(bucket, file.key, file.bytes, BlockCache(0), values=values)
     for batch in reader.scan():
         seq = batch.column(1)
@@ -152,19 +181,8 @@ def change_batches(
         if file.loaded:
             wanted = pc.and_(wanted, pc.greater_equal(pc.bit_wise_and(seq, _LOW), BULK_POSITION))
         batch = batch.filter(wanted)
-        if not batch.num_rows:
-            continue
-        kinds = pc.take(pa.array(KINDS), batch.column(2))
-        expires = batch.column(3).cast(CHANGE_FIELDS[2].type)
-        told = [
-            *keys.decode_array(batch.column(0)),
-            *batch.columns[len(ENTRY_COLUMNS) :],
-            kinds,
-            batch.column(1),
-            expires,
-        ]
-        whole = pa.RecordBatch.from_arrays(told, schema=schema)
-        yield whole if columns is None else whole.select(list(columns))
+        if batch.num_rows:
+            yield batch
 
 
 @dataclass(frozen=True)

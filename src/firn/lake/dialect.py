@@ -5,6 +5,7 @@ What tasks run is text generated from the parsed tree, never the user's own, so 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,6 +84,10 @@ def to_spark(tree: exp.Expression) -> str:
         ):
             # Spark takes a backslash in a pattern for an escape, DuckDB for itself
             pattern.replace(exp.Literal.string(pattern.name.replace("\\", "\\\\")))
+    for cast in list(tree.find_all(exp.Cast)):
+        if cast.to.is_type("varbinary") and isinstance(cast.this, exp.Literal) and "\\" in cast.this.name:
+            # of bytes written as \xFF Spark would keep the backslash
+            cast.replace(exp.HexString(this=_blob(cast.this.name).hex()))
     try:
         if (lacking := tree.find(exp.SimilarTo, exp.Glob)) is not None:
             raise SqlglotUnsupported(f"it has no {lacking.key.upper()}")
@@ -92,6 +97,14 @@ def to_spark(tree: exp.Expression) -> str:
             f"{to_duckdb(tree)} has no counterpart in Spark's SQL ({_reason(error)}); write it differently, "
             "or read the table without Spark."
         ) from error
+
+
+_BYTE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
+
+
+def _blob(text: str) -> bytes:
+    """The bytes that DuckDB makes of a text with escapes."""
+    return _BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), text.encode())
 
 
 def function_names(node: exp.Expression) -> set[str]:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from firn.journal.model import ColumnTypes
 from firn.lake.domain import family_of
 from firn.lake.predicate import Predicate
-from firn.spark.pushdown import NUMBERS, literal_family
+from firn.spark.pushdown import suits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,9 +80,8 @@ def _comparable(column: exp.Expression, values: list[exp.Expression], columns: C
     if kind is None or kind == "FLOAT":
         return False  # DuckDB rounds a decimal literal to a single float, Spark makes both doubles
     family = family_of(kind)
-    wanted = "number" if family in NUMBERS else family
     return family not in ("other", "time") and all(
-        literal_family(value) == wanted or _is_iso(value, family) for value in values
+        suits(value, family) or _is_iso(value, family) for value in values
     )
 
 

@@ -89,6 +89,8 @@ def literal(value: Any, kind: str) -> str | None:
         return f"CAST('{value!r}' AS DOUBLE)" if finite else None
     if kind == "VARCHAR":
         return _quoted(value) if isinstance(value, str) and "\0" not in value else None
+    if kind == "BLOB" and isinstance(value, (bytes, bytearray)):
+        return "CAST('" + "".join(f"\\x{byte:02X}" for byte in value) + "' AS BLOB)"
     if kind == "DATE":
         plain = isinstance(value, date) and not isinstance(value, datetime)
         return f"DATE '{value.isoformat()}'" if plain else None

@@ -25,6 +25,8 @@ KNOWN = (
     "writer",
     "strict",
     "pushFilters",
+    "changes",
+    "since",
     "startingTime",
     "maxFilesPerTrigger",
 )
@@ -50,6 +52,8 @@ class SourceOptions:
     starting_time: str | None = None
     max_files: int | None = None
     push_filters: bool = False
+    changes: bool = False
+    since: str | None = None
 
     @staticmethod
     def parse(options: Mapping[str, str], split: Callable[[str], tuple[str, str]]) -> SourceOptions:
@@ -101,6 +105,8 @@ class SourceOptions:
             starting_time=given.get("startingtime"),
             max_files=_count(given.get("maxfilespertrigger")),
             push_filters=_switch("pushFilters", given.get("pushfilters", "false")),
+            changes=_switch("changes", given.get("changes", "false")),
+            since=given.get("since"),
         )
 
 

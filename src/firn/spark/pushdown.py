@@ -39,6 +39,7 @@ _CAST_FAMILIES = {
     "TIMESTAMP": "timestamp",
     "TIMESTAMPNTZ": "timestamp",
     "TIMESTAMPTZ": "timestamptz",
+    "VARBINARY": "binary",
 }
 
 
@@ -230,8 +231,16 @@ def _rejects_nulls(node: exp.Expression, columns: ColumnTypes) -> bool:
 def _same_family(column: exp.Column, literals: list[exp.Expression], columns: ColumnTypes) -> bool:
     kind = next(kind for name, kind in columns.items() if name.casefold() == column.name.casefold())
     family = family_of(kind)
-    wanted = "number" if family in NUMBERS else family
-    return all(literal_family(literal) == wanted for literal in literals)
+    return all(suits(literal, family) for literal in literals)
+
+
+def suits(node: exp.Expression, family: str) -> bool:
+    """Whether a literal is of a column's own family. Text may stand for bytes where it is plain ASCII, of which
+    DuckDB and Spark make the same bytes."""
+    found = literal_family(node)
+    if family == "binary" and found == "string":
+        return bool(node.name.isascii() and "\\" not in node.name)
+    return found == ("number" if family in NUMBERS else family)
 
 
 def literal_family(node: exp.Expression) -> str | None:

@@ -95,10 +95,12 @@ def plan_read(
     table: Any, *, columns: Sequence[str] | None = None, where: str | None = None, at: Any = None
 ) -> TableRead:
     """Pin a version of a table, of any kind. Cost: the snapshot's requests."""
-    from firn.lake.table import LakeTable
+    from firn.keyed.table import KeyedTable
+    from firn.spark.keyed_read import KeyedRead
     from firn.spark.lake_read import LakeRead
 
-    assert isinstance(table, LakeTable)
+    if isinstance(table, KeyedTable):
+        return KeyedRead.of(table, columns=columns, where=where, at=at)
     return LakeRead.of(table.scan(columns=columns, where=where, at=at))
 
 

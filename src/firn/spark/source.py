@@ -14,6 +14,8 @@ temporary view `USING firn` stays at the snapshot of its creation, too.
 | `writer` | the writer to commit as, to a table of writers' catalogs |
 | `strict` | `true`: read no table while one of its writers can't be read |
 | `pushFilters` | `true`: files and rows are pruned by Spark's filters, too; see below |
+| `changes` | `true`: of a keyed table each put, delete and merge operand, by `_kind`, in the order of `_seq` |
+| `since` | changes after this version only |
 | `startingTime`, `maxFilesPerTrigger` | for streams: see `firn.spark.streaming` |
 | `store.<name>` | options of the store, as `firn.connect(options=)` takes them |
 
@@ -52,11 +54,13 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
+from firn.keyed.table import KeyedTable
 from firn.lake.append import target_columns
 from firn.lake.table import LakeTable
 from firn.lake.write import WriteSpec
 from firn.spark.append import write_rows
 from firn.spark.filters import pushed_sql
+from firn.spark.keyed_changes import ChangesRead
 from firn.spark.options import SourceOptions
 from firn.spark.reads import TableRead, handed_over, packed, plan_read
 from firn.spark.types import incoming_columns, spark_arrow_schema, spark_schema
@@ -86,7 +90,12 @@ class TableSource:
     def plan(self) -> TableRead:
         """The table's newest version, or the one that the options ask for, less what they leave out."""
         o = self.options
-        return plan_read(self.open(), columns=o.columns, where=o.where, at=o.at)
+        table = self.open()
+        if not o.changes:
+            return plan_read(table, columns=o.columns, where=o.where, at=o.at)
+        if not isinstance(table, KeyedTable):
+            raise InvalidInputError(f"changes are told of keyed tables; {table.name} is a lake table.")
+        return ChangesRead.of(table, columns=o.columns, where=o.where, since=o.since, upto=o.at)
 
     def open(self) -> Any:
         """The table, of whatever kind, reachable from Spark's workers."""

@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from firn.errors import UnsupportedError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.position import BEGINNING, Offset, StreamPosition
 from firn.lake.table import LakeTable
 from firn.spark.lake_read import LakeRead
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from firn.lake.write import WriteSpec
+    from firn.spark.options import SourceOptions
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -84,7 +85,7 @@ _Bases: tuple[type, ...] = (
 class TableFollower(Protocol):
     """How a stream follows a table of some kind. Offsets are JSON that Spark keeps in its checkpoint."""
 
-    def beginning(self, time: str | None) -> dict[str, Any]:
+    def beginning(self, options: SourceOptions) -> dict[str, Any]:
         """Where a stream begins, from the options alone: Spark asks more than once, and keeps the answer late."""
         ...
 
@@ -103,7 +104,12 @@ class TableFollower(Protocol):
 
 def follower(table: Any, plan: TableRead) -> TableFollower:
     """The one for a table's kind, reading what `plan` does of what comes."""
-    assert isinstance(table, LakeTable) and isinstance(plan, LakeRead)
+    from firn.spark.keyed_changes import ChangesRead, KeyedFollower
+    from firn.spark.keyed_read import KeyedRead
+
+    if isinstance(plan, KeyedRead | ChangesRead):
+        return KeyedFollower(table, plan)
+    assert isinstance(plan, LakeRead)
     return LakeFollower(table, plan)
 
 
@@ -124,7 +130,7 @@ class TableStreamReader(*_Bases):  # type: ignore[misc]
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         assert self.follower is not None
-        return self.follower.beginning(self.options.starting_time)
+        return self.follower.beginning(self.options)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.options.max_files is None else ReadMaxFiles(self.options.max_files)
@@ -161,10 +167,12 @@ class LakeFollower:
         self.plan = plan
         self.position: StreamPosition[Any] = StreamPosition(table.journal.stream())
 
-    def beginning(self, time: str | None) -> dict[str, Any]:
-        if time is None:
+    def beginning(self, options: SourceOptions) -> dict[str, Any]:
+        if options.since is not None:
+            raise InvalidInputError(f"since is for keyed tables; of {self.table.name} give startingTime.")
+        if options.starting_time is None:
             return dict(BEGINNING)
-        return Offset(self.position.stream.since(parse_time(time))).to_json()
+        return Offset(self.position.stream.since(parse_time(options.starting_time))).to_json()
 
     def target(self) -> Any:
         return self.position.stream.target()

@@ -1,0 +1,203 @@
+"""What Spark reads of a keyed table's changes, for streams and for reads with the option `changes`.
+
+With `changes` each put, delete and merge operand of every commit is a row, told apart by `_kind` and ordered by
+`_seq`. A stream without it gives, of each key that a batch's commits have put, the newest value; deletes aren't
+seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firn.arrow.engine import filter_table
+from firn.bucket.base import Bucket
+from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
+from firn.journal.model import ColumnTypes
+from firn.journal.position import BEGINNING
+from firn.keyed.changes import ChangeFile, Changes, change_batches, change_entries, changes
+from firn.keyed.definition import KeyedDefinition
+from firn.keyed.fold import fold_runs
+from firn.keyed.keys import Keys
+from firn.keyed.values import Values
+from firn.lake.predicate import Predicate
+from firn.spark.keyed_read import KeyedRead, public_rows, spelled
+from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from firn.keyed.table import KeyedTable
+    from firn.spark.options import SourceOptions
+
+CHANGE_COLUMNS: ColumnTypes = {
+    "_kind": "VARCHAR",
+    "_seq": "BIGINT",
+    "_expire_at": "TIMESTAMP WITH TIME ZONE",
+}
+"""What a change tells beside key and value."""
+
+
+@dataclass(frozen=True)
+class ChangesRead:
+    """The files that hold a table's changes between two versions, oldest first.
+
+    `told`: each change is a row. Else each key that was put is one, with its newest value, and all files are one
+    task's.
+    """
+
+    bucket: Bucket
+    definition: KeyedDefinition
+    version: str
+    files: tuple[ChangeFile, ...]
+    names: tuple[str, ...]
+    now_ms: int
+    told: bool = True
+    sql: str | None = None
+
+    kept_by = "the table's l0_min_age"
+
+    @staticmethod
+    def of(
+        table: KeyedTable,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        since: str | None = None,
+        upto: str | None = None,
+    ) -> ChangesRead:
+        """Every change between two versions. Cost: that of `KeyedTable.changes`, without reading them."""
+        found = changes(table, since, upto)
+        read = ChangesRead(
+            table.bucket, table.definition, found.version, found.files, (), table.clock.now_ms()
+        )
+        read = read.select(spelled(read.table, read.known, columns))
+        return read if where is None else read.where(where)
+
+    @property
+    def table(self) -> str:
+        return self.definition.name
+
+    @cached_property
+    def keys(self) -> Keys:
+        return Keys(self.definition.key)
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.definition.columns)
+
+    @cached_property
+    def known(self) -> ColumnTypes:
+        own = {**(self.keys.columns or {"key": "BLOB"}), **(self.values.columns or {"value": "BLOB"})}
+        return {**own, **CHANGE_COLUMNS} if self.told else own
+
+    @property
+    def columns(self) -> ColumnTypes:
+        return {name: self.known[name] for name in self.names}
+
+    def select(self, names: Sequence[str]) -> ChangesRead:
+        return replace(self, names=tuple(names))
+
+    def where(self, sql: str) -> ChangesRead:
+        parsed = Predicate.parse(sql, self.known).sql
+        return replace(self, sql=parsed if self.sql is None else f"({self.sql}) AND ({parsed})")
+
+    def pruned(self, predicates: Sequence[Predicate]) -> ChangesRead:
+        return self
+
+    def scope(self) -> Hashable:
+        return self.files
+
+    def units(self) -> list[Unit]:
+        if self.told:
+            return [Unit((file,), file.bytes) for file in self.files]
+        return [Unit(self.files, sum(file.bytes for file in self.files))] if self.files else []
+
+    def for_tasks(self) -> ChangesRead:
+        return replace(self, files=())
+
+    def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
+        for files in works:
+            for rows in self._told(files) if self.told else self._newest(files):
+                if self.sql is not None:
+                    rows = filter_table(rows, self.sql)
+                if rows.num_rows:
+                    yield rows
+
+    def _told(self, files: Sequence[ChangeFile]) -> Iterator[pa.Table]:
+        for file in files:
+            for batch in change_batches(self.bucket, self.definition, file):
+                yield pa.Table.from_batches([batch])
+
+    def _newest(self, files: Sequence[ChangeFile]) -> Iterator[pa.Table]:
+        runs = [change_entries(self.bucket, self.definition, file) for file in reversed(files)]
+        for batch in fold_runs(runs, values=self.values, now_ms=self.now_ms):
+            yield public_rows(batch, self.keys, self.known)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        if not self.bucket.capabilities.shareable:
+            return frame_of_rows(self, spark)
+        return frame_of_tasks(self, self.units(), spark)
+
+
+class KeyedFollower:
+    """A keyed table's changes, flush by flush. An offset is a version of the table."""
+
+    def __init__(self, table: KeyedTable, plan: KeyedRead | ChangesRead) -> None:
+        if isinstance(plan, KeyedRead) and table.definition.merge is not None:
+            raise UnsupportedError(
+                f"{table.name} has a merge operator, and an operand alone is no row: read its changes as they are, "
+                'with .option("changes", "true").'
+            )
+        self.table = table
+        self.plan = plan
+
+    def beginning(self, options: SourceOptions) -> dict[str, Any]:
+        if options.starting_time is not None:
+            raise InvalidInputError(
+                f'startingTime is for lake tables; {self.table.name} is keyed: give .option("since", VERSION).'
+            )
+        return dict(BEGINNING) if options.since is None else _offset(options.since)
+
+    def target(self) -> str:
+        return changes(self.table).version
+
+    def advance(self, start: dict[str, Any], most: int | None, target: str | None) -> dict[str, Any]:
+        begun = _version(start)
+        if begun is None:
+            return _offset(target or changes(self.table).version)
+        found: Changes = changes(self.table, begun, target)
+        if not found.files:
+            return start
+        return _offset((found if most is None else found.first(most)).version)
+
+    def between(self, start: dict[str, Any], end: dict[str, Any]) -> KeyedRead | ChangesRead | None:
+        begun, ended = _version(start), _version(end)
+        if ended is None:
+            return None
+        plan = self.plan
+        if isinstance(plan, KeyedRead) and begun is None:
+            return KeyedRead.of(self.table, columns=plan.names, where=plan.sql, at=ended)
+        read = ChangesRead.of(self.table, since=begun, upto=ended)
+        return replace(read, names=plan.names, sql=plan.sql, told=isinstance(plan, ChangesRead))
+
+
+def _offset(version: str) -> dict[str, Any]:
+    return {"firn": 1, "version": version}
+
+
+def _version(offset: dict[str, Any]) -> str | None:
+    """The version in an offset; None for the beginning."""
+    if offset == BEGINNING:
+        return None
+    version = offset.get("version")
+    if not isinstance(version, str):
+        raise CorruptObjectError(
+            f"{offset!r} in the stream's checkpoint is not a place in a keyed table: it was written for another "
+            "table, or is damaged. Begin with a new checkpoint."
+        )
+    return version
