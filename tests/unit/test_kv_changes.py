@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kv_tables import DELETE, MERGE, PUT, Flusher, live, new_table
 
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.keyed.bulk_load import load
@@ -17,6 +16,7 @@ from firn.keyed.compaction import compact
 from firn.keyed.entries import BULK_POSITION, seq_of
 from firn.keyed.sweep import sweep
 from firn.keyed.table import KeyedTable
+from kv_tables import DELETE, MERGE, PUT, Flusher, live, new_table
 
 Told = list[tuple[bytes, str, bytes | None]]
 

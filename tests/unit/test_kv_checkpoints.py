@@ -6,13 +6,13 @@ import itertools
 from typing import Any
 
 import pytest
-from kv_tables import Flusher, live, new_table
 
 from firn.errors import AlreadyExistsError, InvalidInputError, SnapshotTooOldError
 from firn.keyed.checkpoints import checkpoint, checkpoints, find, view_at
 from firn.keyed.compaction import compact
 from firn.keyed.sweep import sweep
 from firn.keyed.table import KeyedTable
+from kv_tables import Flusher, live, new_table
 
 
 class Moved:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kv_tables import Flusher, live, new_table
 
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableExistsError
 from firn.keyed import clones
@@ -15,6 +14,7 @@ from firn.keyed.clones import clone, clones_of, release
 from firn.keyed.compaction import compact
 from firn.keyed.sweep import sweep
 from firn.keyed.table import KeyedTable
+from kv_tables import Flusher, live, new_table
 
 
 def filled() -> KeyedTable:
