@@ -1,0 +1,186 @@
+"""Many processes on one keyed table: `build` makes a world of a `ManifestShape`, and all follows from its seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from firn.journal.manifest import View
+from firn.testing import Call, Fault, GatedBucket, RandomFaults, Replay, SimStore, World
+from simulation.manifest_clients import Clients
+from simulation.manifest_model import Model
+from simulation.manifest_table import (
+    BUFFER_S,
+    L0_MIN_AGE_S,
+    LAYOUT,
+    PREFIX,
+    contents_of,
+    create,
+    fetch,
+    journal_of,
+    put_sst,
+)
+
+SKEW_MS = 50_000
+LANDS_S = 60
+"""No unconditional put lands later than so after it was sent."""
+
+
+@dataclass(frozen=True)
+class ManifestShape:
+    """How large and how hostile a world is. `faults` scales all rates, `stalls` those of sleeping clients and of
+    puts that land late. `page_size` None draws one. `pace` stretches pauses."""
+
+    writers: int = 2
+    compactors: int = 1
+    readers: int = 2
+    snapshotters: int = 1
+    collectors: int = 1
+    rounds: int = 6
+    faults: float = 1.0
+    stalls: float = 1.0
+    page_size: int | None = None
+    pace: float = 1.0
+
+
+MANIFEST_SHAPES: dict[str, ManifestShape] = {
+    "mixed": ManifestShape(),
+    "calm": ManifestShape(faults=0),
+    # Who opens most often: writers that fence one another.
+    "rivals": ManifestShape(writers=4, readers=1, snapshotters=0, collectors=0, pace=0.1),
+    "zombies": ManifestShape(writers=4, readers=1, snapshotters=0, stalls=6, pace=0.5),
+    "compactors": ManifestShape(compactors=3, readers=1, snapshotters=0, collectors=2, pace=0.6),
+    "snapshots": ManifestShape(writers=1, compactors=1, readers=0, snapshotters=3, collectors=3, rounds=8),
+    "collectors": ManifestShape(writers=2, compactors=2, readers=2, collectors=3, rounds=8, stalls=3),
+    "paged": ManifestShape(writers=3, page_size=1, pace=0.3),
+}
+
+
+class LandsInTime:
+    """Random faults; unconditional puts and deletes land soon or never, conditional ones as late as they like."""
+
+    def __init__(self, faults: RandomFaults, longest_s: float) -> None:
+        self.faults, self.longest_s = faults, longest_s
+
+    def decide(self, call: Call) -> Fault | None:
+        fault = self.faults.decide(call)
+        if fault is None or fault.kind == "stalled" or call.verb in ("put_if_absent", "put_if_match"):
+            return fault
+        return replace(fault, seconds=min(fault.seconds, self.longest_s))
+
+
+def build(seed: int | Replay, shape: ManifestShape) -> World:
+    """A world of `shape`, ready to run."""
+    number = seed if isinstance(seed, int) else 0
+    rng = random.Random(f"manifest {number}")
+    page_size = rng.choice([1, 2, 3, 1000]) if shape.page_size is None else shape.page_size
+    store = SimStore(page_size=page_size, etags=rng.choice(["content", "counter"]))
+    world = World(seed, store=store, faults=_faults(seed, shape))
+    setup = world.observer("setup")
+    create(setup, setup.clock)
+    model = Model()
+    clients = Clients(model, shape.rounds, pace=shape.pace)
+    for kind, count, program in (
+        ("write", shape.writers, clients.writer),
+        ("compact", shape.compactors, clients.compactor),
+        ("read", shape.readers, clients.reader),
+        ("snapshot", shape.snapshotters, clients.snapshotter),
+        ("collect", shape.collectors, clients.collector),
+    ):
+        for n in range(count):
+            world.spawn(f"{kind}{n}", program, skew_ms=rng.randint(-SKEW_MS, SKEW_MS), restarts=2)
+
+    @world.check
+    def everything_is_as_promised() -> None:
+        final(model, world.observer(), store)
+
+    world.model = model  # type: ignore[attr-defined]
+    return world
+
+
+def _faults(seed: int | Replay, shape: ManifestShape) -> LandsInTime | None:
+    f = shape.faults
+    if not f:
+        return None
+    faults = RandomFaults(
+        seed,
+        crash=0.01 * f,
+        lost_ack=0.03 * f,
+        retried=0.03 * f,
+        delayed=0.03 * f * shape.stalls,
+        duplicated=0.02 * f * shape.stalls,
+        failed=0.02 * f,
+        slow=0.03 * f,
+        stalled=0.02 * f * shape.stalls,
+        truncated=0.002 * f,
+        delay_s=LANDS_S,
+        stall_s=2000,
+    )
+    return LandsInTime(faults, LANDS_S)
+
+
+def final(model: Model, bucket: GatedBucket, store: SimStore) -> None:
+    """With everybody gone: nothing is lost, snapshots can be read, the table goes on, a sweep leaves what is live."""
+    journal = journal_of(bucket, bucket.clock)
+    model.saw(contents_of(bucket, journal.read()), model.floor())
+    _reads_snapshots(model, bucket)
+    session = journal.open_writer()
+    model.opened(session.epoch, session.start, model.floor())
+    number = session.next_number
+    body = model.send(session.epoch, number)
+    session.put_l0(number, body)
+    session.confirm(number)
+    model.acknowledge(number, body)
+    _compacts_all(bucket)
+    model.saw(contents_of(bucket, journal.read()), model.floor())
+    for _ in range(2):
+        bucket.clock.sleep(L0_MIN_AGE_S + 1)
+        journal.collect(l0_min_age_s=L0_MIN_AGE_S, buffer_s=BUFFER_S)
+    _reads_snapshots(model, bucket)
+    model.saw(contents_of(bucket, journal.read()), model.floor())
+    live, may = live_keys(bucket)
+    keys = {key for key in store.keys(PREFIX) if "/_firn/" not in key}
+    assert live <= keys, f"a live object is gone: {sorted(live - keys)}"
+    assert keys <= live | may, f"a sweep left what nobody names: {sorted(keys - live - may)}"
+
+
+def _reads_snapshots(model: Model, bucket: GatedBucket) -> None:
+    journal = journal_of(bucket, bucket.clock)
+    refs = {ref.id: ref for ref in journal.snapshots()}
+    for name, kept in model.kept.items():
+        if kept.contents is None or (
+            kept.expires_ms is not None and kept.expires_ms <= bucket.clock.now_ms()
+        ):
+            continue
+        assert name in refs, f"snapshot {name} is gone"
+        model.read_again(name, contents_of(bucket, journal.view_of(refs[name])), 0)
+
+
+def _compacts_all(bucket: GatedBucket) -> None:
+    session = journal_of(bucket, bucket.clock).open_compactor()
+    view = session.refresh()
+    entries = sorted((file.number, fetch(bucket, file.key)) for file in view.l0)
+    if entries:
+        run = 1 + max((info.run for info in view.manifest.ssts), default=-1)
+        session.commit(adds=[put_sst(session, 1, run, entries)], deletes=[], last_compacted=entries[-1][0])
+
+
+def live_keys(bucket: GatedBucket) -> tuple[set[str], set[str]]:
+    """What pointer and snapshots name; and what snapshots name of which nobody knows that it exists, as nobody has
+    been told of them: one that was given up and landed late."""
+    journal = journal_of(bucket, bucket.clock)
+    view = journal.read()
+    live = {LAYOUT.pointer_key, *_named(view)}
+    may: set[str] = set()
+    for ref in journal.snapshots():
+        live.add(ref.key)
+        may |= set(_named(journal.view_of(ref)))
+    return live, may
+
+
+def _named(view: View) -> set[str]:
+    return {
+        *(LAYOUT.manifest_key(name) for name in view.manifest.chain),
+        *(LAYOUT.sst_key(info.file) for info in view.manifest.ssts),
+        *(file.key for file in view.l0),
+    }
