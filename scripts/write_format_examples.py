@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import firn
 from firn.bucket.base import BytesLike
 from firn.journal.leaderless import LeaderlessJournal, layout
+from firn.journal.manifest import ManifestJournal, SSTInfo, View
 from firn.journal.model import Commit, DataFile
 from firn.journal.writer import frame
 from firn.journal.writer.actions import Define
@@ -60,9 +61,16 @@ def catalog_examples() -> dict[str, str]:
         return _life_of_a_catalog()
 
 
+def manifest_examples() -> dict[str, str]:
+    """The same of the page of the keyed tables' manifest."""
+    with _fixed_names():
+        return _life_of_a_manifest()
+
+
 PAGES: Mapping[Path, Callable[[], dict[str, str]]] = {
     FORMATS / "leaderless-log.md": log_examples,
     FORMATS / "writer-catalog.md": catalog_examples,
+    FORMATS / "keyed-manifest.md": manifest_examples,
 }
 
 
@@ -278,6 +286,67 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _line(start: int, head: bytes, name: str, value: str) -> str:
     return f"{start:5}  {head.hex(' '):26}  {name:<20} {value}".rstrip()
+
+
+# -- keyed tables' manifests
+
+
+def _life_of_a_manifest() -> dict[str, str]:
+    """The paper's worked example: three writers, two of them followed while they go on, two commits of a compactor
+    and a snapshot between these. What the SSTs hold is left out."""
+    store = _Recorder()
+    bucket = store.bucket()
+    journal = ManifestJournal(bucket, "prod/delays", clock=bucket.client.clock)
+    journal.create({"flush_ms": 100}, 1)
+
+    first = journal.open_writer()
+    for number in (0, 1, 2):
+        first.put_l0(number, b"flush")
+    second = journal.open_writer()
+    # A zombie: number 3 was refused by the fence, number 4 was in flight with it.
+    bucket.put_if_absent(journal.layout.l0_key(1, 4), b"flush")
+    for number in (3, 4, 5):
+        second.put_l0(number, b"flush")
+    third = journal.open_writer()
+    for number in (6, 7):
+        third.put_l0(number, b"flush")
+
+    store.time.advance(60_000)
+    compactor = journal.open_compactor()
+
+    def sst(run: int, least: bytes, greatest: bytes, rows: int, upto: int) -> SSTInfo:
+        number = compactor.next_sst_number()
+        compactor.put_sst(number, b"SST %d" % number)
+        size, file = 4096 + 80 * rows, compactor.sst_file(number)
+        return SSTInfo(1, run, number, file, least, greatest, rows, size, (upto + 1 << 32) + 41, 2)
+
+    halves = [sst(0, b"ABE", b"LAX", 60, 1), sst(0, b"LBB", b"YUM", 40, 1)]
+    compactor.commit(adds=halves, deletes=[], last_compacted=1)
+    example = journal.read()
+    snapshot = journal.snapshot(name="noon", expires_ms=store.time.now_ms + HOUR_MS)
+    compactor.commit(adds=[sst(1, b"ABE", b"YUM", 75, 3)], deletes=[], last_compacted=3)
+    final = journal.read()
+
+    def body(key: str) -> str:
+        return bucket.get(key).data.decode()
+
+    def seen(view: View) -> str:
+        files = [f"{file.epoch}.{file.number}" for file in view.l0]
+        return f"{view.version}\n[{', '.join(files)}]"
+
+    return {
+        "manifest-keys": "\n".join(
+            f"{key}{'   (a fence)' if not data and '/l0/' in key else ''}"
+            for key, data in store.contents("prod").items()
+        ),
+        "pointer-first": store.bodies(journal.layout.pointer_key)[0],
+        "pointer": body(journal.layout.pointer_key),
+        "full": body(journal.layout.manifest_key(example.manifest.name)),
+        "incremental": body(journal.layout.manifest_key(final.manifest.name)),
+        "snapshot": body(snapshot.key),
+        "worked-example": seen(example),
+        "after-the-second-commit": seen(final),
+    }
 
 
 @contextmanager

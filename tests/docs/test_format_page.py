@@ -10,6 +10,10 @@ import pytest
 
 from firn.journal.leaderless.codec import decode
 from firn.journal.leaderless.fold import fold
+from firn.journal.manifest.codec import decode_manifest, decode_pointer, decode_snapshot
+from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
+from firn.journal.manifest.model import L0File
+from firn.journal.manifest.walk import walk
 from firn.journal.writer.actions import Add
 from firn.journal.writer.layout import WriterLayout
 from firn.journal.writer.messages import decode_transaction
@@ -101,6 +105,44 @@ def test_the_catalog_on_the_page_is_one_whole():
         == (add.table, add.columns)
         == ("flights", tuple(descriptor.columns.items()))
     )
+
+
+def test_the_manifests_on_the_page_are_one_life():
+    """Pointer, manifests and snapshot, read from the page alone, name one another's objects, and the walk is the
+    paper's."""
+    shown = SHOWN["keyed-manifest.md"]
+    keys = [line.partition(" ")[0] for line in shown["manifest-keys"].splitlines()]
+    fences = {
+        line.partition(" ")[0] for line in shown["manifest-keys"].splitlines() if line.endswith("(a fence)")
+    }
+    layout = ManifestLayout("prod/delays")
+    first, last = (decode_pointer(shown[name].encode(), where=name) for name in ("pointer-first", "pointer"))
+    snapshot = decode_snapshot(shown["snapshot"].encode(), where="snapshot")
+    full = decode_manifest(snapshot.pointer.manifest, shown["full"].encode(), where="full")
+    incremental = decode_manifest(last.manifest, shown["incremental"].encode(), where="incremental")
+    files = [
+        L0File(name.epoch, name.number, key, 0 if key in fences else 1)
+        for key in keys
+        if (name := layout.parse_l0(key)) is not None
+    ]
+
+    assert (first.manifest, first.infos, first.table_id) == (NO_MANIFEST, (), last.table_id)
+    assert (full.base, incremental.base, incremental.chain) == (
+        None,
+        full.name,
+        (full.name, incremental.name),
+    )
+    assert {layout.manifest_key(name) for name in incremental.chain} <= set(keys)
+    assert {layout.sst_key(sst.file) for sst in (*full.adds, *incremental.adds)} <= set(keys)
+    assert layout.snapshot_key(full.name, snapshot.id) in keys
+    for name, pointer, upto in (
+        ("worked-example", snapshot.pointer, full.last_compacted),
+        ("after-the-second-commit", last, incremental.last_compacted),
+    ):
+        walked = walk(pointer.infos, upto, files)
+        assert shown[name].splitlines()[1] == f"[{', '.join(f'{f.epoch}.{f.number}' for f in walked)}]"
+    assert shown["worked-example"].endswith("[3.7, 3.6, 2.5, 2.4, 2.3, 1.2]")
+    assert [(e, n) for e, n, _ in snapshot.l0] == [(3, 7), (3, 6), (2, 5), (2, 4), (2, 3), (1, 2)]
 
 
 def test_the_fields_on_the_page_are_all_of_the_transaction():
