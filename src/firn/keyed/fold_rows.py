@@ -11,16 +11,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.merge_order import key_order
+from firn.keyed.merge_order import Flags, Order, first_of_each, key_order
 from firn.keyed.run_buffers import Piece
 from firn.keyed.values import Values
-
-_Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,11 @@ def fold_piece(piece: Piece, folding: Folding, *, reverse: bool = False) -> pa.R
     if not batches:
         return folding.values.empty
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    order, keys = key_order(rows.column(0))
-    newest = np.ones(len(keys), np.bool_)
-    newest[1:] = _flags(pc.not_equal(keys[1:], keys[:-1]))
+    order: Order | None = None
+    if sum(map(bool, piece)) > 1:
+        order, newest = key_order(rows.column(0))
+    else:
+        newest = first_of_each(rows.column(0))
     kinds = _kinds(rows)
     expired = _expired(rows.column(3), folding.now_ms)
     if not kinds.any() and expired is None:
@@ -70,10 +69,10 @@ def fold_piece(piece: Piece, folding: Folding, *, reverse: bool = False) -> pa.R
 
 def _with_operands(
     rows: pa.RecordBatch,
-    order: npt.NDArray[np.int64] | None,
-    newest: _Flags,
-    operands: _Flags,
-    kept: _Flags,
+    order: Order | None,
+    newest: Flags,
+    operands: Flags,
+    kept: Flags,
     plain: pa.RecordBatch,
     folding: Folding,
     reverse: bool,
@@ -97,9 +96,7 @@ def _with_operands(
     return both.take(pa.array(place[::-1] if reverse else place))
 
 
-def _take(
-    rows: pa.RecordBatch, order: npt.NDArray[np.int64] | None, kept: _Flags, reverse: bool = False
-) -> pa.RecordBatch:
+def _take(rows: pa.RecordBatch, order: Order | None, kept: Flags, reverse: bool = False) -> pa.RecordBatch:
     """The rows that are kept of those in `order`."""
     if order is None and not reverse:
         return rows if kept.all() else rows.filter(pa.array(kept))
@@ -126,7 +123,7 @@ def _kinds(rows: pa.RecordBatch) -> Any:
     return rows.column(2).to_numpy(zero_copy_only=False)
 
 
-def _expired(expire_at: pa.Array, now_ms: int) -> _Flags | None:
+def _expired(expire_at: pa.Array, now_ms: int) -> Flags | None:
     """Which rows have expired; None where none has."""
     if expire_at.null_count == len(expire_at):
         return None

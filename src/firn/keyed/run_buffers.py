@@ -55,7 +55,7 @@ class _Buffer:
         self._run = run
         self._reverse = reverse
         self._batches: list[pa.RecordBatch] = []  # as read
-        self._rows = 0
+        self._rows = self._bytes = 0
         self.done = False
 
     @property
@@ -66,14 +66,13 @@ class _Buffer:
         return key
 
     def fill(self, rows: int, budget: int) -> None:
-        size = sum(batch.nbytes for batch in self._batches)
-        while not self.done and ((self._rows < rows and size < budget) or not self._batches):
+        while not self.done and (not self._batches or (self._rows < rows and self._bytes < budget)):
             batch = next(self._run, None)
             if batch is None:
                 self.done = True
             elif len(batch):
-                size += batch.nbytes
                 self._rows += len(batch)
+                self._bytes += batch.nbytes
                 self._batches.append(_backwards(batch) if self._reverse else batch)
 
     def cut(self, edge: bytes) -> list[pa.RecordBatch]:
@@ -93,10 +92,11 @@ class _Buffer:
             if len(behind):
                 left.append(behind)
         self._batches, self._rows = left, sum(map(len, left))
+        self._bytes = sum(batch.nbytes for batch in left)
         return taken[::-1] if self._reverse else taken
 
     def rest(self) -> list[pa.RecordBatch]:
-        taken, self._batches, self._rows = self._batches, [], 0
+        taken, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
         return taken[::-1] if self._reverse else taken
 
 
