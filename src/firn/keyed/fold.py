@@ -15,6 +15,7 @@ import pyarrow as pa
 from firn.errors import InvalidInputError
 from firn.keyed.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.fold_rows import Folding, fold_piece
+from firn.keyed.merge_columns import reducers_of
 from firn.keyed.operators import Operator
 from firn.keyed.run_buffers import pieces
 from firn.keyed.values import Values
@@ -134,7 +135,8 @@ def fold_runs(
         seen = fold_key(versions, operator, now_ms)
         return [] if seen is None else [seen]
 
-    folding = Folding(values, fold, now_ms, drop_tombstones or reading, upto_seq)
+    reducers = None if operator is None else reducers_of(operator, values)
+    folding = Folding(values, fold, now_ms, drop_tombstones or reading, reading, reducers, upto_seq)
     for piece in pieces(runs, rows=batch_rows, reverse=reverse):
         folded = fold_piece(piece, folding, reverse=reverse)
         for at in range(0, len(folded), batch_rows):

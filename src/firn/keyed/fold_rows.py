@@ -1,6 +1,6 @@
 """One piece of several runs, all versions of its keys, folded column by column.
 
-Only keys whose newest version is a merge operand are looked at row by row.
+Only keys with operands whose operator isn't a sum, an extreme or the like are looked at row by row.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firn.keyed.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.merge_columns import Reducer, merge_keys
 from firn.keyed.merge_order import Flags, Order, first_of_each, key_order
 from firn.keyed.run_buffers import Piece
 from firn.keyed.values import Values
@@ -28,6 +29,8 @@ class Folding:
     fold: Callable[[list[Entry]], list[Entry]]
     now_ms: int
     drop_gone: bool
+    reading: bool
+    reducers: tuple[Reducer, ...] | None
     upto_seq: int | None
 
 
@@ -80,20 +83,33 @@ def _with_operands(
     """What stays of keys without operands, and in between what `fold` makes of the others."""
     number = np.cumsum(newest)  # of each row's key in the piece
     theirs = operands[np.flatnonzero(newest)][number - 1]
-    versions = folding.values.entries(_take(rows, order, theirs))
-    numbers = number[theirs]
+    merged, places = _merged(_take(rows, order, theirs), number[theirs], folding)
+    if not len(merged):
+        return _take(plain, None, np.ones(len(plain), np.bool_), reverse)
+    both = pa.concat_batches([plain, merged])
+    place = np.argsort(np.concatenate([number[kept], places]), kind="stable")
+    return both.take(pa.array(place[::-1] if reverse else place))
+
+
+def _merged(rows: pa.RecordBatch, numbers: Order, folding: Folding) -> tuple[pa.RecordBatch, Order]:
+    """What stays of keys with operands, and their numbers: by columns where that is possible, else key by key."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    expire_at = rows.column(3)
+    if folding.reducers is not None and (folding.reading or expire_at.null_count == len(expire_at)):
+        expired = _expired(expire_at, folding.now_ms)
+        merged = merge_keys(
+            rows, starts, expired, folding.reducers, reading=folding.reading, bottom=folding.drop_gone
+        )
+        if merged is not None:
+            return merged[0], numbers[starts][merged[1]]
+    versions = folding.values.entries(rows)
     found: list[Entry] = []
     places: list[int] = []
-    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    for low, high in pairwise(starts):
+    for low, high in pairwise([*starts.tolist(), len(versions)]):
         entries = folding.fold(versions[low:high])
         found += entries
         places += [int(numbers[low])] * len(entries)
-    if not found:
-        return _take(plain, None, np.ones(len(plain), np.bool_), reverse)
-    both = pa.concat_batches([plain, folding.values.batch(found).cast(plain.schema)])
-    place = np.argsort(np.concatenate([number[kept], np.array(places, number.dtype)]), kind="stable")
-    return both.take(pa.array(place[::-1] if reverse else place))
+    return folding.values.batch(found).cast(rows.schema), np.array(places, np.int64)
 
 
 def _take(rows: pa.RecordBatch, order: Order | None, kept: Flags, reverse: bool = False) -> pa.RecordBatch:

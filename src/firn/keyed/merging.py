@@ -103,12 +103,14 @@ class AddFloats(Cells):
 class Extreme(Cells):
     """The greatest or the least; NaN counts only where there is nothing else."""
 
-    def __init__(self, choose: Callable[[Sequence[Any]], Any]) -> None:
-        self._choose = choose
+    def __init__(self, *, greatest: bool) -> None:
+        self.greatest = greatest
 
     def combine(self, operands: Sequence[Any]) -> Any:
         ordered = [operand for operand in operands if operand == operand]
-        return self._choose(ordered) if ordered else operands[0]
+        if not ordered:
+            return operands[0]
+        return max(ordered) if self.greatest else min(ordered)
 
 
 class Append(Cells):
@@ -193,6 +195,7 @@ class Rows:
     """Merges typed rows column by column; a null, in a base or an operand, leaves the other as it is."""
 
     def __init__(self, cells: Mapping[str, Cells]) -> None:
+        self.by_name = dict(cells)
         self._names = tuple(cells)
         self._cells = tuple(cells.values())
         self.compact = all(cell.compact for cell in self._cells)
@@ -288,7 +291,7 @@ def _cells(name: str, kind: pa.DataType) -> Cells | None:
             return AddFloats(kind)
         return AddDecimals(kind) if pt.is_decimal(kind) else None
     if name in ("max", "min"):
-        return None if pt.is_nested(kind) else Extreme(max if name == "max" else min)
+        return None if pt.is_nested(kind) else Extreme(greatest=name == "max")
     if name == "append":
         return Append() if plain or (is_list(kind) and not pt.is_fixed_size_list(kind)) else None
     if name == "json_merge":
