@@ -32,7 +32,7 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.manifest import ManifestJournal
-from firn.journal.manifest.dynamo import MAX_ITEM_BYTES, DynamoPointerStore
+from firn.journal.manifest.dynamo import MAX_ITEM_BYTES, DynamoPointerStore, open_pointers
 from firn.testing import SimStore
 
 NONCE = "0123456789abcdef"
@@ -220,6 +220,21 @@ def test_urls():
         with pytest.raises(InvalidInputError) as caught:
             DynamoPointerStore.from_url(bad)
         assert "key:secret" not in str(caught.value)
+
+
+def test_credentials_are_the_buckets_where_it_has_any(monkeypatch):
+    options = {
+        "AWS_ACCESS_KEY_ID": "them",
+        "aws_secret_access_key": "secret",
+        "endpoint": "http://s3",
+        "timeout": "5s",
+    }
+    store = open_pointers("dynamodb://pointers/x", options)
+    credentials = store._client()._request_signer._credentials
+    assert (credentials.access_key, credentials.secret_key) == ("them", "secret")
+    assert "dynamodb.eu-west-1" in store._client().meta.endpoint_url
+    assert store.get() is None
+    assert "secret" not in repr(store)
 
 
 def test_without_boto3_it_says_what_to_install(pointers, monkeypatch):

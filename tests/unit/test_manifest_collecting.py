@@ -213,6 +213,18 @@ def test_rule_18_what_a_compactor_is_about_to_commit_is_spared(table):
     assert all(table.journal().layout.manifest_key(name) in table.store for name in view.manifest.chain)
 
 
+def test_rule_18_the_next_manifest_of_the_current_epoch_is_spared(table):
+    table.write(0, 1)
+    session = table.compact(0)
+
+    def between():
+        assert collect(table).manifests == ()
+
+    session._store.bucket.client.plan = Before(SWAP, "current_manifest", between)
+    assert merge(session, session.refresh(), 1) == table.read()
+    assert len(collect(table).manifests) == 1
+
+
 def test_rule_18_ssts_in_flight_are_spared_in_their_own_epoch_too(table):
     table.write(0, 1)
     session = table.journal().open_compactor()

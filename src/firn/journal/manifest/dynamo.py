@@ -14,6 +14,7 @@ and fences above last_compacted stay until compaction has passed them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -34,6 +35,7 @@ from firn.journal.manifest.pointer_store import StoredPointer
 MAX_ITEM_BYTES: Final = 400_000
 """DynamoDB's bound on an item, names of attributes included: "400 KB", in the smaller reading."""
 
+_CREDENTIALS: Final[tuple[str, ...]] = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _OVERHEAD: Final = 100  # names, the etag and what DynamoDB counts beside values
 _REFUSED: Final = "ConditionalCheckFailedException"
 _MISSING_TABLE: Final = "ResourceNotFoundException"
@@ -50,20 +52,28 @@ class DynamoPointerStore:
         table: a table whose hash key is the string `id`; it has to exist.
         item: which item, up to 2,048 bytes: the keyed table's URL is a good one.
         region, endpoint: as boto3 takes them; by default from the environment, like the credentials.
+        credentials: boto3's `aws_access_key_id`, `aws_secret_access_key` and `aws_session_token`.
     """
 
     def __init__(
-        self, table: str, item: str, *, region: str | None = None, endpoint: str | None = None
+        self,
+        table: str,
+        item: str,
+        *,
+        region: str | None = None,
+        endpoint: str | None = None,
+        credentials: Mapping[str, str] | None = None,
     ) -> None:
         if not table or not 0 < len(item.encode()) <= 2048:
             raise InvalidInputError(
                 f"dynamodb://{table}/{item} is no pointer: it takes a table, and an item of 1 to 2,048 bytes"
             )
         self._table, self._item, self._region, self._endpoint = table, item, region, endpoint
+        self._credentials = dict(credentials or {})
         self._connected: Any = None
 
     @classmethod
-    def from_url(cls, url: str) -> DynamoPointerStore:
+    def from_url(cls, url: str, *, credentials: Mapping[str, str] | None = None) -> DynamoPointerStore:
         """The store of `dynamodb://table/item?region=…&endpoint=…`, as the table property `pointer_url` has it. The
         item is percent-decoded and may have slashes. No request.
 
@@ -85,6 +95,7 @@ class DynamoPointerStore:
             unquote(parts.path.lstrip("/")),
             region=options.get("region"),
             endpoint=options.get("endpoint"),
+            credentials=credentials,
         )
 
     @property
@@ -198,6 +209,7 @@ class DynamoPointerStore:
                     "dynamodb",
                     region_name=self._region,
                     endpoint_url=self._endpoint,
+                    **self._credentials,
                     config=config.Config(
                         retries={"mode": "standard", "total_max_attempts": 5},
                         connect_timeout=5,
@@ -215,6 +227,16 @@ class DynamoPointerStore:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connected": None}
+
+
+def open_pointers(url: str, options: Mapping[str, Any]) -> DynamoPointerStore:
+    """The pointer store of a table property `pointer_url`. `options` are the bucket's: credentials are taken
+    of them, by their names in either case; endpoints and regions are the store's own, so those stand in the
+    URL. No request.
+    """
+    given = {str(name).lower(): str(value) for name, value in options.items()}
+    credentials = {name: given[name] for name in _CREDENTIALS if name in given}
+    return DynamoPointerStore.from_url(url, credentials=credentials)
 
 
 def _boto3() -> tuple[Any, Any]:
