@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
-from firn.errors import ObjectNotFoundError, StoreUnavailableError
+from firn.errors import StoreUnavailableError
 from firn.journal.manifest import CompactorSession, ManifestJournal, SSTInfo, View
 from firn.journal.manifest.layout import ManifestLayout
 from simulation.manifest_model import Contents
 
 PREFIX = "db/t"
+MAX_CHAIN = 3
 LAYOUT = ManifestLayout(PREFIX)
 POLL_MAX_S = 30
 L0_MIN_AGE_S = 10 * POLL_MAX_S
@@ -22,12 +23,8 @@ Entry = tuple[int, bytes]
 """A flush's number and body."""
 
 
-class GoneError(ObjectNotFoundError):
-    """A file that a view names isn't there, or there is a fence in its place (rule 9)."""
-
-
 def journal_of(bucket: Bucket, clock: Clock) -> ManifestJournal:
-    return ManifestJournal(bucket, PREFIX, clock=clock)
+    return ManifestJournal(bucket, PREFIX, clock=clock, poll_max_s=POLL_MAX_S, max_chain=MAX_CHAIN)
 
 
 def create(bucket: Bucket, clock: Clock) -> None:
@@ -53,25 +50,21 @@ def put_sst(session: CompactorSession, level: int, run: int, entries: Sequence[E
     return SSTInfo(level, run, number, file, low, high, len(entries), len(body), max_seq=entries[-1][0])
 
 
-def fetch(bucket: Bucket, key: str) -> bytes:
-    """A data file's bytes; `GoneError` also for a fence that came in its place."""
-    try:
-        blob = bucket.get(key)
-    except ObjectNotFoundError as error:
-        raise GoneError(str(error)) from error
-    if not blob.info.size:
-        raise GoneError(f"{key} is empty")
+def fetch(bucket: Bucket, file: str) -> bytes:
+    """An SST's bytes."""
+    blob = bucket.get(LAYOUT.sst_key(file))
     if len(blob.data) < blob.info.size:
-        raise StoreUnavailableError(f"{key} was cut off")
+        raise StoreUnavailableError(f"{file} was cut off")
     return blob.data
 
 
-def contents_of(bucket: Bucket, view: View) -> Contents:
+def contents_of(journal: ManifestJournal, view: View) -> Contents:
     """All flushes of a view in order, each exactly once."""
+    assert len(view.manifest.chain) <= MAX_CHAIN, f"{view.version} is a chain of {len(view.manifest.chain)}"
     found: dict[int, bytes] = {}
-    entries = [(file.number, fetch(bucket, file.key)) for file in view.l0]
+    entries = [(file.number, journal.read_l0(file)) for file in view.l0]
     for info in view.manifest.ssts:
-        entries += sst_entries(fetch(bucket, LAYOUT.sst_key(info.file)))
+        entries += sst_entries(fetch(journal.bucket, info.file))
     for number, body in entries:
         assert number not in found, f"number {number} is twice in {view.version}"
         found[number] = body
@@ -80,13 +73,6 @@ def contents_of(bucket: Bucket, view: View) -> Contents:
     return tuple(found[number] for number in range(len(found)))
 
 
-def read_all(bucket: Bucket, journal: ManifestJournal, view: View) -> tuple[View, Contents]:
-    """Read a view. By rule 9 a file that is gone has been replaced: refresh, and begin again."""
-    while True:
-        try:
-            return view, contents_of(bucket, view)
-        except GoneError as gone:
-            newer = journal.read(view)
-            if newer.manifest.name == view.manifest.name:  # what the pointer names is always there
-                raise AssertionError(f"{view.version} is the newest, and lacks something") from gone
-            view = newer
+def read_all(journal: ManifestJournal, view: View) -> tuple[View, Contents]:
+    """Read a view, or a newer one if files of it are gone (rule 9)."""
+    return journal.restarting(view, lambda chosen: contents_of(journal, chosen))

@@ -16,7 +16,6 @@ from simulation.manifest_table import (
     PREFIX,
     contents_of,
     create,
-    fetch,
     journal_of,
     put_sst,
 )
@@ -122,7 +121,7 @@ def _faults(seed: int | Replay, shape: ManifestShape) -> LandsInTime | None:
 def final(model: Model, bucket: GatedBucket, store: SimStore) -> None:
     """With everybody gone: nothing is lost, snapshots can be read, the table goes on, a sweep leaves what is live."""
     journal = journal_of(bucket, bucket.clock)
-    model.saw(contents_of(bucket, journal.read()), model.floor())
+    model.saw(contents_of(journal, journal.read()), model.floor())
     _reads_snapshots(model, bucket)
     session = journal.open_writer()
     model.opened(session.epoch, session.start, model.floor())
@@ -132,12 +131,12 @@ def final(model: Model, bucket: GatedBucket, store: SimStore) -> None:
     session.confirm(number)
     model.acknowledge(number, body)
     _compacts_all(bucket)
-    model.saw(contents_of(bucket, journal.read()), model.floor())
+    model.saw(contents_of(journal, journal.read()), model.floor())
     for _ in range(2):
         bucket.clock.sleep(L0_MIN_AGE_S + 1)
         journal.collect(l0_min_age_s=L0_MIN_AGE_S, buffer_s=BUFFER_S)
     _reads_snapshots(model, bucket)
-    model.saw(contents_of(bucket, journal.read()), model.floor())
+    model.saw(contents_of(journal, journal.read()), model.floor())
     live, may = live_keys(bucket)
     keys = {key for key in store.keys(PREFIX) if "/_firn/" not in key}
     assert live <= keys, f"a live object is gone: {sorted(live - keys)}"
@@ -153,13 +152,14 @@ def _reads_snapshots(model: Model, bucket: GatedBucket) -> None:
         ):
             continue
         assert name in refs, f"snapshot {name} is gone"
-        model.read_again(name, contents_of(bucket, journal.view_of(refs[name])), 0)
+        model.read_again(name, contents_of(journal, journal.view_of(refs[name])), 0)
 
 
 def _compacts_all(bucket: GatedBucket) -> None:
-    session = journal_of(bucket, bucket.clock).open_compactor()
+    journal = journal_of(bucket, bucket.clock)
+    session = journal.open_compactor()
     view = session.refresh()
-    entries = sorted((file.number, fetch(bucket, file.key)) for file in view.l0)
+    entries = sorted((file.number, journal.read_l0(file)) for file in view.l0)
     if entries:
         run = 1 + max((info.run for info in view.manifest.ssts), default=-1)
         session.commit(adds=[put_sst(session, 1, run, entries)], deletes=[], last_compacted=entries[-1][0])

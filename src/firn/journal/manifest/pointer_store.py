@@ -11,7 +11,7 @@ from typing import Protocol
 
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
-from firn.errors import ObjectNotFoundError
+from firn.errors import ObjectNotFoundError, StoreUnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ class BucketPointerStore:
             blob = self._bucket.get(self._key)
         except ObjectNotFoundError:
             return None
+        if len(blob.data) != blob.info.size:
+            raise StoreUnavailableError(f"{self.where}: the answer is cut short; retry later")
         return StoredPointer(blob.data, blob.info.etag, blob.info.modified_ms)
 
     def create(self, data: bytes, *, nonce: str) -> str:
