@@ -9,7 +9,7 @@ from typing import NoReturn, cast
 import pyarrow as pa
 
 from firn.bucket.base import Bucket, BytesLike
-from firn.errors import CorruptObjectError, UnsupportedError
+from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
 from firn.keyed.block import Block
 from firn.keyed.cache import BlockCache
 from firn.keyed.entries import Entry
@@ -225,6 +225,10 @@ class SstReader:
         return self._decoder
 
     def _refuse(self, error: DamagedError) -> NoReturn:
+        """Say that the object is damaged; or, of an empty one, that it is gone: what was collected may have a fence of
+        long ago in its place, which lands late (rule 9 of the manifest)."""
+        if self.size and not self._bucket.head(self.key).size:
+            raise ObjectNotFoundError(f"{self._bucket.uri(self.key)} was compacted and collected") from error
         raise CorruptObjectError(
             f"{self._bucket.uri(self.key)} isn't the SST that was written: {error}. Restore the object from a backup "
             "or an older version of it, or read the table at a checkpoint that doesn't need it."
