@@ -225,8 +225,8 @@ class SstReader:
         return self._decoder
 
     def _refuse(self, error: DamagedError) -> NoReturn:
-        """Say that the object is damaged; or, of an empty one, that it is gone: what was collected may have a fence of
-        long ago in its place, which lands late (rule 9 of the manifest)."""
+        """Say that the object is damaged; or, of an empty one, that it is gone: what was collected may have a fence
+        of long ago in its place, which landed late (rule 9 of the manifest)."""
         if self.size and not self._bucket.head(self.key).size:
             raise ObjectNotFoundError(f"{self._bucket.uri(self.key)} was compacted and collected") from error
         raise CorruptObjectError(
