@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import struct
 from datetime import date, datetime, timedelta, timezone
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.keyed.keys import MAX_KEY, Keys, successor
+from firn.keyed.values import Values
 
 single = st.floats(width=32)
 KINDS = {
@@ -274,3 +276,10 @@ def test_a_flipped_terminator_of_one_row_does_not_swallow_the_next():
     broken = rows[0].replace(b"\0\0", b"\0\xff", 1)
     with pytest.raises(CorruptObjectError, match="a VARCHAR, b BIGINT"):
         keys.decode_array(pa.array([broken, rows[1]]))
+
+
+def test_keys_and_values_go_to_tasks():
+    keys, values = Keys({"a": "VARCHAR", "b": "BIGINT"}), Values({"n": "BIGINT"})
+    assert pickle.loads(pickle.dumps(keys)).encode(("x", 1)) == keys.encode(("x", 1))
+    assert pickle.loads(pickle.dumps(values)).check({"n": 1}) == (1,)
+    assert pickle.loads(pickle.dumps((Keys(), Values())))[0].encode(b"k") == b"k"

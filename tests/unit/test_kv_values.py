@@ -33,6 +33,9 @@ KINDS = {
     "STRUCT(a BIGINT, b VARCHAR)": st.fixed_dictionaries(
         {"a": st.integers(-5, 5), "b": st.none() | st.text(max_size=2)}
     ),
+    "MAP(VARCHAR, BIGINT)": st.dictionaries(
+        st.text("ab", max_size=1), st.none() | st.integers(0, 3), max_size=2
+    ),
     "JSON": st.sampled_from(['{"a":1}', "[]"]),
 }
 
@@ -153,10 +156,11 @@ def test_a_value_has_a_greatest_size(monkeypatch):
     assert Values().check(bytearray(40)) == bytes(40)
     with pytest.raises(InvalidInputError, match="a value of 41 bytes is too large"):
         Values().check(bytes(41))
-    rows = Values({"a": "BIGINT", "b": "VARCHAR"})
-    assert rows.check({"b": "x" * 24}) == (None, "x" * 24)
-    with pytest.raises(InvalidInputError, match="a row of 41 bytes is too large"):
-        rows.check({"b": "x" * 25})
+    rows = Values({"a": "VARCHAR", "b": "BLOB", "c": "VARCHAR[]"})
+    assert rows.check({"a": "x" * 40, "b": bytes(40)}) == ("x" * 40, bytes(40), None)
+    for row in ({"a": "x" * 41}, {"b": bytes(41)}, {"c": ["x" * 20, "y" * 20]}):
+        with pytest.raises(InvalidInputError, match="too large for column"):
+            rows.check(row)
 
 
 @pytest.mark.parametrize("name", ["key", "SEQ", "Kind", "expire_at"])

@@ -77,8 +77,36 @@ class KeyCell:
             TEXT: self._text,
             BLOB: self._blob,
         }[self.tag]
+        self.encode: Callable[[Any], bytes] = self._any
+        """A value's bytes; `InvalidInputError` where it doesn't fit the column."""
+        if self.tag in (INT, UINT):
+            self.encode = self._plain_int()
+        elif self.tag == TEXT:
+            self.encode = self._plain_text()
 
-    def encode(self, value: Any) -> bytes:
+    def _plain_int(self) -> Callable[[Any], bytes]:
+        """`encode`, quick for what nearly all values are."""
+        pack, tag, low, high, other = _HEAD.pack, self.tag, self._low, self._high, self._any
+        offset = 0 if tag == UINT else _SIGN
+
+        def encode(value: Any) -> bytes:
+            if type(value) is int and low <= value <= high:
+                return pack(tag, value + offset)
+            return other(value)
+
+        return encode
+
+    def _plain_text(self) -> Callable[[Any], bytes]:
+        other = self._any
+
+        def encode(value: Any) -> bytes:
+            if type(value) is str and value.isascii() and "\0" not in value:
+                return b"\x20%b\x00\x00" % value.encode()
+            return other(value)
+
+        return encode
+
+    def _any(self, value: Any) -> bytes:
         if value is None:
             return b"\x01"
         encoded = self._encode(value)

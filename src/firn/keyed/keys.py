@@ -7,7 +7,7 @@ with some columns' values are those that begin with these columns' bytes. `key_c
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -45,6 +45,7 @@ class Keys:
         self.schema: pa.Schema = pa.schema([("key", pa.binary())])
         """The columns that users see."""
         self._cells: tuple[KeyCell, ...] = ()
+        self._encoders: tuple[Callable[[Any], bytes], ...] = ()
         if self.columns is not None:
             if not self.columns:
                 raise InvalidInputError(
@@ -57,6 +58,10 @@ class Keys:
                     )
             self.schema = arrow_schema(self.columns)
             self._cells = tuple(KeyCell(name, kind) for name, kind in self.columns.items())
+            self._encoders = tuple(cell.encode for cell in self._cells)
+
+    def __reduce__(self) -> tuple[type[Keys], tuple[dict[str, str] | None]]:
+        return Keys, (self.columns,)
 
     @property
     def typed(self) -> bool:
@@ -88,7 +93,7 @@ class Keys:
                 raise InvalidInputError(
                     f"{shown(key)} has {len(parts)} of the key's {len(self._cells)} columns ({self._listed})"
                 )
-            encoded = b"".join([cell.encode(part) for cell, part in zip(self._cells, parts, strict=True)])
+            encoded = b"".join([encode(part) for encode, part in zip(self._encoders, parts, strict=True)])
         if len(encoded) > MAX_KEY:
             raise InvalidInputError(f"a key of {len(encoded):,} bytes is too long: at most {MAX_KEY:,} fit")
         return encoded
@@ -170,8 +175,11 @@ class Keys:
         return columns[0] if self.columns is None else encode_columns(self._cells, columns)
 
     def _parts(self, key: Any) -> tuple[Any, ...]:
-        if type(key) is tuple:
-            return key
+        kind = type(key)
+        if kind is tuple:
+            return key  # type: ignore[no-any-return]
+        if kind is str or kind is int:
+            return (key,)
         if isinstance(key, list):
             return tuple(key)
         if isinstance(key, Mapping):

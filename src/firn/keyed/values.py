@@ -50,6 +50,7 @@ class Values:
         self.schema: pa.Schema = BYTES
         """The value columns of a run."""
         self._cells: tuple[_Cell, ...] = ()
+        self._checks: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
         self._names: frozenset[str] = frozenset()
         if self.columns is not None:
             if not self.columns:
@@ -62,7 +63,11 @@ class Values:
             self._cells = tuple(
                 _Cell(name, self.columns[name], self.schema.field(name).type) for name in self.columns
             )
+            self._checks = tuple((cell.name, cell.check) for cell in self._cells)
             self._names = frozenset(self.columns)
+
+    def __reduce__(self) -> tuple[type[Values], tuple[dict[str, str] | None]]:
+        return Values, (self.columns,)
 
     @property
     def typed(self) -> bool:
@@ -101,21 +106,17 @@ class Values:
                     "of its own and store its key"
                 )
             return value
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise InvalidInputError(
                 f"{shown(value)} is not a value of this table: give a dict with its columns, "
                 f"{', '.join(self.columns)}"
             )
         get = value.get
-        row = tuple([cell.check(get(cell.name)) for cell in self._cells])
+        row = tuple([check(get(name)) for name, check in self._checks])
         if not self._names.issuperset(value):
             unknown = next(name for name in value if name not in self._names)
             raise InvalidInputError(
                 f"the table has no value column {unknown!r}; its columns are {', '.join(self.columns)}"
-            )
-        if self._variable and self.size(row) > MAX_VALUE:
-            raise InvalidInputError(
-                f"a row of {self.size(row):,} bytes is too large: at most {MAX_VALUE:,} fit"
             )
         return row
 
@@ -248,7 +249,7 @@ class _Cell:
         self._parsed: Type = parse(kind)
         self._python: type[Any] | None = None
         self._low = self._high = 0
-        self._text = False
+        self._maps = "MAP(" in kind  # which Arrow takes as lists of pairs, and users have as dicts
         if pt.is_integer(arrow):
             self._python = int
             bits = arrow.bit_width
@@ -275,30 +276,40 @@ class _Cell:
                 if self._low <= value <= self._high:
                     return value
             elif kind is str:
-                if value.isascii() or _is_unicode(value):
+                if len(value) <= MAX_VALUE and (value.isascii() or _is_unicode(value)):
                     return value
-            else:
+            elif kind is not bytes or len(value) <= MAX_VALUE:
                 return value
         return self._convert(value)
 
     def _convert(self, value: Any) -> Any:
-        array = build([value], (0,), f"the value column {self.name!r}", self._parsed)
+        size = _nested_size(value)
+        if size > MAX_VALUE:
+            raise InvalidInputError(
+                f"a value of {size:,} bytes is too large for column {self.name!r}: at most {MAX_VALUE:,} fit"
+            )
         try:
-            array = convert(array, self.arrow)  # an empty list, say, has no type yet
+            array = self._built([value])
         except MisfitError:
             raise InvalidInputError(
                 f"{shown(value)} doesn't fit the value column {self.name!r}, which is {self.kind}"
             ) from None
-        return array[0].as_py()
+        return self.value(array, 0)
+
+    def _built(self, column: list[Any]) -> pa.Array:
+        array = build(column, range(len(column)), f"the value column {self.name!r}", self._parsed)
+        return convert(array, self.arrow)  # an empty list, say, has no type yet
 
     def array(self, column: list[Any]) -> pa.Array:
-        return pa.array(column, self.arrow)
+        return self._built(column) if self._maps else pa.array(column, self.arrow)
 
     def value(self, column: pa.Array, row: int) -> Any:
-        return column[row].as_py()
+        return column[row].as_py(maps_as_pydicts="strict") if self._maps else column[row].as_py()
 
     def list(self, column: pa.Array) -> Iterable[Any]:
-        listed: Iterable[Any] = column.to_pylist()
+        listed: Iterable[Any] = (
+            column.to_pylist(maps_as_pydicts="strict") if self._maps else column.to_pylist()
+        )
         return listed
 
 
