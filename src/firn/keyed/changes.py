@@ -146,6 +146,11 @@ def changes(table: KeyedTable, since: str | None = None, upto: str | None = None
     )
 
 
+def last_seq(table: KeyedTable, version: str) -> int:
+    """The greatest `seq` that the table had at a version of `changes`. Cost: that of reading the table's metadata."""
+    return _Place.parse(table, version, table.journal.read(), needs_manifest=False).seq
+
+
 def change_schema(definition: KeyedDefinition) -> pa.Schema:
     """The columns of a table's changes."""
     return pa.schema([*Keys(definition.key).schema, *Values(definition.columns).schema, *CHANGE_FIELDS])

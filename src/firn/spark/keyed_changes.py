@@ -19,7 +19,7 @@ from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING
-from firn.keyed.changes import ChangeFile, Changes, change_batches, change_entries, changes
+from firn.keyed.changes import ChangeFile, Changes, change_batches, change_entries, changes, last_seq
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.fold import fold_runs
 from firn.keyed.keys import Keys
@@ -181,7 +181,9 @@ class KeyedFollower:
             return None
         plan = self.plan
         if isinstance(plan, KeyedRead) and begun is None:
-            return KeyedRead.of(self.table, columns=plan.names, where=plan.sql, at=ended)
+            # The version's own view may be compacted when a batch is repeated; what came later comes again later.
+            upto = last_seq(self.table, ended)
+            return KeyedRead.of(self.table, columns=plan.names, where=plan.sql, upto_seq=upto)
         read = ChangesRead.of(self.table, since=begun, upto=ended)
         return replace(read, names=plan.names, sql=plan.sql, told=isinstance(plan, ChangesRead))
 

@@ -20,6 +20,7 @@ from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition
+from firn.keyed.entries import number_of
 from firn.keyed.fold import fold_runs
 from firn.keyed.key_shares import BlockMap
 from firn.keyed.keys import Keys
@@ -54,21 +55,30 @@ class KeyedRead:
     names: tuple[str, ...]
     ranges: tuple[KeyRange, ...] = EVERYTHING
     sql: str | None = None
+    upto_seq: int | None = None
 
     kept_by = "a checkpoint"
 
     @staticmethod
     def of(
-        table: KeyedTable, *, columns: Sequence[str] | None = None, where: str | None = None, at: Any = None
+        table: KeyedTable,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        at: Any = None,
+        upto_seq: int | None = None,
     ) -> KeyedRead:
-        """Pin a view. Cost: the view's requests, and 1 ranged GET an L0 object; with a merge operator 1 an SST."""
+        """Pin a view, with `upto_seq` less what was written later. Cost: the view's requests, and 1 ranged GET an L0
+        object; with a merge operator 1 an SST."""
         now_ms = table.clock.now_ms()
         view = table.view(at)
         if at is None:
-            view, files = table.journal.restarting(view, lambda view: run_files(table, view, now_ms))
+            view, files = table.journal.restarting(
+                view, lambda view: run_files(table, view, now_ms, upto_seq)
+            )
         else:
-            files = run_files(table, view, now_ms)
-        read = KeyedRead(table.bucket, table.definition, view.version, now_ms, files, ())
+            files = run_files(table, view, now_ms, upto_seq)
+        read = KeyedRead(table.bucket, table.definition, view.version, now_ms, files, (), upto_seq=upto_seq)
         read = read.select(spelled(read.table, read.known, columns))
         return read if where is None else read.where(where)
 
@@ -172,7 +182,9 @@ class KeyedRead:
             wanted = {name: kind for name, kind in values.columns.items() if name in self.needed}
             values = Values(wanted or dict(list(values.columns.items())[:1]))
         runs = [self._scanned(run, unit.range, values) for run in unit.runs()]
-        yield from fold_runs(runs, values=values, operator=operator, now_ms=self.now_ms)
+        yield from fold_runs(
+            runs, values=values, operator=operator, now_ms=self.now_ms, upto_seq=self.upto_seq
+        )
 
     def _scanned(self, run: Sequence[RunFile], wanted: KeyRange, values: Values) -> Iterator[pa.RecordBatch]:
         for file in run:
@@ -222,21 +234,23 @@ def public_rows(batch: pa.RecordBatch, keys: Keys, columns: ColumnTypes) -> pa.T
     return pa.table(arrays, names=list(columns))
 
 
-def run_files(table: KeyedTable, view: View, now_ms: int) -> tuple[RunFile, ...]:
-    """The files of a view. Asks the indices of L0 objects for their keys, and those of SSTs whether they hold merge
-    operands, where the table can have any."""
+def run_files(table: KeyedTable, view: View, now_ms: int, upto_seq: int | None = None) -> tuple[RunFile, ...]:
+    """The files of a view that hold what was written up to `upto_seq`. Asks the indices of L0 objects for their keys,
+    and those of SSTs whether they hold merge operands, where the table can have any."""
     may_merge = table.definition.merge is not None
     runs = runs_of(view.manifest.ssts)
-    listed: list[tuple[int, Any]] = [*enumerate(view.l0)]
-    listed += [(len(view.l0) + at, info) for at, run in enumerate(runs) for info in run]
+    flushes = [file for file in view.l0 if upto_seq is None or file.number <= number_of(upto_seq)]
+    listed: list[tuple[int, Any]] = [*enumerate(flushes)]
+    listed += [(len(flushes) + at, info) for at, run in enumerate(runs) for info in run]
 
     def described(entry: tuple[int, Any]) -> RunFile:
         age, info = entry
-        if age < len(view.l0):
+        if age < len(flushes):
             index = table.sst(info.key, info.bytes).index
             return RunFile(info.key, info.bytes, age, index.min_key, index.max_key, plain=False, hides=True)
         key = table.journal.layout.sst_key(info.file)
-        plain = not may_merge or table.sst(key, info.bytes).index.merges == 0
+        plain = upto_seq is None or info.max_seq <= upto_seq
+        plain = plain and (not may_merge or table.sst(key, info.bytes).index.merges == 0)
         hides = info.tombstones > 0 or (info.min_expire is not None and info.min_expire <= now_ms)
         return RunFile(key, info.bytes, age, info.min_key, info.max_key, plain, hides)
 

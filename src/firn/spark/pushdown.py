@@ -7,8 +7,8 @@ else the query does. That holds for a conjunct that
   that SELECT is an outer one;
 - reads columns of that one table only: qualified by its alias, or unqualified, known to no other source, and
   all sources known;
-- isn't true for nulls: a column against literals of its own type family by = <> < <= > >= IN BETWEEN, IS NOT
-  NULL, or ORs of these. A null that an outer join makes up would else be kept by the WHERE, and pruning would
+- isn't true for nulls: a column against literals of its own type family by = <> < <= > >= IN BETWEEN LIKE, IS
+  NOT NULL, or ORs of these. A null that an outer join makes up would else be kept by the WHERE, and pruning would
   make up more of them.
 
 Nothing is pruned in a SELECT with samples, pivots, lateral or unnested sources, or joins other than the plain
@@ -210,6 +210,13 @@ def _rejects_nulls(node: exp.Expression, columns: ColumnTypes) -> bool:
         if isinstance(right, exp.Column):
             left, right = right, left
         return isinstance(left, exp.Column) and _same_family(left, [right], columns)
+    if isinstance(node, exp.Like):
+        return (
+            isinstance(node.this, exp.Column)
+            and _same_family(node.this, [node.expression], columns)
+            and literal_family(node.expression) == "string"
+            and "\\" not in node.expression.name
+        )
     if isinstance(node, exp.In):
         plain = not any(node.args.get(key) for key in ("query", "unnest", "field"))
         return (
