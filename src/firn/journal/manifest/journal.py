@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class ManifestJournal:
-    """One keyed table's manifest.
+    """One keyed table's manifest. Making one costs no request; it is safe to share between threads.
 
     Args:
         bucket: where its objects are.
@@ -48,6 +48,19 @@ class ManifestJournal:
         clock: time, for expiry, the age of a look at the pointer, and waits between retries.
         poll_max_s: rule 7: for how many seconds a look at the pointer lets a writer acknowledge flushes.
         max_chain: rule 13: how many manifests at most have to be read for one view.
+
+    Example:
+        >>> from firn.bucket import open_bucket
+        >>> journal = ManifestJournal(open_bucket("memory://"), "prod/delays")
+        >>> _ = journal.create({"flush_ms": 100}, first_epoch=1)
+        >>> writer = journal.open_writer()
+        >>> writer.put_l0(writer.start, b"a flush")
+        >>> view = journal.read()
+        >>> [journal.read_l0(file) for file in view.l0]
+        [b'a flush']
+        >>> kept = journal.snapshot(view, name="monday")
+        >>> journal.view_of(kept) == view
+        True
     """
 
     def __init__(
