@@ -113,7 +113,7 @@ def by_key(runs):
 sizes = st.lists(st.integers(1, 5), min_size=1, max_size=3)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     runs_of_changes,
     sizes,
@@ -136,7 +136,7 @@ def test_a_reader_sees_what_the_changes_make_one_by_one(lists, sizes, reverse, n
     assert all(entry.kind == PUT for entry in seen)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(runs_of_changes, sizes, st.integers(0, 6), st.data())
 def test_compacted_runs_read_the_same_at_any_later_time(lists, sizes, now_ms, data):
     """Any neighbours become one run, with what is older below, and again."""
@@ -162,7 +162,7 @@ def test_compacted_runs_read_the_same_at_any_later_time(lists, sizes, now_ms, da
         assert all(a != b for a, b in pairwise(expiries))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(runs_of_changes, st.integers(0, 6))
 def test_one_key_and_whole_runs_agree(lists, now_ms):
     runs = to_runs(lists)
@@ -200,7 +200,7 @@ def changes_of(cells):
     ("values", "operator", "cells"), [(SUMS, SUMMING, sums), (BYTES, ADDING, numbers.map(b"%d".__mod__))]
 )
 def test_operands_merged_by_columns_are_what_they_are_key_by_key(values, operator, cells):
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=80, deadline=None)
     @given(changes_of(cells), st.sampled_from([0, 3]), st.booleans(), st.booleans(), st.booleans())
     def check(lists, now_ms, reading, bottom, reverse):
         runs = to_runs(lists)
@@ -335,7 +335,7 @@ def test_a_scan_that_stops_early_reads_little():
     assert len(taken) < 10
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.binary(min_size=1, max_size=80) | keys, max_size=20), min_size=1, max_size=4),
     st.binary(max_size=9),

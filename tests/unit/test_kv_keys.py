@@ -62,7 +62,7 @@ def encoded(keys, key):
     return keys.encode(key)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tables())
 def test_bytes_sort_as_keys_do_and_none_begins_another(table):
     keys, listed = table
@@ -74,7 +74,7 @@ def test_bytes_sort_as_keys_do_and_none_begins_another(table):
             assert a == b or not b.startswith(a)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tables(), st.integers(0, 3))
 def test_keys_come_back(table, offset):
     """One by one, and as columns; of a slice too, whose rows begin somewhere in the buffers."""
@@ -92,7 +92,7 @@ def test_keys_come_back(table, offset):
         assert [type(part) for part in back] == [type(part) for part in key]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tables(rows=4), st.integers(0, 2))
 def test_whole_columns_are_encoded_as_keys_one_by_one(table, offset):
     keys, listed = table
@@ -103,7 +103,7 @@ def test_whole_columns_are_encoded_as_keys_one_by_one(table, offset):
     assert keys.encode_arrays(columns).to_pylist() == [encoded(keys, key) for key in listed]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tables(rows=4), st.data())
 def test_the_first_columns_are_a_range(table, data):
     keys, listed = table
@@ -117,7 +117,7 @@ def test_the_first_columns_are_a_range(table, data):
         assert inside == (rank(key[:count]) == rank(first))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.binary(min_size=1, max_size=3) | st.sampled_from([b"\xff", b"\xff\xff", b"a\xff"]), max_size=8
@@ -237,7 +237,7 @@ def test_types_that_keys_cannot_have(columns):
         Keys(columns)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tables(), st.data())
 def test_damaged_keys_are_told_or_are_other_keys(table, data):
     """One by one and as columns alike."""

@@ -61,7 +61,7 @@ def folded(entries, operator, now_ms):
     return {key: value for key, value in found.items() if value is not None}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(changes, st.sampled_from(sorted(OPERATORS)), st.integers(0, 30), st.sampled_from([0, 5]))
 def test_each_moment_stays_readable(listed, name, upto, now_ms):
     """Also where operands were merged early, and a snapshot is older than that."""
@@ -80,7 +80,7 @@ def test_each_moment_stays_readable(listed, name, upto, now_ms):
     assert backward == forward[::-1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(changes, st.sampled_from(sorted(OPERATORS)), st.none() | keys, st.none() | keys, st.booleans())
 def test_ranges_before_and_after_freezing(listed, name, start, end, reverse):
     memtable = filled(listed, OPERATORS[name])

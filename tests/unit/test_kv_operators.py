@@ -97,13 +97,13 @@ def early_is_late(operator, base, operands, data):
     operator.check(expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.none() | json_bytes, st.lists(json_bytes, min_size=1, max_size=4), st.data())
 def test_json_patches_merge_early_only_where_one_patch_can_say_both(base, operands, data):
     early_is_late(operator_of("json_merge", BYTES), base, operands, data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(documents, documents, documents)
 def test_composed_patches_do_what_both_do(document, older, newer):
     composed = compose_patches(older, newer)
@@ -139,7 +139,7 @@ KINDS = {
 }
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_rows_are_merged_column_by_column(data):
     kinds = data.draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3))

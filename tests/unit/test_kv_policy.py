@@ -108,7 +108,7 @@ flushes = st.lists(st.lists(st.tuples(keys, st.booleans()), min_size=1, max_size
 
 
 @pytest.mark.parametrize("kind", ["tiered", "leveled"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(listed=flushes, data=st.data())
 def test_no_plan_loses_a_key_or_brings_one_back(kind, listed, data):
     table = Table(SMALL[kind])

@@ -50,7 +50,7 @@ def tables(draw):
     return values, draw(st.lists(one, min_size=1, max_size=5))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tables(), st.integers(0, 2))
 def test_rows_come_back(table, offset):
     values, listed = table
