@@ -22,8 +22,8 @@ from firn.journal.typenames import Type, parse
 from firn.keyed.entries import DELETE, Entry
 from firn.keyed.sst_schema import ENTRY_COLUMNS, sst_schema
 
-MAX_VALUE: Final = 1 << 28
-"""Bytes that one value may have, 256 MiB: a batch of Arrow holds 2 GiB."""
+MAX_VALUE: Final = 1 << 26
+"""Bytes that one value may have, 64 MiB: a batch of Arrow holds 2 GiB, and a fold has one of each run at hand."""
 
 BYTES: Final = pa.schema([("value", pa.binary())])
 """The value column of a table without a schema."""
