@@ -1,8 +1,9 @@
 """Spark: it schedules; Arrow and DuckDB compute.
 
-`session` finds or starts a session, `runner` maps maintenance tasks over it, `append` and `scan` move
-DataFrames in and out of lake tables, `source` and `streaming` are the data source `firn`, `sql` runs queries.
-Nothing here imports pyspark before it is needed, so that Firn works without it. Start reading in `scan`.
+`session` finds or starts a session, `runner` maps maintenance tasks over it, `append` and `keyed_load` write
+DataFrames. `reads` is what the data source `firn` (`source`, `streaming`) and queries (`sql`) know of a table;
+`lake_read` and `keyed_read` are its two kinds. Nothing here imports pyspark before it is needed, so that Firn works
+without it. Start reading in `reads`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ appended after it; with `startingTime`, with what was appended since. Merges cha
 and overwrites aren't seen. Tables with a key can't be read: what is appended to them is half of what happens to
 their rows.
 
+Of a keyed table (`firn.spark.keyed_changes`): all rows of one moment, then what each flush has put. The option
+`changes` tells each put, delete and merge operand, and `since` begins after a version.
+
 On the leaderless log (rule 20), a stream that rests for longer than the table's `tombstone_grace` (less the retry
 window and landing delay: 53 minutes by default) can't know what it has missed, and says so when it is started
 again. Over writers' catalogs it goes on from any revision that isn't pruned, follows each writer, those that come
