@@ -197,6 +197,7 @@ def run_plan(
         rows_in=sum(result.rows_in for result in results),
         rows_out=sum(sst.rows for sst in adds),
         bytes_out=sum(sst.bytes for sst in adds),
+        dry_run=False,
     )
 
 
