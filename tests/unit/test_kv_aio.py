@@ -125,7 +125,9 @@ def test_who_comes_before_a_flush_begins_is_in_it_and_who_comes_later_begins_the
             await asyncio.sleep(0)
         gates[1].set()
         await asyncio.gather(*later)
-        assert not first.done(), "the flush that was under way doesn't speak for who came later, nor they for it"
+        assert not first.done(), (
+            "the flush that was under way doesn't speak for who came later, nor they for it"
+        )
         gates[0].set()
         await first
         return len(begun)

@@ -85,6 +85,9 @@ def test_keys_come_back(table, offset):
     for column in columns:
         column.validate(full=True)
     together = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    assert list(map(rank, together)) == [
+        rank(k if len(listed[0]) > 1 else (k,)) for k in keys.decode_list(array)
+    ]
     for key, raw, row in zip(listed, array.to_pylist(), together, strict=True):
         back = keys.decode(raw)
         back = back if len(key) > 1 else (back,)

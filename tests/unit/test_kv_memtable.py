@@ -122,6 +122,26 @@ def test_a_scan_leaves_out_what_comes_while_it_runs():
     assert {entry.value for entry in rows} == {b"old"}
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_long_scans_go_on_in_a_run_that_is_kept_until_the_next_put(reverse):
+    memtable = Memtable(0, BYTES)
+    count = 40_000
+    memtable.extend([(b"%06d" % (n * 7919 % count), b"%d" % n, PUT, None) for n in range(count)])
+    last = memtable.last_seq
+
+    def scanned(upto=None, start=None):
+        batches = list(memtable.scan(start, reverse=reverse, upto_seq=upto))
+        keys = [key for batch in batches for key in batch.column(0).to_pylist()]
+        return keys[::-1] if reverse else keys
+
+    everything = [b"%06d" % n for n in range(count)]
+    assert scanned() == everything
+    assert scanned(start=b"000100") == everything[100:]
+    memtable.put(b"000000x", b"new")
+    assert scanned() == [everything[0], b"000000x", *everything[1:]]
+    assert scanned(last) == everything
+
+
 def test_seqs_order_flushes_and_positions_in_them():
     first, second = Memtable(4, BYTES), Memtable(5, BYTES)
     assert first.last_seq < seq_of(4, 0) == first.put(b"a", b"1") == first.last_seq

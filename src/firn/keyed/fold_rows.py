@@ -38,8 +38,7 @@ def fold_piece(piece: Piece, folding: Folding, *, reverse: bool = False) -> pa.R
     """The rows that stay, in key order, or backwards with `reverse`."""
     batches = [batch for run in piece for batch in run]
     if folding.upto_seq is not None:
-        batches = [batch.filter(pc.less_equal(batch.column(1), folding.upto_seq)) for batch in batches]
-        batches = [batch for batch in batches if len(batch)]
+        batches = [upto for batch in batches if len(upto := _upto(batch, folding.upto_seq))]
     if not batches:
         return folding.values.empty
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -133,6 +132,12 @@ def _bury(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
         *(pc.if_else(dead, pa.scalar(None, column.type), column) for column in rows.columns[3:]),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _upto(rows: pa.RecordBatch, seq: int) -> pa.RecordBatch:
+    """The rows that aren't newer; nearly always all."""
+    seqs = rows.column(1).to_numpy(zero_copy_only=False)
+    return rows if int(seqs.max()) <= seq else rows.filter(pa.array(seqs <= seq))
 
 
 def _kinds(rows: pa.RecordBatch) -> Any:

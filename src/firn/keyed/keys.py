@@ -170,6 +170,18 @@ class Keys:
         """
         return [encoded] if self.columns is None else decode_columns(self._cells, encoded)
 
+    def decode_list(self, encoded: pa.Array) -> list[Any]:
+        """What `decode` gives for each of many keys, faster.
+
+        >>> keys = Keys({"state": "VARCHAR", "year": "BIGINT"})
+        >>> keys.decode_list(pa.array([keys.encode(("MI", 2001))]))
+        [('MI', 2001)]
+        """
+        if self.columns is None:
+            return list(encoded.to_pylist())
+        columns = [column.to_pylist() for column in decode_columns(self._cells, encoded)]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
     def encode_arrays(self, columns: Sequence[pa.Array]) -> pa.Array:
         """The encoded keys of whole columns, in the order and of the types of `schema`. Vectorised."""
         return columns[0] if self.columns is None else encode_columns(self._cells, columns)

@@ -63,7 +63,7 @@ class Memtable:
         self._ordered: SortedList[bytes] = SortedList()
         self._ordered_to = 0  # how many entries' keys are in it
         self._order = threading.Lock()
-        self._frozen: pa.RecordBatch | None = None
+        self._kept: tuple[int, pa.RecordBatch] | None = None
 
     def __len__(self) -> int:
         """The number of entries, older versions too."""
@@ -89,6 +89,7 @@ class Memtable:
 
         `last_seq` moves when all are in, so who reads up to a `last_seq` sees all of them or none.
         """
+        self._kept = None
         keys, values, kinds, expires = self._keys, self._values, self._kinds, self._expires
         newest, before = self._newest, self._before
         plain = not self.values.typed
@@ -149,11 +150,13 @@ class Memtable:
         Of each key, what `get` gives. Entries that come while the scan runs are left out.
         """
         upto = self._count - 1 if upto_seq is None else min(upto_seq - self._base, self._count - 1)
-        if self._frozen is not None and upto == self._count - 1:
-            yield from _range(self._frozen, start, end, reverse)
-            return
         rows = _FIRST_ROWS
-        while keys := self._slice(start, end, reverse, rows):
+        while True:
+            run = self._run(upto, build=rows == _MOST_ROWS)
+            if run is not None:
+                yield from _range(run, start, end, reverse)
+                return
+            keys = self._slice(start, end, reverse, rows)
             if positions := self._positions(keys, upto):
                 yield self._batch(positions[::-1] if reverse else positions)
             if len(keys) < rows:
@@ -169,18 +172,22 @@ class Memtable:
 
         Older versions are left out: whoever still reads up to an older `seq` holds the memtable.
         """
-        if self._frozen is None:
-            self._frozen = self._run()
-        return self._frozen
+        run = self._run(self._count - 1, build=True)
+        assert run is not None
+        return run
 
-    def _run(self) -> pa.RecordBatch:
-        if MERGE in self._kinds:
-            positions = self._positions(self._newest, self._count - 1)
-        else:
-            positions = list(self._newest.values())
-        rows = self._batch(positions)
+    def _run(self, upto: int, *, build: bool) -> pa.RecordBatch | None:
+        """All entries up to a position as a run, which is kept until the next put; None if it isn't here yet."""
+        kept = self._kept
+        if kept is not None and kept[0] == upto:
+            return kept[1]
+        if not build:
+            return None
+        rows = self._batch(self._positions(list(self._newest), upto))
         order = pc.array_sort_indices(rows.column(0))  # stable, so a key's versions stay newest first
-        return rows.take(order)
+        run = rows.take(order)
+        self._kept = upto, run
+        return run
 
     def _slice(self, start: bytes | None, end: bytes | None, reverse: bool, rows: int) -> list[bytes]:
         """Up to `rows` of the keys in a range, ascending: the first ones, or the last with `reverse`."""
