@@ -182,6 +182,30 @@ def test_tiny_flushes_between_large_ones_don_t_pile_up():
     assert len(runs_of(table.view.manifest.ssts)) <= 12
 
 
+@pytest.mark.parametrize("kind", ["tiered", "leveled"])
+def test_what_was_deleted_goes_although_it_is_larger(kind):
+    policy = replace(Policy(kind), l0_trigger=1)
+    table = Table(policy, sst_rows=500)
+    table.flush([(b"%05d" % n, False) for n in range(4000)])
+    table.settle()
+    table.flush([(b"%05d" % n, True) for n in range(1000)])
+    table.settle()
+    assert sum(sst.rows for sst in table.view.manifest.ssts) == 3000
+    assert not any(sst.tombstones for sst in table.view.manifest.ssts)
+    few = plan_compaction(view_of((3000, 0), (200, 200)), policy)
+    assert few is None, "ten times as many rows would be written for few deletes"
+    assert plan_compaction(view_of((3000, 0), (300, 150)), policy) is not None
+
+
+def view_of(*runs):
+    """A view of runs of level 1, oldest first, by rows and deletes; long runs weigh a thousand times as much."""
+    ssts = [
+        SSTInfo(1, at, at, f"{at}", b"a", b"z", rows, rows * (1000 if rows > 1000 else 1), 0, tombstones=dead)
+        for at, (rows, dead) in enumerate(runs)
+    ]
+    return View(POINTER, Manifest(ssts=tuple(ssts)), ())
+
+
 def test_leveled_keeps_a_run_a_level_within_its_size():
     policy = SMALL["leveled"]
     table = Table(policy)

@@ -1,15 +1,16 @@
 """Which runs are compacted next. Pure: a view in, a plan out.
 
 Tiered: flushes become runs, and neighbours of similar size become one, so each byte is written a few times only.
-Leveled: level after level is larger by a factor and is one run, so a read looks into few runs. In both, what is
-merged are neighbours in age, since a run between them would end up on the wrong side.
+Leveled: level after level is larger by a factor and is one run, so a read looks into few runs. In both, runs that are
+mostly deletes are merged with what they delete, and only neighbours in age are merged, since a run between them would
+end up on the wrong side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from firn.journal.manifest.model import L0File, SSTInfo, View
@@ -24,7 +25,8 @@ class Policy:
 
     `l0_trigger`: how many L0 objects begin a compaction. Tiered merges `fan_in` or more neighbouring runs, each at
     most twice as large as the largest newer one among them. Leveled: level 1 may have `level_bytes`, each further
-    one `ratio` times as much, and a run of level 1 is merged with newer ones that have a `ratio`-th of it.
+    one `ratio` times as much, and a run of level 1 is merged with newer ones that have a `ratio`-th of it. A run that
+    is mostly deletes is merged with what it overlaps of the next older one, if that is at most `ratio` times as long.
     """
 
     kind: Literal["tiered", "leveled"] = "tiered"
@@ -81,7 +83,8 @@ def plan_compaction(view: View, policy: Policy) -> CompactionPlan | None:
 
     Carrying plans out one after the other comes to an end, where no more is written meanwhile.
     """
-    return _tiered(view, policy) if policy.kind == "tiered" else _leveled(view, policy)
+    by_size = _tiered(view, policy) if policy.kind == "tiered" else _leveled(view, policy)
+    return by_size or _dead(view, policy)
 
 
 def plan_full(view: View, policy: Policy, now_ms: int | None = None) -> CompactionPlan | None:
@@ -151,6 +154,22 @@ def _leveled(view: View, policy: Policy) -> CompactionPlan | None:
         there = [run for run in runs if run[0].level == level]
         if len(there) == 1 and run_bytes(there[0]) > policy.allowed(level):
             return _descend(view, there[0], policy.allowed(level))
+    return None
+
+
+def _dead(view: View, policy: Policy) -> CompactionPlan | None:
+    """A run that is mostly deletes, into what it overlaps of the next older one: scans would go over both.
+
+    Not where that is more than `ratio` times as long, so that a table with many deletes isn't written all the time.
+    """
+    runs = runs_of(view.manifest.ssts)
+    for newer, older in pairwise(runs):
+        rows = sum(sst.rows for sst in newer)
+        met = tuple(sst for sst in older if _overlap(sst, newer))
+        if 2 * sum(sst.tombstones for sst in newer) >= rows and policy.ratio * rows >= sum(
+            sst.rows for sst in met
+        ):
+            return _plan(view, (), [newer, met], older[0].level, older[0].run)
     return None
 
 
