@@ -286,3 +286,10 @@ def test_keys_and_values_go_to_tasks():
     assert pickle.loads(pickle.dumps(keys)).encode(("x", 1)) == keys.encode(("x", 1))
     assert pickle.loads(pickle.dumps(values)).check({"n": 1}) == (1,)
     assert pickle.loads(pickle.dumps((Keys(), Values())))[0].encode(b"k") == b"k"
+
+
+@pytest.mark.parametrize("kind", [pa.large_binary(), pa.binary_view()])
+def test_encoded_keys_of_other_arrow_types(kind):
+    keys = Keys({"a": "VARCHAR", "b": "BIGINT"})
+    array = pa.array([keys.encode(("x", 1)), keys.encode(("yy", 2))], kind)
+    assert [column.to_pylist() for column in keys.decode_array(array)] == [["x", "yy"], [1, 2]]

@@ -113,6 +113,8 @@ def decode_columns(cells: Sequence[KeyCell], encoded: pa.Array) -> list[pa.Array
     count = len(encoded)
     if encoded.null_count:
         raise _corrupt(cells)
+    if encoded.type != pa.binary():  # an engine may have others
+        encoded = encoded.cast(pa.binary())
     _, offset_buffer, data_buffer = encoded.buffers()
     offsets = (
         np.frombuffer(offset_buffer, np.int32)[encoded.offset : encoded.offset + count + 1] if count else None
