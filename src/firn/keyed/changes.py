@@ -59,8 +59,9 @@ class ChangeFile:
 class Changes:
     """Entries written after the version `since`, up to `version`. Nothing is read before it is asked for.
 
-    A file's entries come in the order of their keys, the files oldest first: applied in this order they give what
-    the table holds. `_seq` is the order of commits.
+    A file's entries come in the order of their keys, the files oldest first. `_seq` is the order of commits: of
+    one key, the greatest counts. Bulk loads that leveled compactions have moved by parts may come late by it; all
+    else comes in it.
     """
 
     since: str | None
@@ -101,9 +102,9 @@ class Changes:
 def changes(table: KeyedTable, since: str | None = None, upto: str | None = None) -> Changes:
     """What was written since a version: puts, deletes and merge operands, each commit's.
 
-    Flushed is what counts. Several versions of one key that went into one flush come as they are; what a
-    compaction has folded isn't told apart any more only where `since` is None: then the feed begins with every
-    entry that the table holds. Bulk loads are part of it.
+    Flushed is what counts; of what one flush did to a key, the last put or delete and the operands above it are
+    told. With `since=None` the feed begins with every entry that the table holds, folded as far as compactions have
+    done so. Bulk loads are part of it.
 
     Args:
         since: the `version` of earlier changes, of a reader or of a checkpoint; None is from the beginning.
@@ -137,9 +138,11 @@ def changes(table: KeyedTable, since: str | None = None, upto: str | None = None
             f"{table.name} has no version {version!r}: its last flush is number {newest.number}. It may be a "
             "version of another table, or of one that was dropped."
         )
-    files = _whole(table, view, ended) if whole else _loads(table, view, begun, ended)
-    files += _flushes(table, view, begun, ended, whole=whole)
-    files.sort(key=lambda file: file.upto)  # stable: runs stay oldest first
+    flushes = _flushes(table, view, begun, ended, whole=whole)
+    if whole:
+        files = [*_whole(table, view, ended), *flushes]
+    else:
+        files = sorted([*_loads(table, view, begun, ended), *flushes], key=lambda file: file.upto)
     version = ended.of_version(view.manifest.name) if upto is None else upto
     return Changes(
         since, version, tuple(files), change_schema(table.definition), table.bucket, table.definition
@@ -264,7 +267,7 @@ def _flushes(table: KeyedTable, view: View, begun: _Place, ended: _Place, *, who
         files += _retained(table, view, begun.number + 1, min(compacted, ended.number))
     return [
         ChangeFile(file.key, file.bytes, seq_of(file.number, 0) - 1, seq_of(file.number, BULK_POSITION - 1))
-        for file in files
+        for file in sorted(files, key=lambda file: file.number)
     ]
 
 
