@@ -1,0 +1,289 @@
+"""Any sequence of a keyed table's verbs against a dict; reopened, taken over and crashed at random.
+
+Puts that aren't durable may be lost by a crash, but only the last of them: what is left is the state after some of
+them, in order. `FIRN_EXAMPLES` runs more sequences than a test run has time for, drawn anew each time.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import firn
+from firn.errors import FencedError, FirnError, SnapshotTooOldError
+from firn.keyed.batch import WriteBatch
+from firn.keyed.entries import DELETE, MERGE, PUT
+from firn.keyed.table import KeyedTable
+from firn.keyed.writer import KeyedWriter
+
+State = dict[bytes, int]
+Op = tuple[int, bytes, int]
+
+EXAMPLES = int(os.environ.get("FIRN_EXAMPLES", "0"))
+PROPERTIES = {
+    "flush_ms": 3_600_000,  # nothing is flushed that a test doesn't wait for
+    "sst_size": "1KB",
+    "block_size": "512B",
+}
+
+_KEYS = st.sampled_from([b"a", b"ab", b"b", b"c\x00", b"c\x00\x00", b"\xff", b"d" * 40])
+_OPS = st.tuples(st.sampled_from([PUT, PUT, DELETE, MERGE]), _KEYS, st.integers(-3, 99))
+_NO_ROWS = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
+_BOUNDS = st.one_of(st.none(), st.binary(max_size=2), _KEYS)
+
+
+def applied(state: State, op: Op) -> State:
+    kind, key, n = op
+    after = dict(state)
+    if kind == DELETE:
+        after.pop(key, None)
+    else:
+        after[key] = n + (after.get(key, 0) if kind == MERGE else 0)
+    return after
+
+
+def shown(pairs: Any) -> State:
+    return {key: int(value) for key, value in pairs}
+
+
+class KeyedMachine(RuleBasedStateMachine):
+    table: KeyedTable
+    kv: KeyedWriter
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.durable: State = {}
+        self.pending: list[list[Op]] = []
+        self.kept: dict[str, State] = {}
+        self.old: list[KeyedWriter] = []
+        self.snapshots: list[tuple[Any, State]] = []
+
+    @initialize(policy=st.sampled_from(["tiered", "leveled"]))
+    def create(self, policy: str) -> None:
+        db = firn.connect(f"memory://model-{uuid.uuid4().hex}")
+        properties = {**PROPERTIES, "compaction": policy}
+        self.table = db.create_table("t", kind="keyed", merge="add", properties=properties)
+        self.kv = self.table.open(compaction=False)
+
+    @property
+    def state(self) -> State:
+        state = self.durable
+        for ops in self.pending:
+            for op in ops:
+                state = applied(state, op)
+        return state
+
+    def _flushed(self) -> None:
+        self.durable = self.state
+        self.pending = []
+
+    def teardown(self) -> None:
+        for writer in [*self.old, *([self.kv] if hasattr(self, "kv") else [])]:
+            with suppress(FirnError):
+                writer.close()
+
+    # -- writing
+
+    @rule(op=_OPS, durable=st.booleans())
+    def change(self, op: Op, durable: bool) -> None:
+        kind, key, n = op
+        if kind == PUT:
+            self.kv.put(key, b"%d" % n, durable=durable)
+        elif kind == DELETE:
+            self.kv.delete(key, durable=durable)
+        else:
+            self.kv.merge(key, b"%d" % n, durable=durable)
+        self.pending.append([op])
+        if durable:
+            self._flushed()
+
+    @rule(ops=st.lists(_OPS, min_size=1, max_size=6), durable=st.booleans())
+    def change_at_once(self, ops: list[Op], durable: bool) -> None:
+        batch = WriteBatch()
+        for kind, key, n in ops:
+            if kind == PUT:
+                batch.put(key, b"%d" % n)
+            elif kind == DELETE:
+                batch.delete(key)
+            else:
+                batch.merge(key, b"%d" % n)
+        self.kv.write(batch, durable=durable)
+        self.pending.append(list(ops))
+        if durable:
+            self._flushed()
+
+    @rule()
+    def flush(self) -> None:
+        self.kv.flush()
+        self._flushed()
+
+    # -- comings and goings
+
+    @rule()
+    def reopen(self) -> None:
+        self.kv.close()
+        self._flushed()
+        self.kv = self.table.open(compaction=False)
+
+    @rule()
+    def crash(self) -> None:
+        """Another process takes over; the one before never closes, and knows nothing of it yet."""
+        self.old.append(self.kv)
+        self.kv = self.table.open(compaction=False)
+        seen = shown(self.kv.scan())
+        states = [self.durable]
+        for ops in self.pending:
+            after = states[-1]
+            for op in ops:
+                after = applied(after, op)
+            states.append(after)
+        assert seen in states, f"{seen} is none of {states}"
+        self.durable, self.pending, self.snapshots = seen, [], []
+
+    @precondition(lambda self: self.old)
+    @rule(op=_OPS)
+    def a_zombie_writes(self, op: Op) -> None:
+        zombie = self.old.pop()
+        try:
+            zombie.put(op[1], b"%d" % op[2], durable=True)
+        except FencedError:
+            pass
+        else:
+            raise AssertionError("a writer that was fenced acknowledged a put")
+        with suppress(FirnError):
+            zombie.close()
+
+    # -- upkeep
+
+    @rule(full=st.booleans())
+    def compact(self, full: bool) -> None:
+        self.table.compact(full=full)
+
+    @rule(full=st.booleans())
+    def the_writer_compacts(self, full: bool) -> None:
+        self.kv.compact(full=full)
+        self._flushed()
+
+    @rule(keys=st.lists(_KEYS, max_size=5), n=st.integers(0, 9))
+    def load(self, keys: list[bytes], n: int) -> None:
+        self.kv.flush()
+        self._flushed()
+        self.table.load([{"key": key, "value": b"%d" % n} for key in keys] or _NO_ROWS)
+        self.durable = {**self.durable, **dict.fromkeys(keys, n)}
+        self.kv.poll()
+
+    @rule()
+    def sweep(self) -> None:
+        self.table.sweep(older_than="0s")
+
+    @rule(name=st.sampled_from(["one", "two"]))
+    def checkpoint(self, name: str) -> None:
+        for each in self.table.checkpoints():
+            if each.name == name:
+                each.delete()
+        self.table.checkpoint(name)
+        self.kept[name] = shown(self.table.reader().scan())
+        assert self.kept[name] == self.durable or self.pending
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data())
+    def read_a_checkpoint(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.kept)))
+        assert shown(self.table.reader(at=name).scan()) == self.kept[name]
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data())
+    def clone_a_checkpoint(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.kept)))
+        with self.table.clone(f"c{uuid.uuid4().hex}", at=name).open(compaction=False) as kv:
+            assert shown(kv.scan()) == self.kept[name]
+            kv.put(b"of the clone", b"1")
+
+    # -- reading
+
+    @rule(key=_KEYS)
+    def get(self, key: bytes) -> None:
+        value = self.kv.get(key)
+        assert (None if value is None else int(value)) == self.state.get(key)
+
+    @rule(keys=st.lists(_KEYS, max_size=5))
+    def multi_get(self, keys: list[bytes]) -> None:
+        found = self.kv.multi_get(keys)
+        assert [None if value is None else int(value) for value in found] == [
+            self.state.get(key) for key in keys
+        ]
+
+    @rule(start=_BOUNDS, end=_BOUNDS, reverse=st.booleans())
+    def scan(self, start: bytes | None, end: bytes | None, reverse: bool) -> None:
+        expected = [
+            (key, n)
+            for key, n in sorted(self.state.items(), reverse=reverse)
+            if (start is None or key >= start) and (end is None or key < end)
+        ]
+        found = self.kv.scan(start, end, reverse=reverse)
+        assert [(key, int(value)) for key, value in found] == expected
+        rows = found.to_arrow().to_pylist()
+        assert [(row["key"], int(row["value"])) for row in rows] == expected
+
+    @rule(prefix=st.sampled_from([b"a", b"c\x00", b"\xff", b"d"]), reverse=st.booleans())
+    def scan_prefix(self, prefix: bytes, reverse: bool) -> None:
+        found = [(key, int(value)) for key, value in self.kv.scan_prefix(prefix, reverse=reverse)]
+        assert found == [
+            pair for pair in sorted(self.state.items(), reverse=reverse) if pair[0].startswith(prefix)
+        ]
+
+    @rule()
+    def take_a_snapshot(self) -> None:
+        self.snapshots = [*self.snapshots[-1:], (self.kv.snapshot(), self.state)]
+
+    @precondition(lambda self: self.snapshots)
+    @rule(key=_KEYS)
+    def read_a_snapshot(self, key: bytes) -> None:
+        snapshot, state = self.snapshots[0]
+        try:
+            value = snapshot.get(key)
+            found = shown(snapshot.scan())
+        except SnapshotTooOldError:
+            self.snapshots = []  # a sweep took what it read
+            return
+        assert (None if value is None else int(value)) == state.get(key)
+        assert found == state
+
+    @rule()
+    def the_durable_state(self) -> None:
+        """What a crash couldn't undo: a writer's durable reads and any reader see the same."""
+        seen = shown(self.table.reader(follow=None).scan())
+        states = [self.durable]
+        for ops in self.pending:
+            after = states[-1]
+            for op in ops:
+                after = applied(after, op)
+            states.append(after)
+        assert seen in states
+        for key in (b"a", b"b"):
+            value = self.kv.get(key, durable=True)
+            assert (None if value is None else int(value)) in [state.get(key) for state in states]
+
+    @invariant()
+    def the_writer_sees_all_of_it(self) -> None:
+        if hasattr(self, "kv"):
+            assert shown(self.kv.scan()) == self.state
+
+
+TestKeyedTable = KeyedMachine.TestCase
+TestKeyedTable.settings = settings(
+    max_examples=EXAMPLES or 20,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=not EXAMPLES,
+    database=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
