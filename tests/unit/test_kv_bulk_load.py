@@ -160,7 +160,7 @@ def test_typed_rows() -> None:
 
 
 def test_rows_live_as_long_as_the_table_says() -> None:
-    table = new_table(ttl=3_600_000)
+    table = new_table(ttl="1h")
     before = table.clock.now_ms()
     load(table, rows(b"a"))
     (entry,) = entries_of(table, table.journal.read().manifest.ssts)

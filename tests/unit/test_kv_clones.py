@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from firn.bucket.keys import key_below
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableExistsError
 from firn.keyed import clones
 from firn.keyed.bulk_load import load
@@ -36,7 +37,9 @@ def test_it_begins_as_its_parent() -> None:
     table = filled()
     other = clone(table, "other")
     assert live(other) == live(table) == STATE
-    assert other.definition.name == "other" and other.prefix.endswith("/other")
+    assert other.definition.name == "other" and other.prefix == key_below(
+        table.prefix.rpartition("/")[0], "other"
+    )
     assert other.bucket.list(other.prefix + "/l0/").objects == ()
     assert other.bucket.list(other.prefix + "/ssts/").objects == (), "no byte is copied"
 
@@ -140,7 +143,7 @@ def test_a_clone_of_a_clone() -> None:
 
 
 def _of(table: KeyedTable, name: str) -> tuple[Any, str]:
-    prefix = table.prefix.rpartition("/")[0] + "/" + name
+    prefix = key_below(table.prefix.rpartition("/")[0], name)
     definition = clones.read_definition(table.bucket, prefix)
     assert definition is not None
     return definition, prefix
