@@ -199,3 +199,13 @@ def test_an_error_of_a_put_arrives(down: Any) -> None:
 
 def test_what_waits_is_bounded() -> None:
     assert IN_FLIGHT_BYTES <= 64 << 20
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_range_that_ends_before_it_begins_is_empty(bucket: Bucket, reverse: bool) -> None:
+    with writer(bucket) as out:
+        out.add(run_of([b"a", b"c", b"e"]))
+        (sst,) = out.finish()
+    reader = SstReader(bucket, f"t/{sst.file}", sst.bytes, BlockCache(0), values=VALUES)
+    assert list(reader.scan(b"d", b"b", reverse=reverse)) == []
+    assert list(reader.scan(b"c", b"c", reverse=reverse)) == []

@@ -57,6 +57,8 @@ def scan_blocks(
     columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
     """What `SstReader.scan` promises."""
+    if start is not None and end is not None and start >= end:
+        return
     index = reader.index
     blocks = index.blocks_between(start, end)
     if not blocks:
