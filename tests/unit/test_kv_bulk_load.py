@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kv_tables import Flusher, entries_of, live, new_table
 
 from firn.errors import FencedError, InvalidInputError
 from firn.keyed import load_rows
@@ -16,6 +15,7 @@ from firn.keyed.bulk_load import BulkLoad, load, load_task
 from firn.keyed.compaction import compact
 from firn.keyed.entries import BULK_POSITION, seq_of
 from firn.keyed.policy import Policy, runs_of
+from kv_tables import Flusher, entries_of, live, new_table
 
 SMALL = {"sst_size": "8KB", "block_size": "1KB", "compression": "none"}
 

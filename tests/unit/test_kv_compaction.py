@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kv_tables import DELETE, MERGE, PUT, Flusher, Write, entries_of, live, new_table
 
 import firn
 from firn.errors import FencedError
@@ -21,6 +20,7 @@ from firn.keyed.key_shares import KeyShare
 from firn.keyed.policy import CompactionPlan, Policy, runs_of
 from firn.keyed.table import KeyedTable
 from firn.runner import LocalRunner
+from kv_tables import DELETE, MERGE, PUT, Flusher, Write, entries_of, live, new_table
 
 SMALL = {"sst_size": "8KB", "block_size": "1KB", "compression": "none"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,12 +15,16 @@ from firn.bucket.base import Bucket
 from firn.bucket.conditional import create
 from firn.errors import (
     CorruptObjectError,
+    InvalidInputError,
     ObjectExistsError,
     ObjectNotFoundError,
     TableExistsError,
     UnsupportedError,
 )
+from firn.keyed.keys import Keys
+from firn.keyed.operators import Operator, operator_of
 from firn.keyed.settings import KeyedSettings
+from firn.keyed.values import Values
 
 KIND = "keyed"  # frozen
 FORMAT_VERSION = 3  # frozen: lake tables have 1 and 2, so that each version of Firn names what it can't read
@@ -31,7 +35,8 @@ class KeyedDefinition:
     """A keyed table's definition.
 
     `columns` are the value's columns, name → DuckDB type; None where values are bytes. `key` are the key's; None
-    where keys are bytes. `merge` is an operator's name, `ttl_ms` how long an entry lives unless its put says. The
+    where keys are bytes. `merge` is an operator's name or names by column, `ttl_ms` how long
+    an entry lives unless its put says. The
     first writer's and the first compactor's epoch is `first_epoch`: above all of a dropped table's of that name.
     A clone's `parent` names the table that it was made of and the checkpoint that pins it.
     """
@@ -39,7 +44,7 @@ class KeyedDefinition:
     name: str
     columns: Mapping[str, str] | None = None
     key: Mapping[str, str] | None = None
-    merge: str | None = None
+    merge: str | Mapping[str, str] | None = None
     ttl_ms: int | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
     first_epoch: int = 1
@@ -50,12 +55,36 @@ class KeyedDefinition:
     kind = KIND
 
     @cached_property
+    def keys(self) -> Keys:
+        return Keys(self.key)
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.columns)
+
+    @cached_property
+    def operator(self) -> Operator | None:
+        return operator_of(self.merge, self.values)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks of a cluster get the definition alone, and make again what follows from it.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @cached_property
     def settings(self) -> KeyedSettings:
         return KeyedSettings.from_properties(self.properties)
 
     def check(self) -> None:
         """Refuse what can't be: properties, types of columns and keys, the operator. No requests."""
-        _ = self.settings
+        _ = self.settings, self.operator
+        spelled = {name.casefold() for name in self.keys.names}
+        if twice := [name for name in self.values.names if name.casefold() in spelled]:
+            raise InvalidInputError(
+                f"the table has the column {twice[0]!r} in its key and in its values. Rename one of them."
+            )
 
     def encode(self) -> bytes:
         body = {
@@ -67,7 +96,7 @@ class KeyedDefinition:
             # Lists, since the order of columns counts and keys of a JSON object are sorted.
             "columns": None if self.columns is None else [list(item) for item in self.columns.items()],
             "key": None if self.key is None else [list(item) for item in self.key.items()],
-            "merge": self.merge,
+            "merge": dict(self.merge) if isinstance(self.merge, Mapping) else self.merge,
             "ttl_ms": self.ttl_ms,
             "properties": dict(self.properties),
             "first_epoch": self.first_epoch,

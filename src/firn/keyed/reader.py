@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from firn.keyed.scan import KeyedScan
+from firn.errors import CorruptObjectError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.journal.manifest import View
+from firn.keyed.reads import Reads, Tree
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
 
 
-class KeyedReader:
-    """A table's entries, as of its newest flush or of one moment. Made by `KeyedTable.reader`."""
+class KeyedReader(Reads):
+    """A table's entries, as of its newest flush or of one moment. Made by `KeyedTable.reader`.
 
-    def __init__(self, table: KeyedTable, view: Any, *, follow: float | None) -> None:
-        self.table, self.view, self.follow = table, view, follow
+    Safe to share between threads. One that follows looks for newer flushes when it is asked something and what it
+    knows is older than it may be: who doesn't read, costs nothing.
+    """
+
+    def __init__(self, table: KeyedTable, view: View, *, follow: float | None) -> None:
+        super().__init__(table)
+        self._view, self._follow = view, follow
+        self._at = Tree((), table.sources(view))
+        self._monotonic = table.clock.monotonic
+        self._due = float("inf") if follow is None else self._monotonic() + follow
+        self._refreshing = threading.Lock()
+        self._closed = False
+
+    @property
+    def view(self) -> View:
+        """The SSTs and L0 objects that it reads."""
+        return self._view
 
     @property
     def version(self) -> str:
         """What `KeyedTable.reader(at=…)` and `changes(since)` take."""
-        return str(self.view.version)
-
-    def get(self, key: Any) -> Any:
-        """The value of a key, or None."""
-
-    def multi_get(self, keys: Sequence[Any]) -> list[Any]:
-        """The values of keys, in their order; None for each that isn't there."""
-        return [self.get(key) for key in keys]
-
-    def scan(self, start: Any = None, end: Any = None, *, reverse: bool = False) -> KeyedScan:
-        """The entries with `start` ≤ key < `end`."""
-        return KeyedScan(lambda: iter(()))
-
-    def scan_prefix(self, prefix: Any, *, reverse: bool = False) -> KeyedScan:
-        """The entries whose key begins with `prefix`."""
-        return KeyedScan(lambda: iter(()))
+        return self._view.version
 
     def refresh(self) -> str:
-        """Take in what was flushed since; the version. 1 LIST + 1 GET."""
-        return self.version
+        """Take in what was flushed since; the version. 1 LIST + 1 GET, and the manifests that are new.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
+        with self._refreshing:
+            return self._refresh()
 
     def close(self) -> None:
-        """Let go of what it holds. Nothing is written."""
+        """Let go of what it holds; later reads are refused. Nothing is written."""
+        self._closed = True
 
     def __enter__(self) -> KeyedReader:
         return self
@@ -52,3 +60,75 @@ class KeyedReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _refresh(self) -> str:
+        begun = self._monotonic()
+        view = self.table.journal.read(self._view)
+        self.table.check_view(view)
+        if view.version != self._view.version:
+            self._at = Tree((), self.table.sources(view))
+        self._view = view
+        if self._follow is not None:
+            self._due = begun + self._follow
+        return view.version
+
+    def _tree(self, durable: bool) -> Tree:
+        if self._closed:
+            raise InvalidInputError(f"this reader of {self.table.name} is closed. Get another one.")
+        asked = self._monotonic()
+        if asked >= self._due:
+            with self._refreshing:
+                if asked >= self._due:  # else another thread has, and its look began after this call
+                    self._refresh()
+        return self._at
+
+    def _newer(self, tree: Tree, gone: ObjectNotFoundError) -> Tree:
+        if self._follow is None:
+            raise SnapshotTooOldError(
+                f"{self.table.name} was compacted and swept since this reader's version ({gone}). Use refresh(), or "
+                "read a checkpoint, which sweep spares."
+            ) from gone
+        with self._refreshing:
+            if self._at is tree:
+                self._refresh()
+            if self._at is tree:
+                raise CorruptObjectError(
+                    f"{gone}, and the newest of {self.table.name} names it. `firn fsck` tells what is missing."
+                ) from gone
+            return self._at
+
+
+class KeyedSnapshot(Reads):
+    """One moment of an open writer, in its process; made by `KeyedWriter.snapshot`.
+
+    It holds what was in memory. What is in the bucket stays for at least the table's `l0_min_age`; to read later
+    than that, keep a checkpoint.
+    """
+
+    def __init__(self, table: KeyedTable, tree: Tree, durable: Tree, check: object) -> None:
+        super().__init__(table)
+        self._all, self._durable, self._check = tree, durable, check
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        self._check = None
+
+    def __enter__(self) -> KeyedSnapshot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _tree(self, durable: bool) -> Tree:
+        if not callable(self._check):
+            raise InvalidInputError(f"this snapshot of {self.table.name} is closed. Take another one.")
+        self._check()
+        return self._durable if durable else self._all
+
+    def _newer(self, tree: Tree, gone: ObjectNotFoundError) -> Tree:
+        raise SnapshotTooOldError(
+            f"{self.table.name} was compacted and swept since the snapshot was taken ({gone}). Take another one, or "
+            "keep a checkpoint."
+        ) from gone

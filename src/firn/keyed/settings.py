@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from firn.errors import InvalidInputError
 from firn.keyed.sst_writer import Compression
@@ -53,7 +53,7 @@ class KeyedSettings:
     block_size: int = 128 << 10
     bloom_bits: int = 10
     sst_size: int = 64 << 20
-    compaction: str = "tiered"
+    compaction: Literal[tiered, leveled] = "tiered"
     strict: bool = False
     poll_max: float = 30.0
     l0_min_age: float = 600.0

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from firn.bucket.base import Bucket
-from firn.keyed.definition import KeyedDefinition
+from firn.clock import Clock, SystemClock
+from firn.errors import InvalidInputError, SnapshotTooOldError, TableExistsError, TableNotFoundError
+from firn.journal.manifest import ManifestJournal, View
+from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
+from firn.keyed import bulk_load, changes, checkpoints, clones, compaction, sweep
+from firn.keyed.cache import BlockCache
+from firn.keyed.definition import KeyedDefinition, read_definition
+from firn.keyed.keys import Keys
+from firn.keyed.operators import Operator
 from firn.keyed.reader import KeyedReader
 from firn.keyed.settings import KeyedSettings
+from firn.keyed.sources import Sources, SstReaders, runs_from
+from firn.keyed.sst_reader import SstReader
+from firn.keyed.values import Values
 from firn.keyed.writer import KeyedWriter
-from firn.runner import Runner
+from firn.runner import LocalRunner, Progress, Runner
+from firn.units import parse_duration
+
+if TYPE_CHECKING:
+    from firn.journal.manifest.model import CollectReport
+    from firn.keyed.bulk_load import LoadReport
+    from firn.keyed.changes import Changes
+    from firn.keyed.checkpoints import Checkpoint
+    from firn.keyed.compaction import CompactionReport
 
 Duration = float | str | timedelta
+
+T = TypeVar("T")
 
 
 class Engines(Protocol):
@@ -20,15 +46,51 @@ class Engines(Protocol):
 
     def runner(self, input_bytes: int) -> Runner: ...
 
+    def progress(self, title: str) -> Progress | None: ...
+
+
+class InProcess:
+    """No cluster: tasks run in threads of this process."""
+
+    def runner(self, input_bytes: int) -> Runner:
+        return LocalRunner()
+
+    def progress(self, title: str) -> Progress | None:
+        return None
+
+
+class _Cached:
+    """The cache and the SST readers that all handles on a table share in this process."""
+
+    def __init__(self, bucket: Bucket, definition: KeyedDefinition) -> None:
+        self.cache = BlockCache(definition.settings.block_cache)
+        self.readers = SstReaders(bucket, self.cache, definition.values)
+
+
+_cached: WeakValueDictionary[tuple[str, int], _Cached] = WeakValueDictionary()
+_cached_lock = threading.Lock()
+
 
 class KeyedTable:
-    """Sorted keys with one writer and many readers. Get one from `Database.create_table` or `Database.table`."""
+    """Sorted keys with one writer and many readers. Get one from `Database.create_table` or `Database.table`.
+
+    Safe to share between threads. Making one costs no request.
+    """
 
     def __init__(
-        self, bucket: Bucket, prefix: str, definition: KeyedDefinition, engines: Engines | None = None
+        self,
+        bucket: Bucket,
+        prefix: str,
+        definition: KeyedDefinition,
+        engines: Engines | None = None,
+        *,
+        options: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.bucket, self.prefix, self.definition = bucket, prefix, definition
-        self.engines = engines
+        self.engines: Engines = engines or InProcess()
+        self.options = dict(options or {})
+        self.clock: Clock = clock or SystemClock()
 
     def __repr__(self) -> str:
         return f"<KeyedTable {self.bucket.uri(self.prefix)}>"
@@ -41,13 +103,225 @@ class KeyedTable:
     def settings(self) -> KeyedSettings:
         return self.definition.settings
 
-    def open(self, *, wait_for_gaps: Duration = 0.0, compaction: bool = True) -> KeyedWriter:
-        """Become the table's writer; the one before is fenced."""
-        return KeyedWriter(self)
+    @property
+    def keys(self) -> Keys:
+        return self.definition.keys
+
+    @property
+    def values(self) -> Values:
+        return self.definition.values
+
+    @property
+    def operator(self) -> Operator | None:
+        return self.definition.operator
+
+    def now_ms(self) -> int:
+        """The time by which entries expire."""
+        return self.clock.now_ms()
+
+    @cached_property
+    def pointers(self) -> PointerStore:
+        """Where the table's pointer lives."""
+        url = self.settings.pointer_url
+        if url is not None:
+            from firn.journal.manifest.dynamo import open_pointers
+
+            return open_pointers(url, self.options)
+        return BucketPointerStore(self.bucket, ManifestJournal(self.bucket, self.prefix).layout.pointer_key)
+
+    @cached_property
+    def journal(self) -> ManifestJournal:
+        """The table's manifests and L0 objects."""
+        poll_max = self.settings.poll_max
+        return ManifestJournal(
+            self.bucket, self.prefix, pointers=self.pointers, clock=self.clock, poll_max_s=poll_max
+        )
+
+    # -- one writer, many readers
+
+    def open(
+        self, *, wait_for_gaps: Duration = 0.0, compaction: bool = True, poll_every: Duration | None = None
+    ) -> KeyedWriter:
+        """Become the table's writer. The one before is fenced: it acknowledges nothing any more.
+
+        Args:
+            wait_for_gaps: how long to wait for flushes of the writer before that are missing below later ones. None
+                of those was acknowledged, so nothing that was is lost without.
+            compaction: compact in the background while the table is open, unless another process does.
+            poll_every: how often to look whether another writer has come; by default a third of `poll_max`.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            OutcomeUnknownError: the store answers nothing.
+
+        Cost: 1 GET, the manifest's chain, 1 LIST, 1 PUT and 1 CAS; the table's first writer needs no PUT.
+
+        Example:
+            >>> import firn
+            >>> delays = firn.connect("memory://").create_table("delays", kind="keyed", merge="add")
+            >>> with delays.open() as kv:
+            ...     kv.put(b"DTW", b"66")
+            ...     kv.merge(b"DTW", b"4")
+            ...     kv.get(b"DTW")
+            b'70'
+        """
+        gaps = parse_duration(wait_for_gaps)
+        every = self.settings.poll_max / 3 if poll_every is None else parse_duration(poll_every)
+        session = self._founded(
+            lambda: self.journal.open_writer(wait_for_gaps_s=gaps, strict=self.settings.strict)
+        )
+        self.check_view(session.view)
+        return KeyedWriter(self, session, compaction=compaction, poll_every=every)
 
     def reader(self, at: Any = None, *, follow: Duration | None = "1s") -> KeyedReader:
-        """Read the newest flush (at=None), never older than `follow`; or stay at a version or checkpoint."""
-        return KeyedReader(self, None, follow=None)
+        """Read what is flushed. Writes nothing to the bucket.
 
-    def view(self, at: Any = None) -> Any:
-        """The SSTs and L0 objects of a moment: the newest, a version's or a checkpoint's. See `journal.read`."""
+        Args:
+            at: a checkpoint, its name or id, or a reader's or scan's `version`, to stay there; by default the newest.
+            follow: a read never shows a state older than this: it refreshes first if it must. "0s" sees all that was
+                acknowledged before; None stays where it is until `refresh`.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+            SnapshotTooOldError: there is no such checkpoint or version any more.
+
+        Cost: 2 GETs, the manifest's chain and 1 LIST; of a refresh 1 LIST + 1 GET.
+
+        Example:
+            >>> import firn
+            >>> delays = firn.connect("memory://").create_table("delays", kind="keyed")
+            >>> with delays.open() as kv:
+            ...     kv.put(b"DTW", b"66")
+            >>> delays.reader().get(b"DTW")
+            b'66'
+        """
+        seconds = None if follow is None or at is not None else parse_duration(follow)
+        return KeyedReader(self, self.view(at), follow=seconds)
+
+    def view(self, at: Any = None) -> View:
+        """The SSTs and L0 objects of a moment: the newest, a version's, or a checkpoint's. Cost: see `reader`."""
+        if isinstance(at, View):
+            return at
+        if isinstance(at, str) and "@" in at:
+            return self._version(at)
+        if at is not None:
+            return checkpoints.view_at(self, at)
+        view = self._founded(self.journal.read)
+        self.check_view(view)
+        return view
+
+    # -- whole-table work
+
+    def compact(
+        self, *, full: bool = False, runner: Runner | None = None, dry_run: bool = False
+    ) -> CompactionReport:
+        """See `firn.keyed.compaction.compact`."""
+        return compaction.compact(self, full=full, runner=runner, dry_run=dry_run)
+
+    def load(self, data: Any, *, runner: Runner | None = None) -> LoadReport:
+        """See `firn.keyed.bulk_load.load`."""
+        return bulk_load.load(self, data, runner=runner)
+
+    def checkpoint(self, name: str | None = None, ttl: Duration | None = None) -> Checkpoint:
+        """See `firn.keyed.checkpoints.checkpoint`."""
+        return checkpoints.checkpoint(self, name, ttl)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """See `firn.keyed.checkpoints.checkpoints`."""
+        return checkpoints.checkpoints(self)
+
+    def clone(self, name: str, at: Any = None) -> KeyedTable:
+        """See `firn.keyed.clones.clone`."""
+        return clones.clone(self, name, at)
+
+    def changes(self, since: str | None = None, upto: str | None = None) -> Changes:
+        """See `firn.keyed.changes.changes`."""
+        return changes.changes(self, since, upto)
+
+    def sweep(self, *, older_than: Duration | None = None, dry_run: bool = False) -> CollectReport:
+        """See `firn.keyed.sweep.sweep`."""
+        return sweep.sweep(self, older_than=older_than, dry_run=dry_run)
+
+    # -- for the rest of the room
+
+    @cached_property
+    def _shared(self) -> _Cached:
+        # A store in memory may be a copy of another: the same id, and other objects.
+        name = (self.definition.id, 0 if self.bucket.capabilities.shareable else id(self.bucket))
+        with _cached_lock:
+            found = _cached.get(name)
+            if found is None:
+                found = _Cached(self.bucket, self.definition)
+                _cached[name] = found
+            return found
+
+    @property
+    def cache(self) -> BlockCache:
+        """Decoded blocks; one cache a table and process, of `block_cache` bytes."""
+        return self._shared.cache
+
+    @property
+    def ssts(self) -> SstReaders:
+        """The readers of the table's SSTs and L0 objects, shared in the process."""
+        return self._shared.readers
+
+    def sst(self, key: str, size: int) -> SstReader:
+        """The reader of one object. No request."""
+        return self._shared.readers(key, size)
+
+    def sources(self, view: View) -> Sources:
+        """What a view has in the bucket, to be read. No request."""
+        l0 = [self.sst(file.key, file.bytes) for file in view.l0]
+        return Sources(l0, runs_from(view.manifest.ssts, self.journal.layout.sst_key, self.sst), self.ssts)
+
+    def beside(self, definition: KeyedDefinition, prefix: str) -> KeyedTable:
+        """Another table of the same bucket."""
+        return KeyedTable(
+            self.bucket, prefix, definition, self.engines, options=self.options, clock=self.clock
+        )
+
+    def found(self) -> None:
+        """Write the pointer, with which the table begins; a clone begins with its parent's SSTs."""
+        settings = {"table": self.definition.id, "flush_ms": self.settings.flush_ms}
+        if self.definition.parent is None:
+            self.journal.create(settings, self.definition.first_epoch)
+        else:
+            ssts, last = clones.first_ssts(self)
+            self.journal.create(settings, self.definition.first_epoch, ssts=ssts, last_compacted=last)
+
+    def check_view(self, view: View) -> None:
+        """Refuse the pointer of a table that was created under this name later."""
+        if view.pointer.settings.get("table", self.definition.id) != self.definition.id:
+            raise self._gone("was dropped, and another one created under its name")
+
+    def _founded(self, read: Callable[[], T]) -> T:
+        """Read; and if there is no pointer because whoever created the table crashed, write it first."""
+        try:
+            return read()
+        except TableNotFoundError:
+            definition = read_definition(self.bucket, self.prefix)
+            if definition is None or definition.dropped or definition.id != self.definition.id:
+                raise self._gone("was dropped") from None
+        with suppress(TableExistsError):  # somebody else has mended it meanwhile
+            self.found()
+        return read()
+
+    def _gone(self, why: str) -> TableNotFoundError:
+        return TableNotFoundError(
+            f"{self.bucket.uri(self.prefix)} {why}. Open it with db.table({self.name!r}) if it is there again."
+        )
+
+    def _version(self, version: str) -> View:
+        """The view of a version, as far as its objects are still known by the newest one."""
+        name, _, number = version.partition("+")[0].partition("@")
+        if not number.lstrip("-").isdigit():
+            raise InvalidInputError(
+                f"{version!r} is not a version of {self.name}: give one that Firn gave you."
+            )
+        newest, last = self.view(), int(number)
+        if newest.manifest.name != name or not newest.manifest.last_compacted <= last <= newest.last_l0:
+            raise SnapshotTooOldError(
+                f"{self.bucket.uri(self.prefix)} has no version {version} any more: it was compacted since. What is "
+                "to be read later, keep with checkpoint()."
+            )
+        return View(newest.pointer, newest.manifest, tuple(f for f in newest.l0 if f.number <= last))

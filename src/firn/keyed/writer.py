@@ -2,67 +2,323 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import atexit
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
+from firn.errors import (
+    CorruptObjectError,
+    FencedError,
+    FirnError,
+    InvalidInputError,
+    ObjectNotFoundError,
+)
+from firn.journal.manifest import CompactorSession, View, WriterSession
+from firn.keyed.background import Background
 from firn.keyed.batch import WriteBatch
-from firn.keyed.reader import KeyedReader
-from firn.keyed.scan import KeyedScan
+from firn.keyed.compaction import compact_once, policy_of
+from firn.keyed.entries import DELETE, MERGE, PUT
+from firn.keyed.flusher import Flush, Flusher
+from firn.keyed.memtable import Memtable
+from firn.keyed.policy import plan_compaction
+from firn.keyed.reader import KeyedSnapshot
+from firn.keyed.reads import Reads, Tree
+from firn.keyed.sources import Run, Sources, runs_from
+from firn.keyed.sst_reader import SstReader
+from firn.keyed.sst_writer import SstWriter
+from firn.units import parse_duration_ms
 
 if TYPE_CHECKING:
+    from firn.keyed.compaction import CompactionReport
     from firn.keyed.table import KeyedTable
 
 Duration = float | str | timedelta
 
+log = logging.getLogger("firn.keyed")
 
-class KeyedWriter:
-    """Reads and writes a table. Made by `KeyedTable.open`; safe to share between threads; a context manager."""
+CROWDED_POLL_S = 1.0
+"""How often a writer whose puts wait for another process's compaction looks whether it is done."""
 
-    def __init__(self, table: KeyedTable) -> None:
-        self.table = table
+
+@dataclass(frozen=True)
+class WriterStats:
+    """An open writer in figures; counts since it was opened.
+
+    `unflushed_bytes` is what a crash would lose of puts that weren't durable, about. `stalls` counts puts that had to
+    wait for room, `retries` tries of flushes that the store failed. `last_error` is that of the background's
+    last try.
+    """
+
+    epoch: int
+    flushes: int
+    flushed_bytes: int
+    unflushed_bytes: int
+    memtables: int
+    l0: int
+    ssts: int
+    runs: int
+    stalls: int
+    retries: int
+    compactions: int
+    cache_bytes: int
+    cache_hits: int
+    cache_misses: int
+    last_error: str | None
+
+
+class KeyedWriter(Reads):
+    """Reads and writes a table. Made by `KeyedTable.open`; safe to share between threads; a context manager.
+
+    After another process has opened the table, everything here raises `FencedError`, reads too.
+    """
+
+    def __init__(
+        self, table: KeyedTable, session: WriterSession, *, compaction: bool, poll_every: float
+    ) -> None:
+        super().__init__(table)
+        self._session, self._poll_every = session, poll_every
+        self._check_value = table.values.check
+        self._check_operator = None if table.operator is None else table.operator.check
+        self._ttl_ms = table.definition.ttl_ms
+        self._l0: tuple[tuple[int, SstReader], ...] = ()
+        self._runs: tuple[Run, ...] = ()
+        self._compacted = -1
+        self._revision = -1
+        self._ssts = 0
+        self._closed = False
+        self._flusher = Flusher(
+            session,
+            session.next_number,
+            table.settings,
+            new_memtable=self._memtable,
+            encode=self._encoded,
+            changed=self._changed,
+            clock=table.clock,
+            name=table.bucket.uri(table.prefix),
+        )
+        self._compacting = compaction
+        self._compactor: CompactorSession | None = None
+        self._compactions = 0
+        self._outpaced = False
+        with self._flusher.lock:
+            view = session.view
+            self._l0 = tuple((file.number, table.sst(file.key, file.bytes)) for file in view.l0)
+            self._install(view)
+        self._poller = Background(
+            f"firn-poll-{table.name}", self._poll_again, self._flusher.fail, first=poll_every
+        )
+        self._compaction = None
+        if compaction:
+            self._compaction = Background(
+                f"firn-compact-{table.name}", self._compact_again, self._compaction_failed, first=None
+            )
+            self._poke_compaction()
+        _open.add(self)
+
+    def __repr__(self) -> str:
+        return f"<KeyedWriter {self.table.bucket.uri(self.table.prefix)} epoch {self.epoch}>"
+
+    @property
+    def epoch(self) -> int:
+        """This writer's epoch: greater than that of any writer before."""
+        return self._session.epoch
+
+    @property
+    def version(self) -> str:
+        """The version of what is durable, for `KeyedTable.reader(at=…)` and `changes(since)`."""
+        return self._session.view.version
+
+    # -- writing
 
     def put(self, key: Any, value: Any, *, ttl: Duration | None = None, durable: bool = True) -> None:
-        """Set a key's value. With `durable`, returns when no crash can undo it; else at once."""
+        """Set a key's value.
+
+        Args:
+            key: bytes; of a typed key a tuple, or the lone value if it has one column.
+            value: bytes; of a table with a schema a dict of the columns.
+            ttl: how long it lives; by default the table's.
+            durable: return when no crash can undo it. All that wait share one flush, which begins at once if none is
+                under way. Else return at once; the entry is flushed within `flush_ms`, in the order of puts.
+
+        Raises:
+            FencedError: another writer has opened the table. Whether a durable put counts is unknown.
+            InvalidInputError: not a key or value of this table, or the writer is closed.
+
+        Cost: 1 PUT a flush, however many puts share it; with `strict` 1 GET more.
+        """
+        encoded, stored = self._encode(key), self._check_value(value)
+        if self._check_operator is not None:
+            self._check_operator(stored)
+        expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
+        flusher = self._flusher
+        with flusher.lock:
+            active = flusher.active
+            if active.bytes >= flusher.limit:
+                flusher.make_room()
+                active = flusher.active
+            if not active.bytes:
+                flusher.begun()
+            active.put(encoded, stored, PUT, expire_at)
+            if durable:
+                flusher.wait(active.number)
 
     def delete(self, key: Any, *, durable: bool = True) -> None:
-        """Remove a key; one that isn't there is fine."""
+        """Remove a key; one that isn't there is fine. Errors and cost: see `put`."""
+        self._write([(self._encode(key), None, DELETE, None)], durable)
 
     def merge(self, key: Any, operand: Any, *, ttl: Duration | None = None, durable: bool = True) -> None:
-        """Combine an operand with the key's value by the table's merge operator, without reading it."""
+        """Combine an operand with the key's value by the table's merge operator, without reading it.
 
-    def write(self, batch: WriteBatch, *, durable: bool = True) -> None:
-        """Make all changes of a batch, or none."""
+        Raises:
+            InvalidInputError: the table was created without `merge`, or its operator can't take the operand.
+            FencedError: see `put`.
 
-    def get(self, key: Any, *, durable: bool = False) -> Any:
-        """The value of a key, or None; this writer's own puts included, unless `durable` leaves out what a crash
-        could still undo."""
+        Cost: see `put`.
+        """
+        self._write([self._entry(MERGE, key, operand, ttl)], durable)
 
-    def multi_get(self, keys: Sequence[Any]) -> list[Any]:
-        """The values of keys, in their order; None for each that isn't there."""
-        return [self.get(key) for key in keys]
+    def write(
+        self,
+        batch: WriteBatch | Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        *,
+        ttl: Duration | None = None,
+        durable: bool = True,
+    ) -> None:
+        """Make all changes of a batch, or none: a crash never leaves a part of them, and no reader sees one.
 
-    def scan(self, start: Any = None, end: Any = None, *, reverse: bool = False) -> KeyedScan:
-        """The entries with `start` ≤ key < `end`."""
-        return KeyedScan(lambda: iter(()))
+        Args:
+            batch: a `WriteBatch`; or a dict or pairs of keys and values, to be put.
+            ttl: of the dict's or pairs' values.
 
-    def scan_prefix(self, prefix: Any, *, reverse: bool = False) -> KeyedScan:
-        """The entries whose key begins with `prefix`."""
-        return KeyedScan(lambda: iter(()))
+        Raises, cost: see `put`.
 
-    def snapshot(self) -> KeyedReader:
-        """This moment's entries, in this process; nothing is written for it."""
-        return KeyedReader(self.table, None, follow=None)
+        Example:
+            >>> import firn
+            >>> with firn.connect("memory://").create_table("delays", kind="keyed").open() as kv:
+            ...     kv.write({b"DTW": b"66", b"HNL": b"95"})
+            ...     kv.multi_get([b"DTW", b"HNL"])
+            [b'66', b'95']
+        """
+        if isinstance(batch, WriteBatch):
+            changes = [self._entry(*change) for change in batch.changes]
+        else:
+            encode, check, operator = self._encode, self._check_value, self._check_operator
+            expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
+            pairs = batch.items() if isinstance(batch, Mapping) else batch
+            changes = [(encode(key), check(value), PUT, expire_at) for key, value in pairs]
+            if operator is not None:
+                for change in changes:
+                    operator(change[1])
+        if changes:
+            self._write(changes, durable)
 
-    def flush(self) -> None:
-        """Returns when everything that was put before is durable."""
+    def flush(self, timeout: Duration | None = None) -> None:
+        """Return when everything that was put before is durable.
 
-    def compact(self) -> Any:
-        """See `KeyedTable.compact`; what was put before is flushed first."""
+        Raises:
+            FencedError: another writer has opened the table.
+            OutcomeUnknownError: `timeout` has passed; the flush goes on in the background.
 
-    def close(self) -> None:
-        """Flush everything and stop."""
+        Cost: 1 PUT, none if everything is durable.
+        """
+        self._check_open()
+        self._flusher.flush(_seconds(timeout))
+
+    def poll(self) -> None:
+        """Look at the pointer now, as the background does: whether another writer has come, or a compaction ended.
+
+        Raises:
+            FencedError: another writer has opened the table.
+
+        Cost: 1 GET, and 1 a manifest that is new.
+        """
+        try:
+            view = self._session.poll()
+        except FencedError as error:
+            self._flusher.fail(error)
+            raise
+        if view is not None:
+            with self._flusher.lock:
+                self._install(view)
+
+    # -- reading: see `Reads`
+
+    def snapshot(self) -> KeyedSnapshot:
+        """This moment's entries, in this process; no request, and nothing is copied.
+
+        Example:
+            >>> import firn
+            >>> with firn.connect("memory://").create_table("delays", kind="keyed").open() as kv:
+            ...     kv.put(b"DTW", b"66")
+            ...     before = kv.snapshot()
+            ...     kv.put(b"DTW", b"70")
+            ...     before.get(b"DTW"), kv.get(b"DTW")
+            (b'66', b'70')
+        """
+        with self._flusher.lock:
+            return KeyedSnapshot(
+                self.table, self._tree(False).fixed(), self._tree(True), lambda: self._tree(False)
+            )
+
+    # -- upkeep
+
+    def compact(self, *, full: bool = False) -> CompactionReport:
+        """Flush, then compact in this process; see `KeyedTable.compact`."""
+        self.flush()
+        report = self.table.compact(full=full)
+        self._compactor = None  # it was fenced by that
+        self.poll()
+        return report
+
+    def stats(self) -> WriterStats:
+        """Figures of now. No request."""
+        flusher, cache = self._flusher, self.table.cache.stats()
+        background = (self._poller, self._compaction)
+        errors = [b.last_error for b in background if b is not None and b.last_error is not None]
+        with flusher.lock:
+            last = flusher.error or flusher.last_error or (errors[0] if errors else None)
+            return WriterStats(
+                epoch=self.epoch,
+                flushes=flusher.flushes,
+                flushed_bytes=flusher.flushed_bytes,
+                unflushed_bytes=flusher.unflushed,
+                memtables=len(flusher.queue) + 1,
+                l0=len(self._l0),
+                ssts=self._ssts,
+                runs=len(self._runs),
+                stalls=flusher.stalls,
+                retries=flusher.retries,
+                compactions=self._compactions,
+                cache_bytes=cache.bytes,
+                cache_hits=cache.hits,
+                cache_misses=cache.misses,
+                last_error=None if last is None else str(last),
+            )
+
+    def close(self, timeout: Duration | None = None) -> None:
+        """Flush everything and stop. Closing again is fine.
+
+        Raises:
+            FencedError: another writer has opened the table; what wasn't acknowledged may or may not count.
+            OutcomeUnknownError: `timeout` has passed before all was flushed.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        _open.discard(self)
+        seconds = _seconds(timeout)
+        try:
+            self._flusher.close(seconds)
+        finally:
+            self._poller.stop(seconds)
+            if self._compaction is not None:
+                self._compaction.stop(seconds)
 
     def __enter__(self) -> KeyedWriter:
         return self
@@ -70,4 +326,180 @@ class KeyedWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except FirnError:
+            if error is None:  # else the block's own error is the one to see
+                raise
+
+    # -- entries
+
+    def _entry(
+        self, kind: int, key: Any, value: Any, ttl: Duration | None
+    ) -> tuple[bytes, Any, int, int | None]:
+        encoded = self._encode(key)
+        if kind == DELETE:
+            return encoded, None, DELETE, None
+        stored = self._check_value(value)
+        if self._check_operator is not None:
+            self._check_operator(stored)
+        elif kind == MERGE:
+            raise InvalidInputError(
+                f"{self.table.name} has no merge operator: create the table with merge=…, or put the value."
+            )
+        return encoded, stored, kind, None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
+
+    def _expiry(self, ttl: Duration | None) -> int:
+        return self._now_ms() + ((self._ttl_ms or 0) if ttl is None else parse_duration_ms(ttl))
+
+    def _write(self, changes: list[tuple[bytes, Any, int, int | None]], durable: bool) -> None:
+        flusher = self._flusher
+        with flusher.lock:
+            if flusher.active.bytes >= flusher.limit:
+                flusher.make_room()
+            active = flusher.active
+            if not active.bytes:
+                flusher.begun()
+            active.extend(changes)
+            if durable:
+                flusher.wait(active.number)
+
+    # -- the tree
+
+    def _memtable(self, number: int) -> Memtable:
+        return Memtable(number, self.table.values, self._operator)
+
+    def _encoded(self, memtable: Memtable) -> bytes:
+        settings = self.table.settings
+        sst = SstWriter(
+            self.table.values.schema,
+            block_bytes=settings.block_size,
+            compression=settings.compression,
+            bloom_bits=settings.bloom_bits,
+        )
+        sst.add(memtable.freeze())
+        return sst.finish().data
+
+    def _changed(self, landed: tuple[Flush, ...]) -> None:
+        """* A memtable was frozen, or some are durable: they are L0 objects now."""
+        layout = self.table.journal.layout
+        for flush in landed:
+            if flush.number > self._compacted:
+                reader = self.table.sst(layout.l0_key(self.epoch, flush.number), len(flush.data))
+                self._l0 = ((flush.number, reader), *self._l0)
+        self._grow()
+        if landed:
+            self._poke_compaction()
+
+    def _install(self, view: View) -> None:
+        """* Read by the manifest of a view from now on, unless a newer one is here."""
+        manifest = view.manifest
+        if view.pointer.revision > self._revision:
+            self._revision, self._compacted = view.pointer.revision, manifest.last_compacted
+            self._ssts = len(manifest.ssts)
+            layout, table = self.table.journal.layout, self.table
+            self._runs = tuple(runs_from(manifest.ssts, layout.sst_key, table.sst))
+            # A flush may be compacted before this writer knows that it is durable: then the runs have it.
+            self._l0 = tuple(item for item in self._l0 if item[0] > manifest.last_compacted)
+        self._grow()
+
+    def _grow(self) -> None:
+        """* Make the trees that reads begin from."""
+        flusher = self._flusher
+        queue = [f.memtable for f in reversed(flusher.queue) if f.number > self._compacted]
+        sources = Sources([reader for _, reader in self._l0], self._runs, self.table.ssts)
+        self._durable_tree = Tree((), sources)
+        self._whole_tree = Tree((flusher.active, *queue), sources)
+        crowded = self._compacting and len(self._l0) + len(queue) >= self.table.settings.max_l0
+        if crowded != self._crowded:
+            self._crowded = crowded
+            flusher.crowd(crowded)
+            if crowded:
+                self._poller.poke()
+
+    _crowded = False
+
+    def _tree(self, durable: bool) -> Tree:
+        if self._flusher.error is not None or self._closed:
+            self._refuse()
+        return self._durable_tree if durable else self._whole_tree
+
+    def _newer(self, tree: Tree, gone: ObjectNotFoundError) -> Tree:
+        self.poll()
+        newer = self._whole_tree if tree.tables else self._durable_tree
+        if newer.sources is tree.sources:
+            raise CorruptObjectError(
+                f"{gone}, and the newest manifest of {self.table.name} names it. `firn fsck` lists what is missing."
+            ) from gone
+        return newer
+
+    def _refuse(self) -> None:
+        """Raise, if this writer may not be read any more."""
+        if isinstance(self._flusher.error, FencedError):
+            raise FencedError(str(self._flusher.error))
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidInputError(f"the writer of {self.table.name} is closed. Open the table again.")
+
+    # -- in the background
+
+    def _poll_again(self) -> float:
+        self.poll()
+        return min(CROWDED_POLL_S, self._poll_every) if self._crowded else self._poll_every
+
+    def _poke_compaction(self) -> None:
+        if self._compaction is not None and (not self._outpaced or self._crowded):
+            self._compaction.poke()
+
+    def _compact_again(self) -> None:
+        """Compact for as long as the policy asks for it; as soon as another process does it, leave it to that one."""
+        policy = policy_of(self.table)
+        while not self._closed and self._flusher.error is None:
+            if plan_compaction(self._session.view, policy) is None:
+                return
+            try:
+                self._compactor, view = compact_once(self.table, self._compactor)
+            except FencedError:
+                self._compactor, self._outpaced = None, True
+                return
+            if view is None:
+                self.poll()  # another process has compacted, and this one doesn't know yet
+                return
+            self._compactions += 1
+            self.poll()
+
+    def _compaction_failed(self, error: BaseException) -> None:
+        """Without compaction the writer is slower, not wrong: it goes on, and `stats` tells."""
+        with self._flusher.lock:
+            self._compacting = False
+            self._grow()
+
+
+def _seconds(timeout: Duration | None) -> float | None:
+    return None if timeout is None else parse_duration_ms(timeout) / 1000
+
+
+_open: WeakSet[KeyedWriter] = WeakSet()
+
+
+def _close_all() -> None:
+    """Whoever forgets to close loses nothing that a flush can still save."""
+    for writer in list(_open):
+        try:
+            writer.close(30.0)
+        except FirnError as error:
+            log.error("%s", error)
+
+
+def _orphaned() -> None:
+    """A forked child has the parent's writers without their threads: puts would wait for ever."""
+    for writer in list(_open):
+        _open.discard(writer)
+        writer._closed = True
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_orphaned)

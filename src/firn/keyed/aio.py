@@ -1,0 +1,349 @@
+"""`asyncio` twins of what users of a keyed table hold: the same verbs, awaited.
+
+Each call runs its twin in a thread, so the event loop never waits for the bucket. Nothing is decided here but
+one thing: durable writes that wait at the same time share one flush and one thread, however many tasks there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from firn.keyed.batch import WriteBatch
+from firn.keyed.scan import KeyedScan
+
+if TYPE_CHECKING:
+    from firn.keyed.compaction import CompactionReport
+    from firn.keyed.reader import KeyedReader, KeyedSnapshot
+    from firn.keyed.table import Duration, KeyedTable
+    from firn.keyed.writer import KeyedWriter, WriterStats
+
+T = TypeVar("T")
+
+_CALLS = 32
+"""Calls of one handle that are under way at once; more wait for a thread."""
+_FLUSHES = 4
+_PAIRS = 1000
+"""Pairs of a scan that one step into its thread gives."""
+
+
+class Threads:
+    """The threads of one handle. `run` is the only way from the event loop to the twin."""
+
+    def __init__(self) -> None:
+        self._calls = ThreadPoolExecutor(_CALLS, "firn-aio")
+        self._flushes = ThreadPoolExecutor(_FLUSHES, "firn-aio-flush")
+
+    async def run(self, call: Callable[..., T], *args: Any, **options: Any) -> T:
+        """What the call gives or raises. A task that is cancelled leaves it to end by itself."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._calls, partial(call, *args, **options))
+
+    def flush(self, call: Callable[[], None]) -> asyncio.Future[None]:
+        """Begun at once, apart from other calls: those may be waiting for it."""
+        return asyncio.get_running_loop().run_in_executor(self._flushes, call)
+
+    def stop(self) -> None:
+        """Begin nothing more; what is under way ends by itself."""
+        self._calls.shutdown(wait=False)
+        self._flushes.shutdown(wait=False)
+
+
+class SharedFlush:
+    """One flush for all who wait: whoever comes before it begins is in it, whoever comes later begins the next."""
+
+    def __init__(self, threads: Threads, flush: Callable[[], None]) -> None:
+        self._threads, self._flush = threads, flush
+        self._turn: _Turn | None = None
+
+    async def wait(self) -> None:
+        """Return when everything that was put before this call is durable; raise what the flush raised."""
+        turn = self._turn
+        if turn is None or turn.begun:
+            turn = self._turn = _Turn(self._flush)
+            turn.done = self._threads.flush(turn.run)
+        assert turn.done is not None
+        # One who is cancelled must not cancel the others.
+        await asyncio.shield(turn.done)
+
+
+class _Turn:
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self.begun = False
+        self.done: asyncio.Future[None] | None = None
+
+    def run(self) -> None:
+        self.begun = True
+        self._flush()
+
+
+class AsyncKeyedScan:
+    """The live entries of a range, by key; see `KeyedScan`.
+
+    `async for key, value in kv.scan(…)`, or `to_batches()` as Arrow, or `await to_arrow()`.
+    """
+
+    def __init__(self, threads: Threads, scan: Callable[[], KeyedScan]) -> None:
+        # Making one may already look for newer flushes.
+        self._threads, self._make = threads, scan
+
+    async def __aiter__(self) -> AsyncIterator[tuple[Any, Any]]:
+        pairs = iter(await self._threads.run(self._make))
+        while chunk := await self._threads.run(_some, pairs):
+            for pair in chunk:
+                yield pair
+
+    async def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """Arrow batches: `key`, or the key's columns, then `value`, or the value's columns."""
+        batches = (await self._threads.run(self._make)).to_batches()
+        while (batch := await self._threads.run(next, batches, None)) is not None:
+            yield batch
+
+    async def to_arrow(self) -> pa.Table:
+        """All of it as one Arrow table."""
+        return await self._threads.run(lambda: self._make().to_arrow())
+
+
+def _some(pairs: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    return list(islice(pairs, _PAIRS))
+
+
+class _Twin(Protocol):
+    """What writers, readers and snapshots have in common."""
+
+    def get(self, key: Any, *, durable: bool = False) -> Any: ...
+
+    def multi_get(self, keys: Sequence[Any], *, durable: bool = False) -> list[Any]: ...
+
+    def scan(
+        self, start: Any = None, end: Any = None, *, reverse: bool = False, durable: bool = False
+    ) -> KeyedScan: ...
+
+    def scan_prefix(self, prefix: Any, *, reverse: bool = False, durable: bool = False) -> KeyedScan: ...
+
+    def close(self) -> None: ...
+
+
+H = TypeVar("H", bound=_Twin)
+
+
+class _AsyncHandle(Generic[H]):
+    """The verbs of writers, readers and snapshots alike."""
+
+    def __init__(self, twin: H) -> None:
+        self.twin = twin
+        """The one that does it, for whatever has no twin here."""
+        self._threads = Threads()
+
+    async def get(self, key: Any, *, durable: bool = False) -> Any:
+        """The value of a key, or None; `durable` leaves out what a crash could still undo."""
+        return await self._threads.run(self.twin.get, key, durable=durable)
+
+    async def multi_get(self, keys: Sequence[Any], *, durable: bool = False) -> list[Any]:
+        """The values of keys, in their order and of one moment; None for each that isn't there."""
+        return await self._threads.run(self.twin.multi_get, keys, durable=durable)
+
+    def scan(
+        self, start: Any = None, end: Any = None, *, reverse: bool = False, durable: bool = False
+    ) -> AsyncKeyedScan:
+        """The entries with `start` ≤ key < `end`. Nothing is read yet."""
+        twin = partial(self.twin.scan, start, end, reverse=reverse, durable=durable)
+        return AsyncKeyedScan(self._threads, twin)
+
+    def scan_prefix(self, prefix: Any, *, reverse: bool = False, durable: bool = False) -> AsyncKeyedScan:
+        """The entries whose key begins with `prefix`. Nothing is read yet."""
+        return AsyncKeyedScan(
+            self._threads, partial(self.twin.scan_prefix, prefix, reverse=reverse, durable=durable)
+        )
+
+    async def close(self) -> None:
+        """See the twin's."""
+        try:
+            await self._threads.run(self.twin.close)
+        finally:
+            self._threads.stop()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncKeyedReader(_AsyncHandle["KeyedReader"]):
+    """See `KeyedReader`."""
+
+    def __init__(self, twin: KeyedReader) -> None:
+        super().__init__(twin)
+
+    @property
+    def version(self) -> str:
+        return self.twin.version
+
+    async def refresh(self) -> str:
+        """Take in what was flushed since; the version. 1 LIST + 1 GET."""
+        return await self._threads.run(self.twin.refresh)
+
+    async def __aenter__(self) -> AsyncKeyedReader:
+        return self
+
+
+class AsyncKeyedSnapshot(_AsyncHandle["KeyedSnapshot"]):
+    """See `KeyedSnapshot`."""
+
+    def __init__(self, twin: KeyedSnapshot) -> None:
+        super().__init__(twin)
+
+    async def __aenter__(self) -> AsyncKeyedSnapshot:
+        return self
+
+
+class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
+    """See `KeyedWriter`. Durable writes of tasks that run at the same time share flushes.
+
+    Example:
+        >>> import asyncio, firn
+        >>> table = firn.connect("memory://").create_table("delays", kind="keyed")
+        >>> async def main():
+        ...     async with AsyncKeyedTable(table).open() as kv:
+        ...         await asyncio.gather(*(kv.put(b"key %d" % n, b"value") for n in range(100)))
+        ...         return await kv.get(b"key 99"), [key async for key, _ in kv.scan(b"key 97")]
+        >>> asyncio.run(main())
+        (b'value', [b'key 97', b'key 98', b'key 99'])
+    """
+
+    def __init__(self, twin: KeyedWriter) -> None:
+        super().__init__(twin)
+        self._shared = SharedFlush(self._threads, twin.flush)
+
+    async def put(self, key: Any, value: Any, *, ttl: Duration | None = None, durable: bool = True) -> None:
+        """Set a key's value. With `durable`, returns when no crash can undo it; else as soon as it is taken."""
+        await self._write(durable, self.twin.put, key, value, ttl=ttl)
+
+    async def delete(self, key: Any, *, durable: bool = True) -> None:
+        """Remove a key; one that isn't there is fine."""
+        await self._write(durable, self.twin.delete, key)
+
+    async def merge(
+        self, key: Any, operand: Any, *, ttl: Duration | None = None, durable: bool = True
+    ) -> None:
+        """Combine an operand with the key's value by the table's merge operator, without reading it."""
+        await self._write(durable, self.twin.merge, key, operand, ttl=ttl)
+
+    async def write(
+        self,
+        batch: WriteBatch | Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        *,
+        ttl: Duration | None = None,
+        durable: bool = True,
+    ) -> None:
+        """Make all changes of a batch, or of a dict or pairs to be put, or none."""
+        await self._write(durable, self.twin.write, batch, ttl=ttl)
+
+    async def snapshot(self) -> AsyncKeyedSnapshot:
+        """This moment's entries, in this process; no request."""
+        return AsyncKeyedSnapshot(await self._threads.run(self.twin.snapshot))
+
+    async def flush(self) -> None:
+        """Return when everything that was put before is durable."""
+        await self._shared.wait()
+
+    async def poll(self) -> None:
+        """Look at the pointer now: whether another writer has come, or a compaction ended. 1 GET."""
+        await self._threads.run(self.twin.poll)
+
+    async def compact(self, *, full: bool = False) -> CompactionReport:
+        """Flush, then compact in this process."""
+        return await self._threads.run(self.twin.compact, full=full)
+
+    def stats(self) -> WriterStats:
+        """Figures of now. No request."""
+        return self.twin.stats()
+
+    @property
+    def epoch(self) -> int:
+        return self.twin.epoch
+
+    @property
+    def version(self) -> str:
+        return self.twin.version
+
+    async def _write(self, durable: bool, call: Callable[..., None], *args: Any, **options: Any) -> None:
+        await self._threads.run(call, *args, **options, durable=False)
+        if durable:
+            await self._shared.wait()
+
+    async def __aenter__(self) -> AsyncKeyedWriter:
+        return self
+
+
+A = TypeVar("A", bound=_AsyncHandle[Any])
+
+
+class Opening(Awaitable[A]):
+    """What is being opened: `await` it, or use it in `async with`, which closes it, too."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, A]]) -> None:
+        self._make = make
+        self._made: A | None = None
+
+    def __await__(self) -> Generator[Any, None, A]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> A:
+        self._made = await self._make()
+        return self._made
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._made is not None
+        await self._made.close()
+
+
+class AsyncKeyedTable:
+    """See `KeyedTable`, whose other verbs `run` calls: `await table.run(table.twin.checkpoint, "monday")`."""
+
+    def __init__(self, twin: KeyedTable) -> None:
+        self.twin = twin
+
+    @property
+    def name(self) -> str:
+        return self.twin.name
+
+    def open(self, **options: Any) -> Opening[AsyncKeyedWriter]:
+        """Become the table's writer; the one before is fenced. Options as `KeyedTable.open` has them."""
+
+        async def make() -> AsyncKeyedWriter:
+            return AsyncKeyedWriter(await asyncio.to_thread(self.twin.open, **options))
+
+        return Opening(make)
+
+    def reader(self, at: Any = None, **options: Any) -> Opening[AsyncKeyedReader]:
+        """Read the newest flush, or stay at a version or checkpoint. Options as `KeyedTable.reader` has them."""
+
+        async def make() -> AsyncKeyedReader:
+            return AsyncKeyedReader(await asyncio.to_thread(self.twin.reader, at, **options))
+
+        return Opening(make)
+
+    async def run(self, verb: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Any verb of the table, in a thread."""
+        return await asyncio.to_thread(verb, *args, **options)

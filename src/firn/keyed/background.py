@@ -1,0 +1,80 @@
+"""A thread that does one thing again and again: looks at the pointer, or compacts."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+
+from firn.keyed.flusher import TRANSIENT
+
+_LONGEST_PAUSE = 60.0
+
+log = logging.getLogger("firn.keyed")
+
+
+class Background:
+    """Calls `work` when its time has come or somebody pokes, until it is stopped.
+
+    A transient error of the store is waited out, with rising pauses and jitter; any other one goes to `failed`, and
+    the thread ends.
+
+    Args:
+        work: returns the seconds until it wants to be called again; None: when poked.
+        failed: called with what no further try would mend.
+        first: seconds until the first call; None: when poked.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], float | None],
+        failed: Callable[[BaseException], None],
+        *,
+        first: float | None,
+    ) -> None:
+        self._name, self._work, self._failed, self._first = name, work, failed, first
+        self._wake = threading.Event()
+        self._stopped = False
+        self._random = random.Random()
+        self.last_error: BaseException | None = None
+        """The error of the last call; None if it went well."""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def poke(self) -> None:
+        """Have it called soon."""
+        self._wake.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End it; a call under way is waited for."""
+        self._stopped = True
+        self._wake.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        pause, failures = self._first, 0
+        while True:
+            self._wake.wait(pause)
+            self._wake.clear()
+            if self._stopped:
+                return
+            try:
+                pause, failures, self.last_error = self._work(), 0, None
+            except TRANSIENT as error:
+                self.last_error = error
+                failures += 1
+                pause = min(_LONGEST_PAUSE, 0.1 * 2.0 ** min(failures, 20)) * (
+                    0.5 + self._random.random() / 2
+                )
+                log.warning("%s failed, trying again in %.1f s: %s", self._name, pause, error)
+            except BaseException as error:  # a thread that ends in silence would look like one that idles
+                self.last_error = error
+                self._failed(error)
+                return

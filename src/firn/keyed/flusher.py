@@ -1,0 +1,320 @@
+"""The flusher: memtables become L0 objects in the background, and whoever waits for one is told.
+
+One lock guards everything that puts change. Worker threads take frozen memtables, encode them and put them up,
+several at once; a flush counts as durable once it may be acknowledged (rules 6 and 7), in the order of
+numbers. A failing store is tried again for as long as it takes; what can't be mended by that ends the writer,
+and everyone is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from firn.clock import Clock
+from firn.errors import FencedError, FirnError, InvalidInputError, OutcomeUnknownError, StoreUnavailableError
+from firn.keyed.memtable import Memtable
+from firn.keyed.settings import KeyedSettings
+
+MAX_IN_FLIGHT = 4
+"""Flushes under way at once."""
+
+TRANSIENT = (StoreUnavailableError, OutcomeUnknownError)
+"""What another try may mend."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
+
+log = logging.getLogger("firn.keyed")
+
+
+class Session(Protocol):
+    """What the flusher needs of the journal's `WriterSession`."""
+
+    def put_l0(self, number: int, data: bytes) -> None: ...
+
+    def confirm(self, number: int) -> None: ...
+
+
+class Flush:
+    """A frozen memtable on its way."""
+
+    __slots__ = ("bytes", "data", "memtable", "taken", "up")
+
+    def __init__(self, memtable: Memtable) -> None:
+        self.memtable, self.bytes = memtable, memtable.bytes
+        self.data = b""
+        self.taken = self.up = False
+
+    @property
+    def number(self) -> int:
+        return self.memtable.number
+
+
+class Flusher:
+    """The memtables that aren't in the bucket yet.
+
+    Args:
+        number: of the first L0 object.
+        new_memtable: makes an empty one.
+        encode: a frozen memtable's L0 object.
+        changed: called with the lock held when a memtable was frozen (no flushes), or flushes became durable.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        number: int,
+        settings: KeyedSettings,
+        *,
+        new_memtable: Callable[[int], Memtable],
+        encode: Callable[[Memtable], bytes],
+        changed: Callable[[tuple[Flush, ...]], None],
+        clock: Clock,
+        name: str,
+    ) -> None:
+        self._session, self._settings, self._clock, self._name = session, settings, clock, name
+        self._new_memtable, self._encode, self._changed = new_memtable, encode, changed
+        self.lock = threading.Lock()
+        self._work = threading.Condition(self.lock)
+        self._done = threading.Condition(self.lock)
+        self._stop = threading.Event()
+        self.active = new_memtable(number)
+        self.limit = settings.memtable_size
+        """Bytes of the active memtable at which a put asks for room first; 0 while puts must wait."""
+        self.queue: deque[Flush] = deque()
+        self.durable = number - 1
+        """All flushes up to this number are acknowledged."""
+        self.error: BaseException | None = None
+        self.last_error: BaseException | None = None
+        """Of the last try that failed and was made again."""
+        self.flushes = self.flushed_bytes = self.retries = self.stalls = 0
+        self._wanted = number - 1
+        self._since = 0.0
+        self._queued = 0
+        self._crowded = False
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._random = random.Random()
+
+    # -- for the writer; those marked * want the lock held
+
+    def check(self) -> None:
+        """* Raise what ended the writer."""
+        if self.error is not None:
+            raise _again(self.error)
+        if self._closing:
+            raise InvalidInputError(f"the writer of {self._name} is closed. Open the table again to go on.")
+
+    def begun(self) -> None:
+        """* The active memtable got its first entry: `flush_ms` counts from now."""
+        self._since = self._clock.monotonic()
+        self._start_worker()
+        self._work.notify()
+
+    def make_room(self, need: int = 0) -> None:
+        """* Freeze the active memtable if it is full; wait while too much is unflushed."""
+        self.check()
+        if len(self.active) and self.active.bytes + need > self._settings.memtable_size:
+            self._freeze()
+        if not self._full():
+            return
+        self.stalls += 1
+        while self._full():
+            if len(self.active) and not self.queue:
+                self._freeze()
+            self._done.wait()
+            self.check()
+
+    def wait(self, number: int, timeout: float | None = None) -> None:
+        """* Return when flush `number` is durable; it begins at once if none is under way."""
+        if number > self._wanted:
+            self._wanted = number
+            self._work.notify()
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        while self.durable < number:
+            if self.error is not None:
+                raise _again(self.error)
+            left = None if deadline is None else deadline - self._clock.monotonic()
+            if left is not None and left <= 0:
+                raise OutcomeUnknownError(
+                    f"{self._name}: the flush of what was put isn't acknowledged after {timeout:g} s. It goes on in "
+                    "the background: flush() waits for it again, and stats() has the errors of the store."
+                )
+            self._done.wait(left)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when everything put so far is durable."""
+        with self.lock:
+            if self.error is not None:
+                raise _again(self.error)
+            self.wait(self.active.number if len(self.active) else self.active.number - 1, timeout)
+
+    def crowd(self, crowded: bool) -> None:
+        """* Let puts wait, because compaction lags behind; or let them go on."""
+        self._crowded = crowded
+        self._limit()
+        if not crowded:
+            self._done.notify_all()
+
+    @property
+    def unflushed(self) -> int:
+        """Bytes that aren't durable, about."""
+        return self._queued + self.active.bytes
+
+    def fail(self, error: BaseException) -> None:
+        """End the writer: whoever waits, and whoever comes, gets the error."""
+        with self.lock:
+            if self.error is None:
+                self.error = error
+                self.limit = 0
+            self._stop.set()
+            self._work.notify_all()
+            self._done.notify_all()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more puts, flush all, and stop the threads; those stop even if the flush fails."""
+        with self.lock:
+            self._closing = True
+            self.limit = 0
+            self._work.notify_all()
+            self._done.notify_all()
+        try:
+            self.flush(timeout)
+        finally:
+            self._stop.set()
+            with self.lock:
+                self._work.notify_all()
+                threads = list(self._threads)
+            for thread in threads:
+                if thread is not threading.current_thread():
+                    thread.join(timeout)
+
+    # -- the workers
+
+    def _start_worker(self) -> None:
+        """* Another thread, if all are busy and there may be more work."""
+        if self._idle == 0 and len(self._threads) < MAX_IN_FLIGHT:
+            name = f"firn-flush-{len(self._threads)}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            self._idle += 1
+            thread.start()
+
+    def _run(self) -> None:
+        try:
+            while (flush := self._next()) is not None:
+                self._put_up(flush)
+                self._acknowledge()
+        except BaseException as error:  # whatever it is, who waits for the flush must learn it
+            if not isinstance(error, FencedError):
+                log.error("the writer of %s ends: %s", self._name, error)
+            self.fail(error)
+
+    def _next(self) -> Flush | None:
+        """The oldest memtable that nobody has taken, as soon as there is one; None at the end."""
+        with self.lock:
+            while True:
+                if self.error is not None:
+                    return None
+                due = self._due()
+                if due == 0.0:
+                    self._freeze()
+                for flush in self.queue:
+                    if not flush.taken:
+                        flush.taken = True
+                        self._idle -= 1
+                        return flush
+                if self._stop.is_set():
+                    return None
+                self._work.wait(due)
+
+    def _due(self) -> float | None:
+        """* Seconds until the active memtable is to be flushed; None while nothing asks for it."""
+        if not len(self.active):
+            return None
+        if self._closing or (self._wanted >= self.active.number and not self.queue):
+            return 0.0
+        return max(0.0, self._since + self._settings.flush_ms / 1000 - self._clock.monotonic())
+
+    def _freeze(self) -> None:
+        """* The active memtable joins the queue; another takes its place."""
+        flush = Flush(self.active)
+        self.queue.append(flush)
+        self._queued += flush.bytes
+        self.active = self._new_memtable(flush.number + 1)
+        self._limit()
+        self._changed(())
+        self._start_worker()
+        self._work.notify()
+
+    def _put_up(self, flush: Flush) -> None:
+        flush.data = self._encode(flush.memtable)
+        self._insist(lambda: self._session.put_l0(flush.number, flush.data), f"flush {flush.number}")
+        with self.lock:
+            flush.up = True
+
+    def _acknowledge(self) -> None:
+        """Make durable what is up without a gap."""
+        with self.lock:
+            up = self.durable
+            for flush in self.queue:
+                if not flush.up:
+                    break
+                up = flush.number
+        if up > self.durable:
+            self._insist(lambda: self._session.confirm(up), f"acknowledging flush {up}")
+        with self.lock:
+            landed = []
+            while self.queue and self.queue[0].number <= up:
+                flush = self.queue.popleft()
+                self._queued -= flush.bytes
+                self.flushes += 1
+                self.flushed_bytes += len(flush.data)
+                landed.append(flush)
+            self._idle += 1
+            if landed:
+                self.durable = max(self.durable, up)
+                self._changed(tuple(landed))
+                self._limit()
+                self._done.notify_all()
+            self._work.notify()
+
+    def _insist(self, call: Callable[[], None], what: str) -> None:
+        """Call until the store answers, with rising pauses and jitter."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return call()
+            except TRANSIENT as error:
+                if self._stop.is_set():
+                    raise
+                self.retries += 1
+                self.last_error = error
+                log.warning("%s: %s failed, trying again: %s", self._name, what, error)
+            self._clock.sleep(pause * (0.5 + self._random.random() / 2))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _limit(self) -> None:
+        """* Set `limit`."""
+        if self.error is not None or self._closing or self._full():
+            self.limit = 0
+        else:
+            self.limit = min(self._settings.memtable_size, self._settings.max_unflushed - self._queued)
+
+    def _full(self) -> bool:
+        """* Whether puts must wait."""
+        return self._crowded or self.unflushed >= self._settings.max_unflushed
+
+
+def _again(error: BaseException) -> BaseException:
+    """The error for one more caller: each raises one of its own, or their tracebacks would grow together."""
+    if not isinstance(error, FirnError):
+        return error
+    copy = type(error)(*error.args)
+    copy.__cause__ = error
+    return copy

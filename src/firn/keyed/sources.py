@@ -1,0 +1,135 @@
+"""The SSTs of a view as a reader asks them: L0 objects newest first, then sorted runs. Nothing here is mutable."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from weakref import WeakSet, WeakValueDictionary
+
+import pyarrow as pa
+
+from firn.bucket.base import Bucket
+from firn.bucket.flight import in_flight
+from firn.journal.manifest.model import SSTInfo
+from firn.keyed.cache import BlockCache
+from firn.keyed.policy import runs_of
+from firn.keyed.sst_reader import SstReader
+from firn.keyed.values import Values
+
+Open = Callable[[str, int], SstReader]
+
+
+class SstReaders:
+    """One reader an object, shared by all of a table's readers in this process, with its index and its filter."""
+
+    def __init__(self, bucket: Bucket, cache: BlockCache, values: Values) -> None:
+        self._bucket, self._cache, self._values = bucket, cache, values
+        self._lock = threading.Lock()
+        self._known: WeakValueDictionary[str, SstReader] = WeakValueDictionary()
+        self._loaded: WeakSet[SstReader] = WeakSet()
+
+    def __call__(self, key: str, size: int) -> SstReader:
+        """The reader of an object. No request."""
+        with self._lock:
+            found = self._known.get(key)
+            if found is None:
+                found = SstReader(self._bucket, key, size, self._cache, values=self._values)
+                self._known[key] = found
+            return found
+
+    def load(self, readers: Sequence[SstReader]) -> None:
+        """See that all have their index: one after the other would take a round trip each."""
+        missing = [reader for reader in readers if reader not in self._loaded]
+        if missing:
+            in_flight(_index, missing)
+            with self._lock:
+                self._loaded.update(missing)
+
+
+def _index(reader: SstReader) -> object:
+    return reader.index
+
+
+class Run:
+    """SSTs whose keys don't overlap, in key order."""
+
+    def __init__(self, ssts: Sequence[SSTInfo], readers: Sequence[SstReader]) -> None:
+        self.readers = tuple(readers)
+        self._first = [sst.min_key for sst in ssts]
+        self._last = [sst.max_key for sst in ssts]
+
+    def of(self, key: bytes) -> SstReader | None:
+        """The only SST that may hold a key."""
+        at = bisect_left(self._last, key)
+        return self.readers[at] if at < len(self._first) and self._first[at] <= key else None
+
+    def split(self, keys: Sequence[bytes]) -> list[tuple[SstReader, list[bytes]]]:
+        """Sorted keys by the SST that may hold them; the others are left out."""
+        found: dict[int, list[bytes]] = {}
+        for key in keys:
+            at = bisect_left(self._last, key)
+            if at < len(self._first) and self._first[at] <= key:
+                found.setdefault(at, []).append(key)
+        return [(self.readers[at], part) for at, part in found.items()]
+
+    def between(self, start: bytes | None, end: bytes | None) -> tuple[SstReader, ...]:
+        """The SSTs that overlap [start, end)."""
+        low = 0 if start is None else bisect_left(self._last, start)
+        high = len(self._first) if end is None else bisect_left(self._first, end)
+        return self.readers[low:high]
+
+    def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[pa.RecordBatch]:
+        """The run's entries; an SST is opened when the scan comes to it."""
+        readers = self.between(start, end)
+        for reader in reversed(readers) if reverse else readers:
+            yield from reader.scan(start, end, reverse=reverse)
+
+
+class Sources:
+    """What a view has in the bucket. `l0` is newest first, then `runs`, the newest first too."""
+
+    def __init__(self, l0: Sequence[SstReader], runs: Sequence[Run], readers: SstReaders) -> None:
+        self.l0, self.runs, self._readers = tuple(l0), tuple(runs), readers
+        self._loaded = not self.l0
+
+    def load(self) -> None:
+        """See that the indices of all L0 objects are here: which keys they hold is known by nothing else."""
+        if not self._loaded:
+            self._readers.load(self.l0)
+            self._loaded = True
+
+    def scans(
+        self, start: bytes | None, end: bytes | None, *, reverse: bool
+    ) -> list[Iterator[pa.RecordBatch]]:
+        """One iterator a run that has keys in [start, end), newest first, each with its first batch under way."""
+        self.load()
+        found = [
+            reader.scan(start, end, reverse=reverse)
+            for reader in self.l0
+            if reader.index.blocks_between(start, end)
+        ]
+        overlapping = [run for run in self.runs if run.between(start, end)]
+        # The SSTs that the scan begins with: their indices would be waited for one after the other, too.
+        self._readers.load([run.between(start, end)[-1 if reverse else 0] for run in overlapping])
+        found += [run.scan(start, end, reverse=reverse) for run in overlapping]
+        if len(found) < 2:
+            return found
+        return [
+            iterator if first is None else _again(first, iterator)
+            for first, iterator in zip(in_flight(_first, found), found, strict=True)
+        ]
+
+
+def runs_from(ssts: tuple[SSTInfo, ...], sst_key: Callable[[str], str], open_sst: Open) -> list[Run]:
+    """The runs that a manifest names. No request."""
+    return [Run(run, [open_sst(sst_key(sst.file), sst.bytes) for sst in run]) for run in runs_of(ssts)]
+
+
+def _first(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return next(batches, None)
+
+
+def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
