@@ -134,7 +134,7 @@ class RunWriter:
         for row in range(piece.num_rows):
             if keys[row].as_py() != self._last_key:
                 return row
-        return piece.num_rows
+        return int(piece.num_rows)
 
     def _close(self) -> None:
         assert self._writer is not None

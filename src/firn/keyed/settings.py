@@ -53,7 +53,7 @@ class KeyedSettings:
     block_size: int = 128 << 10
     bloom_bits: int = 10
     sst_size: int = 64 << 20
-    compaction: Literal[tiered, leveled] = "tiered"
+    compaction: Literal["tiered", "leveled"] = "tiered"
     strict: bool = False
     poll_max: float = 30.0
     l0_min_age: float = 600.0
