@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
@@ -12,10 +12,17 @@ from weakref import WeakValueDictionary
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.errors import InvalidInputError, SnapshotTooOldError, TableExistsError, TableNotFoundError
+from firn.errors import (
+    InvalidInputError,
+    SnapshotTooOldError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from firn.journal.manifest import ManifestJournal, View
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
 from firn.keyed import bulk_load, changes, checkpoints, clones, compaction, sweep
+from firn.keyed.aio import AsyncKeyedTable
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition, read_definition
 from firn.keyed.keys import Keys
@@ -30,6 +37,8 @@ from firn.runner import LocalRunner, Progress, Runner
 from firn.units import parse_duration
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from firn.journal.manifest.model import CollectReport
     from firn.keyed.bulk_load import LoadReport
     from firn.keyed.changes import Changes
@@ -48,6 +57,16 @@ class Engines(Protocol):
 
     def progress(self, title: str) -> Progress | None: ...
 
+    def is_dataframe(self, data: Any) -> bool:
+        """Whether it is a DataFrame of a cluster."""
+        ...
+
+    def keyed_to_spark(
+        self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, at: Any
+    ) -> Any: ...
+
+    def keyed_load(self, table: KeyedTable, frame: Any) -> LoadReport: ...
+
 
 class InProcess:
     """No cluster: tasks run in threads of this process."""
@@ -57,6 +76,21 @@ class InProcess:
 
     def progress(self, title: str) -> Progress | None:
         return None
+
+    def is_dataframe(self, data: Any) -> bool:
+        return False
+
+    def keyed_to_spark(
+        self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, at: Any
+    ) -> Any:
+        raise UnsupportedError(
+            f"{table.name} was made without a database: get it by firn.connect(…).table(…)"
+        )
+
+    def keyed_load(self, table: KeyedTable, frame: Any) -> LoadReport:
+        raise UnsupportedError(
+            f"{table.name} was made without a database: get it by firn.connect(…).table(…)"
+        )
 
 
 class _Cached:
@@ -219,8 +253,38 @@ class KeyedTable:
         return compaction.compact(self, full=full, runner=runner, dry_run=dry_run)
 
     def load(self, data: Any, *, runner: Runner | None = None) -> LoadReport:
-        """See `firn.keyed.bulk_load.load`."""
+        """See `firn.keyed.bulk_load.load`. A Spark DataFrame is loaded on its cluster."""
+        if self.engines.is_dataframe(data):
+            return self.engines.keyed_load(self, data)
         return bulk_load.load(self, data, runner=runner)
+
+    def to_spark(
+        self, *, columns: Sequence[str] | None = None, where: str | None = None, at: Any = None
+    ) -> DataFrame:
+        """The newest live rows as a Spark DataFrame, or those of a version or checkpoint.
+
+        Args:
+            columns: of the key and the value, in this order; all by default.
+            where: a predicate over them; ranges of the key leave out what lies outside.
+            at: as `reader` takes it.
+        """
+        return self.engines.keyed_to_spark(self, columns=columns, where=where, at=at)
+
+    @property
+    def aio(self) -> AsyncKeyedTable:
+        """The same for asyncio: `async with table.aio.open() as kv`.
+
+        Example:
+            >>> import asyncio, firn
+            >>> delays = firn.connect("memory://").create_table("delays", kind="keyed")
+            >>> async def main():
+            ...     async with delays.aio.open() as kv:
+            ...         await kv.put(b"DTW", b"66")
+            ...         return await kv.get(b"DTW")
+            >>> asyncio.run(main())
+            b'66'
+        """
+        return AsyncKeyedTable(self)
 
     def checkpoint(self, name: str | None = None, ttl: Duration | None = None) -> Checkpoint:
         """See `firn.keyed.checkpoints.checkpoint`."""
