@@ -16,7 +16,7 @@ import pyarrow as pa
 from firn.errors import UnsupportedError
 from firn.keyed.entries import PUT
 from firn.spark.agreement import runs_in_spark
-from firn.spark.key_ranges import EVERYTHING
+from firn.spark.key_ranges import EVERYTHING, KeyRange
 from firn.spark.native import guard, native_paths, parquet_frame, quote
 from firn.spark.reads import frame_of_tasks
 from firn.spark.types import natively_readable, recast, spark_arrow_schema, spark_schema
@@ -94,7 +94,7 @@ def _within(read: KeyedRead, key: Column) -> Column:
 
     ranges = read.ranges
     if len(ranges) > FILTERED_RANGES:
-        ranges = (type(ranges[0])(ranges[0].start, ranges[-1].end),)
+        ranges = (KeyRange(ranges[0].start, ranges[-1].end),)
     tests = []
     for one in ranges:
         test = F.lit(True)

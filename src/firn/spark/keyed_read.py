@@ -7,7 +7,7 @@ reader reads the columns it needs; the others are folded in tasks, each a range 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,10 @@ class KeyedRead:
         read = KeyedRead(table.bucket, table.definition, view.version, now_ms, files, (), upto_seq=upto_seq)
         read = read.select(spelled(read.table, read.known, columns))
         return read if where is None else read.where(where)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made of the definition is made again: an operator may not be picklable.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def table(self) -> str:
