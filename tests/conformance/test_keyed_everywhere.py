@@ -149,4 +149,4 @@ def test_writers_that_take_turns_while_it_is_compacted_and_swept(place: Place) -
     table.compact(full=True)
     table.sweep(older_than="0s")
     assert pairs(table_of(opened(place)).reader()) == wanted
-    assert len(db.bucket.list("db/delays/ssts/").objects) == 1
+    assert len(db.bucket.list(f"{table.prefix}/ssts/").objects) == 1
