@@ -269,6 +269,16 @@ def test_damaged_keys_are_told_or_are_other_keys(table, data):
         assert rank(row) == rank(back if len(row) > 1 else (back,))
 
 
+@pytest.mark.parametrize("rest", [["\0"], ["", "\0\0", None, "a\0ÿ", "\0a", "\x01", "a"], [None, None], []])
+def test_zero_bytes_in_columns_of_text(rest):
+    keys = Keys({"a": "VARCHAR", "n": "BIGINT", "b": "BLOB"})
+    rows = [(text, 0, None if text is None else text.encode() + b"\0\xff") for text in rest]
+    encoded = [keys.encode(row) for row in rows]
+    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(keys.schema.types)]
+    assert keys.encode_arrays(columns).to_pylist() == encoded
+    assert keys.decode_list(pa.array(encoded, pa.binary())) == rows == [keys.decode(raw) for raw in encoded]
+
+
 def test_what_comes_behind_a_prefix():
     assert [successor(p) for p in (b"a", b"a\xff\xff", b"\xff", b"")] == [b"b", b"b", None, None]
 

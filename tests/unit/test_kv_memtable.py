@@ -18,7 +18,7 @@ BYTES = Values()
 ROWS = Values({"n": "BIGINT", "name": "VARCHAR"})
 OPERATORS = {name: operator_of(name, BYTES) for name in ("add", "append")}
 
-keys = st.binary(min_size=1, max_size=2)
+keys = st.sampled_from([b"a", b"a\0", b"ab", b"b"])
 changes = st.lists(
     st.tuples(
         keys,
@@ -185,6 +185,19 @@ def test_operands_on_a_put_are_a_put_and_on_a_delete_stand_alone():
     memtable.put(b"b", b"2", MERGE)
     assert [(e.kind, e.value) for e in memtable.get(b"a")] == [(PUT, b"42")]
     assert [(e.kind, e.value) for e in memtable.get(b"b")] == [(PUT, b"2")]
+
+
+def test_operands_that_expire_with_nothing_else_stay_apart():
+    memtable = Memtable(0, BYTES, OPERATORS["add"])
+    memtable.put(b"a", b"40")
+    memtable.put(b"a", b"2", MERGE, 5)
+    memtable.put(b"a", b"3", MERGE, 5)
+    assert [(e.kind, e.expire_at, e.value) for e in memtable.get(b"a")] == [
+        (MERGE, 5, b"5"),
+        (PUT, None, b"40"),
+    ]
+    assert BYTES.entries(memtable.freeze()) == memtable.get(b"a")
+    assert [seen(memtable.get(b"a"), OPERATORS["add"], now_ms) for now_ms in (4, 5)] == [b"45", b"40"]
 
 
 def test_typed_rows_keep_their_columns():

@@ -111,6 +111,15 @@ def test_composed_patches_do_what_both_do(document, older, newer):
         assert apply_patch(document, composed[0]) == apply_patch(apply_patch(document, older), newer)
 
 
+def test_patches_keep_what_they_remove_until_they_meet_their_base():
+    operator = operator_of("json_merge", BYTES)
+    both = operator.combine([b'{"a":1,"c":2}', b'{"a":null}'])
+    assert orjson.loads(both) == {"a": None, "c": 2}
+    assert orjson.loads(operator.merge(b'{"a":0,"b":1}', [both])) == {"b": 1, "c": 2}
+    assert operator.combine([b'{"a":null}', b'{"a":{"b":1}}']) is None
+    assert operator.combine([b"1", b"{}"]) is None
+
+
 def test_json_merge_is_the_rfc_s():
     """Examples of RFC 7396, appendix A."""
     cases = [

@@ -85,7 +85,7 @@ def _tagged(tag: int, words: _Words) -> _Bytes:
     big = words.astype(words.dtype.newbyteorder(">"), copy=False)
     rows = np.empty((len(words), 1 + big.dtype.itemsize), np.uint8)
     rows[:, 0] = tag
-    rows[:, 1:] = np.ascontiguousarray(big).view(np.uint8).reshape(len(words), -1)
+    rows[:, 1:] = np.ascontiguousarray(big).view(np.uint8).reshape(len(words), big.dtype.itemsize)
     return rows
 
 
