@@ -80,7 +80,7 @@ def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path, beside: bool) -> 
     compactor = run(COMPACTOR, url) if beside else None
     acknowledged: list[int] = []
     try:
-        for lines in (3, 17, 1, 30):
+        for lines in (1, 20) if beside else (15, 3):
             said = killed_after(run(WRITER, url, str(len(acknowledged))), lines)
             acknowledged += map(int, said)
             assert acknowledged == list(range(len(acknowledged)))
@@ -114,11 +114,8 @@ def test_a_killed_compactor_leaves_nothing_but_orphans(tmp_path: Path) -> None:
     with table.open(compaction=False) as kv:
         for round_ in range(4):
             kv.write({b"%06d" % n: b"%d" % round_ for n in range(500)})
-    for lines in (1, 2):
-        killed_after(run(COMPACTOR, url), lines)
-        assert dict(table.reader().scan()) == {b"%06d" % n: b"3" for n in range(500)}
-        with table.open(compaction=False) as kv:
-            kv.put(b"000000", b"3")
+    killed_after(run(COMPACTOR, url), 1)
+    assert dict(table.reader().scan()) == {b"%06d" % n: b"3" for n in range(500)}
     table.compact(full=True)
     table.sweep(older_than="0s")
     live = {table.journal.layout.sst_key(sst.file) for sst in table.journal.read().manifest.ssts}
