@@ -34,9 +34,15 @@ class Cells:
     """Merges the values of one column, or of a table of bytes. `merge` and `combine` get no nulls among operands."""
 
     compact = True
+    on_base_as_among_operands = True
+    """Whether an operand does to a base what it does to an older operand; then nothing else than `combine` counts."""
 
     def check(self, value: Any) -> None:
         """`InvalidInputError` for what can't be merged."""
+
+    def both(self, older: Any, newer: Any) -> Any:
+        """`combine` of two."""
+        return self.combine((older, newer))
 
     def merge(self, base: Any, operands: Sequence[Any]) -> Any:
         return self.combine(operands if base is None else (base, *operands))
@@ -65,6 +71,11 @@ class AddIntegers(Cells):
     def __init__(self, kind: pa.DataType) -> None:
         self._span = 1 << kind.bit_width
         self._low = -(self._span >> 1) if pt.is_signed_integer(kind) else 0
+        self._end = self._low + self._span
+
+    def both(self, older: int, newer: int) -> int:
+        total = older + newer
+        return total if self._low <= total < self._end else self.combine((total,))
 
     def combine(self, operands: Sequence[int]) -> int:
         return int((sum(operands) - self._low) % self._span + self._low)
@@ -106,6 +117,13 @@ class Extreme(Cells):
     def __init__(self, *, greatest: bool) -> None:
         self.greatest = greatest
 
+    def both(self, older: Any, newer: Any) -> Any:
+        if older != older:
+            return newer
+        if newer != newer:
+            return older
+        return max(older, newer) if self.greatest else min(older, newer)
+
     def combine(self, operands: Sequence[Any]) -> Any:
         ordered = [operand for operand in operands if operand == operand]
         if not ordered:
@@ -129,6 +147,7 @@ class JsonMerge(Cells):
     """JSON merge patches (RFC 7396): objects are merged, a null removes its key, all else replaces."""
 
     compact = False
+    on_base_as_among_operands = False
 
     def __init__(self, *, text: bool) -> None:
         self._text = text
@@ -165,6 +184,7 @@ class UserFunction(Cells):
     """A marked function of the user's, on values as users see them."""
 
     compact = False
+    on_base_as_among_operands = False
 
     def __init__(
         self,
@@ -198,6 +218,8 @@ class Rows:
         self.by_name = dict(cells)
         self._names = tuple(cells)
         self._cells = tuple(cells.values())
+        self._boths = tuple(cell.both for cell in self._cells)
+        self._quick = all(cell.on_base_as_among_operands for cell in self._cells)
         self.compact = all(cell.compact for cell in self._cells)
 
     def check(self, stored: Any) -> None:
@@ -209,6 +231,8 @@ class Rows:
                     raise InvalidInputError(f"value column {name!r}: {error}") from None
 
     def merge(self, base: Any, operands: Sequence[Any]) -> Any:
+        if self._quick and len(operands) == 1:
+            return operands[0] if base is None else self._two(base, operands[0])
         columns = zip(*operands, strict=True)
         bases = (None,) * len(self._cells) if base is None else base
         merged = []
@@ -217,7 +241,18 @@ class Rows:
             merged.append(cell.merge(start, given) if given else start)
         return tuple(merged)
 
+    def _two(self, older: Any, newer: Any) -> Any:
+        """What a counter does most: one row on another."""
+        return tuple(
+            [
+                b if a is None else a if b is None else both(a, b)
+                for both, a, b in zip(self._boths, older, newer, strict=True)
+            ]
+        )
+
     def combine(self, operands: Sequence[Any]) -> Any:
+        if self._quick and len(operands) == 2:
+            return self._two(*operands)
         combined = []
         for cell, column in zip(self._cells, zip(*operands, strict=True), strict=True):
             given = [value for value in column if value is not None]
