@@ -216,17 +216,21 @@ class Rows:
 
     def __init__(self, cells: Mapping[str, Cells]) -> None:
         self.by_name = dict(cells)
-        self._names = tuple(cells)
+        self._choosy = tuple(
+            (at, name, cell.check)
+            for at, (name, cell) in enumerate(cells.items())
+            if type(cell).check is not Cells.check
+        )
         self._cells = tuple(cells.values())
         self._boths = tuple(cell.both for cell in self._cells)
         self._quick = all(cell.on_base_as_among_operands for cell in self._cells)
         self.compact = all(cell.compact for cell in self._cells)
 
     def check(self, stored: Any) -> None:
-        for name, cell, value in zip(self._names, self._cells, stored, strict=True):
-            if value is not None:
+        for at, name, check in self._choosy:
+            if stored[at] is not None:
                 try:
-                    cell.check(value)
+                    check(stored[at])
                 except InvalidInputError as error:
                     raise InvalidInputError(f"value column {name!r}: {error}") from None
 
