@@ -45,6 +45,24 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.journal.model.SweepReport",
         ),
     ),
+    "keyed": (
+        "Keyed tables",
+        (
+            "firn.keyed.table.KeyedTable",
+            "firn.keyed.writer.KeyedWriter",
+            "firn.keyed.batch.WriteBatch",
+            "firn.keyed.reader.KeyedReader",
+            "firn.keyed.scan.KeyedScan",
+            "firn.keyed.checkpoints.Checkpoint",
+            "firn.keyed.changes.Changes",
+            "firn.keyed.compaction.CompactionReport",
+            "firn.keyed.bulk_load.LoadReport",
+            "firn.journal.manifest.model.CollectReport",
+            "firn.keyed.sizing.Workload",
+            "firn.keyed.sizing.SizeRow",
+            "firn.keyed.sizing.sizing",
+        ),
+    ),
     "engines": (
         "Locks and runners",
         (

@@ -43,11 +43,21 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from firn.journal.lock import ExclusiveLock, FileLock
+    from firn.journal.manifest.model import CollectReport
     from firn.journal.model import CommitInfo, DataFile, Snapshot, SweepReport
     from firn.journal.writer.federation import WriterInfo
     from firn.journal.writer.prune import PruneReport
     from firn.journal.writer.rebuild import RebuildReport
     from firn.journal.writer.repair import RepairReport
+    from firn.keyed.batch import WriteBatch
+    from firn.keyed.bulk_load import LoadReport
+    from firn.keyed.changes import Changes
+    from firn.keyed.checkpoints import Checkpoint
+    from firn.keyed.compaction import CompactionReport
+    from firn.keyed.reader import KeyedReader
+    from firn.keyed.scan import KeyedScan
+    from firn.keyed.table import KeyedTable
+    from firn.keyed.writer import KeyedWriter
     from firn.lake.results import AppendResult, ChangeResult, DropReport, Partition
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
@@ -61,7 +71,11 @@ __all__ = [
     "AppendExpiredError",
     "AppendResult",
     "ChangeResult",
+    "Changes",
+    "Checkpoint",
+    "CollectReport",
     "CommitInfo",
+    "CompactionReport",
     "ConflictError",
     "CorruptObjectError",
     "DataFile",
@@ -74,7 +88,12 @@ __all__ = [
     "ForkError",
     "HandleClosedError",
     "InvalidInputError",
+    "KeyedReader",
+    "KeyedScan",
+    "KeyedTable",
+    "KeyedWriter",
     "LakeTable",
+    "LoadReport",
     "LocalRunner",
     "LockHeldError",
     "LockLostError",
@@ -98,6 +117,7 @@ __all__ = [
     "TableExistsError",
     "TableNotFoundError",
     "UnsupportedError",
+    "WriteBatch",
     "WriterInfo",
     "__version__",
     "connect",
@@ -108,10 +128,20 @@ _MODULES = (
     "firn.database",
     "firn.journal.lock",
     "firn.journal.model",
+    "firn.journal.manifest.model",
     "firn.journal.writer.federation",
     "firn.journal.writer.prune",
     "firn.journal.writer.rebuild",
     "firn.journal.writer.repair",
+    "firn.keyed.batch",
+    "firn.keyed.bulk_load",
+    "firn.keyed.changes",
+    "firn.keyed.checkpoints",
+    "firn.keyed.compaction",
+    "firn.keyed.reader",
+    "firn.keyed.scan",
+    "firn.keyed.table",
+    "firn.keyed.writer",
     "firn.lake.results",
     "firn.lake.scan",
     "firn.lake.table",

@@ -138,7 +138,7 @@ class Database(WriterUpkeep):
         kind: Literal["keyed"],
         schema: pa.Schema | Mapping[str, str] | None = ...,
         key: Mapping[str, str] | None = ...,
-        merge: str | None = ...,
+        merge: str | Mapping[str, str] | None = ...,
         ttl: float | str | timedelta | None = ...,
         properties: Mapping[str, Any] | None = ...,
     ) -> KeyedTable: ...
@@ -153,7 +153,7 @@ class Database(WriterUpkeep):
         sort_by: Sequence[str] = (),
         key: Sequence[str] | Mapping[str, str] | None = None,
         version_by: str | None = None,
-        merge: str | None = None,
+        merge: str | Mapping[str, str] | None = None,
         ttl: float | str | timedelta | None = None,
         journal: str = "leaderless",
         properties: Mapping[str, Any] | None = None,
@@ -175,7 +175,7 @@ class Database(WriterUpkeep):
             version_by: a column of a table with a key; the row of the greatest value replaces, whichever came
                 last.
             merge: how `merge` combines values of a keyed table: "add", "max", "min", "append", "json_merge", or
-                "module:function".
+                "module:function"; or one of these for each column, by name.
             ttl: how long an entry of a keyed table lives, unless its put says otherwise.
             journal: "leaderless": any process appends, maintenance takes a lock. "writer": each writer has a
                 history of its own in this database, and `connect` needs `writer=`.

@@ -28,7 +28,7 @@ class KeyedOptions:
 
     schema: pa.Schema | Mapping[str, str] | None = None
     key: Sequence[str] | Mapping[str, str] | None = None
-    merge: str | None = None
+    merge: str | Mapping[str, str] | None = None
     ttl: float | str | timedelta | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
 

@@ -115,6 +115,23 @@ def test_airports_are_writers_of_their_own_and_a_lost_catalog_comes_back(demo: d
     assert lost["title"] == "rebuild" and lost["requests"]["put"] > 0
 
 
+def test_delays_are_counted_once_by_two_writers(demo: dict[str, Any]) -> None:
+    merges = [
+        step(demo, words)["measured"][0] for words in ("counts each airport", "A second writer takes over")
+    ]
+    assert sum(measured["flights"] for measured in merges) == 20_000
+    # 20 batches of 500: each waits for its own flush, and nothing is read for an operand.
+    assert merges[0]["requests"]["put"] < 30
+    delays = firn.connect(demo["where"] / "demo db").table("delays", kind="keyed")
+    with delays.reader() as reader:
+        counted = dict(reader.scan())
+    assert sum(row["flights"] for row in counted.values()) == 20_000
+    assert counted[ERASED]["flights"] == 458  # of Detroit; the erasure was of the lake's rows
+    view = delays.view()
+    assert len(view.pointer.infos) >= 1 and not view.l0
+    assert step(demo, "Spark compacts the keyed table")["measured"][0]["requests"]["put"] > 0
+
+
 def test_the_report_is_written(demo: dict[str, Any]) -> None:
     text = (demo["where"] / demo["report"]).read_text()
     assert "What it took" in text

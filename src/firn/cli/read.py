@@ -268,7 +268,7 @@ def _keyed_schema(table: KeyedTable, json: bool) -> None:
     rows = [[name, kind, "key"] for name, kind in key.items()]
     output.table(["column", "type", ""], [*rows, *([name, kind, ""] for name, kind in columns.items())])
     if d.merge is not None:
-        output.line(f"merge operator: {d.merge}")
+        output.line(f"merge operator: {output.cell(d.merge)}")
     if d.ttl_ms is not None:
         output.line(f"entries live: {d.ttl_ms / 1000:g} s")
     for name, value in d.properties.items():

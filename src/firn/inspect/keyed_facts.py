@@ -41,7 +41,7 @@ class KeyedFacts:
     checkpoints: tuple[SnapshotRef, ...]
     key: Mapping[str, str]
     columns: Mapping[str, str]
-    merge: str | None
+    merge: str | Mapping[str, str] | None
     ttl_ms: int | None
     properties: Mapping[str, Any]
     stored: Mapping[str, tuple[int, int]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from firn.inspect.decoded import when
@@ -43,6 +44,17 @@ def keyed_children(table: KeyedTable) -> tuple[str, list[Any]]:
         pair(panel("Columns", _columns(facts)), panel("Definition and objects", _definition(facts)))
     )
     return facts.url, children
+
+
+def merge_text(merge: str | Mapping[str, str] | None) -> str:
+    """A table's merge operator, or those of its columns.
+
+    >>> merge_text({"flights": "add", "worst": "max"})
+    'flights=add, worst=max'
+    """
+    if merge is None or isinstance(merge, str):
+        return merge or ""
+    return ", ".join(f"{name}={operator}" for name, operator in merge.items())
 
 
 def _known(value: int | None) -> str:
@@ -89,7 +101,7 @@ def _columns(facts: KeyedFacts) -> Html:
 def _definition(facts: KeyedFacts) -> Html:
     rows: list[list[Any]] = [
         ["version", facts.version],
-        ["merge operator", facts.merge or "none"],
+        ["merge operator", merge_text(facts.merge) or "none"],
         ["entries live", "for ever" if facts.ttl_ms is None else f"{facts.ttl_ms / 1000:,g} s"],
         ["compactor's epoch", str(facts.compactor_epoch)],
     ]

@@ -14,6 +14,7 @@ from firn.cli import waiting
 from firn.cli.demo.airports import AIRPORT_WRITERS, FEDERATED, Airports
 from firn.cli.demo.appending import BATCHES, WRITERS, append_from_processes, every_nth
 from firn.cli.demo.data import AIRPORTS, BIRDSTRIKES, data_file
+from firn.cli.demo.delays import BATCH, JOINED, Delays
 from firn.cli.demo.proof import search_everything
 from firn.cli.demo.stage import Stage
 from firn.cli.ingest import read_frame
@@ -71,6 +72,9 @@ class Story:
             self.sweep,
             self.federate,
             self.lose_a_catalog,
+            self.count_delays,
+            self.take_over,
+            self.join_delays,
         ):
             step()
         self.write_report()
@@ -256,6 +260,56 @@ class Story:
                 f"✓ all {self.airports.expected[lost]:,} flights are back, in the same commits as before"
             )
 
+    def count_delays(self) -> None:
+        """See `firn.cli.demo.delays`."""
+        self.delays = Delays(self.url, self.options)
+        stage = self.stage
+        with stage.step("A keyed table counts each airport's delays while the flights arrive"):
+            stage.quote('kv.merge("DTW", {"flights": 1, "minutes": 66, "worst": 66})')
+            with waiting.spinner("the first writer counts"):
+                self.half = self.delays.begin()
+            detail = f"durable after every {BATCH}, and nothing was read for it"
+            title = f"{self.half.flights:,} merges"
+            stage.measured(title, self.half.seconds, self.half.requests, detail, flights=self.half.flights)
+
+    def take_over(self) -> None:
+        stage = self.stage
+        with stage.step("A second writer takes over; the first one goes on, and is fenced"):
+            with waiting.spinner("the second writer counts"):
+                done, fenced = self.delays.take_over(self.half.left)
+            _check(bool(fenced), "a writer that goes on after another one has opened is fenced")
+            stage.say("✓ the first writer is told:")
+            stage.quote(fenced)
+            _check(self.delays.found() == self.delays.expected(), "every flight is counted once")
+            total = sum(flights for flights, _, _ in self.delays.expected().values())
+            stage.say(f"✓ every one of {total:,} flights is counted, and none twice")
+            stage.measured(f"{done.flights:,} merges", done.seconds, done.requests, flights=done.flights)
+            row, seconds = self.delays.lookups(ERASED)
+            stage.say(
+                f"get({ERASED!r}) says {row['flights']} flights, {row['worst']} minutes late at worst, in "
+                f"{seconds * 1e6:,.0f} µs"
+            )
+
+    def join_delays(self) -> None:
+        stage = self.stage
+        with stage.step("Spark compacts the keyed table, and joins it with the lake"):
+            table = self.delays.table()
+            meter = waiting.Meter(table.bucket)
+            with waiting.progress(self.db, "compacting delays"):
+                report = table.compact(full=True)
+            stage.say(
+                f"{plural(report.l0_files + report.ssts_in, 'sorted run')} became one: {report.rows_in:,} entries, "
+                f"{report.rows_out:,} keys"
+            )
+            stage.measured("compact", meter.seconds, meter.requests)
+            for line in JOINED.splitlines():
+                stage.quote(line)
+            answers = self.query(JOINED)
+            _check(answers == self.answers, "counts that were kept give what 20,000 rows gave")
+            rows = [(state, f"{flights:,}", f"{delay:.2f}") for state, flights, delay in answers]
+            stage.table(["state", "flights", "mean delay"], rows)
+            stage.say(f"✓ the same as over all flights, from {report.rows_out:,} keys")
+
     def write_report(self) -> None:
         with self.stage.step("A report of all this"):
             with waiting.spinner("writing the report"):
@@ -265,7 +319,7 @@ class Story:
     def what_next(self) -> list[str]:
         """Commands for the user to go on with; the tests run them."""
         url = shlex.quote(self.url)
-        flights = shlex.quote(f"{self.url.rstrip('/')}/flights")
+        flights, delays = (shlex.quote(f"{self.url.rstrip('/')}/{name}") for name in ("flights", "delays"))
         row = (
             '{"date": "2001-04-01T12:00", "delay": 7, "distance": 236, "origin": "SFO", "destination": "SNA"}'
         )
@@ -276,6 +330,8 @@ class Story:
             f"firn log {flights} --limit 10",
             f"echo '{row}' | firn append {flights}",
             f"firn merge {flights} --dry-run",
+            f"firn keyed scan {delays} --start A --end C",
+            f"firn keyed manifest {delays}",
             f"firn dump {flights}/",
             f'firn sql "SELECT origin, count(*) AS n FROM flights GROUP BY 1 ORDER BY 2 DESC LIMIT 5" --db {url}',
         ]

@@ -165,18 +165,12 @@ def _until(checkpoint: Checkpoint) -> str:
 def sweep(
     table: TableArg,
     db: DbOption = None,
-    l0_min_age: Annotated[
+    older_than: Annotated[
         str | None,
         typer.Option(
-            "--l0-min-age",
+            "--older-than",
             metavar="AGE",
             help="Compacted flushes older than that; the table's, 10m. Less is your word that nobody writes.",
-        ),
-    ] = None,
-    buffer: Annotated[
-        str | None,
-        typer.Option(
-            "--buffer", metavar="TIME", help="How far clocks may be apart, for checkpoints that expired."
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -190,7 +184,7 @@ def sweep(
     _, opened = open_keyed(table, db, options)
     meter = waiting.Meter(opened.bucket)
     with waiting.spinner(f"sweeping {opened.name}"):
-        report = opened.sweep(l0_min_age=l0_min_age, buffer=buffer, dry_run=dry_run)
+        report = opened.sweep(older_than=older_than, dry_run=dry_run)
     if json:
         output.document({"table": opened.name, **output.plain(report), **meter.plain()})
         return
