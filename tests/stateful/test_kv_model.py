@@ -130,6 +130,7 @@ class KeyedMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.kv.close()
         self._flushed()
+        self.snapshots = []  # they end with their writer
         self.kv = self.table.open(compaction=False)
 
     @rule()
