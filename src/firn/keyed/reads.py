@@ -15,6 +15,7 @@ from firn.keyed.fold import fold_key, fold_runs
 from firn.keyed.memtable import Memtable
 from firn.keyed.scan import KeyedScan
 from firn.keyed.sources import Sources
+from firn.keyed.sst_bloom import key_hash
 from firn.keyed.sst_reader import SstReader
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ class Tree:
                 found += entries
         sources = self.sources
         sources.load()
+        hashed = key_hash(key)
         for reader in sources.l0:
-            entries = reader.get(key)
+            entries = reader.get(key, hashed)
             if entries:
                 if any(entry.kind != MERGE for entry in entries):
                     return found + entries if found else entries
@@ -61,7 +63,7 @@ class Tree:
             sst = run.of(key)
             if sst is None:
                 continue
-            entries = sst.get(key)
+            entries = sst.get(key, hashed)
             if entries:
                 if any(entry.kind != MERGE for entry in entries):
                     return found + entries if found else entries

@@ -26,10 +26,9 @@ class KeyedScan:
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         keys, values = self._keys, self._values
         for batch in self._folded():
-            found = batch.column(0).to_pylist()
             stored = values.from_columns(batch.columns[len(ENTRY_COLUMNS) :])
             yield from zip(
-                map(keys.decode, found) if keys.typed else found,
+                keys.decode_list(batch.column(0)),
                 map(values.public, stored) if values.typed else stored,
                 strict=True,
             )
