@@ -18,6 +18,7 @@ COLUMNS = {
         "x": "DOUBLE",
         "t": "TIMESTAMP",
         "b": "BOOLEAN",
+        "y": "BLOB",
     },
     "g": {"k": "BIGINT", "w": "BIGINT", "name": "VARCHAR"},
 }
@@ -53,6 +54,14 @@ def pruned(query: str) -> dict[str, list[str]]:
         ("SELECT * FROM f WHERE k = 1 OR k = 3 OR v IN (4)", {"f": ['"k" = 1 OR "k" = 3 OR "v" IN (4)']}),
         ("SELECT * FROM f WHERE d >= DATE '2001-01-01'", {"f": ["\"d\" >= CAST('2001-01-01' AS DATE)"]}),
         ("SELECT * FROM f AS a WHERE a.k = 1", {"a": ['"k" = 1']}),
+        ("SELECT * FROM f WHERE s LIKE 'a%'", {"f": ["\"s\" LIKE 'a%'"]}),
+        # Text of which both engines make the same bytes stands for bytes; other text doesn't
+        ("SELECT * FROM f WHERE y = 'a'", {"f": ["\"y\" = 'a'"]}),
+        (
+            r"SELECT * FROM f WHERE y > '\xFF'::BLOB AND y <> 'é' AND y < '\xFF'",
+            {"f": [r"""!y! > CAST('\xFF' AS BLOB)""".replace("!", '"')]},
+        ),
+        (r"SELECT * FROM f WHERE s LIKE 'a\%' OR s LIKE k", {}),
         ("SELECT * FROM f WHERE b = true", {"f": ['"b" = TRUE']}),
         # ON of inner joins, each side its own
         (
@@ -198,3 +207,10 @@ def test_every_occurrence_has_a_placeholder_and_keeps_its_name() -> None:
     assert "{t0} AS `f`" in text
     assert "{t1} AS `h`" in text
     assert text.format(t0="a", t1="b").count("'{t0}'") == 1
+
+
+def test_bytes_with_escapes_are_the_same_bytes_in_spark() -> None:
+    from firn.lake.dialect import to_spark
+
+    tree = parse(r"SELECT * FROM f WHERE y IN ('a\x00\xff'::BLOB, 'b')", "query")
+    assert to_spark(tree) == "SELECT * FROM `f` WHERE `y` IN (X'6100ff', 'b')"
