@@ -117,6 +117,22 @@ def test_what_has_expired_goes() -> None:
     assert sst.min_expire == now + 3_600_000
 
 
+def test_a_full_compaction_drops_what_has_expired_since() -> None:
+    table = new_table()
+    now = table.clock.now_ms()
+    Flusher(table).flush([(b"a", b"1", PUT, now + 60_000), (b"b", b"2")])
+    assert compact(table, full=True).rows_out == 2
+    assert compact(table, full=True).rounds == 0
+
+    class Later:
+        def now_ms(self) -> int:
+            return now + 60_000
+
+    table.clock = Later()  # type: ignore[assignment]
+    assert compact(table, full=True).rows_out == 1
+    assert compact(table, full=True).rounds == 0
+
+
 def test_everything_may_go() -> None:
     table = new_table()
     writer = Flusher(table)
@@ -142,6 +158,29 @@ def test_operands_are_merged() -> None:
     assert live(table) == {b"n": b"31", b"m": b"5"}
     found = entries_of(table, table.journal.read().manifest.ssts)
     assert [(e.key, e.value) for e in found] == [(b"m", b"5"), (b"n", b"31")]
+
+
+def test_what_meets_nothing_below_only_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level that is too large gives SSTs to the next one; where that has no such keys, none is written again."""
+    policy = Policy("leveled", l0_trigger=1, level_bytes=20_000)
+    monkeypatch.setattr(compaction, "policy_of", lambda table: policy)
+    table = new_table({**SMALL, "compaction": "leveled"})
+    writer = Flusher(table)
+    writer.put(*(b"k%05d" % n for n in range(2_000)))
+    before = table.bucket.counters.as_dict()
+    report = compact(table)
+    view = table.journal.read()
+    assert {sst.level for sst in view.manifest.ssts} == {1, 2}
+    assert report.rounds > 1 and report.ssts_out == len(view.manifest.ssts)
+    assert table.bucket.counters.since(before)["put"] == 1 + report.ssts_out + 2 * report.rounds
+    assert live(table) == {b"k%05d" % n: b"v" for n in range(2_000)}
+    writer.delete(*(b"k%05d" % n for n in range(0, 2_000, 2)))
+    writer.put(b"k00001", value=b"new")
+    compact(table)
+    left = {b"k%05d" % n: b"v" for n in range(1, 2_000, 2)}
+    assert live(table) == {**left, b"k00001": b"new"}
+    compact(table, full=True)
+    assert live(table) == {**left, b"k00001": b"new"}
 
 
 def test_nothing_to_do_costs_little() -> None:

@@ -167,6 +167,10 @@ def run_plan(
     table: KeyedTable, session: CompactorSession, plan: CompactionPlan, *, runner: Runner | None = None
 ) -> CompactionReport:
     """Do what a plan says, and commit it."""
+    if _is_move(plan, table.clock.now_ms()):
+        moved = [replace(sst, level=plan.level, run=plan.run) for sst in plan.ssts]
+        view = session.commit(adds=moved, deletes=plan.ssts, last_compacted=plan.last_compacted)
+        return CompactionReport(view.version, rounds=1)
     report = _announced(plan)
     tasks = _tasks(table, session, plan)
     context = CompactContext(
@@ -201,10 +205,20 @@ def run_plan(
     )
 
 
+def _is_move(plan: CompactionPlan, now_ms: int) -> bool:
+    """Whether SSTs of one run go to a level where nothing meets them: then the manifest alone has to change. Where
+    deletes and expired entries end, at the bottom, they are worth writing the rest again."""
+    if plan.l0 or len(plan.runs()) != 1 or any(sst.level == plan.level for sst in plan.ssts):
+        return False
+    return not plan.bottom or not any(
+        sst.tombstones or (sst.min_expire is not None and sst.min_expire <= now_ms) for sst in plan.ssts
+    )
+
+
 def _first_plan(view: View, table: KeyedTable, full: bool) -> CompactionPlan | None:
     """What a compaction by hand begins with: all of L0, however little the policy makes of it."""
     if full:
-        return plan_full(view, policy_of(table))
+        return plan_full(view, policy_of(table), table.clock.now_ms())
     return plan_compaction(view, replace(policy_of(table), l0_trigger=1))
 
 
