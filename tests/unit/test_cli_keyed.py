@@ -215,6 +215,12 @@ def test_manifest_tells_what_there_is(delays: Path) -> None:
     assert "none yet" in done("keyed", "manifest", empty).out
 
 
+def test_manifest_shows_typed_keys_as_they_are(years: Path) -> None:
+    done("keyed", "compact", years, "--full")
+    shown = done("keyed", "manifest", years).out
+    assert '["HI",2001]' in shown and '["MI",2001]' in shown
+
+
 def test_compact_says_what_it_did(delays: Path) -> None:
     planned = done("keyed", "compact", delays, "--dry-run").out
     assert "would begin with 3 flushes" in planned

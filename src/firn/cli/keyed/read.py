@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from firn.journal.manifest.model import SSTInfo, View
+    from firn.keyed.keys import Keys
     from firn.keyed.scan import KeyedScan
 
 
@@ -179,8 +180,8 @@ def manifest(
                     output.number(sum(s.rows for s in ssts)),
                     output.number(sum(s.tombstones for s in ssts)),
                     output.size(sum(s.bytes for s in ssts)),
-                    _edge(ssts[0].min_key),
-                    _edge(ssts[-1].max_key),
+                    _edge(opened.keys, ssts[0].min_key),
+                    _edge(opened.keys, ssts[-1].max_key),
                 ]
                 for (level, run), ssts in runs.items()
             ],
@@ -224,8 +225,11 @@ def view_plain(view: View, words: Words) -> Mapping[str, Any]:
     }
 
 
-def _edge(key: bytes) -> str:
-    """An encoded key for people: text if it is some, else hexadecimal; the first bytes of a long one."""
+def _edge(keys: Keys, key: bytes) -> str:
+    """A key for people: its columns' values; bytes as text if they are some, else in hexadecimal."""
+    if keys.typed:
+        found = keys.decode(key)
+        return found if isinstance(found, str) else output.encode(found).decode()
     short = key[:24]
     text = short.decode("utf-8", "replace")
     shown = text if text.isprintable() and "\ufffd" not in text else short.hex()
