@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -104,6 +105,7 @@ class KeyedWriter(Reads):
         )
         self._compacting = compaction
         self._compactor: CompactorSession | None = None
+        self._one_compaction = threading.Lock()  # by hand and in the background they would fence each other
         self._compactions = 0
         self._outpaced = False
         with self._flusher.lock:
@@ -271,8 +273,9 @@ class KeyedWriter(Reads):
     def compact(self, *, full: bool = False) -> CompactionReport:
         """Flush, then compact in this process; see `KeyedTable.compact`."""
         self.flush()
-        report = self.table.compact(full=full)
-        self._compactor = None  # it was fenced by that
+        with self._one_compaction:
+            report = self.table.compact(full=full)
+            self._compactor = None  # it was fenced by that
         self.poll()
         return report
 
@@ -460,7 +463,8 @@ class KeyedWriter(Reads):
             if plan_compaction(self._session.view, policy) is None:
                 return
             try:
-                self._compactor, view = compact_once(self.table, self._compactor)
+                with self._one_compaction:
+                    self._compactor, view = compact_once(self.table, self._compactor)
             except FencedError:
                 self._compactor, self._outpaced = None, True
                 return
