@@ -48,7 +48,9 @@ class Table:
         self.store = SimStore(**options)
         self.journal("creator").create({"flush_ms": 100}, 1)
 
-    def journal(self, who: str = "client", *befores: Before, skew_ms: int = 0, **options: Any) -> ManifestJournal:
+    def journal(
+        self, who: str = "client", *befores: Before, skew_ms: int = 0, **options: Any
+    ) -> ManifestJournal:
         bucket = self.store.bucket(who, plan=Plan(*befores), skew_ms=skew_ms)
         return ManifestJournal(bucket, "t", clock=bucket.clock, **options)
 
