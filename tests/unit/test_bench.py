@@ -212,3 +212,11 @@ def test_the_proxy_counts_and_waits(bench):
             db.create_table("t").append([{"a": 1}])
             assert db.table("t").scan().count() == 1
         assert facts["requests"] == db.bucket.counters.requests - before
+
+
+def test_keyed(run):
+    found = measures(run("keyed", "--keys", "400", "--samples", "20", "--rounds", "1"))
+    for store in ("memory", "directory"):
+        assert found[f"{store}, 400 keys: flush", "firn"]["put"] == 8
+        assert found[f"{store}, 400 keys: cold get", "firn"]["gets_a_key"] <= 1
+        assert found[f"{store}, 400 keys: compact", "firn"]["written_bytes"] > 0
