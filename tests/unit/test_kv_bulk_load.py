@@ -195,6 +195,18 @@ def test_values_that_cant_be_merged_upon() -> None:
         load(new_table(merge="add"), rows(b"a", value=b"not a number"))
 
 
+def test_a_table_whose_creator_crashed_is_founded_first() -> None:
+    """Its definition was there, its pointer not yet."""
+    table = new_table()
+    table.journal.drop()
+    load(table, rows(b"a"))
+    assert live(table) == {b"a": b"loaded"}
+    table = new_table()
+    table.journal.drop()
+    assert compact(table).rounds == 0
+    assert live(table) == {}
+
+
 def test_nothing_to_load() -> None:
     table = new_table()
     version = table.journal.read().version

@@ -127,7 +127,7 @@ def changes(table: KeyedTable, since: str | None = None, upto: str | None = None
         >>> table.changes(since=version).to_arrow().select(["key", "_kind"]).to_pylist()
         [{'key': b'DTW', '_kind': 'delete'}]
     """
-    view = table.journal.read()
+    view = table.view()
     newest = _Place.of(view)
     ended = newest if upto is None else _Place.parse(table, upto, view, needs_manifest=False)
     begun = _Place(-1, -1) if since is None else _Place.parse(table, since, view, needs_manifest=True)

@@ -91,7 +91,8 @@ def checkpoint(
             raise AlreadyExistsError(
                 f"{table.name} has a checkpoint {name!r} already. Choose another name, or delete that one first."
             )
-    return _of(table, table.journal.snapshot(name=name, expires_ms=_expiry(table, ttl)))
+    expires_ms = _expiry(table, ttl)
+    return _of(table, table.founded(lambda: table.journal.snapshot(name=name, expires_ms=expires_ms)))
 
 
 def checkpoints(table: KeyedTable) -> list[Checkpoint]:

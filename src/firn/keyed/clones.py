@@ -128,7 +128,7 @@ def let_go(table: KeyedTable) -> None:
 def _pin(table: KeyedTable, prefix: str, at: str | Checkpoint | None) -> SnapshotRef:
     name = PINS + prefix
     if at is None:
-        return table.journal.snapshot(name=name)
+        return table.founded(lambda: table.journal.snapshot(name=name))
     like = find(table, at)
     return table.journal.snapshot(like.view(), name=name, like=like.ref)
 
@@ -149,7 +149,7 @@ def _is_held(table: KeyedTable, pin: SnapshotRef) -> bool:
 
 def _names_others(table: KeyedTable) -> bool:
     """Whether the table, or a checkpoint of it, names objects that aren't its own."""
-    views = [table.journal.read()]
+    views = [table.view()]
     if not _foreign(views[0]):
         views += [table.journal.view_of(ref) for ref in table.journal.snapshots()]
     return any(_foreign(view) for view in views)

@@ -106,9 +106,9 @@ def compact(
         (2, 2, 1)
     """
     if dry_run:
-        first = _first_plan(table.journal.read(), table, full)
+        first = _first_plan(table.view(), table, full)
         return CompactionReport(None, dry_run=True) if first is None else _announced(first)
-    session = table.journal.open_compactor()
+    session = table.founded(table.journal.open_compactor)
     report = CompactionReport(None)
     for _ in range(MAX_ROUNDS):
         if not report.rounds:

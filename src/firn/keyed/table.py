@@ -201,7 +201,7 @@ class KeyedTable:
         """
         gaps = parse_duration(wait_for_gaps)
         every = self.settings.poll_max / 3 if poll_every is None else parse_duration(poll_every)
-        session = self._founded(
+        session = self.founded(
             lambda: self.journal.open_writer(wait_for_gaps_s=gaps, strict=self.settings.strict)
         )
         self.check_view(session.view)
@@ -240,7 +240,7 @@ class KeyedTable:
             return self._version(at)
         if at is not None:
             return checkpoints.view_at(self, at)
-        view = self._founded(self.journal.read)
+        view = self.founded(self.journal.read)
         self.check_view(view)
         return view
 
@@ -358,7 +358,7 @@ class KeyedTable:
         if view.pointer.settings.get("table", self.definition.id) != self.definition.id:
             raise self._gone("was dropped, and another one created under its name")
 
-    def _founded(self, read: Callable[[], T]) -> T:
+    def founded(self, read: Callable[[], T]) -> T:
         """Read; and if there is no pointer because whoever created the table crashed, write it first."""
         try:
             return read()
