@@ -13,6 +13,7 @@ from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.engines import DatabaseEngines
 from firn.errors import InvalidInputError
+from firn.keyed.clones import clones_of, release
 from firn.keyed.definition import KeyedDefinition, create_definition, definition_key
 from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport
@@ -80,6 +81,11 @@ class KeyedTables:
     def drop(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
         key = definition_key(key_below(self.prefix, definition.name))
+        if not definition.dropped and (held := clones_of(self.open(definition))):
+            raise InvalidInputError(
+                f"{definition.name} can't be dropped: its clones read its objects: {', '.join(held)}. Drop these "
+                "first, or compact them with full=True and sweep them."
+            )
         if not dry_run and not definition.dropped:
             self.bucket.put(key, replace(definition, dropped=True).encode())
         return self.erase(definition, dry_run=dry_run)
@@ -89,10 +95,11 @@ class KeyedTables:
         what it led to, the definition last."""
         prefix = key_below(self.prefix, definition.name)
         key = definition_key(prefix)
+        own = {i.key: i.size for i in self.bucket.list(f"{prefix}/").objects}
         if not dry_run:
-            self.open(definition).pointers.delete()
-        own = self.bucket.list(f"{prefix}/").objects
-        if not dry_run:
-            self.bucket.delete_many([i.key for i in own if i.key != key])
+            self.open(definition).journal.drop()
+            own.update((i.key, i.size) for i in self.bucket.list(f"{prefix}/").objects)  # flushed meanwhile
+            self.bucket.delete_many([name for name in own if name != key])
+            release(self.open(definition))
             self.bucket.delete(key)
-        return DropReport(tuple(i.key for i in own), sum(i.size for i in own), dry_run=dry_run)
+        return DropReport(tuple(sorted(own)), sum(own.values()), dry_run=dry_run)

@@ -1,0 +1,352 @@
+"""Keyed tables as a database has them: created, opened, listed, dropped and created again; what each costs."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+import firn
+from firn.errors import (
+    CorruptObjectError,
+    FencedError,
+    InvalidInputError,
+    SnapshotTooOldError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedError,
+)
+from firn.keyed.background import Background
+from firn.keyed.definition import KeyedDefinition, create_definition, definition_key
+from firn.keyed.settings import KEYED_PROPERTIES, KeyedSettings
+
+SLOW = {"flush_ms": 3_600_000}
+VERBS = ("get", "put", "list", "head", "delete")
+
+
+@pytest.fixture
+def db():
+    return firn.connect("memory://")
+
+
+def new(db, name="t", **options):
+    return db.create_table(
+        name, kind="keyed", properties={**SLOW, **options.pop("properties", {})}, **options
+    )
+
+
+def spent(table, work):
+    before = table.bucket.counters.as_dict()
+    result = work()
+    counted = table.bucket.counters.since(before)
+    return {verb: counted[verb] for verb in VERBS if counted[verb]}, result
+
+
+def fill(table, *keys):
+    with table.open(compaction=False) as kv:
+        for key in keys:
+            kv.put(key, b"v")
+
+
+# -- a database's tables
+
+
+def test_tables_of_both_kinds_share_a_name_space(db):
+    new(db, "kv")
+    db.create_table("lake")
+    assert db.tables() == ["kv", "lake"]
+    assert db.tables("keyed") == ["kv"] and db.tables("lake") == ["lake"]
+    assert isinstance(db.table("kv"), firn.KeyedTable) and isinstance(db.table("lake"), firn.LakeTable)
+    for taken, kind in (("kv", "lake"), ("kv", "keyed"), ("lake", "keyed")):
+        with pytest.raises(TableExistsError):
+            db.create_table(taken, kind=kind)
+
+
+def test_who_asks_for_a_kind_is_told_when_it_is_another(db):
+    new(db, "kv")
+    db.create_table("lake")
+    with pytest.raises(InvalidInputError, match="kv is a keyed table"):
+        db.table("kv", kind="lake")
+    with pytest.raises(InvalidInputError, match="lake is a lake table"):
+        db.table("lake", kind="keyed")
+
+
+def test_opening_gives_the_table_back_as_it_was_created(db):
+    made = new(db, key={"state": "VARCHAR", "year": "BIGINT"}, schema={"n": "BIGINT"}, merge="add", ttl="1h")
+    assert db.table("t").definition == made.definition
+    assert made.definition.ttl_ms == 3_600_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partition_by": ["a"]},
+        {"sort_by": ["a"]},
+        {"version_by": "a"},
+        {"journal": "writer"},
+        {"key": ["a"]},
+        {"key": {"a": "DOUBLE[]"}},
+        {"key": {"a": "BIGINT"}, "schema": {"A": "BIGINT"}},
+        {"schema": {"seq": "BIGINT"}},
+        {"merge": "multiply"},
+        {"merge": "os:system"},
+        {"ttl": "soon"},
+        {"properties": {"target_size": "1MB"}},
+        {"properties": {"flush_ms": 0}},
+        {"properties": {"compaction": "never"}},
+        {"properties": {"poll_max": "5m"}},
+        {"properties": {"pointer_url": "redis://x"}},
+    ],
+)
+def test_what_no_keyed_table_can_have_is_refused_and_nothing_is_written(db, options):
+    with pytest.raises(InvalidInputError):
+        db.create_table("t", kind="keyed", **options)
+    assert db.bucket.counters.put == 0
+
+
+@pytest.mark.parametrize("options", [{"merge": "add"}, {"ttl": "1h"}, {"key": {"a": "BIGINT"}}])
+def test_what_only_keyed_tables_have_is_refused_for_lakes(db, options):
+    with pytest.raises(InvalidInputError, match="keyed"):
+        db.create_table("t", **options)
+
+
+def test_the_defaults_are_those_of_the_settings():
+    assert KeyedSettings.from_properties({}) == KeyedSettings()
+    assert KeyedSettings.from_properties(dict(KEYED_PROPERTIES)) == KeyedSettings()
+
+
+def test_a_store_without_conditional_puts_is_refused():
+    db = firn.connect("memory://", options={"conditional_put": "disabled"})
+    with pytest.raises(UnsupportedError, match="conditional puts"):
+        db.create_table("t", kind="keyed")
+
+
+def test_each_flipped_bit_of_a_definition_is_noticed():
+    data = KeyedDefinition("t", {"n": "BIGINT"}, None, "add", 5, {"flush_ms": 7}, 9, "id").encode()
+    whole = KeyedDefinition.decode(data, "x")
+    for at in range(len(data)):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << bit
+            with suppress(CorruptObjectError, UnsupportedError):
+                assert KeyedDefinition.decode(bytes(flipped), "x") == whole  # white space between values
+
+
+# -- dropped, and created again
+
+
+def test_dropping_leaves_nothing(db):
+    fill(new(db), b"a", b"b")
+    planned = db.drop_table("t", dry_run=True)
+    assert db.table("t").reader().get(b"a") == b"v"
+    assert db.drop_table("t").objects == planned.objects
+    assert db.tables() == [] and db.bucket.list("").objects == ()
+    with pytest.raises(TableNotFoundError):
+        db.table("t")
+
+
+def test_an_open_writer_of_a_dropped_table_acknowledges_nothing(db):
+    kv = new(db, properties={"strict": True}).open()
+    db.drop_table("t")
+    with pytest.raises(FencedError):
+        kv.put(b"a", b"1")
+    with pytest.raises(FencedError):
+        kv.get(b"a")
+
+
+def test_an_open_writer_of_a_table_that_was_created_again_is_fenced_and_not_seen(db):
+    old = new(db).open()
+    old.put(b"a", b"old")
+    db.drop_table("t")
+    again = new(db)
+    with pytest.raises(FencedError):
+        old.poll()
+    with pytest.raises(FencedError):
+        old.put(b"b", b"old")
+    with again.open() as kv:
+        assert kv.epoch > old.epoch
+        kv.put(b"c", b"new")
+    assert list(again.reader().scan()) == [(b"c", b"new")]
+
+
+def test_a_zombies_flush_into_a_table_that_was_created_again_never_counts(db):
+    old = new(db).open()
+    db.drop_table("t")
+    again = new(db)
+    old._session.put_l0(0, b"of the old table")  # it doesn't know yet, and the store takes it
+    with again.open() as kv:
+        kv.put(b"c", b"new")
+        assert list(kv.scan()) == [(b"c", b"new")]
+    with pytest.raises(FencedError):
+        old.close()
+        old.poll()
+
+
+def test_a_handle_on_a_table_that_was_created_again_refuses_to_read_the_other(db):
+    handle = new(db)
+    reader = handle.reader(follow="0s")
+    db.drop_table("t")
+    new(db, schema={"n": "BIGINT"})
+    for work in (handle.reader, handle.open, reader.refresh):
+        with pytest.raises(TableNotFoundError, match="dropped"):
+            work()
+
+
+def test_an_interrupted_drop_is_ended_by_creating_again(db):
+    table = new(db)
+    fill(table, b"a")
+    db.bucket.put(definition_key("t"), replace(table.definition, dropped=True).encode())
+    assert db.tables() == []
+    with pytest.raises(TableNotFoundError):
+        db.table("t")
+    assert list(new(db).reader().scan()) == []
+
+
+def test_a_table_whose_creator_crashed_before_the_pointer_is_ended_by_whoever_opens_it(db):
+    create_definition(db.bucket, "t", KeyedDefinition("t", first_epoch=5))
+    fill(db.table("t"), b"a")
+    assert db.table("t").reader().get(b"a") == b"v"
+
+
+def test_a_table_is_not_dropped_under_its_clones(db):
+    table = new(db)
+    fill(table, b"a")
+    table.clone("c")
+    with pytest.raises(InvalidInputError, match="clones"):
+        db.drop_table("t")
+    db.drop_table("c")
+    db.drop_table("t")
+    assert db.bucket.list("").objects == ()
+
+
+# -- what it costs
+
+
+def test_opening_a_writer(db):
+    table = new(db)
+    first, kv = spent(table, lambda: table.open(compaction=False))
+    assert first == {"get": 1, "put": 1, "list": 1}  # the pointer, L0, the CAS: there is nobody to fence
+    kv.put(b"a", b"1")
+    kv.close()
+    later, kv = spent(table, lambda: table.open(compaction=False))
+    assert later == {"get": 1, "put": 2, "list": 1}  # and the fence
+    kv.close()
+    table.compact(full=True)
+    chained, kv = spent(table, lambda: table.open(compaction=False))
+    assert chained == {"get": 2, "put": 2, "list": 1}  # and the manifest
+    kv.close()
+
+
+def test_opening_and_refreshing_a_reader(db):
+    table = new(db)
+    fill(table, b"a")
+    cost, reader = spent(table, lambda: table.reader(follow=None))
+    assert cost == {"get": 2, "list": 1}
+    assert spent(table, reader.refresh)[0] == {"get": 1, "list": 1}
+
+
+def test_a_reader_that_is_not_asked_costs_nothing_and_one_that_may_be_old_refreshes_once_a_read(db):
+    table = new(db)
+    fill(table, b"a")
+    reader = table.reader(follow="1h")
+    reader.get(b"a")
+    assert spent(table, lambda: reader.get(b"a"))[0] == {}
+    eager = table.reader(follow="0s")
+    eager.get(b"a")
+    assert spent(table, lambda: eager.get(b"a"))[0] == {"get": 1, "list": 1}
+
+
+def test_an_idle_writer_costs_nothing_but_the_poll(db):
+    table = new(db)
+    with table.open() as kv:
+        kv.put(b"a", b"1")
+        assert spent(table, lambda: None)[0] == {}
+        assert spent(table, kv.poll)[0] == {"get": 1}
+        assert spent(table, kv.flush)[0] == {}
+
+
+def test_a_cold_get_is_one_get_a_run_and_a_scan_opens_only_what_overlaps(db):
+    table = new(db, properties={"block_size": "1KB", "sst_size": "4KB", "compression": "none"})
+    rows = {b"%04d" % n: b"x" * 64 for n in range(400)}
+    with table.open(compaction=False) as kv:
+        kv.write(rows)
+    table.compact(full=True)
+    view = table.view()
+    assert len(view.manifest.ssts) > 3
+    reader = table.reader(follow=None)
+    cost, found = spent(table, lambda: list(reader.scan(b"0000", b"0005")))
+    assert [key for key, _ in found] == [b"%04d" % n for n in range(5)]
+    assert cost["get"] <= 2  # one SST's index and its first blocks, however many SSTs there are
+    cost, _ = spent(table, lambda: reader.get(b"0350"))
+    assert cost["get"] <= 2
+    cost, _ = spent(table, lambda: reader.get(b"0351"))
+    assert cost.get("get", 0) <= 1
+
+
+# -- versions
+
+
+def test_a_version_stays_until_it_is_compacted(db):
+    table = new(db)
+    fill(table, b"a")
+    version = table.reader().version
+    fill(table, b"b")
+    assert list(table.reader(at=version).scan()) == [(b"a", b"v")]
+    table.compact(full=True)
+    with pytest.raises(SnapshotTooOldError, match="checkpoint"):
+        table.reader(at=version)
+    with pytest.raises(InvalidInputError):
+        table.reader(at="x@y")
+
+
+# -- compaction beside a writer
+
+
+def test_a_writer_that_compacts_by_hand_is_not_fenced_by_its_own_background(db):
+    with new(db).open() as kv:
+        for round_ in range(3):
+            for n in range(8):
+                kv.put(b"%d" % n, b"%d" % round_)
+            kv.compact(full=True)
+        assert [value for _, value in kv.scan()] == [b"2"] * 8
+
+
+# -- the thread behind
+
+
+def test_a_background_goes_on_after_a_transient_error_and_ends_with_a_fatal_one():
+    calls, failed, done = [], [], threading.Event()
+
+    def work():
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise firn.StoreUnavailableError("the store is away; try again")
+        if len(calls) == 2:
+            return 0.0
+        raise firn.AccessDeniedError("no rights; ask for them")
+
+    def fatal(error):
+        failed.append(error)
+        done.set()
+
+    background = Background("test", work, fatal, first=0.0)
+    assert done.wait(30)
+    background.stop()
+    assert len(calls) == 3 and isinstance(failed[0], firn.AccessDeniedError)
+    assert background.last_error is failed[0]
+
+
+def test_a_background_that_nobody_pokes_does_nothing():
+    called = threading.Event()
+
+    def work():
+        called.set()
+
+    background = Background("test", work, lambda error: None, first=None)
+    assert not called.is_set()
+    background.poke()
+    assert called.wait(30)
+    background.stop()
+    assert not background.running
