@@ -238,7 +238,8 @@ class Explorer:
 
     `judge(before, after, begun, name, event)` is asked at each event a program tells: `before` is the store at its
     request, `begun` the store at its first; `hold(before, after)` at each change of the store. Both raise what they
-    find. `acknowledged` in events are collected by the caller from `told`.
+    find. `settle(store, told)` sees all that was told until then. Of programs that aren't `timed` nobody asks when
+    they began.
     """
 
     def __init__(
@@ -247,6 +248,7 @@ class Explorer:
         programs: dict[str, Program],
         *,
         lost: int = 0,
+        timed: frozenset[str] = frozenset(),
         eager: Callable[[Store, Request], bool],
         hold: Callable[[Store, Store], None],
         judge: Callable[[Store, Store, Store, str, Any], None],
@@ -256,6 +258,7 @@ class Explorer:
         self.trees = [Tree(name, program) for name, program in programs.items()]
         self._eager, self._hold, self._judge, self._settle = eager, hold, judge, settle
         self._limit = limit
+        self._timed = timed
         self._stores: list[Store] = []
         self._ids: dict[frozenset[tuple[str, bytes]], int] = {}
         self._performed: dict[tuple[int, Request], tuple[int, Any]] = {}
@@ -333,7 +336,7 @@ class Explorer:
         store, nodes, begun, _, _ = state
         tree = self.trees[i]
         node = tree.after(nodes[i], answer)
-        if begun[i] < 0:
+        if begun[i] < 0 and tree.name in self._timed:
             begun = (*begun[:i], store, *begun[i + 1 :])
         described = f"{tree.name} {request.verb} {request.key} -> {_shown(answer)}"
         return described, (after, (*nodes[:i], node, *nodes[i + 1 :]), begun, lost, late)

@@ -1,0 +1,51 @@
+"""A check that can't fail is no check: with any one rule left out, simulations fail, and without that they pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from firn.testing import SimulationFailure, simulate
+from simulation import manifest_mutations as without
+from simulation.manifest_world import MANIFEST_SHAPES, build
+
+FURTHER_SEEDS = 400
+"""Looked through from the hint on, as any change of the program shuffles what seeds mean."""
+
+CASES = [
+    (without.open_without_a_fence, "rivals", 1),
+    (without.take_data_for_a_fence, "rivals", 4),
+    (without.claim_with_an_old_start, "rivals", 0),
+    (without.believe_any_claim, "zombies", 0),
+    (without.put_over_whatever_is_there, "rivals", 1),
+    (without.believe_refusals_and_silence, "zombies", 0),
+    (without.acknowledge_above_a_gap, "rivals", 1),
+    (without.never_look_at_the_pointer, "zombies", 2),
+    (without.list_after_the_pointer, "paged", 8),
+    (without.never_restart_a_read, "collectors", 0),
+    (without.share_the_epoch, "collectors", 1),
+    (without.commit_before_the_manifest_is_up, "snapshots", 0),
+    (without.forget_what_is_in_flight, "calm", 4),
+    (without.publish_after_another_compactor, "compactors", 1),
+    (without.forget_new_writers, "mixed", 0),
+    (without.keep_the_last_info_only, "rivals", 0),
+    (without.keep_no_info, "mixed", 0),
+    (without.apply_the_newest_changes_only, "calm", 6),
+    (without.chain_for_ever, "mixed", 2),
+    (without.no_buffer_for_skew, "snapshots", 0),
+    (without.forget_snapshots, "snapshots", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutation", "shape", "hint"), CASES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_dropped_rule_is_noticed(
+    mutation: without.Mutation, shape: str, hint: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = MANIFEST_SHAPES[shape]
+    with monkeypatch.context() as patched, pytest.raises(SimulationFailure) as failure:
+        mutation(patched)
+        simulate(lambda seed: build(seed, chosen), range(hint, hint + FURTHER_SEEDS))
+    seed = failure.value.seed
+    assert isinstance(seed, int)
+    simulate(lambda seed: build(seed, chosen), [seed])
