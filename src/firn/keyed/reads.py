@@ -56,7 +56,8 @@ class Tree:
         for reader in sources.l0:
             entries = reader.get(key, hashed)
             if entries:
-                if any(entry.kind != MERGE for entry in entries):
+                # The newest tells nearly always; an SST gives older versions than a reader needs, too.
+                if entries[0].kind != MERGE or any(entry.kind != MERGE for entry in entries):
                     return found + entries if found else entries
                 found += entries
         for run in sources.runs:
@@ -65,7 +66,7 @@ class Tree:
                 continue
             entries = sst.get(key, hashed)
             if entries:
-                if any(entry.kind != MERGE for entry in entries):
+                if entries[0].kind != MERGE or any(entry.kind != MERGE for entry in entries):
                     return found + entries if found else entries
                 found += entries
         return found
