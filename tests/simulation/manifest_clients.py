@@ -289,9 +289,7 @@ class Clients:
         try:
             journal.refresh_snapshot(ref, expires_ms)
         except (NotFoundError, ConflictError):
-            assert before is not None and client.time.now_ms >= before, (
-                f"snapshot {ref.id} is gone before {before}"
-            )
+            assert self._over(client, kept), f"snapshot {ref.id} is gone before {kept.expires_ms}"
             self.model.kept.pop(ref.id, None)
             self.model.happened["refreshed too late"] += 1
             return

@@ -46,6 +46,11 @@ class Model:
         self.sent[body] = Flush(epoch, number)
         return body
 
+    def adopt(self, number: int, body: bytes) -> None:
+        """What was there before the model."""
+        self.sent[body] = Flush(0, number)
+        self.decided = (*self.decided, body)
+
     def opened(self, epoch: int, start: int, floor: int) -> None:
         """A writer was let in, and may have learned so late. `floor` is as it was when it began to open."""
         assert epoch not in self.starts, f"two writers were let in as {epoch}"

@@ -190,6 +190,8 @@ class CompactorSession:
                 walked.
         """
         before = self._view
+        # A commit whose answer was lost may have been looked into when another compactor had the epoch already.
+        self._must_be_mine(before.pointer)
         _check(before, adds, deletes, last_compacted)
         with self._mutex:
             next_sst = self._next_sst if in_flight is None else min(in_flight, self._next_sst)
