@@ -176,6 +176,17 @@ class Flusher:
             self._work.notify_all()
             self._done.notify_all()
 
+    def orphaned(self) -> None:
+        """In a forked child: its parent's threads, which would flush, aren't there, and a lock may never be free."""
+        self.error = InvalidInputError(
+            f"the writer of {self._name} belongs to the process that this one was forked from. Open the table here, "
+            "which fences that one, or put through it."
+        )
+        self.limit = 0
+        self._stop.set()
+        self.lock = threading.Lock()
+        self._work, self._done = threading.Condition(self.lock), threading.Condition(self.lock)
+
     def close(self, timeout: float | None = None) -> None:
         """Take no more puts, flush all, and stop the threads; those stop even if the flush fails."""
         with self.lock:

@@ -438,8 +438,9 @@ class KeyedWriter(Reads):
 
     def _refuse(self) -> None:
         """Raise, if this writer may not be read any more."""
-        if isinstance(self._flusher.error, FencedError):
-            raise FencedError(str(self._flusher.error))
+        error = self._flusher.error
+        if isinstance(error, FencedError | InvalidInputError):
+            raise type(error)(str(error))
         self._check_open()
 
     def _check_open(self) -> None:
@@ -491,17 +492,19 @@ _open: WeakSet[KeyedWriter] = WeakSet()
 def _close_all() -> None:
     """Whoever forgets to close loses nothing that a flush can still save."""
     for writer in list(_open):
+        known = writer._flusher.error is not None  # and whoever put something was told
         try:
             writer.close(30.0)
         except FirnError as error:
-            log.error("%s", error)
+            if not known:
+                log.error("%s", error)
 
 
 def _orphaned() -> None:
     """A forked child has the parent's writers without their threads: puts would wait for ever."""
     for writer in list(_open):
         _open.discard(writer)
-        writer._closed = True
+        writer._flusher.orphaned()
 
 
 atexit.register(_close_all)
