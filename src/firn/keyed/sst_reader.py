@@ -57,7 +57,7 @@ class SstReader:
 
     @property
     def index(self) -> SstIndex:
-        """The block index. 1 ranged GET the first time, 2 if it is very long; nothing afterwards."""
+        """The block index. 1 ranged GET the first time, 2 if it's long, 3 if Parquet's footer is; nothing later."""
         return self._index or self._load()
 
     @property
@@ -120,7 +120,8 @@ class SstReader:
 
         `columns` are the value columns wanted, in this order; the entries' own columns always come. No batch is
         empty. Cost: that of `index`, then 1 ranged GET a span of blocks; spans grow from one block to a few MiB,
-        and the next one is fetched while the caller is busy with the last. What is in the cache isn't fetched.
+        and the next one is fetched while the caller is busy with the last. A span that is whole in the cache isn't
+        fetched.
         """
         return scan_blocks(self, start, end, reverse=reverse, columns=columns)
 

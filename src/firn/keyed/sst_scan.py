@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from firn.keyed.block import lower_bound
+from firn.keyed.block import Block, lower_bound
 from firn.keyed.sst_index import SstIndex
 from firn.keyed.sst_schema import ENTRY_COLUMNS
 
@@ -93,14 +93,16 @@ def _batches(
                 data = waiting[1].result()
                 waiting = None
             else:
-                held = [reader.cached(block) for block in part]
-                if len(part) == 1 and held[0] is not None:
-                    yield part, _projected(held[0].batch, columns)
+                held = _held(reader, part)
+                if held is not None:
+                    for block in reversed(part) if reverse else part:
+                        rows = held[block - part.start].batch
+                        yield range(block, block + 1), _projected(rows, columns)
                     part = next(todo, None)
                     continue
                 data = reader.fetch(part)
             following = next(todo, None)
-            if following is not None and reader.is_remote:
+            if following is not None and reader.is_remote and _held(reader, following) is None:
                 ahead = ahead or ThreadPoolExecutor(1, thread_name_prefix="firn-scan")
                 waiting = following, ahead.submit(reader.fetch, following)
             yield part, reader.decode(data, part, columns)
@@ -108,6 +110,12 @@ def _batches(
     finally:
         if ahead is not None:
             ahead.shutdown(wait=False, cancel_futures=True)
+
+
+def _held(reader: SstReader, part: range) -> list[Block] | None:
+    """The blocks of a span, if the cache has every one: else one request fetches them all anyway."""
+    held = [found for block in part if (found := reader.cached(block)) is not None]
+    return held if len(held) == len(part) else None
 
 
 def _projected(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
