@@ -28,11 +28,13 @@ from firn.journal.leaderless.append import Append
 from firn.journal.leaderless.codec import Log, encode
 from firn.journal.leaderless.lease import LockState
 from firn.journal.model import Commit
+from firn.keyed_tables import KeyedTables
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import InProcess
 from firn.lake.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.lake.upload import Uploader
+from firn.lakes import LakeTables
 from firn.runner import LocalRunner
 from firn.testing import (
     CrashMode,
@@ -305,6 +307,8 @@ class SimDatabase(Database):
         self._writer_tables = WriterTables(
             bucket, self.prefix, self.url, self.engines, writer=None, strict=False, clock=bucket.clock
         )
+        self._lakes = LakeTables(bucket, self.prefix, {}, self.engines, self._writer_tables, None)
+        self._keyed = KeyedTables(bucket, self.prefix, {}, self.engines)
 
 
 def test_create_table() -> None:
