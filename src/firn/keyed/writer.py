@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from firn.errors import (
     CorruptObjectError,
@@ -33,6 +30,7 @@ from firn.keyed.reads import Reads, Tree
 from firn.keyed.sources import Run, Sources, runs_from
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.sst_writer import SstWriter
+from firn.keyed.unclosed import unclosed
 from firn.units import parse_duration_ms
 
 if TYPE_CHECKING:
@@ -121,7 +119,7 @@ class KeyedWriter(Reads):
                 f"firn-compact-{table.name}", self._compact_again, self._compaction_failed, first=None
             )
             self._poke_compaction()
-        _open.add(self)
+        unclosed.add(self)
 
     def __repr__(self) -> str:
         return f"<KeyedWriter {self.table.bucket.uri(self.table.prefix)} epoch {self.epoch}>"
@@ -304,6 +302,19 @@ class KeyedWriter(Reads):
                 last_error=None if last is None else str(last),
             )
 
+    def _close_at_exit(self) -> None:
+        """What a program that forgets to close would have done; errors that nobody was told of yet are logged."""
+        known = self._flusher.error is not None  # and whoever put something was told
+        try:
+            self.close(30.0)
+        except FirnError as error:
+            if not known:
+                log.error("%s", error)
+
+    def _orphaned(self) -> None:
+        """Refuse everything in a forked child, which has the writer without its threads: puts would wait for ever."""
+        self._flusher.orphaned()
+
     def close(self, timeout: Duration | None = None) -> None:
         """Flush everything and stop. Closing again is fine.
 
@@ -314,7 +325,7 @@ class KeyedWriter(Reads):
         if self._closed:
             return
         self._closed = True
-        _open.discard(self)
+        unclosed.discard(self)
         seconds = _seconds(timeout)
         try:
             self._flusher.close(seconds)
@@ -484,29 +495,3 @@ class KeyedWriter(Reads):
 
 def _seconds(timeout: Duration | None) -> float | None:
     return None if timeout is None else parse_duration_ms(timeout) / 1000
-
-
-_open: WeakSet[KeyedWriter] = WeakSet()
-
-
-def _close_all() -> None:
-    """Whoever forgets to close loses nothing that a flush can still save."""
-    for writer in list(_open):
-        known = writer._flusher.error is not None  # and whoever put something was told
-        try:
-            writer.close(30.0)
-        except FirnError as error:
-            if not known:
-                log.error("%s", error)
-
-
-def _orphaned() -> None:
-    """A forked child has the parent's writers without their threads: puts would wait for ever."""
-    for writer in list(_open):
-        _open.discard(writer)
-        writer._flusher.orphaned()
-
-
-atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_orphaned)
