@@ -4,12 +4,13 @@
       InvalidInputError      fix the call: a bad name, predicate, type or option
         SchemaConflictError  fix the data, or widen the table
       NotFoundError          name something that exists
-        TableNotFoundError, ObjectNotFoundError, SnapshotTooOldError
+        TableNotFoundError, ObjectNotFoundError, NoSuchKeyError, SnapshotTooOldError
       AlreadyExistsError     choose another name
-        TableExistsError, ObjectExistsError
+        TableExistsError, ObjectExistsError, DuplicateKeyError
       ConflictError          nothing was changed: read again and retry
         ObjectChangedError, LockHeldError, LockLostError, AppendExpiredError,
-        HandleClosedError, ForkError
+        HandleClosedError, ForkError, FencedError, StaleObjectError, ObjectLockedError,
+        TransactionTimedOutError, TransactionClosedError
       OutcomeUnknownError    it may or may not have happened: look before retrying
       StoreError             the bucket failed: retry later, or mend access
         AccessDeniedError, StoreUnavailableError
@@ -22,7 +23,7 @@ name of the class (the command line prints it with ``--json``).
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class FirnError(Exception):
@@ -55,6 +56,13 @@ class ObjectNotFoundError(NotFoundError):
     """No object under that key."""
 
 
+class NoSuchKeyError(NotFoundError, KeyError):
+    """No row of that id in a record table, as far as the transaction sees. Also a `KeyError`."""
+
+    # KeyError would show the message in quotes.
+    __str__ = Exception.__str__
+
+
 class SnapshotTooOldError(NotFoundError):
     """The version is older than what sweep has kept."""
 
@@ -69,6 +77,10 @@ class TableExistsError(AlreadyExistsError):
 
 class ObjectExistsError(AlreadyExistsError):
     """put_if_absent found an object."""
+
+
+class DuplicateKeyError(AlreadyExistsError):
+    """A row of that id, or with that value of a unique index, is there."""
 
 
 class ConflictError(FirnError):
@@ -104,6 +116,30 @@ class ForkError(ConflictError):
 
 class FencedError(ConflictError):
     """Another writer has opened the keyed table since. Nothing is written or read here any more: open it again."""
+
+
+class StaleObjectError(ConflictError):
+    """A row was changed or deleted by somebody else since this transaction, or the ETag's owner, saw it.
+
+    `current` is the row as it is now, None if it was deleted. Of a conflict that concerns no single row, as
+    ``serializable=True`` may find, it is None too.
+    """
+
+    def __init__(self, message: str = "", current: Any = None) -> None:
+        super().__init__(message)
+        self.current = current
+
+
+class ObjectLockedError(ConflictError):
+    """Another transaction holds the row's advisory lock. Wait for it, or go on with another row."""
+
+
+class TransactionTimedOutError(ConflictError):
+    """The transaction took longer than its timeout: it was rolled back. Begin another."""
+
+
+class TransactionClosedError(ConflictError):
+    """The transaction was committed or rolled back already. Begin another."""
 
 
 class OutcomeUnknownError(FirnError):

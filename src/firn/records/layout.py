@@ -1,0 +1,143 @@
+"""Names of a record table's objects, built and parsed here and nowhere else. Frozen: docs/format/records.md.
+
+    <database>/<table>/data/<id>.json
+    <database>/<table>/indices/<field>/<first two characters>/<value>/<db>___<table>___<id>___<seq>
+    <database>/<table>/_firn/table.json
+    <database>/<table>/_firn/locks/<id>
+
+Names of bounded length: with names of tables as `firn.names` has them, a key below the database's prefix has at
+most 800 bytes, and no segment more than 255.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from firn.bucket.keys import key_below
+from firn.records.index_values import IndexValue, value_path
+from firn.records.names import SEPARATOR, field_part, id_part, owner_part
+
+SUFFIX: Final = ".json"
+SEQUENCE_DIGITS: Final = 20
+_DIGITS = re.compile(r"[0-9]{20}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an index entry's name tells.
+
+    `level` and `value` are the directories that stand for the value, `id_name` the id's part of the name, by
+    which `RecordLayout.row_named` finds the row, and `seq` the number of the commit that made the version.
+    """
+
+    level: str
+    value: str
+    id_name: str
+    seq: int
+
+
+@dataclass(frozen=True)
+class RecordLayout:
+    """The names of one table's objects.
+
+    Args:
+        prefix: the table's directory, with the database's, without a slash at its end.
+        table: its name.
+        db: the database's name, as the table's definition recorded it.
+
+    Example:
+        >>> layout = RecordLayout("prod/people", "people", "prod")
+        >>> layout.row("ada")
+        'prod/people/data/ada.json'
+        >>> layout.entry("city", "Ann Arbor", "ada", 7)
+        'prod/people/indices/city/An/Ann%20Arbor/prod___people___ada___00000000000000000007'
+        >>> layout.parse_entry("city", layout.entry("city", "Ann Arbor", "ada", 7))
+        Entry(level='An', value='Ann%20Arbor', id_name='ada', seq=7)
+    """
+
+    prefix: str
+    table: str
+    db: str
+
+    @cached_property
+    def rows(self) -> str:
+        """What the keys of all rows begin with."""
+        return f"{self.prefix}/data/"
+
+    @cached_property
+    def indices(self) -> str:
+        """What the keys of all entries of all indices begin with."""
+        return f"{self.prefix}/indices/"
+
+    @cached_property
+    def locks(self) -> str:
+        """What the keys of all locks begin with."""
+        return f"{self.prefix}/_firn/locks/"
+
+    @cached_property
+    def _owner(self) -> str:
+        return f"{owner_part(self.db)}{SEPARATOR}{owner_part(self.table)}{SEPARATOR}"
+
+    def row(self, id: str) -> str:
+        """The key of a row. `InvalidInputError` if no row can have this id."""
+        return f"{self.rows}{id_part(id)}{SUFFIX}"
+
+    def row_named(self, id_name: str) -> str:
+        """The key of the row whose id is this part of an entry's name."""
+        return f"{self.rows}{id_name}{SUFFIX}"
+
+    def row_name(self, key: str) -> str | None:
+        """The id's part of a row's key; None where the key isn't a row's. `names.part_text` tells the id of most."""
+        name = key.removeprefix(self.rows)
+        if name == key or "/" in name or not name.endswith(SUFFIX):
+            return None
+        return name[: -len(SUFFIX)]
+
+    def lock(self, id: str) -> str:
+        """The key of a row's advisory lock."""
+        return f"{self.locks}{id_part(id)}"
+
+    def index(self, field: str) -> str:
+        """What the keys of all entries of an index begin with."""
+        return f"{self.indices}{field_part(field)}/"
+
+    def entry(self, field: str, value: IndexValue, id: str, seq: int) -> str:
+        """The key of an index entry: the row of that id has that value in its version of commit `seq`."""
+        return self.entry_of(f"{self.index(field)}{value_path(value)}", id_part(id), seq)
+
+    def entry_of(self, directory: str, id_name: str, seq: int) -> str:
+        """The key of an entry in a value's directory, which has no slash at its end."""
+        return f"{directory}/{self._owner}{id_name}{SEPARATOR}{seq:0{SEQUENCE_DIGITS}}"
+
+    def parse_entry(self, field: str, key: str) -> Entry | None:
+        """What the key of one of an index's entries tells; None where it isn't an entry's.
+
+        A database that was copied elsewhere keeps the names of its entries, so the name of the database counts
+        for nothing here.
+        """
+        below = key.removeprefix(self.index(field))
+        segments = below.split("/")
+        if below == key or len(segments) != 3:
+            return None
+        level, value, name = segments
+        parts = name.split(SEPARATOR)
+        if len(parts) != 4 or not _DIGITS.fullmatch(parts[3]):
+            return None
+        return Entry(level, value, parts[2], int(parts[3]))
+
+
+def database_name(prefix: str) -> str:
+    """The name that a new table's entries give the database: the last part of its URL.
+
+    >>> database_name("warehouse/prod"), database_name("")
+    ('prod', 'db')
+    """
+    return prefix.rpartition("/")[2] or "db"
+
+
+def layout_of(database: str, table: str, db: str) -> RecordLayout:
+    """The layout of a table below a database's prefix, which may be empty."""
+    return RecordLayout(key_below(database, table), table, db)
