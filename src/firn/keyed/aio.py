@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from firn.errors import InvalidInputError
 from firn.keyed.batch import WriteBatch
 from firn.keyed.scan import KeyedScan
 
@@ -50,20 +51,28 @@ class Threads:
     def __init__(self) -> None:
         self._calls = ThreadPoolExecutor(_CALLS, "firn-aio")
         self._flushes = ThreadPoolExecutor(_FLUSHES, "firn-aio-flush")
+        self.stopped = False
 
     async def run(self, call: Callable[..., T], *args: Any, **options: Any) -> T:
         """What the call gives or raises. A task that is cancelled leaves it to end by itself."""
+        self._check()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._calls, partial(call, *args, **options))
 
     def flush(self, call: Callable[[], None]) -> asyncio.Future[None]:
         """Begun at once, apart from other calls: those may be waiting for it."""
+        self._check()
         return asyncio.get_running_loop().run_in_executor(self._flushes, call)
 
     def stop(self) -> None:
         """Begin nothing more; what is under way ends by itself."""
+        self.stopped = True
         self._calls.shutdown(wait=False)
         self._flushes.shutdown(wait=False)
+
+    def _check(self) -> None:
+        if self.stopped:
+            raise InvalidInputError("this handle of a keyed table is closed. Open the table again.")
 
 
 class SharedFlush:
@@ -175,7 +184,9 @@ class _AsyncHandle(Generic[H]):
         )
 
     async def close(self) -> None:
-        """See the twin's."""
+        """See the twin's. Closing again is fine."""
+        if self._threads.stopped:
+            return
         try:
             await self._threads.run(self.twin.close)
         finally:
