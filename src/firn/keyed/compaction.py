@@ -160,7 +160,9 @@ def compact_l0(table: KeyedTable, session: CompactorSession, *, runner: Runner |
 
 def policy_of(table: KeyedTable) -> Policy:
     """How the table's properties say that it is compacted."""
-    return Policy(kind=table.settings.compaction)
+    settings = table.settings
+    # Puts wait at `max_l0`: a compaction that began above would never come.
+    return Policy(kind=settings.compaction, l0_trigger=min(Policy.l0_trigger, settings.max_l0))
 
 
 def run_plan(
