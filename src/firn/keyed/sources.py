@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 from weakref import WeakSet, WeakValueDictionary
 
 import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.bucket.flight import in_flight
+from firn.errors import CorruptObjectError, ObjectNotFoundError
 from firn.journal.manifest.model import SSTInfo
 from firn.keyed.cache import BlockCache
 from firn.keyed.policy import runs_of
@@ -38,17 +40,23 @@ class SstReaders:
                 self._known[key] = found
             return found
 
-    def load(self, readers: Sequence[SstReader]) -> None:
-        """See that all have their index: one after the other would take a round trip each."""
+    def load(self, readers: Sequence[SstReader]) -> bool:
+        """See that all have their index: one after the other would take a round trip each. False if some can't be
+        had: those fail the reads that need them, and no others."""
         missing = [reader for reader in readers if reader not in self._loaded]
-        if missing:
-            in_flight(_index, missing)
-            with self._lock:
-                self._loaded.update(missing)
+        if not missing:
+            return True
+        had = in_flight(_has_index, missing)
+        with self._lock:
+            self._loaded.update(compress(missing, had))
+        return all(had)
 
 
-def _index(reader: SstReader) -> object:
-    return reader.index
+def _has_index(reader: SstReader) -> bool:
+    try:
+        return reader.index is not None
+    except (CorruptObjectError, ObjectNotFoundError):
+        return False
 
 
 class Run:
@@ -96,8 +104,7 @@ class Sources:
     def load(self) -> None:
         """See that the indices of all L0 objects are here: which keys they hold is known by nothing else."""
         if not self._loaded:
-            self._readers.load(self.l0)
-            self._loaded = True
+            self._loaded = self._readers.load(self.l0)
 
     def scans(
         self, start: bytes | None, end: bytes | None, *, reverse: bool
