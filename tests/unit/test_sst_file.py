@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from firn.bucket import open_bucket
 from firn.errors import InvalidInputError
+from firn.keyed import cache as cache_module
 from firn.keyed.cache import BlockCache
 from firn.keyed.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.sst_reader import TAIL_BYTES, WHOLE_BYTES, SstReader
@@ -379,6 +380,17 @@ def test_the_cache_is_bounded_in_bytes(large):
     assert requests(bucket, lambda: again.get(entries[0].key))[0] == 0
     cache.drop(bucket, KEY)
     assert (cache.stats().bytes, cache.stats().blocks) == (0, 0)
+
+
+def test_the_names_that_a_cache_remembers_are_bounded(monkeypatch):
+    """A writer that flushes for days would else remember every flush; and no number is ever given twice."""
+    monkeypatch.setattr(cache_module, "MAX_NAMES", 3)
+    bucket = open_bucket("memory://")
+    cache = BlockCache(100_000)
+    given = [cache.number(bucket, str(n)) for n in range(50)]
+    assert [cache.number(bucket, str(n)) for n in (47, 48, 49)] == given[-3:]
+    assert len(set(given)) == 50 and cache.number(bucket, "0") not in given
+    assert len(cache._numbers) == 3
 
 
 def test_a_cache_of_nothing_keeps_nothing(large):

@@ -12,6 +12,9 @@ from typing import Protocol
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 
+MAX_NAMES = 1 << 14
+"""SSTs whose numbers are remembered. A writer that flushes for days would else remember every flush."""
+
 
 class Sized(Protocol):
     """What a cache holds: `nbytes` is what it takes of memory, Python objects counted too."""
@@ -57,12 +60,14 @@ class BlockCache:
         self._evicted = 0
 
     def number(self, bucket: Bucket, key: str) -> int:
-        """A number for an SST that no other has, and that it has again for a reader opened anew."""
+        """A number for an SST that no other has, and that it nearly always has again for a reader opened anew."""
         with self._lock:
             # By identity: two stores in memory have the same URL. Held, so that none takes another's place.
             self._buckets[id(bucket)] = bucket
             name = id(bucket), key
             if name not in self._numbers:
+                if len(self._numbers) >= MAX_NAMES:
+                    del self._numbers[next(iter(self._numbers))]
                 self._numbers[name] = next(self._next)
             return self._numbers[name]
 
