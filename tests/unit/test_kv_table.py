@@ -259,10 +259,16 @@ def test_a_reader_that_is_not_asked_costs_nothing_and_one_that_may_be_old_refres
 
 
 def test_an_idle_writer_costs_nothing_but_the_poll(db):
-    table = new(db)
-    with table.open() as kv:
+    table = new(db, properties={"flush_ms": 1})
+    with table.open(poll_every="2ms") as kv:
         kv.put(b"a", b"1")
-        assert spent(table, lambda: None)[0] == {}
+        reader = table.reader(follow="1h")
+        assert reader.get(b"a") == kv.get(b"a") == b"1"
+        before = table.bucket.counters.as_dict()
+        while (idle := table.bucket.counters.since(before))["get"] < 20:
+            kv._poller._thread.join(0.001)
+        assert {verb for verb in VERBS if idle[verb]} == {"get"}, "the pointer's, and nobody lists or writes"
+    with table.open(poll_every="1d") as kv:
         assert spent(table, kv.poll)[0] == {"get": 1}
         assert spent(table, kv.flush)[0] == {}
 
@@ -283,6 +289,55 @@ def test_a_cold_get_is_one_get_a_run_and_a_scan_opens_only_what_overlaps(db):
     assert cost["get"] <= 2
     cost, _ = spent(table, lambda: reader.get(b"0351"))
     assert cost.get("get", 0) <= 1
+
+
+@pytest.mark.parametrize("handle", ["writer", "reader"])
+def test_a_cold_get_is_at_most_one_get_a_run(db, handle):
+    """With all indices here and no block: an operand in every run costs a GET in every run, and nothing costs more."""
+    table = new(db, merge="append", properties={"block_size": "1KB", "compression": "none", "block_cache": 1})
+    keys = [b"%03d" % n for n in range(100)]
+    for run in range(5):
+        with table.open(compaction=False) as kv:
+            for key in keys:
+                kv.merge(key, b"%d" % run * 30, durable=False)
+            if run == 0:
+                kv.put(b"0500", b"one run has it", durable=False)
+        if run == 0:
+            table.compact(full=True)
+    view = table.view()
+    assert (len(view.manifest.ssts), len(view.l0)) == (1, 4)
+    opened = table.open(compaction=False) if handle == "writer" else table.reader(follow=None)
+    with opened:
+        list(opened.scan())  # all indices
+        cost, value = spent(table, lambda: opened.get(b"050"))
+        assert value == b"".join(b"%d" % run * 30 for run in range(5))
+        assert cost == {"get": 5}
+        assert spent(table, lambda: opened.get(b"0500")) == ({"get": 1}, b"one run has it")
+        assert spent(table, lambda: opened.get(b"absent")) == ({}, None)
+
+
+def test_memory_is_bounded_by_the_options(db):
+    table = new(
+        db,
+        properties={
+            "memtable_size": "64KB", "max_unflushed": "128KB", "block_cache": "100KB",
+            "block_size": "4KB", "compression": "none",
+        },
+    )  # fmt: skip
+    most = 0
+    with table.open(compaction=False) as kv:
+        for n in range(5000):
+            kv.put(b"%06d" % n, b"x" * 400, durable=False)
+            most = max(most, kv._flusher.unflushed)
+        kv.flush()
+        assert most <= (128 << 10) + 1000
+        assert kv.stats().flushes >= 2_000_000 // (64 << 10), (
+            "full memtables are flushed, whatever flush_ms says"
+        )
+        for n in range(0, 5000, 7):
+            assert kv.get(b"%06d" % n) == b"x" * 400
+            assert kv.stats().cache_bytes <= 100 << 10
+        assert kv.stats().cache_bytes > 50 << 10
 
 
 # -- versions
