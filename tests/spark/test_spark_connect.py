@@ -95,6 +95,29 @@ query = (
 query.awaitTermination()
 assert own.merge().files_added == 1
 assert fleet.sql("SELECT count(*) AS n FROM w JOIN copy USING (id)").collect()[0].n == 20
+
+# a keyed table: loaded, read over flushes that haven't been compacted, compacted, read natively, followed as a stream
+kept = db.create_table("kept", kind="keyed", key={"id": "BIGINT"}, schema={"n": "BIGINT"})
+assert kept.load(spark.range(0, 100, 1, 4).selectExpr("id", "id * 2 AS n")).rows == 100
+since = kept.changes().version
+with kept.open(compaction=False) as kv:
+    kv.put(7, {"n": 0}, durable=False)
+    kv.delete(8, durable=False)
+question = "SELECT count(*) AS c, sum(n) AS n FROM kept WHERE id BETWEEN 5 AND 50"
+for _ in range(2):
+    assert [tuple(row) for row in db.sql(question).collect()] == [(45, sum(range(10, 101, 2)) - 14 - 16)]
+    assert spark.read.format("firn").load(sys.argv[1] + "/kept").where("id > 95").count() == 4
+    kept.compact(full=True, runner=runners.SparkRunner(spark))
+assert kept.reader().get(7) == {"n": 0}
+told = spark.read.format("firn").option("changes", "true").option("since", since).load(sys.argv[1] + "/kept")
+assert sorted(row.id for row in told.collect()) == [7, 8]
+query = (
+    spark.readStream.format("firn").load(sys.argv[1] + "/kept")
+    .writeStream.format("firn").option("checkpointLocation", sys.argv[1] + "-kept").trigger(availableNow=True)
+    .start(sys.argv[1] + "/followed")
+)
+query.awaitTermination()
+assert db.table("followed").scan().count() == 99
 print("all of it", flush=True)
 """
 

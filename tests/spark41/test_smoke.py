@@ -82,6 +82,25 @@ def test_the_data_source(spark: SparkSession, db: firn.Database) -> None:
     assert spark.read.format("firn").option("columns", "id").load(f"{db.url}/t").count() == 3
 
 
+def test_a_keyed_table(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("t", kind="keyed", key={"id": "BIGINT"}, schema={"n": "BIGINT", "s": "VARCHAR"})
+    assert table.load(spark.range(0, 300, 1, 3).selectExpr("id", "id * 2 AS n", "'old' AS s")).rows == 300
+    with table.open(compaction=False) as kv:
+        kv.put(7, {"n": 0, "s": "new"}, durable=False)
+        kv.delete(8, durable=False)
+    query = "SELECT count(*) AS c, sum(n) AS n, count(CASE WHEN s = 'new' THEN 1 END) AS news FROM t WHERE id >= 5"
+    expected = [(294, sum(2 * n for n in range(5, 300)) - 14 - 16, 1)]
+    assert db.sql(query).collect() == expected
+    read = spark.read.format("firn").load(f"{db.url}/t")
+    assert read.schema.simpleString() == "struct<id:bigint,n:bigint,s:string>"
+    assert (read.count(), read.where("id BETWEEN 6 AND 9").count()) == (299, 3)
+    assert table.compact(full=True, runner=SparkRunner(spark)).rows_out == 299
+    assert db.sql(query).collect() == expected
+    spark.conf.set(NATIVE_CONF, "never")
+    assert db.sql(query).collect() == expected
+    spark.conf.unset(NATIVE_CONF)
+
+
 def test_a_sink(spark: SparkSession, db: firn.Database, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"a": 1}\n{"a": 2}\n')

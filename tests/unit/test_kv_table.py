@@ -293,7 +293,7 @@ def test_a_cold_get_is_one_get_a_run_and_a_scan_opens_only_what_overlaps(db):
 
 @pytest.mark.parametrize("handle", ["writer", "reader"])
 def test_a_cold_get_is_at_most_one_get_a_run(db, handle):
-    """With all indices here and no block: an operand in every run costs a GET in every run, and nothing costs more."""
+    """With all indices here and no block: an operand in every run costs a GET in each, and nothing costs more."""
     table = new(db, merge="append", properties={"block_size": "1KB", "compression": "none", "block_cache": 1})
     keys = [b"%03d" % n for n in range(100)]
     for run in range(5):
