@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
 import firn
+from firn.arrow.bloom import Bloom, false_positive_rate
 from firn.arrow.types import arrow_schema
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
@@ -30,11 +31,9 @@ from firn.lake.bloom import (
     MOST_RATE,
     RATE,
     Points,
-    false_positive_rate,
     from_text,
     has_filters,
     hash_of,
-    may_contain,
     to_text,
 )
 from firn.lake.descriptor import check_properties, parse_bloom_filters
@@ -255,7 +254,7 @@ def test_absent_values_are_denied_at_the_promised_rate(count: int) -> None:
         bits = from_text(kind, text)
         assert bits is not None and len(bits) <= COLUMN_BYTES
         assert false_positive_rate(bits) <= MOST_RATE
-        wrong = sum(may_contain(bits, hash_of(make(), kind) or 0) for _ in range(absent))
+        wrong = sum(Bloom(bits).may_contain(hash_of(make(), kind) or 0) for _ in range(absent))
         assert wrong <= absent * (false_positive_rate(bits) * 1.5 + 0.003)
         assert len(bits) <= max(32, 4 * count)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from firn.arrow.bloom import hash64
 from firn.bucket.flight import in_flight
 from firn.errors import ObjectNotFoundError, SnapshotTooOldError
 from firn.keyed.entries import MERGE, PUT, Entry
@@ -15,7 +16,6 @@ from firn.keyed.fold import fold_key, fold_runs
 from firn.keyed.memtable import Memtable
 from firn.keyed.scan import KeyedScan
 from firn.keyed.sources import Sources
-from firn.keyed.sst_bloom import key_hash
 from firn.keyed.sst_reader import SstReader
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Tree:
                 found += entries
         sources = self.sources
         sources.load()
-        hashed = key_hash(key)
+        hashed = hash64(key)
         for reader in sources.l0:
             entries = reader.get(key, hashed)
             if entries:

@@ -8,12 +8,12 @@ from typing import NoReturn, cast
 
 import pyarrow as pa
 
+from firn.arrow.bloom import Bloom, hash64
 from firn.bucket.base import Bucket, BytesLike
 from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
 from firn.keyed.block import Block
 from firn.keyed.cache import BlockCache
 from firn.keyed.entries import Entry
-from firn.keyed.sst_bloom import Bloom, key_hash
 from firn.keyed.sst_decode import BlockDecoder
 from firn.keyed.sst_index import SstIndex
 from firn.keyed.sst_scan import scan_blocks
@@ -76,16 +76,16 @@ class SstReader:
     def may_contain(self, key: bytes) -> bool:
         """False only if no version of the key is here. Costs what `index` does."""
         index = self._index or self._load()
-        return index.lows[0] <= key <= index.max_key and self._bloom.may_contain(key_hash(key))
+        return index.lows[0] <= key <= index.max_key and self._bloom.may_contain(hash64(key))
 
     def get(self, key: bytes, hashed: int | None = None) -> list[Entry]:
         """All versions of a key, newest first; [] if there is none.
 
-        `hashed` is the key's `key_hash` where the caller has it. Cost: that of `index`, then 1 ranged GET if the
+        `hashed` is the key's `hash64` where the caller has it. Cost: that of `index`, then 1 ranged GET if the
         block isn't in the cache; none for ninety-nine in a hundred absent keys.
         """
         index = self._index or self._load()
-        if not self._bloom.may_contain(key_hash(key) if hashed is None else hashed):
+        if not self._bloom.may_contain(hash64(key) if hashed is None else hashed):
             return []
         blocks = index.blocks_of(key)
         if len(blocks) == 1:
@@ -99,7 +99,7 @@ class SstReader:
         """
         index = self._index or self._load()
         may = self._bloom.may_contain
-        wanted = [(key, index.blocks_of(key)) for key in keys if may(key_hash(key))]
+        wanted = [(key, index.blocks_of(key)) for key in keys if may(hash64(key))]
         held = self._blocks(dict.fromkeys(block for _, blocks in wanted for block in blocks))
         found: dict[bytes, list[Entry]] = {}
         for key, blocks in wanted:

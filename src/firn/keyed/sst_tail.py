@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
+from firn.arrow.bloom import BLOCK_BYTES
 from firn.bucket.base import BytesLike
 from firn.errors import UnsupportedError
-from firn.keyed.sst_bloom import BLOCK_BYTES
 from firn.keyed.sst_index import SstIndex
 
 FORMAT = 1

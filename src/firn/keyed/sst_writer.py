@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from firn.arrow import bloom
 from firn.errors import InvalidInputError
-from firn.keyed import sst_bloom
 from firn.keyed.entries import DELETE, MERGE
 from firn.keyed.sst_index import SstIndex
 from firn.keyed.sst_schema import ENTRY_COLUMNS, sst_schema
@@ -162,9 +162,9 @@ class SstWriter:
             block_rows=tuple(self._block_rows),
             checksums=tuple(checksum(blocks[a:b]) for a, b in zip(starts, self._ends, strict=True)),
         )
-        bloom = sst_bloom.build(self._hashes, self._bloom_bits) if self._bloom_bits else b""
+        filter = bloom.build(self._hashes, self._bloom_bits) if self._bloom_bits else b""
         return Sst(
-            data=b"".join([blocks, encode_tail(index, bloom, footer), footer]),
+            data=b"".join([blocks, encode_tail(index, filter, footer), footer]),
             min_key=index.min_key,
             max_key=index.max_key,
             rows=self._rows,
@@ -241,7 +241,7 @@ def _leaves(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    hashed = sst_bloom.key_hash
+    hashed = bloom.hash64
     return np.fromiter((hashed(key) for key in keys.to_pylist()), dtype=np.uint64, count=len(keys))
 
 

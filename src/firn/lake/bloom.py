@@ -1,8 +1,8 @@
 """Bloom filters: which values a column of a file, or of a row group, surely doesn't hold.
 
-They are Parquet's split-block filters, bit for bit, with its hash: one layout for the filters inside of the
-files, which Spark and others read, and for the small ones that travel with the file's marker. The layout,
-and what the marker holds, are in docs/format/bloom.md.
+They are Parquet's (`firn.arrow.bloom`): one layout for the filters inside of the files, which Spark and others
+read, and for the small ones that travel with the file's marker. The layout, and what the marker holds, are in
+docs/format/bloom.md.
 
 A column's entry in the marker is `[type, filters]`: its DuckDB type in the file, and for each row group the
 filter as text, or the checksum of the one inside the file. An entry that isn't understood, or whose checksum
@@ -12,7 +12,6 @@ is wrong, says nothing.
 from __future__ import annotations
 
 import binascii
-import struct
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +20,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from xxhash import xxh64_intdigest
-
+from firn.arrow.bloom import BLOCK_BYTES, Bloom, hash64
 from firn.errors import InvalidInputError
 from firn.journal import typenames
 from firn.lake.domain import DAY, Interval, family_of
@@ -42,19 +39,6 @@ FILE_BYTES = 16 << 10
 
 MOST_VALUES = 200
 """More values than this aren't looked for: some filter takes one of them for present by chance."""
-
-BLOCK_BYTES = 32  # frozen
-_SALT = (  # frozen: Parquet's
-    0x47B6137B,
-    0x44974D91,
-    0x8824AD5B,
-    0xA2B7289D,
-    0x705495C7,
-    0x2DF1424B,
-    0x9EFC4947,
-    0x5C6BFB31,
-)
-_BLOCK = struct.Struct("<8I")
 
 Encode = Callable[[Any], "bytes | None"]
 Blooms = Mapping[str, Any]
@@ -87,7 +71,7 @@ def hash_of(value: Any, kind: str) -> int | None:
     if encode is None:
         raise InvalidInputError(f"columns of type {kind} have no Bloom filters")
     data = encode(value)
-    return None if data is None else xxh64_intdigest(data)
+    return None if data is None else hash64(data)
 
 
 def _comparable(kind: str, now: str) -> bool:
@@ -174,20 +158,6 @@ _ENCODERS: Mapping[str, Encode] = {
 # -- filters
 
 
-def may_contain(bits: bytes, hashed: int) -> bool:
-    """Whether a filter may have been given this hash; False is certain."""
-    block = (hashed >> 32) * (len(bits) // BLOCK_BYTES) >> 32
-    key = hashed & 0xFFFFFFFF
-    words = _BLOCK.unpack_from(bits, block * BLOCK_BYTES)
-    return all(word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(words, _SALT, strict=True))
-
-
-def false_positive_rate(bits: bytes) -> float:
-    """The share of absent values that a filter can't tell from present ones: exactly, from its bits."""
-    words = np.unpackbits(np.frombuffer(bits, np.uint8)).reshape(-1, 8, 32).sum(axis=2) / 32
-    return float(words.prod(axis=1).mean())
-
-
 def checksum(kind: str, bits: bytes) -> int:
     """CRC-32 of a column's type and a filter of it: one flipped bit in either could hide rows. Frozen."""
     return zlib.crc32(bits, zlib.crc32(kind.encode()))
@@ -247,7 +217,7 @@ class Points:
             bits = (
                 each if isinstance(each, bytes) else from_text(kind, each) if isinstance(each, str) else None
             )
-            if bits is None or any(may_contain(bits, hashed) for hashed in wanted):
+            if bits is None or any(map(Bloom(bits).may_contain, wanted)):
                 return True
         return False
 

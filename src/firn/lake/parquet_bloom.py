@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from firn.arrow.bloom import BLOCK_BYTES, false_positive_rate
 from firn.errors import UnsupportedError
 from firn.lake.bloom import (
-    BLOCK_BYTES,
     COLUMN_BYTES,
     FILE_BYTES,
     MOST_RATE,
     RATE,
     Blooms,
     checksum,
-    false_positive_rate,
     to_text,
 )
 
