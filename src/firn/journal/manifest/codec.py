@@ -1,38 +1,29 @@
 """JSON of the pointer, manifests and snapshots.
 
-All three are one JSON object each, keys sorted, without spaces, with `format`, `kind`, `features` and `crc`: a
-CRC-32C of the same object without `crc`. Bytes that aren't exactly what encoding the decoded object gives are
-refused, so no flipped bit goes unnoticed. Unknown fields are skipped unless a name in `features` that this
-version doesn't know says that they matter.
+All three are one JSON object each, in the journals' envelope.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final
 
-import google_crc32c
-import orjson
-
-from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
+from firn.errors import CorruptObjectError, InvalidInputError
+from firn.journal.envelope import Envelopes, number, optional_number, text, truth
 from firn.journal.manifest.layout import parse_manifest_name
 from firn.journal.manifest.model import EpochInfo, Pointer, SSTInfo
 
-T = TypeVar("T")
-
-FORMAT: Final = 1  # frozen
-KNOWN_FEATURES: Final[frozenset[str]] = frozenset()
-
-Kind = Literal["pointer", "manifest", "snapshot"]
-
-_REMEDY: Final[Mapping[Kind, str]] = {
-    "pointer": "Copy the object back from a backup; no writer, reader or compactor can open the table until then.",
-    "manifest": "Copy the object back from a backup; the pointer or a snapshot needs it.",
-    "snapshot": "Copy the object back from a backup, or delete it to give it up; nothing is collected before.",
-}
+_ENVELOPES: Final = Envelopes(
+    "a keyed table",
+    {
+        "pointer": "Copy the object back from a backup; nobody can open the table until then.",
+        "manifest": "Copy the object back from a backup; the pointer or a snapshot needs it.",
+        "snapshot": "Copy the object back from a backup, or delete it to give it up; nothing is collected before.",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +74,7 @@ def encode_pointer(pointer: Pointer) -> bytes:
         InvalidInputError: its settings aren't JSON-able.
     """
     try:
-        return _encode("pointer", _pointer_fields(pointer))
+        return _ENVELOPES.encode("pointer", _pointer_fields(pointer))
     except TypeError as error:
         raise InvalidInputError(f"the settings of a keyed table must be JSON-able: {error}") from error
 
@@ -95,7 +86,7 @@ def decode_pointer(data: bytes, *, where: str, etag: str = "", modified_ms: int 
         CorruptObjectError: it isn't what any Firn writes.
         UnsupportedError: it needs a newer Firn.
     """
-    pointer = _checked("pointer", data, where, _pointer)
+    pointer = _ENVELOPES.decode("pointer", data, where, _pointer)
     return replace(pointer, etag=etag, modified_ms=modified_ms)
 
 
@@ -116,14 +107,14 @@ def encode_manifest(file: ManifestFile) -> bytes:
         fields["ssts"], fields["changes"] = adds, None
     else:
         fields["ssts"], fields["changes"] = None, {"adds": adds, "deletes": list(file.deletes)}
-    return _encode("manifest", fields)
+    return _ENVELOPES.encode("manifest", fields)
 
 
 def decode_manifest(name: str, data: bytes, *, where: str) -> ManifestFile:
     """A manifest of that name. Errors as `decode_pointer`."""
-    file = _checked("manifest", data, where, _manifest)
+    file = _ENVELOPES.decode("manifest", data, where, _manifest)
     if file.name != name:
-        raise CorruptObjectError(f"{where} calls itself {file.name!r}. {_REMEDY['manifest']}")
+        raise CorruptObjectError(f"{where} calls itself {file.name!r}. {_ENVELOPES.remedies['manifest']}")
     return file
 
 
@@ -142,12 +133,12 @@ def encode_snapshot(file: SnapshotFile) -> bytes:
         "nonce": file.nonce,
         "expired": file.expired,
     }
-    return _encode("snapshot", fields)
+    return _ENVELOPES.encode("snapshot", fields)
 
 
 def decode_snapshot(data: bytes, *, where: str) -> SnapshotFile:
     """A snapshot. Errors as `decode_pointer`."""
-    return _checked("snapshot", data, where, _snapshot)
+    return _ENVELOPES.decode("snapshot", data, where, _snapshot)
 
 
 def _pointer_fields(pointer: Pointer) -> dict[str, Any]:
@@ -169,7 +160,7 @@ def _pointer_fields(pointer: Pointer) -> dict[str, Any]:
 
 def _pointer(raw: Mapping[str, Any]) -> Pointer:
     infos = tuple(
-        EpochInfo(_number(i["writer_epoch"]), _number(i["starting_sst"]), _text(i["claim"]))
+        EpochInfo(number(i["writer_epoch"]), number(i["starting_sst"]), text(i["claim"]))
         for i in raw["writer_epoch_infos"]
     )
     for before, after in pairwise(infos):
@@ -179,14 +170,14 @@ def _pointer(raw: Mapping[str, Any]) -> Pointer:
         raise ValueError("its settings aren't an object")
     return Pointer(
         manifest=_name(raw["manifest"]),
-        compactor_epoch=_number(raw["compactor_epoch"]),
+        compactor_epoch=number(raw["compactor_epoch"]),
         infos=infos,
-        table_id=_text(raw["table_id"]),
-        first_epoch=_number(raw["first_epoch"]),
-        revision=_number(raw["revision"]),
-        nonce=_text(raw["nonce"]),
+        table_id=text(raw["table_id"]),
+        first_epoch=number(raw["first_epoch"]),
+        revision=number(raw["revision"]),
+        nonce=text(raw["nonce"]),
         settings=raw["settings"],
-        last_compacted_ms=_optional_number(raw["last_compacted_time"]),
+        last_compacted_ms=optional_number(raw["last_compacted_time"]),
     )
 
 
@@ -205,32 +196,28 @@ def _manifest(raw: Mapping[str, Any]) -> ManifestFile:
         name=name,
         base=base,
         adds=tuple(_sst(sst) for sst in changes["adds"]),
-        deletes=tuple(_text(file) for file in changes["deletes"]),
+        deletes=tuple(text(file) for file in changes["deletes"]),
         chain=chain,
-        last_compacted=-1 if last is None else _number(last["sst_number"]),
-        last_epoch=None if last is None else _optional_number(last["writer_epoch"]),
-        next_sst=_number(raw["next_sst"]),
-        compactor_epoch=_number(raw["compactor_epoch"]),
+        last_compacted=-1 if last is None else number(last["sst_number"]),
+        last_epoch=None if last is None else optional_number(last["writer_epoch"]),
+        next_sst=number(raw["next_sst"]),
+        compactor_epoch=number(raw["compactor_epoch"]),
     )
 
 
 def _snapshot(raw: Mapping[str, Any]) -> SnapshotFile:
-    if type(raw["expired"]) is not bool:
-        raise ValueError(f"expired is {raw['expired']!r}")
     return SnapshotFile(
-        id=_text(raw["id"]),
-        name=None if raw["name"] is None else _text(raw["name"]),
+        id=text(raw["id"]),
+        name=None if raw["name"] is None else text(raw["name"]),
         pointer=_pointer(raw["pointer"]),
         chain=tuple(_name(link) for link in raw["chain"]),
-        l0=tuple(
-            (_number(f["writer_epoch"]), _number(f["sst_number"]), _number(f["bytes"])) for f in raw["l0"]
-        ),
-        last_l0=_number(raw["last_l0"], least=-1),
-        created_ms=_number(raw["created_ms"]),
-        expires_ms=_optional_number(raw["expires_ms"]),
-        revision=_number(raw["revision"]),
-        nonce=_text(raw["nonce"]),
-        expired=raw["expired"],
+        l0=tuple((number(f["writer_epoch"]), number(f["sst_number"]), number(f["bytes"])) for f in raw["l0"]),
+        last_l0=number(raw["last_l0"], least=-1),
+        created_ms=number(raw["created_ms"]),
+        expires_ms=optional_number(raw["expires_ms"]),
+        revision=number(raw["revision"]),
+        nonce=text(raw["nonce"]),
+        expired=truth(raw["expired"]),
     )
 
 
@@ -253,80 +240,22 @@ def _sst_fields(sst: SSTInfo) -> dict[str, Any]:
 
 def _sst(raw: Mapping[str, Any]) -> SSTInfo:
     return SSTInfo(
-        level=_number(raw["level"]),
-        run=_number(raw["run"]),
-        number=_number(raw["number"]),
-        file=_text(raw["file"]),
+        level=number(raw["level"]),
+        run=number(raw["run"]),
+        number=number(raw["number"]),
+        file=text(raw["file"]),
         min_key=base64.b64decode(raw["min_key"], validate=True),
         max_key=base64.b64decode(raw["max_key"], validate=True),
-        rows=_number(raw["rows"]),
-        bytes=_number(raw["bytes"]),
-        max_seq=_number(raw["max_seq"], least=-(2**63)),
-        tombstones=_number(raw["tombstones"]),
-        min_expire=None if raw["min_expire"] is None else _number(raw["min_expire"], least=-(2**63)),
-        max_loaded=_number(raw["max_loaded"], least=-1),
+        rows=number(raw["rows"]),
+        bytes=number(raw["bytes"]),
+        max_seq=number(raw["max_seq"], least=-(2**63)),
+        tombstones=number(raw["tombstones"]),
+        min_expire=None if raw["min_expire"] is None else number(raw["min_expire"], least=-(2**63)),
+        max_loaded=number(raw["max_loaded"], least=-1),
     )
 
 
-def _encode(kind: Kind, fields: Mapping[str, Any]) -> bytes:
-    whole = {**fields, "kind": kind, "format": FORMAT, "features": []}
-    return _dump({**whole, "crc": _checksum(whole)})
-
-
-def _decode(kind: Kind, data: bytes, where: str) -> dict[str, Any]:
-    raw = orjson.loads(data)
-    if not isinstance(raw, dict):
-        raise ValueError("it isn't a JSON object")
-    crc = raw.pop("crc", None)
-    if crc != _checksum(raw) or _dump({**raw, "crc": crc}) != data:
-        raise ValueError("its checksum is wrong")
-    unknown = sorted(set(raw["features"]) - KNOWN_FEATURES)
-    if raw["format"] != FORMAT or unknown:
-        needs = f"the feature {unknown[0]!r}" if unknown else f"format {raw['format']}"
-        raise UnsupportedError(
-            f"{where} needs {needs}, which this version of Firn doesn't know. Upgrade Firn."
-        )
-    if raw["kind"] != kind:
-        raise ValueError(f"it is a {raw['kind']}")
-    return raw
-
-
-def _dump(fields: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
-
-
-def _checksum(fields: Mapping[str, Any]) -> int:
-    return int(google_crc32c.value(_dump(fields)))
-
-
-def _checked(kind: Kind, data: bytes, where: str, read: Callable[[dict[str, Any]], T]) -> T:
-    """What `read` makes of the object, or one error that names it, whatever is wrong."""
-    try:
-        return read(_decode(kind, data, where))
-    except (ValueError, TypeError, KeyError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise CorruptObjectError(
-            f"{where} is not a {kind} of a keyed table: {reason}. {_REMEDY[kind]}"
-        ) from error
-
-
-def _number(value: Any, *, least: int = 0) -> int:
-    if type(value) is not int or value < least:
-        raise ValueError(f"{value!r} isn't a number from {least} on")
-    return value
-
-
-def _optional_number(value: Any) -> int | None:
-    return None if value is None else _number(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} isn't text")
-    return value
-
-
 def _name(value: Any) -> str:
-    if parse_manifest_name(_text(value)) is None:
+    if parse_manifest_name(text(value)) is None:
         raise ValueError(f"{value!r} isn't a manifest's name")
     return str(value)

@@ -17,8 +17,9 @@ from firn.journal.manifest.codec import SnapshotFile
 from firn.journal.manifest.layout import ManifestLayout, Numbered, parse_manifest_name
 from firn.journal.manifest.model import CollectReport, L0File, Manifest, Pointer
 from firn.journal.manifest.snapshots import bury, list_snapshots
-from firn.journal.manifest.store import Backoff, ManifestStore
+from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.walk import owner, walk
+from firn.journal.patience import Backoff
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,36 +5,17 @@ Nothing here decides anything: the rules are in `walk`, `reading`, `writing`, `c
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from firn.bucket.base import Blob, Bucket
-from firn.bucket.retry import RetryPolicy
 from firn.clock import Clock
-from firn.errors import CorruptObjectError, ObjectNotFoundError, StoreUnavailableError, TableNotFoundError
+from firn.errors import CorruptObjectError, ObjectNotFoundError, TableNotFoundError
 from firn.journal.manifest.codec import ManifestFile, decode_manifest, decode_pointer
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
 from firn.journal.manifest.model import L0File, Manifest, Pointer, SSTInfo
 from firn.journal.manifest.pointer_store import PointerStore
-
-_PATIENCE = RetryPolicy(attempts=60, first_wait=0.02, longest_wait=2.0)
-
-
-@dataclass
-class Backoff:
-    """Waits that grow, with full jitter, between attempts of one operation."""
-
-    clock: Clock
-    failed: int = 0
-
-    def wait(self) -> bool:
-        """Sleep before the next attempt; False, without sleeping, if there were enough of them."""
-        self.failed += 1
-        if self.failed >= _PATIENCE.attempts:
-            return False
-        self.clock.sleep(_PATIENCE.wait(self.failed, random.Random(random.getrandbits(64))))
-        return True
+from firn.journal.patience import Backoff, whole
 
 
 @dataclass(frozen=True)
@@ -115,7 +96,7 @@ class ManifestStore:
 
     def fetch(self, key: str) -> Blob:
         """An object, whole. 1 GET."""
-        return self._whole(self.bucket.get(key))
+        return whole(self.bucket, self.bucket.get(key), self.clock)
 
     def fetch_many(self, keys: Sequence[str]) -> list[Blob]:
         """Objects, whole; `ObjectNotFoundError` if one is missing. 1 GET each, many at once."""
@@ -132,20 +113,9 @@ class ManifestStore:
 
     def _whole_if_there(self, blob: Blob) -> Blob | None:
         try:
-            return self._whole(blob)
+            return whole(self.bucket, blob, self.clock)
         except ObjectNotFoundError:
             return None
-
-    def _whole(self, blob: Blob) -> Blob:
-        """Half an answer must not be taken for a fence, or for a corrupt object."""
-        backoff = self.backoff()
-        while len(blob.data) != blob.info.size:
-            if not backoff.wait():
-                raise StoreUnavailableError(
-                    f"{self.bucket.uri(blob.info.key)}: answers are cut short; retry later"
-                )
-            blob = self.bucket.get(blob.info.key)
-        return blob
 
     def now_ms(self) -> int:
         """The store's own time, of a moment ago: when an object was written that exists for this alone. PUT, HEAD."""

@@ -1,0 +1,44 @@
+"""How long a protocol's client goes on: waits between attempts that grow, and answers that were cut short."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from firn.bucket.base import Blob, Bucket
+from firn.bucket.retry import RetryPolicy
+from firn.clock import Clock
+from firn.errors import StoreUnavailableError
+
+_PATIENCE = RetryPolicy(attempts=60, first_wait=0.02, longest_wait=2.0)
+
+
+@dataclass
+class Backoff:
+    """Waits that grow, with full jitter, between attempts of one operation."""
+
+    clock: Clock
+    failed: int = 0
+
+    def wait(self) -> bool:
+        """Sleep before the next attempt; False, without sleeping, if there were enough of them."""
+        self.failed += 1
+        if self.failed >= _PATIENCE.attempts:
+            return False
+        self.clock.sleep(_PATIENCE.wait(self.failed, random.Random(random.getrandbits(64))))
+        return True
+
+
+def whole(bucket: Bucket, blob: Blob, clock: Clock) -> Blob:
+    """The object, again if half of it came: that must not be taken for a corrupt one, nor for an empty one.
+
+    Raises:
+        ObjectNotFoundError: it is gone.
+        StoreUnavailableError: half of it comes all the time.
+    """
+    backoff = Backoff(clock)
+    while len(blob.data) != blob.info.size:
+        if not backoff.wait():
+            raise StoreUnavailableError(f"{bucket.uri(blob.info.key)}: answers are cut short; retry later")
+        blob = bucket.get(blob.info.key)
+    return blob

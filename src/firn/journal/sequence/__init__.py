@@ -1,0 +1,47 @@
+"""The commit log of record tables, after the paper on abstraDB: a commit is one object, at the next number.
+
+`layout` names objects, `model`, `catalog` and `codec` hold them, `store` reads them. `log` is what a process knows
+of the log's end, `overlay` what it knows of rows that lag behind; `committing` and `group` add records, `truncating`
+packs old ones. Each module says which numbered rules of docs/format/records.md it keeps. Start reading at `log`.
+"""
+
+from firn.journal.sequence.committing import Moment, Outcome, Proposal, commit
+from firn.journal.sequence.group import GroupCommit
+from firn.journal.sequence.layout import SequenceLayout
+from firn.journal.sequence.log import FRESHNESS_S, SequenceLog
+from firn.journal.sequence.model import (
+    Catalog,
+    Ddl,
+    Head,
+    Horizon,
+    IndexState,
+    Pack,
+    Record,
+    RowWrite,
+    TableState,
+    Transaction,
+)
+from firn.journal.sequence.truncating import Truncated, truncate
+
+__all__ = [
+    "FRESHNESS_S",
+    "Catalog",
+    "Ddl",
+    "GroupCommit",
+    "Head",
+    "Horizon",
+    "IndexState",
+    "Moment",
+    "Outcome",
+    "Pack",
+    "Proposal",
+    "Record",
+    "RowWrite",
+    "SequenceLayout",
+    "SequenceLog",
+    "TableState",
+    "Transaction",
+    "Truncated",
+    "commit",
+    "truncate",
+]

@@ -1,0 +1,50 @@
+"""The definitions of record tables, which the log carries: what a change of them does. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from firn.errors import ConflictError, NotFoundError, TableExistsError, TableNotFoundError
+from firn.journal.sequence.model import Catalog, Ddl, IndexState, Record, TableState
+
+
+def after(record: Record) -> Catalog:
+    """The definitions after a record, whose own are those before it."""
+    catalog = record.catalog
+    for member in record.group:
+        if member.ddl is not None:
+            catalog = changed(catalog, member.ddl, record.number)
+    return catalog
+
+
+def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
+    """The definitions after a change that record `number` makes.
+
+    Raises:
+        TableExistsError, TableNotFoundError, NotFoundError, ConflictError: it doesn't fit those that are.
+    """
+    table = catalog.get(ddl.table)
+    if ddl.verb == "create":
+        if table is not None:
+            raise TableExistsError(f"the table {ddl.table!r} exists; open it, or choose another name")
+        ready = {name: IndexState("ready", unique, number, number) for name, unique in ddl.indices}
+        return {**catalog, ddl.table: TableState(number, ddl.isolation, ready)}
+    if table is None:
+        raise TableNotFoundError(f"there is no record table {ddl.table!r}: it was dropped, or never created")
+    if ddl.verb == "drop":
+        return {name: state for name, state in catalog.items() if name != ddl.table}
+    fields = dict(table.fields)
+    index = fields.pop(ddl.field, None)
+    if ddl.verb == "build":
+        if index is not None:
+            raise ConflictError(
+                f"the table {ddl.table!r} has an index on {ddl.field!r} already; use it, or drop it first"
+            )
+        fields[ddl.field] = IndexState("build", ddl.unique, number, 0)
+    elif index is None:
+        raise NotFoundError(
+            f"the table {ddl.table!r} has no index on {ddl.field!r}: it was dropped meanwhile"
+        )
+    elif ddl.verb == "ready":
+        fields[ddl.field] = replace(index, stage="ready", ready=number)
+    return {**catalog, ddl.table: replace(table, fields=fields)}

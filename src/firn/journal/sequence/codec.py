@@ -1,0 +1,226 @@
+"""JSON of records, horizon and packs, in the journals' envelope.
+
+A body must be canonical JSON: an object as `orjson.dumps(document, option=orjson.OPT_SORT_KEYS)` spells it. It is
+embedded as it is, so that a record can be read by eye and by any tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+import orjson
+
+from firn.journal.envelope import Envelopes, number, text, truth
+from firn.journal.sequence.model import (
+    Catalog,
+    Ddl,
+    DdlVerb,
+    Horizon,
+    IndexStage,
+    IndexState,
+    Isolation,
+    Pack,
+    Record,
+    RowWrite,
+    TableState,
+    Transaction,
+)
+
+_ENVELOPES: Final = Envelopes(
+    "the log of record tables",
+    {
+        "commit": "Copy the object back from a backup; nobody can read or commit before.",
+        "horizon": "Copy the object back from a backup; nobody can read or commit before.",
+        "pack": "Copy the object back from a backup; only clients that stalled for long need it.",
+    },
+)
+
+
+def encode_record(record: Record) -> bytes:
+    """A record's bytes."""
+    return _ENVELOPES.encode("commit", _record_fields(record))
+
+
+def decode_record(expected: int, data: bytes, *, where: str) -> Record:
+    """Record `expected`; `where` is the object's full name, for messages.
+
+    Raises:
+        CorruptObjectError: it isn't what any Firn writes, or has another number.
+        UnsupportedError: it needs a newer Firn.
+    """
+
+    def read(raw: dict[str, Any]) -> Record:
+        record = _record(raw)
+        if record.number != expected:
+            raise ValueError(f"it calls itself commit {record.number}")
+        return record
+
+    return _ENVELOPES.decode("commit", data, where, read)
+
+
+def encode_horizon(horizon: Horizon) -> bytes:
+    """The horizon's bytes."""
+    fields = {"horizon": horizon.horizon, "lo": horizon.lo, "applied": horizon.applied}
+    return _ENVELOPES.encode("horizon", fields)
+
+
+def decode_horizon(data: bytes, *, where: str) -> Horizon:
+    """The horizon. Errors as `decode_record`."""
+    return _ENVELOPES.decode(
+        "horizon",
+        data,
+        where,
+        lambda raw: Horizon(number(raw["horizon"]), number(raw["lo"]), number(raw["applied"])),
+    )
+
+
+def encode_pack(pack: Pack) -> bytes:
+    """A pack's bytes."""
+    return _ENVELOPES.encode("pack", {"hi": pack.hi, "records": [_record_fields(r) for r in pack.records]})
+
+
+def decode_pack(first: int, data: bytes, *, where: str) -> Pack:
+    """The pack that begins with record `first`. Errors as `decode_record`."""
+
+    def read(raw: dict[str, Any]) -> Pack:
+        records = tuple(_record(fields) for fields in raw["records"])
+        numbers = [record.number for record in records]
+        if not records or numbers != list(range(first, number(raw["hi"]) + 1)):
+            raise ValueError(f"it has the commits {numbers} instead of those from {first} to {raw['hi']}")
+        return Pack(records)
+
+    return _ENVELOPES.decode("pack", data, where, read)
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """A document as bodies spell it."""
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+def _record_fields(record: Record) -> dict[str, Any]:
+    return {
+        "number": record.number,
+        "group": [_transaction_fields(member) for member in record.group],
+        "applied": record.applied,
+        "done": list(record.done),
+        "catalog": {name: _table_fields(table) for name, table in record.catalog.items()},
+    }
+
+
+def _record(raw: Mapping[str, Any]) -> Record:
+    own, applied = number(raw["number"], least=1), number(raw["applied"])
+    done = tuple(number(n) for n in raw["done"])
+    if not applied < own or any(not applied < n < own for n in done):
+        raise ValueError(f"it says that {applied} and {done} are applied before {own}")
+    group = tuple(_transaction(member) for member in raw["group"])
+    return Record(own, group, applied, done, _catalog(raw["catalog"]))
+
+
+def _transaction_fields(member: Transaction) -> dict[str, Any]:
+    return {
+        "txid": member.txid,
+        "snapshot": member.snapshot,
+        "writes": [_write_fields(write) for write in member.writes],
+        "claims": list(member.claims),
+        "ddl": None if member.ddl is None else _ddl_fields(member.ddl),
+    }
+
+
+def _transaction(raw: Mapping[str, Any]) -> Transaction:
+    return Transaction(
+        txid=text(raw["txid"]),
+        snapshot=number(raw["snapshot"]),
+        writes=tuple(_write(write) for write in raw["writes"]),
+        claims=tuple(text(claim) for claim in raw["claims"]),
+        ddl=None if raw["ddl"] is None else _ddl(raw["ddl"]),
+    )
+
+
+def _write_fields(write: RowWrite) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "table": write.table,
+        "id": write.id,
+        "op": "delete" if write.deletes else "put",
+        "entries": list(write.entries),
+    }
+    return {**fields, **body_fields(write.body, write.ref)}
+
+
+def _write(raw: Mapping[str, Any]) -> RowWrite:
+    body, ref = body_of(raw)
+    write = RowWrite(
+        text(raw["table"]), text(raw["id"]), body, ref, tuple(text(entry) for entry in raw["entries"])
+    )
+    if raw["op"] != ("delete" if write.deletes else "put"):
+        raise ValueError(f"it has a {raw['op']} of {write.id!r} that isn't one")
+    return write
+
+
+def body_fields(body: bytes | None, ref: str | None) -> dict[str, Any]:
+    """How a body, a reference to one, or neither stands in an object."""
+    if body is not None:
+        return {"body": orjson.Fragment(body)}
+    return {} if ref is None else {"ref": ref}
+
+
+def body_of(raw: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
+    """The opposite."""
+    if "body" in raw:
+        if not isinstance(raw["body"], dict) or "ref" in raw:
+            raise ValueError("a body isn't one JSON object")
+        return canonical(raw["body"]), None
+    return None, text(raw["ref"]) if "ref" in raw else None
+
+
+def _ddl_fields(ddl: Ddl) -> dict[str, Any]:
+    return {
+        "verb": ddl.verb,
+        "table": ddl.table,
+        "isolation": ddl.isolation,
+        "indices": dict(ddl.indices),
+        "field": ddl.field,
+        "unique": ddl.unique,
+    }
+
+
+def _ddl(raw: Mapping[str, Any]) -> Ddl:
+    return Ddl(
+        verb=_one_of(raw["verb"], DdlVerb),
+        table=text(raw["table"]),
+        isolation=_one_of(raw["isolation"], Isolation),
+        indices=tuple((text(name), truth(unique)) for name, unique in raw["indices"].items()),
+        field=text(raw["field"]),
+        unique=truth(raw["unique"]),
+    )
+
+
+def _table_fields(table: TableState) -> dict[str, Any]:
+    fields = {
+        name: {"stage": index.stage, "unique": index.unique, "built": index.built, "ready": index.ready}
+        for name, index in table.fields.items()
+    }
+    return {"since": table.since, "isolation": table.isolation, "fields": fields}
+
+
+def _catalog(raw: Mapping[str, Any]) -> Catalog:
+    return {text(name): _table(table) for name, table in raw.items()}
+
+
+def _table(raw: Mapping[str, Any]) -> TableState:
+    fields = {
+        text(name): IndexState(
+            stage=_one_of(index["stage"], IndexStage),
+            unique=truth(index["unique"]),
+            built=number(index["built"]),
+            ready=number(index["ready"]),
+        )
+        for name, index in raw["fields"].items()
+    }
+    return TableState(number(raw["since"]), _one_of(raw["isolation"], Isolation), fields)
+
+
+def _one_of(value: Any, names: Any) -> Any:
+    if value not in get_args(names):
+        raise ValueError(f"{value!r} is none of {', '.join(get_args(names))}")
+    return value

@@ -1,0 +1,158 @@
+"""Commit (rules 13 and 16 to 19): the transactions that may go into the next record, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from firn.errors import (
+    FirnError,
+    ObjectExistsError,
+    OutcomeUnknownError,
+    StoreError,
+)
+from firn.journal.sequence.codec import encode_record
+from firn.journal.sequence.log import SequenceLog
+from firn.journal.sequence.model import Head, Record, Transaction
+
+Outcome = int | Exception
+"""The number of the record that a transaction is in, or why it is in none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a transaction is judged by: the end of the log with its definitions (rule 16), the records that it hasn't
+    seen, and those that are to be in the same record before it (rule 15)."""
+
+    head: Head
+    since: Sequence[Record]
+    earlier: Sequence[Transaction]
+
+
+class Proposal(Protocol):
+    """A transaction that wants into the log."""
+
+    @property
+    def txid(self) -> str: ...
+
+    @property
+    def snapshot(self) -> int: ...
+
+    def admit(self, moment: Moment) -> Transaction:
+        """What to commit now. Called at each attempt anew.
+
+        Raises:
+            FirnError: it may not be committed; it won't be tried again.
+        """
+        ...
+
+
+def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome]:
+    """Commit transactions in as few records as conflicts allow, mostly one; what became of each, by its txid.
+
+    1 PUT, and 1 GET for the horizon if nobody has asked for it within R; a conflict: as `refresh`, and again.
+    An outcome is an `OutcomeUnknownError` only if the store failed for so long that the record may yet land.
+    """
+    outcomes: dict[str, Outcome] = {}
+    sent: Record | None = None
+    waiting = list(proposals)
+    while waiting:
+        try:
+            head = log.head()
+            group = _admitted(log, waiting, head, outcomes)
+            if group:
+                record = log.next_record(head, group)
+                try:
+                    sent_s = _put(log, record)
+                except OutcomeUnknownError:
+                    sent = record
+                    raise
+                sent = record
+                if sent_s is not None and _counts(log, head, record):
+                    log.advance(record, sent_s)
+                    outcomes.update((member.txid, record.number) for member in group)
+                else:
+                    log.refresh()
+        except (StoreError, OutcomeUnknownError) as error:
+            for proposal in waiting:
+                outcomes.setdefault(proposal.txid, _settled(log, proposal.txid, sent, error))
+        waiting = [proposal for proposal in waiting if proposal.txid not in outcomes]
+    return outcomes
+
+
+def _admitted(
+    log: SequenceLog, waiting: Sequence[Proposal], head: Head, outcomes: dict[str, Outcome]
+) -> list[Transaction]:
+    """Those that stand after all that the log has, and after one another; what became of the others is noted."""
+    group: list[Transaction] = []
+    for proposal in waiting:
+        try:
+            since = log.records(proposal.snapshot, head.number)
+            landed = find(proposal.txid, since)
+            if landed is not None:
+                outcomes[proposal.txid] = landed
+            else:
+                group.append(proposal.admit(Moment(head, since, tuple(group))))
+        except (StoreError, OutcomeUnknownError):
+            raise
+        except Exception as error:
+            outcomes[proposal.txid] = error
+    return group
+
+
+def find(txid: str, records: Iterable[Record]) -> int | None:
+    """The number of the record that a transaction is in (rule 13)."""
+    return next((r.number for r in records if any(member.txid == txid for member in r.group)), None)
+
+
+def _put(log: SequenceLog, record: Record) -> float | None:
+    """Put it, at the same number until that is taken (rule 18). When it was first sent; None: somebody has the number,
+    maybe this record by a request that was never answered. What the log has then tells.
+
+    Raises:
+        OutcomeUnknownError: it may land yet. Any other error: it won't.
+    """
+    store, key, data = log.store, log.store.layout.record_key(record.number), encode_record(record)
+    sent_s, backoff = log.now_s(), store.backoff()
+    unanswered: OutcomeUnknownError | None = None
+    while True:
+        try:
+            store.bucket.put_if_absent(key, data)
+            return sent_s
+        except ObjectExistsError:
+            return None
+        except OutcomeUnknownError as error:
+            unanswered = error
+        except StoreError:
+            if unanswered is None:
+                raise
+        if not backoff.wait():
+            raise unanswered
+
+
+def _counts(log: SequenceLog, head: Head, record: Record) -> bool:
+    """Whether the log wasn't truncated beyond a record that was put (rule 17); if it was, the object is no record, and
+    goes. The record may still be in a pack."""
+    if not log.is_ghost(head, record.number):
+        return True
+    log.store.bucket.delete(log.store.layout.record_key(record.number))
+    return False
+
+
+def _settled(log: SequenceLog, txid: str, sent: Record | None, error: FirnError) -> Outcome:
+    """What became of a transaction when the store fails (rule 19): a failure is reported only if the last record that
+    it was sent in is known to be another's."""
+    if sent is None or find(txid, [sent]) is None:
+        return error
+    try:
+        log.refresh()
+        there = log.records(sent.number - 1, sent.number) if log.head().number >= sent.number else []
+    except FirnError:
+        there = []
+    if there:
+        return find(txid, there) or error
+    return OutcomeUnknownError(
+        f"{log.store.bucket.uri(log.store.layout.record_key(sent.number))}: this commit was sent, and whether it "
+        f"landed can't be told ({error}). It may be there, now or within minutes: look before retrying."
+    )

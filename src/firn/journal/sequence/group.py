@@ -1,0 +1,76 @@
+"""Group commit: the threads of a process share a record (rule 15).
+
+Whoever comes first leads: it commits alone. Those who come while its request is in flight wait, and the
+first of them commits all of them together.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from firn.errors import OutcomeUnknownError
+from firn.journal.sequence.committing import Outcome, Proposal, commit
+from firn.journal.sequence.log import SequenceLog
+
+LARGEST: Final = 100
+"""Transactions in one record at most."""
+
+
+class _Waiting:
+    """A thread's transaction. `turn` is set when it has an outcome, or is to lead."""
+
+    def __init__(self, proposal: Proposal) -> None:
+        self.proposal = proposal
+        self.turn = threading.Event()
+        self.outcome: Outcome | None = None
+
+
+class GroupCommit:
+    """The way of all transactions of a process into one log. Safe to use from several threads."""
+
+    def __init__(self, log: SequenceLog) -> None:
+        self.log = log
+        self._mutex = threading.Lock()
+        self._queue: list[_Waiting] = []
+        self._led = False
+
+    def commit(self, proposal: Proposal) -> int:
+        """The number of the record that it is in. 1 PUT for all that wait; see `committing.commit`.
+
+        Raises:
+            FirnError: it isn't in the log.
+            OutcomeUnknownError: it may be in the log.
+        """
+        mine = _Waiting(proposal)
+        with self._mutex:
+            self._queue.append(mine)
+            leads, self._led = not self._led, True
+        if not leads:
+            mine.turn.wait()
+        if mine.outcome is None:
+            self._lead()
+        assert mine.outcome is not None
+        if isinstance(mine.outcome, Exception):
+            raise mine.outcome
+        return mine.outcome
+
+    def _lead(self) -> None:
+        """Commit those who wait, and let the next one lead. The caller is the first of them."""
+        with self._mutex:
+            group, self._queue = self._queue[:LARGEST], self._queue[LARGEST:]
+        outcomes: dict[str, Outcome] = {}
+        try:
+            outcomes = commit(self.log, [waiting.proposal for waiting in group])
+        finally:
+            for waiting in group:
+                waiting.outcome = outcomes.get(waiting.proposal.txid) or OutcomeUnknownError(
+                    f"transaction {waiting.proposal.txid}: the thread that was committing it was interrupted; it "
+                    "may or may not be committed, look before retrying"
+                )
+                waiting.turn.set()
+            with self._mutex:
+                if self._queue:
+                    self._queue[0].turn.set()
+                else:
+                    self._led = False

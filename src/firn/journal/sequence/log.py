@@ -1,0 +1,286 @@
+"""What one process knows of a database's log (rules 6 to 9): its end, what is applied, and the latest records.
+
+One `SequenceLog` serves all transactions of a process. No lock is held during a request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from firn.bucket.base import Bucket
+from firn.clock import Clock, seconds_awake_or_not
+from firn.errors import SnapshotTooOldError
+from firn.journal.sequence.catalog import after
+from firn.journal.sequence.layout import SequenceLayout
+from firn.journal.sequence.model import Head, Horizon, Record, Transaction
+from firn.journal.sequence.overlay import Change, Overlay
+from firn.journal.sequence.store import SequenceStore
+
+FRESHNESS_S: Final = 30.0
+"""R: how long the horizon isn't asked for again, and how long a collector waits. All clients of a database agree."""
+
+KEPT: Final = 1024
+"""Records that a process keeps in memory beyond those that aren't applied, for transactions that began long ago."""
+
+
+class SequenceLog:
+    """One process's view of a log. Making one costs no request; it is safe to share between threads.
+
+    Args:
+        bucket: where the database is.
+        prefix: the database's key prefix, without a trailing slash; "" for the bucket's root.
+        clock: time, for the age of what is known and waits between retries.
+        freshness_s: R of the protocol; 0 asks for the horizon each time.
+        kept: about how many applied records stay in memory.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        *,
+        clock: Clock,
+        freshness_s: float = FRESHNESS_S,
+        kept: int = KEPT,
+    ) -> None:
+        self.store = SequenceStore(bucket, SequenceLayout(prefix), clock)
+        self.freshness_s = freshness_s
+        self._kept = kept
+        self._mutex = threading.Lock()
+        self._head: Head | None = None
+        self._lost = True
+        self._records: dict[int, Record] = {}
+        self._overlay = Overlay()
+        self._overlaid: deque[Record] = deque()
+        self._applied = 0
+        self._done: set[int] = set()
+
+    # -- the end of the log
+
+    def head(self) -> Head:
+        """The end as it is known. No request, but for a process that knows nothing yet: as `refresh`."""
+        return self._known() or self.refresh()
+
+    def refresh(self) -> Head:
+        """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record; 1 more for the horizon if
+        nobody has asked for it within `freshness_s`. At first: 1 LIST sequence, 1 GET, 1 a record that isn't applied.
+        """
+        while True:
+            known = self._known()
+            if known is None:
+                opened = self._open()
+                if opened is not None:
+                    return opened
+                continue
+            found, began = self._probe(known.number)
+            if not self.is_ghost(known, known.number + 1):
+                return self._adopt(found, began)
+
+    def advance(self, record: Record, sent_s: float) -> Head:
+        """Take in a record that this process put itself, by a request first sent at `sent_s`."""
+        return self._adopt([record], sent_s)
+
+    def is_fresh(self, head: Head) -> bool:
+        """Whether nobody can have collected or truncated beyond that head yet. No request."""
+        return self.now_s() - head.validated_s < self.freshness_s
+
+    def must_reach(self, head: Head) -> None:
+        """Raise unless all that a reader at that head may have listed was there (rule 11). 0 or 1 GET.
+
+        Raises:
+            SnapshotTooOldError: what only older snapshots can read may be gone.
+        """
+        if self.is_fresh(head):
+            return
+        horizon = self.learn(self.store.horizon())
+        if horizon.horizon > head.number:
+            raise SnapshotTooOldError(
+                f"{self.store.bucket.uri(self.store.layout.prefix)}: the snapshot at commit {head.number} is older "
+                f"than what is kept, commit {horizon.horizon}; begin another transaction"
+            )
+
+    def is_ghost(self, known: Head, number: int) -> bool:
+        """Whether objects from `number` on, which didn't exist at `known`, are no records, as the log was truncated
+        beyond (rules 6 and 17). 0 or 1 GET; if so, the process begins anew with its next request."""
+        if self.is_fresh(known) or self.learn(self.store.horizon()).lo < number:
+            return False
+        with self._mutex:
+            self._lost = True
+        return True
+
+    # -- what is applied
+
+    @property
+    def applied(self) -> int:
+        """All records up to here are in rows and indices, as far as this process knows."""
+        with self._mutex:
+            return self._applied
+
+    @property
+    def lag(self) -> int:
+        """How many records at most aren't applied yet."""
+        with self._mutex:
+            return 0 if self._head is None else self._head.number - self._applied
+
+    def pending(self) -> list[Record]:
+        """The records that aren't applied, as far as this process knows, ascending."""
+        with self._mutex:
+            return [record for record in self._overlaid if record.number not in self._done]
+
+    def unapplied(self, table: str, id: str, upto: int) -> list[Change]:
+        """All writes of a row in (applied, upto], ascending."""
+        with self._mutex:
+            return self._overlay.history(table, id, self._applied, upto)
+
+    def mark_applied(self, number: int) -> None:
+        """All of that record is in rows and indices, acknowledged (rule 20)."""
+        with self._mutex:
+            self._learn_applied(0, [number])
+
+    def learn(self, horizon: Horizon) -> Horizon:
+        """Take in what the horizon says is applied."""
+        with self._mutex:
+            self._learn_applied(horizon.applied, ())
+        return horizon
+
+    def next_record(self, head: Head, group: Iterable[Transaction]) -> Record:
+        """The record that is to follow that head, with what is known to be applied (rule 1). No request."""
+        with self._mutex:
+            applied = min(self._applied, head.number)
+            done = tuple(sorted(number for number in self._done if number <= head.number))
+        return Record(head.number + 1, tuple(group), applied, done, head.catalog)
+
+    # -- records
+
+    def newest(self, table: str, id: str, upto: int) -> Change | None:
+        """The row's last write that may not be in its object yet, up to a snapshot (rule 10). No request.
+
+        What is not here is in the row if that is read from now on: how far rows are applied is looked at once.
+        """
+        with self._mutex:
+            return self._overlay.newest(table, id, self._applied, upto)
+
+    def changes(self, table: str, upto: int) -> dict[str, Change]:
+        """The same of all rows of a table, by id. No request."""
+        with self._mutex:
+            return self._overlay.changes(table, self._applied, upto)
+
+    def records(self, after: int, upto: int) -> list[Record]:
+        """The records in (after, upto], of which the last is known to exist. No request for those in memory; else
+        1 GET each and 1 for the horizon, and 1 LIST sequence and 1 GET a pack.
+
+        Raises:
+            SnapshotTooOldError: one is neither in the log nor in a pack any more.
+        """
+        with self._mutex:
+            found = {n: self._records[n] for n in range(after + 1, upto + 1) if n in self._records}
+        missing = [n for n in range(after + 1, upto + 1) if n not in found]
+        if missing:
+            found.update(self._fetch(missing))
+        return [found[n] for n in range(after + 1, upto + 1)]
+
+    def now_s(self) -> float:
+        """The clock by which heads are validated."""
+        return seconds_awake_or_not(self.store.clock)
+
+    # -- how it comes to know
+
+    def _probe(self, known: int) -> tuple[list[Record], float]:
+        """The records that follow, and when it was asked for the one that isn't there."""
+        found: list[Record] = []
+        while True:
+            began = self.now_s()
+            record = self.store.record(known + len(found) + 1)
+            if record is None:
+                return found, began
+            found.append(record)
+
+    def _known(self) -> Head | None:
+        with self._mutex:
+            return None if self._lost else self._head
+
+    def _open(self) -> Head | None:
+        """Rule 9: without anything known. None: the log was truncated meanwhile, begin again."""
+        top = self.store.last(0)
+        last = self.store.record(top) if top else None
+        if top and last is None:
+            return None
+        records = {} if last is None else {**self.store.records(range(last.applied + 1, top)), top: last}
+        found, began = self._probe(top)
+        records.update((record.number, record) for record in found)
+        horizon = self.store.horizon()
+        if horizon.lo >= max(top, 1):
+            return None
+        head = top + len(found)
+        applied = max([horizon.applied, *(record.applied for record in records.values())])
+        if not records.keys() >= set(range(applied + 1, head + 1)):
+            return None
+        done = [n for record in records.values() for n in record.done]
+        catalog = after(records[head]) if head else {}
+        self._replace(Head(head, began, catalog), [records[n] for n in sorted(records)], applied, done)
+        return self._known()
+
+    def _replace(self, head: Head, records: Sequence[Record], applied: int, done: Iterable[int]) -> None:
+        """Take all from the bucket; what other threads have learned meanwhile counts if it is more."""
+        with self._mutex:
+            self._learn_applied(applied, done)
+            if self._head is None or head.number >= self._head.number:
+                self._head = head
+                self._overlay, self._overlaid = Overlay(), deque()
+                for record in records:
+                    self._remember(record)
+            self._lost = False
+
+    def _adopt(self, records: Sequence[Record], validated_s: float) -> Head:
+        """Take in records that follow one another up to the end as it was at `validated_s`; the end as known."""
+        with self._mutex:
+            assert self._head is not None
+            for record in records:
+                if record.number == self._head.number + 1:
+                    self._head = Head(record.number, validated_s, after(record))
+                    self._remember(record)
+                    self._learn_applied(record.applied, record.done)
+            last = records[-1].number if records else self._head.number
+            if last == self._head.number and validated_s > self._head.validated_s:
+                self._head = replace(self._head, validated_s=validated_s)
+            return self._head
+
+    def _remember(self, record: Record) -> None:
+        self._records[record.number] = record
+        if record.number > self._applied:
+            self._overlay.add(record)
+            self._overlaid.append(record)
+        if len(self._records) > 2 * self._kept:
+            for number in sorted(self._records)[: -self._kept]:
+                if number <= self._applied:
+                    del self._records[number]
+
+    def _learn_applied(self, applied: int, done: Iterable[int]) -> None:
+        self._applied = max(self._applied, applied)
+        self._done.update(done)
+        while self._applied + 1 in self._done:
+            self._applied += 1
+        self._done = {number for number in self._done if number > self._applied}
+        while self._overlaid and self._overlaid[0].number <= self._applied:
+            self._overlay.forget(self._overlaid.popleft())
+
+    def _fetch(self, numbers: Sequence[int]) -> Mapping[int, Record]:
+        """Records of the past, from the log or from packs. The horizon says which objects are records, so it is read
+        after them."""
+        there = self.store.records(numbers)
+        lo = self.learn(self.store.horizon()).lo
+        found = {number: record for number, record in there.items() if number > lo}
+        for number in numbers:
+            if number not in found:
+                pack = self.store.pack_with(number)
+                if pack is None:
+                    raise SnapshotTooOldError(
+                        f"{self.store.bucket.uri(self.store.layout.record_key(number))} was truncated, and no pack "
+                        "of records has it any more; begin another transaction"
+                    )
+                found.update((record.number, record) for record in pack.records)
+        return found

@@ -1,0 +1,128 @@
+"""What the commit log reads and writes, decoded. Everything is immutable and picklable.
+
+Bodies are bytes and index entries are opaque names here: what they mean is the business of record tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+IndexStage = Literal["build", "ready"]
+Isolation = Literal["snapshot", "row"]
+DdlVerb = Literal["create", "drop", "build", "ready", "unindex"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowWrite:
+    """A row's new version: its body, or the name of the object that holds it, or neither for a delete.
+
+    `entries` are the names of its index entries, without the sequence number that ends each.
+    """
+
+    table: str
+    id: str
+    body: bytes | None = None
+    ref: str | None = None
+    entries: tuple[str, ...] = ()
+
+    @property
+    def deletes(self) -> bool:
+        return self.body is None and self.ref is None
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """A change of the definitions. `indices` are the fields that a created table is indexed by at once, with
+    whether each is unique; `field` and `unique` are of the index that is built, ready or dropped."""
+
+    verb: DdlVerb
+    table: str
+    isolation: Isolation = "snapshot"
+    indices: tuple[tuple[str, bool], ...] = ()
+    field: str = ""
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A member of a record's group. `snapshot` is what it read, `claims` are unique values that it brings in."""
+
+    txid: str
+    snapshot: int
+    writes: tuple[RowWrite, ...] = ()
+    claims: tuple[str, ...] = ()
+    ddl: Ddl | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """An index: writers after `built` add entries; it may be read at snapshots from `ready` on, 0 for not yet."""
+
+    stage: IndexStage
+    unique: bool
+    built: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A record table: versions and entries with numbers up to `since` belong to an earlier one of its name."""
+
+    since: int
+    isolation: Isolation
+    fields: Mapping[str, IndexState]
+
+
+Catalog = Mapping[str, TableState]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A commit: the point, the order and the redo record at once (rule 1).
+
+    All numbers up to `applied` were, when it was written, and those in `done`, which are greater. `catalog` are the
+    definitions before it.
+    """
+
+    number: int
+    group: tuple[Transaction, ...]
+    applied: int
+    done: tuple[int, ...]
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What holds for all (rule 2); each field only grows.
+
+    `horizon`: what only older snapshots can read may be gone. `lo`: records up to here are in packs, their objects
+    are no records any more. `applied`: records up to here are in rows and indices.
+    """
+
+    horizon: int = 0
+    lo: int = 0
+    applied: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Records that follow one another, up to number `hi` (rule 3)."""
+
+    records: tuple[Record, ...]
+
+    @property
+    def hi(self) -> int:
+        return self.records[-1].number
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of the log as it was at one moment (rule 8): `number` was the last record's, and the next one is known
+    not to have existed at `validated_s` by the process's own monotonic clock. `catalog` are the definitions after it.
+    """
+
+    number: int
+    validated_s: float
+    catalog: Catalog

@@ -1,0 +1,133 @@
+"""The log's objects, read and decoded, and the horizon raised. Nothing here decides anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firn.bucket.base import Blob, Bucket
+from firn.clock import Clock
+from firn.errors import (
+    ConflictError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+)
+from firn.journal.patience import Backoff, whole
+from firn.journal.sequence.codec import decode_horizon, decode_pack, decode_record, encode_horizon
+from firn.journal.sequence.layout import SequenceLayout
+from firn.journal.sequence.model import Horizon, Pack, Record
+
+
+@dataclass(frozen=True)
+class SequenceStore:
+    """One database's log in a bucket."""
+
+    bucket: Bucket
+    layout: SequenceLayout
+    clock: Clock
+
+    def backoff(self) -> Backoff:
+        return Backoff(self.clock)
+
+    def record(self, number: int) -> Record | None:
+        """The object of that number, whether the horizon lets it count or not; None if there is none. 1 GET."""
+        key = self.layout.record_key(number)
+        blob = self.find(key)
+        return None if blob is None else self._decoded(number, blob)
+
+    def records(self, numbers: Sequence[int]) -> dict[int, Record]:
+        """Those that there are. 1 GET each, many at once."""
+        blobs = self.bucket.get_many([self.layout.record_key(number) for number in numbers])
+        there = {}
+        for number, blob in zip(numbers, blobs, strict=True):
+            found = None if blob is None else self._whole(blob)
+            if found is not None:
+                there[number] = self._decoded(number, found)
+        return there
+
+    def last(self, after: int) -> int:
+        """The greatest number above `after` that there is an object of, or `after`. 1 LIST sequence."""
+        start = self.layout.record_key(after) if after else None
+        listing = self.bucket.list(self.layout.records_prefix, after=start)
+        numbers = (self.layout.parse_record(info.key) for info in listing.objects)
+        return max((number for number in numbers if number is not None), default=after)
+
+    def horizon(self) -> Horizon:
+        """What holds for all (rule 2). 1 GET."""
+        return self._horizon()[0]
+
+    def raise_horizon(self, wanted: Horizon) -> Horizon:
+        """Raise its fields to those of `wanted`, where they are lower; what it is then. 1 GET, 0 or 1 PUT.
+
+        Raises:
+            ConflictError: others raise it all the time.
+        """
+        backoff = self.backoff()
+        while True:
+            found, etag = self._horizon()
+            raised = Horizon(
+                max(found.horizon, wanted.horizon),
+                max(found.lo, wanted.lo),
+                max(found.applied, wanted.applied),
+            )
+            if raised == found:
+                return found
+            try:
+                self._put_horizon(raised, etag)
+                return raised
+            except (ObjectExistsError, ObjectChangedError, OutcomeUnknownError):
+                # Whether it was raised by this or by others is all the same: look again.
+                if not backoff.wait():
+                    raise ConflictError(
+                        f"{self.bucket.uri(self.layout.horizon_key)} is changed by others all the time; retry"
+                    ) from None
+
+    def pack_with(self, number: int) -> Pack | None:
+        """The pack that holds that record, None if there is none. 1 LIST sequence, 1 GET."""
+        firsts = (
+            self.layout.parse_pack(info.key) for info in self.bucket.list(self.layout.packs_prefix).objects
+        )
+        first = max((first for first in firsts if first is not None and first <= number), default=None)
+        pack = None if first is None else self.pack(first)
+        return pack if pack is not None and number <= pack.hi else None
+
+    def pack(self, first: int) -> Pack | None:
+        """The pack that begins with that record, None if there is none. 1 GET."""
+        blob = self.find(self.layout.pack_key(first))
+        return None if blob is None else decode_pack(first, blob.data, where=self.bucket.uri(blob.info.key))
+
+    def find(self, key: str) -> Blob | None:
+        """An object, whole; None if there is none. 1 GET."""
+        try:
+            return whole(self.bucket, self.bucket.get(key), self.clock)
+        except ObjectNotFoundError:
+            return None
+
+    def now_ms(self) -> int:
+        """The store's own time, of a moment ago: when an object was written that exists for this alone. PUT, HEAD."""
+        self.bucket.put(self.layout.clock_key, b"")
+        return self.bucket.head(self.layout.clock_key).modified_ms
+
+    def _horizon(self) -> tuple[Horizon, str | None]:
+        blob = self.find(self.layout.horizon_key)
+        if blob is None:
+            return Horizon(), None
+        return decode_horizon(blob.data, where=self.bucket.uri(blob.info.key)), blob.info.etag
+
+    def _put_horizon(self, horizon: Horizon, etag: str | None) -> None:
+        key, data = self.layout.horizon_key, encode_horizon(horizon)
+        if etag is None:
+            self.bucket.put_if_absent(key, data)
+        else:
+            self.bucket.put_if_match(key, data, etag)
+
+    def _decoded(self, number: int, blob: Blob) -> Record:
+        return decode_record(number, blob.data, where=self.bucket.uri(blob.info.key))
+
+    def _whole(self, blob: Blob) -> Blob | None:
+        try:
+            return whole(self.bucket, blob, self.clock)
+        except ObjectNotFoundError:
+            return None

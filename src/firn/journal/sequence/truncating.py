@@ -1,0 +1,70 @@
+"""Truncation (rule 22): old records move into packs, and the log stays short."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from firn.errors import ObjectExistsError, OutcomeUnknownError
+from firn.journal.sequence.codec import encode_pack
+from firn.journal.sequence.log import SequenceLog
+from firn.journal.sequence.model import Horizon, Pack
+
+LARGEST: Final = 1000
+"""Records in one pack at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """What truncation did: up to which record, and how many objects it deleted."""
+
+    lo: int
+    deleted: int
+
+
+def truncate(log: SequenceLog, *, largest: int = LARGEST) -> Truncated:
+    """Move all records that nobody's snapshot and no applier needs into packs, and delete them.
+
+    As `refresh`; per pack 1 GET of the horizon, 1 GET and 1 DELETE a record, 2 PUT, 1 LIST sequence.
+    """
+    store, deleted = log.store, 0
+    head = log.refresh()
+    while True:
+        horizon = log.learn(store.horizon())
+        limit = min(horizon.horizon, log.applied, head.number - 1)
+        if horizon.lo < limit:
+            hi = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest))
+            if hi is not None:
+                horizon = store.raise_horizon(Horizon(lo=hi, applied=log.applied))
+        deleted += _delete(log, horizon.lo)
+        if horizon.lo >= limit:
+            return Truncated(horizon.lo, deleted)
+
+
+def _pack(log: SequenceLog, first: int, last: int) -> int | None:
+    """Put the pack of these records; what it ends with, or another's that is there. None: the log was truncated
+    meanwhile."""
+    store, backoff = log.store, log.store.backoff()
+    records = store.records(range(first, last + 1))
+    if len(records) <= last - first:
+        return None
+    pack = Pack(tuple(records[number] for number in range(first, last + 1)))
+    while True:
+        try:
+            store.bucket.put_if_absent(store.layout.pack_key(first), encode_pack(pack))
+            return last
+        except (ObjectExistsError, OutcomeUnknownError):
+            there = store.pack(first)
+        if there is not None:
+            return there.hi
+        if not backoff.wait():
+            return None
+
+
+def _delete(log: SequenceLog, lo: int) -> int:
+    """Delete the objects of all records up to `lo`, and what landed late in their places. How many there were."""
+    store = log.store
+    keys = [info.key for info in store.bucket.list(store.layout.records_prefix).objects]
+    old = [key for key in keys if (number := store.layout.parse_record(key)) is not None and number <= lo]
+    store.bucket.delete_many(old)
+    return len(old)
