@@ -10,6 +10,7 @@ from firn.errors import (
     FirnError,
     ObjectExistsError,
     OutcomeUnknownError,
+    SnapshotTooOldError,
     StoreError,
 )
 from firn.journal.sequence.codec import encode_record
@@ -60,7 +61,7 @@ def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome
     while waiting:
         try:
             head = log.head()
-            group = _admitted(log, waiting, head, outcomes)
+            group = _admitted(log, waiting, head, sent, outcomes)
             if group:
                 record = log.next_record(head, group)
                 try:
@@ -82,7 +83,11 @@ def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome
 
 
 def _admitted(
-    log: SequenceLog, waiting: Sequence[Proposal], head: Head, outcomes: dict[str, Outcome]
+    log: SequenceLog,
+    waiting: Sequence[Proposal],
+    head: Head,
+    sent: Record | None,
+    outcomes: dict[str, Outcome],
 ) -> list[Transaction]:
     """Those that stand after all that the log has, and after one another; what became of the others is noted."""
     group: list[Transaction] = []
@@ -96,6 +101,8 @@ def _admitted(
                 group.append(proposal.admit(Moment(head, since, tuple(group))))
         except (StoreError, OutcomeUnknownError):
             raise
+        except SnapshotTooOldError as error:
+            outcomes[proposal.txid] = _settled(log, proposal.txid, sent, error)
         except Exception as error:
             outcomes[proposal.txid] = error
     return group
@@ -107,8 +114,8 @@ def find(txid: str, records: Iterable[Record]) -> int | None:
 
 
 def _put(log: SequenceLog, record: Record) -> float | None:
-    """Put it, at the same number until that is taken (rule 18). When it was first sent; None: somebody has the number,
-    maybe this record by a request that was never answered. What the log has then tells.
+    """Put it, at the same number until that is taken (rule 18). When it was first sent; None: somebody has the
+    number, maybe this record by a request that was never answered. What the log has then tells.
 
     Raises:
         OutcomeUnknownError: it may land yet. Any other error: it won't.
@@ -132,8 +139,8 @@ def _put(log: SequenceLog, record: Record) -> float | None:
 
 
 def _counts(log: SequenceLog, head: Head, record: Record) -> bool:
-    """Whether the log wasn't truncated beyond a record that was put (rule 17); if it was, the object is no record, and
-    goes. The record may still be in a pack."""
+    """Whether the log wasn't truncated beyond a record that was put (rule 17). If it was, the object is no record and
+    goes; the record may be in a pack."""
     if not log.is_ghost(head, record.number):
         return True
     log.store.bucket.delete(log.store.layout.record_key(record.number))
@@ -141,8 +148,8 @@ def _counts(log: SequenceLog, head: Head, record: Record) -> bool:
 
 
 def _settled(log: SequenceLog, txid: str, sent: Record | None, error: FirnError) -> Outcome:
-    """What became of a transaction when the store fails (rule 19): a failure is reported only if the last record that
-    it was sent in is known to be another's."""
+    """What became of a transaction that can't go on (rule 19): a failure is reported only if the last record that it
+    was sent in is known to be another's."""
     if sent is None or find(txid, [sent]) is None:
         return error
     try:
