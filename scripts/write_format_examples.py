@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 import firn
 from firn.bucket.base import BytesLike
+from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, layout
 from firn.journal.manifest import ManifestJournal, SSTInfo, View
 from firn.journal.model import Commit, DataFile
@@ -34,7 +35,7 @@ from firn.journal.writer.catalog_pb2 import Transaction
 from firn.journal.writer.layout import WriterLayout
 from firn.journal.writer.messages import decode_transaction
 from firn.lake.append import write
-from firn.lake.descriptor import Descriptor, create_descriptor, descriptor_key
+from firn.lake.descriptor import Descriptor, create_descriptor
 from firn.lake.engines import InProcess
 from firn.lake.partition import PartitionSpec
 from firn.runner import LocalRunner
@@ -110,7 +111,7 @@ def _life_of_a_table() -> dict[str, str]:
         stats = {"delay": [*delays, 0], "origin": ["ABE", "YUM", 0]}
         return DataFile(path, size, store.time.now_ms, {"rows": rows, "stats": stats, "spec": spec.id})
 
-    texts = {"table": bucket.get(descriptor_key("prod/flights")).data.decode()}
+    texts = {"table": bucket.get(definition_key("prod/flights")).data.decode()}
     append = journal.begin_append()
     january, february = data_file("2001-01", 120, (-31, 180)), data_file("2001-02", 80, (-20, 95))
     store.time.advance(750)

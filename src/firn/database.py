@@ -13,12 +13,12 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.engines import DatabaseEngines
 from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError
+from firn.journal.definition import definition_key
 from firn.journal.lock import ExclusiveLock
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.table import KeyedTable
 from firn.keyed_tables import KeyedOptions, KeyedTables
 from firn.kinds import KEYED, LAKE, Definition, Kind, check_kind, decode_definition, read_any, wrong_kind
-from firn.lake.descriptor import descriptor_key
 from firn.lake.results import DropReport
 from firn.lake.table import LakeTable
 from firn.lakes import LakeOptions, LakeTables
@@ -243,7 +243,7 @@ class Database(WriterUpkeep):
         """Names of all tables, sorted; with `kind`, of those only. 1 LIST + 1 GET a directory; a second LIST for
         those without definition. Where there are writers, also what reading all of them costs."""
         names = [n for n in self.bucket.list_dirs(key_below(self.prefix, "")) if is_name(n)]
-        blobs = self.bucket.get_many([descriptor_key(self._prefix(n)) for n in names])
+        blobs = self.bucket.get_many([definition_key(self._prefix(n)) for n in names])
         found: set[str] = set()
         may_have_writers = False
         for name, blob in zip(names, blobs, strict=True):

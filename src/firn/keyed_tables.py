@@ -13,8 +13,9 @@ from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.engines import DatabaseEngines
 from firn.errors import InvalidInputError
+from firn.journal.definition import definition_key
 from firn.keyed.clones import clones_of, release
-from firn.keyed.definition import KeyedDefinition, create_definition, definition_key
+from firn.keyed.definition import KeyedDefinition, create_definition
 from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport
 from firn.units import parse_duration_ms

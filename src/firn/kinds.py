@@ -8,9 +8,10 @@ import orjson
 
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.definition import definition_key
 from firn.keyed.definition import FORMAT_VERSION as KEYED_TABLES
 from firn.keyed.definition import KeyedDefinition
-from firn.lake.descriptor import Descriptor, descriptor_key
+from firn.lake.descriptor import Descriptor
 
 Kind = Literal["lake", "keyed"]
 
@@ -46,7 +47,7 @@ def decode_definition(data: bytes, where: str) -> Definition:
 
 def read_any(bucket: Bucket, prefix: str) -> Definition | None:
     """1 GET; None where there is none."""
-    blob = bucket.get_many([descriptor_key(prefix)])[0]
+    blob = bucket.get_many([definition_key(prefix)])[0]
     return None if blob is None else decode_definition(blob.data, bucket.uri(blob.info.key))
 
 

@@ -12,11 +12,12 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.engines import DatabaseEngines
 from firn.errors import InvalidInputError, TableExistsError, UnsupportedError
+from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, Settings
 from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR
 from firn.journal.lock import ExclusiveLock
 from firn.kinds import Definition
-from firn.lake.descriptor import Descriptor, check_properties, create_descriptor, descriptor_key
+from firn.lake.descriptor import Descriptor, check_properties, create_descriptor
 from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
 from firn.lake.results import DropReport
@@ -126,7 +127,7 @@ class LakeTables:
         if descriptor.journal == "writer":
             return self.writers.drop(descriptor.name, dry_run=dry_run)
         if not dry_run and not descriptor.dropped:
-            key = descriptor_key(key_below(self.prefix, descriptor.name))
+            key = definition_key(key_below(self.prefix, descriptor.name))
             self.bucket.put(key, replace(descriptor, dropped=True).encode())
         return self.erase(descriptor, dry_run=dry_run)
 
@@ -140,7 +141,7 @@ class LakeTables:
         elsewhere = [i for part in parts for i in logs.list(key_below(log_root, part, "")).objects]
         if not dry_run:
             logs.delete_many([i.key for i in elsewhere])
-            key = descriptor_key(prefix)
+            key = definition_key(prefix)
             self.bucket.delete_many([i.key for i in own if i.key != key])
             self.bucket.delete(key)
         objects = (*(i.key for i in own), *(logs.uri(i.key) for i in elsewhere))

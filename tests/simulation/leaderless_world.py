@@ -16,6 +16,7 @@ from firn.errors import ConflictError
 from firn.journal.leaderless import Settings
 from firn.journal.model import Commit
 from firn.testing import Call, Fault, RandomFaults, Replay, SimClient, SimStore, World
+from simulation.faults import LandsInTime
 from simulation.leaderless_clients import Clients
 from simulation.leaderless_model import Model
 from simulation.leaderless_streams import StreamReader
@@ -55,24 +56,12 @@ class Shape:
     orphan_age_ms: int = 2 * HOUR
 
 
-class LandsInTime:
-    """Random faults within what the protocol may assume: the log of an append lands within Z of its being sent or
-    never, conditional or not, and so does that of a restore. Other conditional puts are as late as they like."""
-
-    def __init__(self, faults: RandomFaults, longest_s: float) -> None:
-        self.faults, self.longest_s = faults, longest_s
-
-    def decide(self, call: Call) -> Fault | None:
-        fault = self.faults.decide(call)
-        if (
-            fault is None
-            or fault.kind not in ("delayed", "duplicated", "retried")
-            or "/_log/" not in call.key
-        ):
-            return fault
-        if "_m_" not in call.key or call.client.startswith("restore"):
-            return replace(fault, seconds=min(fault.seconds, self.longest_s))
-        return fault
+def _lands_in_time(call: Call, fault: Fault) -> bool:
+    """The log of an append lands within Z of its being sent or never, conditional or not, and so does that of a
+    restore. Other conditional puts are as late as they like."""
+    if fault.kind not in ("delayed", "duplicated", "retried") or "/_log/" not in call.key:
+        return False
+    return "_m_" not in call.key or call.client.startswith("restore")
 
 
 def build(
@@ -175,7 +164,7 @@ def _faults(seed: int | Replay, shape: Shape, settings: Settings, spare: Sequenc
         stall_s=3 * settings.grace_ms / 1000,
         spare=spare,
     )
-    return LandsInTime(faults, longest)
+    return LandsInTime(faults, longest, bounded=_lands_in_time)
 
 
 def _final(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from firn.errors import SnapshotTooOldError
 from firn.journal.manifest import View
-from firn.testing import Call, Fault, GatedBucket, RandomFaults, Replay, SimStore, World
+from firn.testing import Call, Fault, GatedBucket, Replay, SimStore, World
+from simulation.faults import LandsInTime, rough
 from simulation.manifest_clients import Clients
 from simulation.manifest_model import Model
 from simulation.manifest_table import (
@@ -57,17 +58,9 @@ MANIFEST_SHAPES: dict[str, ManifestShape] = {
 }
 
 
-class LandsInTime:
-    """Random faults; unconditional puts and deletes land soon or never, conditional ones as late as they like."""
-
-    def __init__(self, faults: RandomFaults, longest_s: float) -> None:
-        self.faults, self.longest_s = faults, longest_s
-
-    def decide(self, call: Call) -> Fault | None:
-        fault = self.faults.decide(call)
-        if fault is None or fault.kind == "stalled" or call.verb in ("put_if_absent", "put_if_match"):
-            return fault
-        return replace(fault, seconds=min(fault.seconds, self.longest_s))
+def _lands_in_time(call: Call, fault: Fault) -> bool:
+    """Unconditional puts and deletes land soon or never, conditional puts as late as they like."""
+    return fault.kind != "stalled" and call.verb not in ("put_if_absent", "put_if_match")
 
 
 def build(seed: int | Replay, shape: ManifestShape) -> World:
@@ -100,24 +93,10 @@ def build(seed: int | Replay, shape: ManifestShape) -> World:
 
 
 def _faults(seed: int | Replay, shape: ManifestShape) -> LandsInTime | None:
-    f = shape.faults
-    if not f:
+    if not shape.faults:
         return None
-    faults = RandomFaults(
-        seed,
-        crash=0.01 * f,
-        lost_ack=0.03 * f,
-        retried=0.03 * f,
-        delayed=0.03 * f * shape.stalls,
-        duplicated=0.02 * f * shape.stalls,
-        failed=0.02 * f,
-        slow=0.03 * f,
-        stalled=0.02 * f * shape.stalls,
-        truncated=0.002 * f,
-        delay_s=LANDS_S,
-        stall_s=2000,
-    )
-    return LandsInTime(faults, LANDS_S)
+    faults = rough(seed, shape.faults, shape.stalls, slow=0.03, delay_s=LANDS_S, stall_s=2000)
+    return LandsInTime(faults, LANDS_S, bounded=_lands_in_time)
 
 
 def final(model: Model, bucket: GatedBucket, store: SimStore) -> None:

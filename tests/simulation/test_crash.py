@@ -22,7 +22,7 @@ import pytest
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.database import Database
-from firn.errors import FirnError, OutcomeUnknownError, TableNotFoundError
+from firn.errors import TableNotFoundError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import Append
 from firn.journal.leaderless.codec import Log, encode
@@ -47,6 +47,7 @@ from firn.testing import (
 )
 from firn.writers import WriterTables
 from simulation import mutations
+from simulation.outcomes import Outcome
 
 Rows = list[tuple[str, int]]
 
@@ -103,29 +104,21 @@ class Visit:
 
     def __init__(self, operate: Callable[[LakeTable], object], before: Rows, after: Rows) -> None:
         self.operate, self.before, self.after = operate, sorted(before), sorted(after)
-        self.outcome = ""
+        self.outcome = Outcome()
         self.version = ""
 
     def operation(self, bucket: GatedBucket) -> None:
-        self.outcome = "crashed"
-        try:
+        with self.outcome.told():
             self.operate(lake(bucket))
-            self.outcome = "done"
-        except OutcomeUnknownError:
-            self.outcome = "unknown"
-            raise
-        except FirnError:
-            self.outcome = "failed"
-            raise
 
     def check(self, bucket: GatedBucket, again: Rows | None) -> None:
         """`again`: what the table holds once the operation was run again; else the same as `after`."""
         table = lake(bucket)
         seen = rows_of(table)
         expected = {"done": [self.after], "failed": [self.before]}.get(
-            self.outcome, [self.before, self.after]
+            self.outcome.ended, [self.before, self.after]
         )
-        assert seen in expected, f"after it {self.outcome}: {seen}"
+        assert seen in expected, f"after it {self.outcome.ended}: {seen}"
         if self.version:
             assert rows_of(table, self.version) == self.before
         self.operate(lake(bucket))

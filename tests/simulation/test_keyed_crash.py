@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from firn.errors import FirnError, OutcomeUnknownError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import InProcess
@@ -16,6 +15,7 @@ from firn.lake.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
+from simulation.outcomes import Outcome
 
 MODES: tuple[CrashMode, ...] = ("before", "after", "lost_ack", "retried", "failed")
 KEYS = KeySpec(("place", "id"))
@@ -63,24 +63,16 @@ def filled() -> SimStore:
 def test_struck_everywhere(operate: Callable[[LakeTable], object], after: dict[tuple[str, int], int]) -> None:
     store = filled()
     version = lake(store.bucket()).snapshot().version
-    outcome = ""
+    outcome = Outcome()
 
     def operation(bucket: GatedBucket) -> None:
-        nonlocal outcome
-        outcome = "crashed"
-        try:
+        with outcome.told():
             operate(lake(bucket))
-            outcome = "done"
-        except OutcomeUnknownError:
-            raise
-        except FirnError:
-            outcome = "failed"
-            raise
 
     def check(left: SimStore, point: CrashPoint) -> None:
         bucket = left.bucket("later")
         table = lake(bucket)
-        assert content(table) in {"done": [after], "failed": [FIRST]}.get(outcome, [FIRST, after])
+        assert content(table) in {"done": [after], "failed": [FIRST]}.get(outcome.ended, [FIRST, after])
         assert content(table, version) == FIRST
         operate(lake(bucket))
         assert content(table) == after

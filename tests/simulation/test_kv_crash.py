@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from firn.errors import FirnError, OutcomeUnknownError
+from firn.errors import FirnError
 from firn.journal.manifest import CompactorSession, View
 from firn.keyed import bulk_load, clones, run_writer
 from firn.keyed.checkpoints import checkpoint, checkpoints, find
@@ -24,6 +24,7 @@ from firn.keyed.sweep import sweep
 from firn.keyed.table import KeyedTable
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, SimulationFailure, crash_points
 from kv_tables import Flusher, live
+from simulation.outcomes import Outcome
 
 State = dict[bytes, object]
 
@@ -77,25 +78,17 @@ class Visit:
 
     def __init__(self, operate: Callable[[KeyedTable], object], after: State) -> None:
         self.operate, self.after = operate, after
-        self.outcome = ""
+        self.outcome = Outcome()
 
     def operation(self, bucket: GatedBucket) -> None:
-        self.outcome = "crashed"
-        try:
+        with self.outcome.told():
             self.operate(table_over(bucket))
-            self.outcome = "done"
-        except OutcomeUnknownError:
-            self.outcome = "unknown"
-            raise
-        except FirnError:
-            self.outcome = "failed"
-            raise
 
     def check(self, bucket: GatedBucket) -> None:
         table = table_over(bucket)
         seen = live(table)
-        allowed = {"done": [self.after]}.get(self.outcome, [FIRST, self.after])
-        assert seen in allowed, f"after it {self.outcome}: {seen}"
+        allowed = {"done": [self.after]}.get(self.outcome.ended, [FIRST, self.after])
+        assert seen in allowed, f"after it {self.outcome.ended}: {seen}"
         self.operate(table)
         assert live(table) == self.after, f"run again: {live(table)}"
         bucket.clock.sleep(2 * DAY_S)

@@ -8,11 +8,12 @@ that a version needs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 import pytest
 
-from firn.errors import ConflictError, FirnError, OutcomeUnknownError, SnapshotTooOldError
+from firn.errors import ConflictError, FirnError, SnapshotTooOldError
 from firn.journal.writer.collect import collect
 from firn.journal.writer.prune import prune
 from firn.lake.descriptor import Descriptor
@@ -21,6 +22,7 @@ from firn.lake.partition import PartitionSpec
 from firn.runner import LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from firn.writers import WriterTables
+from simulation.outcomes import Outcome
 
 MODES: dict[bool, tuple[CrashMode, ...]] = {
     True: ("after", "lost_ack", "retried", "failed"),
@@ -143,25 +145,19 @@ def persistently(operate: Operation, bucket: GatedBucket) -> None:
 def test_struck_anywhere(name: str, claims: bool) -> None:
     operate, after = OPERATIONS[name]
     after = {table: sorted(rows) for table, rows in after.items()}
-    outcome: list[str] = []
+    outcome = Outcome()
 
     def operation(bucket: GatedBucket) -> None:
-        outcome[:] = ["crashed"]
-        try:
+        with suppress(FirnError), outcome.told():
             operate(tables(bucket))
-            outcome[:] = ["done"]
-        except OutcomeUnknownError:
-            outcome[:] = ["unknown"]
-        except FirnError:
-            outcome[:] = ["failed"]
 
     def check(store: SimStore, point: CrashPoint) -> None:
         bucket = store.bucket()
         shown = content(bucket)
         assert shown in (BEFORE, after), point
-        if outcome == ["done"]:
+        if outcome.ended == "done":
             assert shown == after
-        if outcome == ["failed"] and after != BEFORE:
+        if outcome.ended == "failed" and after != BEFORE:
             assert shown == BEFORE
         assert content(bucket, at="w=8").items() <= BEFORE.items()
         persistently(operate, bucket)

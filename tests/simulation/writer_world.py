@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from firn.errors import HandleClosedError
 from firn.journal.writer.repair import repair
-from firn.testing import Call, Fault, GatedBucket, RandomFaults, Replay, SimClient, SimStore, World
+from firn.testing import GatedBucket, Replay, SimClient, SimStore, World
+from simulation.faults import LandsInTime, rough
 from simulation.writer_catalog import LAYOUT, commit, handle_of, history_of, numbers
 from simulation.writer_clients import LANDS_S
 from simulation.writer_keepers import Keepers
@@ -54,19 +55,6 @@ WRITER_SHAPES: dict[str, WriterShape] = {
 }  # fmt: skip
 
 
-class LandsInTime:
-    """Random faults within what pruning may assume: a put, conditional or not, lands soon or never."""
-
-    def __init__(self, faults: RandomFaults, longest_s: float) -> None:
-        self.faults, self.longest_s = faults, longest_s
-
-    def decide(self, call: Call) -> Fault | None:
-        fault = self.faults.decide(call)
-        if fault is None or fault.kind == "stalled":
-            return fault
-        return replace(fault, seconds=min(fault.seconds, self.longest_s))
-
-
 def build(seed: int | Replay, shape: WriterShape) -> World:
     """A world of `shape`, ready to run."""
     number = seed if isinstance(seed, int) else 0
@@ -105,24 +93,11 @@ def _spawned(program: object) -> object:
 
 
 def _faults(seed: int | Replay, shape: WriterShape) -> LandsInTime | None:
-    f = shape.faults
-    if not f:
+    if not shape.faults:
         return None
-    faults = RandomFaults(
-        seed,
-        crash=0.01 * f,
-        lost_ack=0.03 * f,
-        retried=0.03 * f,
-        delayed=0.03 * f * shape.stalls,
-        duplicated=0.02 * f * shape.stalls,
-        failed=0.02 * f,
-        slow=0.04 * f,
-        stalled=0.02 * f * shape.stalls,
-        truncated=0.002 * f,
-        delay_s=LANDS_S,
-        stall_s=120,
-    )
-    return LandsInTime(faults, LANDS_S)
+    faults = rough(seed, shape.faults, shape.stalls, slow=0.04, delay_s=LANDS_S, stall_s=120)
+    # Pruning assumes that a put, conditional or not, lands soon or never.
+    return LandsInTime(faults, LANDS_S, bounded=lambda call, fault: fault.kind != "stalled")
 
 
 def final(model: Model, bucket: GatedBucket, store: SimStore, shape: WriterShape) -> None:

@@ -230,7 +230,8 @@ def test_two_ssts_of_a_run_that_overlap(db: firn.Database, table: KeyedTable) ->
 def test_a_pointer_of_another_table(db: firn.Database, table: KeyedTable) -> None:
     from dataclasses import replace
 
-    from firn.keyed.definition import definition_key, read_definition
+    from firn.journal.definition import definition_key
+    from firn.keyed.definition import read_definition
 
     definition = read_definition(db.bucket, table.prefix)
     assert definition is not None
@@ -240,7 +241,7 @@ def test_a_pointer_of_another_table(db: firn.Database, table: KeyedTable) -> Non
 
 
 def test_a_definition_that_cant_be_read(db: firn.Database, table: KeyedTable) -> None:
-    from firn.keyed.definition import definition_key
+    from firn.journal.definition import definition_key
 
     raw = orjson.loads(db.bucket.get(definition_key(table.prefix)).data)
     db.bucket.put(definition_key(table.prefix), orjson.dumps({**raw, "merge": "add"}))

@@ -18,8 +18,9 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from firn.journal.definition import definition_key
 from firn.keyed.background import Background
-from firn.keyed.definition import KeyedDefinition, create_definition, definition_key
+from firn.keyed.definition import KeyedDefinition, create_definition
 from firn.keyed.settings import KEYED_PROPERTIES, KeyedSettings
 
 SLOW = {"flush_ms": 3_600_000}

@@ -12,15 +12,8 @@ import google_crc32c
 import orjson
 
 from firn.bucket.base import Bucket
-from firn.bucket.conditional import create
-from firn.errors import (
-    CorruptObjectError,
-    InvalidInputError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    TableExistsError,
-    UnsupportedError,
-)
+from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
+from firn.journal.definition import create_object, read_object
 from firn.keyed.keys import Keys
 from firn.keyed.operators import Operator, operator_of
 from firn.keyed.settings import KeyedSettings
@@ -139,17 +132,9 @@ class KeyedDefinition:
             raise CorruptObjectError(_damaged(where, repr(error))) from error
 
 
-def definition_key(prefix: str) -> str:
-    return f"{prefix}/_firn/table.json"
-
-
 def read_definition(bucket: Bucket, prefix: str) -> KeyedDefinition | None:
     """1 GET; None where there is none."""
-    key = definition_key(prefix)
-    try:
-        return KeyedDefinition.decode(bucket.get(key).data, bucket.uri(key))
-    except ObjectNotFoundError:
-        return None
+    return read_object(bucket, prefix, KeyedDefinition.decode)
 
 
 def create_definition(bucket: Bucket, prefix: str, definition: KeyedDefinition) -> KeyedDefinition:
@@ -165,13 +150,7 @@ def create_definition(bucket: Bucket, prefix: str, definition: KeyedDefinition) 
             "table in another store, or use a lake table."
         )
     definition = replace(definition, id=secrets.token_hex(16))
-    try:
-        create(bucket, definition_key(prefix), definition.encode(), nonce=definition.id)
-    except ObjectExistsError:
-        raise TableExistsError(
-            f"{bucket.uri(prefix)} is a table already. Open it with db.table({definition.name!r}), or choose "
-            "another name."
-        ) from None
+    create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id)
     return definition
 
 

@@ -10,16 +10,9 @@ from typing import Any
 import orjson
 
 from firn.bucket.base import Bucket
-from firn.bucket.conditional import create
-from firn.errors import (
-    CorruptObjectError,
-    InvalidInputError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    TableExistsError,
-    UnsupportedError,
-)
+from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.columns import ON_CONFLICT
+from firn.journal.definition import create_object, read_object
 from firn.journal.leaderless.settings import PROPERTIES as LEADERLESS_PROPERTIES
 from firn.journal.leaderless.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes
@@ -131,39 +124,19 @@ class Descriptor:
             ) from error
 
 
-def descriptor_key(prefix: str) -> str:
-    return f"{prefix}/_firn/table.json"
-
-
 def read_descriptor(bucket: Bucket, prefix: str) -> Descriptor | None:
     """1 GET; None where there is none."""
-    key = descriptor_key(prefix)
-    try:
-        return Descriptor.decode(bucket.get(key).data, bucket.uri(key))
-    except ObjectNotFoundError:
-        return None
+    return read_object(bucket, prefix, Descriptor.decode)
 
 
 def create_descriptor(bucket: Bucket, prefix: str, descriptor: Descriptor) -> Descriptor:
-    """Write a new definition: 1 conditional PUT, or GET + PUT where the store has none.
+    """Write a new definition under an id of its own: 1 conditional PUT, or GET + PUT where the store has none.
 
     Raises:
         TableExistsError: there is a table.
     """
-    key = descriptor_key(prefix)
     descriptor = replace(descriptor, id=secrets.token_hex(16))
-    try:
-        if bucket.capabilities.conditional_put:
-            create(bucket, key, descriptor.encode(), nonce=descriptor.id)
-        elif read_descriptor(bucket, prefix) is None:
-            bucket.put(key, descriptor.encode())
-        else:
-            raise ObjectExistsError(key)
-    except ObjectExistsError:
-        raise TableExistsError(
-            f"{bucket.uri(prefix)} is a table already. Open it with db.table({descriptor.name!r}), or choose "
-            "another name."
-        ) from None
+    create_object(bucket, prefix, descriptor.name, descriptor.encode(), nonce=descriptor.id)
     return descriptor
 
 
