@@ -3,6 +3,8 @@ snapshotters and collectors."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from firn.errors import (
     ConflictError,
     FencedError,
@@ -219,9 +221,12 @@ class Clients:
     def snapshotter(self, client: SimClient) -> None:
         journal = journal_of(client.bucket, client.clock)
         refs: list[SnapshotRef] = []
+        deleted: list[SnapshotRef] = []
         for _ in range(2 * self.rounds):
             self.rest(client, 60)
             try:
+                if deleted and client.random.random() < 0.3:
+                    self._stays_dead(client, journal, client.random.choice(deleted))
                 if not refs or client.random.random() < 0.3:
                     refs.append(self._snapshot(client, journal))
                 ref = client.random.choice(refs)
@@ -232,12 +237,33 @@ class Clients:
                     refs.remove(ref)
                     self.model.kept.pop(ref.id, None)
                     journal.delete_snapshot(ref)
+                    deleted.append(ref)
                 elif deed < 0.5:
                     self._refresh(client, journal, ref)
                 else:
                     self._reread(client, journal, ref)
             except (*STORE, SnapshotTooOldError):
                 continue
+
+    def _stays_dead(self, client: SimClient, journal: ManifestJournal, ref: SnapshotRef) -> None:
+        """Whatever of its making lands once more: nobody is told again that it is kept."""
+        self.model.happened["deleted looked for"] += 1
+        if ref.key in client.world.store:
+            self.model.happened["landed after its deletion"] += 1
+        for look in (lambda: journal.view_of(ref), lambda: journal.refresh_snapshot(ref, None)):
+            with suppress(SnapshotTooOldError):
+                look()
+                assert self._both_landed_again(client, ref), f"{ref.key} was deleted, and is there again"
+                self.model.happened["came back"] += 1
+
+    def _both_landed_again(self, client: SimClient, ref: SnapshotRef) -> bool:
+        """The one way in which a snapshot comes back: its put, and then its swap, which a hash of the content lets
+        pass."""
+        late = [str(step) for step in client.world.trace if "late landing" in str(step)]
+        verbs = [
+            verb for verb in ("put_if_absent", "put_if_match") for step in late if f"{verb} {ref.key}" in step
+        ]
+        return client.world.store.etags == "content" and len(set(verbs)) == 2
 
     def _expiry(self, client: SimClient) -> int | None:
         if client.random.random() < 0.1:

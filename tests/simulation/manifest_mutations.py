@@ -272,6 +272,11 @@ def snapshot_without_a_second_look(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshots, "take", take)
 
 
+def put_snapshots_alive(patch: pytest.MonkeyPatch) -> None:
+    """Rule 14: put it expired, and let it live by a CAS."""
+    patch.setattr(snapshots, "_unborn", lambda file: file)
+
+
 def refresh_by_a_plain_put(patch: pytest.MonkeyPatch) -> None:
     """Rule 15: by CAS only, and a tombstone means expired."""
 

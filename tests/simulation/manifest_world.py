@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from firn.errors import SnapshotTooOldError
+from firn.errors import NotFoundError, SnapshotTooOldError
 from firn.journal.manifest import View
 from firn.testing import Call, Fault, GatedBucket, Replay, SimStore, World
 from simulation.faults import LandsInTime, rough
@@ -54,6 +55,10 @@ MANIFEST_SHAPES: dict[str, ManifestShape] = {
     "compactors": ManifestShape(compactors=3, readers=1, snapshotters=0, collectors=2, pace=0.6),
     "snapshots": ManifestShape(writers=1, compactors=1, readers=0, snapshotters=3, collectors=3, rounds=8),
     "collectors": ManifestShape(writers=2, compactors=2, readers=2, collectors=3, rounds=8, stalls=3),
+    # Puts and swaps of snapshots that land again, after these were deleted.
+    "late": ManifestShape(
+        writers=1, compactors=1, readers=0, snapshotters=3, collectors=2, rounds=10, stalls=8, pace=0.4
+    ),
     "paged": ManifestShape(writers=3, page_size=1, pace=0.3),
 }
 
@@ -115,8 +120,9 @@ def final(model: Model, bucket: GatedBucket, store: SimStore) -> None:
     model.saw(contents_of(journal, journal.read()), model.floor())
     for _ in range(2):
         bucket.clock.sleep(L0_MIN_AGE_S + 1)
-        journal.collect(l0_min_age_s=L0_MIN_AGE_S, buffer_s=BUFFER_S)
+        report = journal.collect(l0_min_age_s=L0_MIN_AGE_S, buffer_s=BUFFER_S)
     _reads_snapshots(model, bucket)
+    _tells_what_is_broken(bucket, store, report.dangling)
     model.saw(contents_of(journal, journal.read()), model.floor())
     live, may = live_keys(bucket)
     keys = {key for key in store.keys(PREFIX) if "/_firn/" not in key}
@@ -134,6 +140,18 @@ def _reads_snapshots(model: Model, bucket: GatedBucket) -> None:
             continue
         assert name in refs, f"snapshot {name} is gone"
         model.read_again(name, contents_of(journal, journal.view_of(refs[name])), 0)
+
+
+def _tells_what_is_broken(bucket: GatedBucket, store: SimStore, dangling: Sequence[str]) -> None:
+    """Nothing is left of a snapshot but live ones; and those that its maker died over can be read, or are told."""
+    journal = journal_of(bucket, bucket.clock)
+    refs = journal.snapshots()
+    assert {ref.key for ref in refs} == set(store.keys(LAYOUT.snapshots_prefix)), "a dead snapshot was left"
+    for ref in refs:
+        try:
+            contents_of(journal, journal.view_of(ref))
+        except NotFoundError:
+            assert ref.key in dangling, f"{ref.key} can't be read, and no collection tells it"
 
 
 def _compacts_all(bucket: GatedBucket) -> None:

@@ -25,6 +25,7 @@ ALSO = {
     "rivals": {"fenced", "tried again"},
     "compactors": {"compactor fenced", "merged", "collected ssts", "collected manifests", "collected fences"},
     "snapshots": {"snapshot expired", "refreshed", "refreshed too late", "collected snapshots", "polled"},
+    "late": {"deleted looked for", "landed after its deletion", "refreshed", "collected snapshots"},
     "collectors": {"compactor fenced", "snapshot read", "collected l0", "collected fences", "merged"},
 }
 

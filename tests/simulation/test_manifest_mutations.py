@@ -31,6 +31,7 @@ CASES = [
     (without.keep_no_info, "mixed", 0),
     (without.apply_the_newest_changes_only, "calm", 6),
     (without.chain_for_ever, "mixed", 2),
+    (without.put_snapshots_alive, "late", 0),
     (without.forget_l0_of_snapshots, "snapshots", 0),
     (without.forget_chains, "collectors", 0),
     (without.snapshots_before_the_lists, "snapshots", 7),

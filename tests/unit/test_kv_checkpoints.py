@@ -129,6 +129,18 @@ def test_names_that_cant_be(table: KeyedTable, name: Any) -> None:
         checkpoint(table, name)
 
 
+def test_one_of_which_a_flush_is_gone_cant_be_read(table: KeyedTable) -> None:
+    from firn.spark.keyed_read import KeyedRead
+
+    Flusher(table).put(b"a")
+    kept = checkpoint(table, "monday")
+    table.bucket.delete(kept.view().l0[0].key)
+    with table.reader("monday") as reader, pytest.raises(SnapshotTooOldError, match="checkpoint"):
+        reader.get(b"a")
+    with pytest.raises(SnapshotTooOldError, match="another checkpoint"):
+        KeyedRead.of(table, at="monday")
+
+
 @pytest.mark.parametrize("at", ["nothing", "0" * 32])
 def test_what_isnt_there(table: KeyedTable, at: str) -> None:
     with pytest.raises(SnapshotTooOldError, match="no checkpoint"):
@@ -142,7 +154,7 @@ def test_requests(table: KeyedTable) -> None:
     before = table.bucket.counters.as_dict()
     kept = checkpoint(table)
     spent = table.bucket.counters.since(before)
-    assert (spent["put"], spent["list"]) == (1, 1) and spent["get"] == 3
+    assert (spent["put"], spent["list"]) == (2, 1) and spent["get"] == 3
     before = table.bucket.counters.as_dict()
     kept.refresh("1h")
     spent = table.bucket.counters.since(before)

@@ -30,7 +30,7 @@ def test_a_dry_run_tells_what_a_run_deletes(table):
     table.write(0, 1, 2)
     session = table.compact(0)
     table.compact(1, session)
-    ref = table.journal().snapshot(expires_ms=0)
+    ref = table.journal().snapshot(expires_ms=1)
     table.write(3)
     table.age(1000)
     before = {key for key in table.store.keys("") if not key.endswith("_firn/clock")}
@@ -90,7 +90,7 @@ def test_rule_16_an_expired_snapshot_goes_after_the_buffer(table):
 def test_rule_16_a_tombstone_comes_first(table):
     """A collector that dies before the delete has made it unreadable for good."""
     journal = table.journal()
-    ref = journal.snapshot(expires_ms=0)
+    ref = journal.snapshot(expires_ms=1)
     with pytest.raises(Crashed):
         collect(table, Before(SWAP, ref.id, CRASH_AFTER))
     assert (ref.key in table.store, journal.snapshots()) == (True, [])
@@ -100,7 +100,7 @@ def test_rule_16_a_tombstone_comes_first(table):
 def test_rule_16_a_snapshot_that_was_refreshed_meanwhile_is_alive(table):
     table.write(0)
     journal = table.journal()
-    ref = journal.snapshot(expires_ms=0)
+    ref = journal.snapshot(expires_ms=1)
     view = journal.view_of(ref)
     table.compact()
     table.age(1000)
@@ -113,7 +113,7 @@ def test_rule_16_a_snapshot_that_was_refreshed_meanwhile_is_alive(table):
 @pytest.mark.parametrize("fault", [LOST_ACK, retried(1), delayed(0.001), delayed(3600)])
 def test_rule_16_a_tombstone_that_was_not_answered_is_made_again(table, fault):
     journal = table.journal()
-    ref = journal.snapshot(expires_ms=0)
+    ref = journal.snapshot(expires_ms=1)
     assert collect(table, Before(SWAP, ref.id, fault)).snapshots == (ref.key,)
     assert ref.key not in table.store
 
@@ -349,7 +349,7 @@ def test_what_a_former_table_left_goes(table):
 
 def test_two_collectors_at_once(table):
     table.write(0, 1)
-    table.journal().snapshot(expires_ms=0)
+    table.journal().snapshot(expires_ms=1)
     table.compact()
     table.age(1000)
     again = Before("list", "_metadata/snapshots/", lambda: collect(table))

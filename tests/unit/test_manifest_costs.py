@@ -96,10 +96,10 @@ def test_snapshots(table):
     journal = table.journal()
     view = journal.read()
     ref, spent = cost(journal, lambda: journal.snapshot(view))
-    assert spent == {"put": 1, "get": 1}
+    assert spent == {"put": 2, "get": 1}
     assert cost(journal, journal.snapshots)[1] == {"list": 1, "get": 1}
     assert cost(journal, lambda: journal.view_of(ref))[1] == {"get": 1 + 2}
-    assert cost(journal, lambda: journal.refresh_snapshot(ref, 10**15))[1] == {"get": 1, "put": 1}
+    assert cost(journal, lambda: journal.refresh_snapshot(ref, 10**15))[1] == {"get": 1, "head": 1, "put": 1}
     assert cost(journal, lambda: journal.delete_snapshot(ref))[1] == {"get": 1, "put": 1, "delete": 1}
 
 

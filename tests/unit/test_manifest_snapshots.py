@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from manifest_tables import Before, Table, names
 
-from firn.errors import ObjectChangedError, SnapshotTooOldError
-from firn.testing import LOST_ACK, TRUNCATED, delayed, retried
+from firn.errors import InvalidInputError, ObjectChangedError, SnapshotTooOldError
+from firn.testing import LOST_ACK, TRUNCATED, delayed, duplicated, retried
 
 CREATE = "put_if_absent"
 SWAP = "put_if_match"
@@ -80,6 +80,69 @@ def test_rule_14_a_put_that_was_not_answered_makes_one_snapshot(table, fault):
     table.age(7200)
     assert snapshots_dir(table) == [ref.key]
     assert table.journal().view_of(ref) == table.read()
+
+
+@pytest.mark.parametrize("verb", [CREATE, SWAP])
+@pytest.mark.parametrize("fault", [duplicated(3600), delayed(3600)])
+def test_rule_14_what_lands_after_the_deletion_brings_nothing_back(table, verb, fault):
+    journal = table.journal()
+    ref = table.journal("snapshotter", Before(verb, "", fault)).snapshot()
+    journal.delete_snapshot(ref)
+    table.compact()
+    table.age(1000)
+    assert len(collect(table).l0) == 2
+    table.age(7200)
+    assert snapshots_dir(table) == ([ref.key] if verb == CREATE else [])
+    assert journal.snapshots() == []
+    for look in (lambda: journal.view_of(ref), lambda: journal.refresh_snapshot(ref, None)):
+        with pytest.raises(SnapshotTooOldError, match="take a new one"):
+            look()
+    collect(table)
+    assert snapshots_dir(table) == []
+
+
+def test_rule_14_a_collector_that_takes_it_before_it_lives_makes_it_begin_again(table):
+    before = Before(SWAP, "", lambda: collect(table))
+    ref = table.journal("snapshotter", before).snapshot(name="monday")
+    assert before.done
+    assert [each.name for each in table.journal().snapshots()] == ["monday"]
+    assert snapshots_dir(table) == [ref.key]
+    assert table.journal().view_of(ref) == table.read()
+
+
+@pytest.mark.parametrize("expires_ms", [0, -1])
+def test_an_expiry_that_says_unborn_is_refused(table, expires_ms):
+    journal = table.journal()
+    ref = journal.snapshot()
+    for wrong in (
+        lambda: journal.snapshot(expires_ms=expires_ms),
+        lambda: journal.refresh_snapshot(ref, expires_ms),
+    ):
+        with pytest.raises(InvalidInputError, match="above 0"):
+            wrong()
+
+
+def test_rule_15_one_whose_manifest_is_gone_is_not_refreshed(table):
+    table.compact()
+    journal = table.journal()
+    ref = journal.snapshot()
+    journal.bucket.delete(journal.layout.manifest_key(ref.manifest))
+    with pytest.raises(SnapshotTooOldError):
+        journal.refresh_snapshot(ref, None)
+
+
+@pytest.mark.parametrize("part", ["l0", "ssts"])
+def test_one_of_which_something_is_gone_is_told_and_kept(table, part):
+    table.compact(0)
+    journal = table.journal()
+    ref = journal.snapshot()
+    table.compact()
+    view = journal.view_of(ref)
+    assert collect(table).dangling == ()
+    key = view.l0[0].key if part == "l0" else journal.layout.sst_key(view.manifest.ssts[0].file)
+    journal.bucket.delete(key)
+    assert collect(table).dangling == (ref.key,)
+    assert ref.key in table.store
 
 
 def test_rule_15_expiry_is_moved_by_cas(table):

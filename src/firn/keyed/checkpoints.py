@@ -39,7 +39,7 @@ class Checkpoint:
         Raises:
             SnapshotTooOldError: it was deleted, or had expired and was swept.
 
-        Cost: 1 GET + 1 CAS (rule 15).
+        Cost: 1 GET + 1 HEAD + 1 CAS (rule 15).
         """
         expires_ms = _expiry(self._table, ttl)
         ref = self._table.journal.refresh_snapshot(self.ref, expires_ms)
@@ -72,7 +72,7 @@ def checkpoint(
     Raises:
         AlreadyExistsError: another checkpoint of that name hasn't expired.
 
-    Cost: that of reading the table's metadata, 1 PUT + 1 GET; with a name also 1 LIST and 1 GET a checkpoint.
+    Cost: that of reading the table's metadata, 2 PUTs + 1 GET; with a name also 1 LIST and 1 GET a checkpoint.
 
     Example:
         >>> import firn

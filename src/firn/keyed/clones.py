@@ -41,7 +41,7 @@ def clone(table: KeyedTable, name: str, at: str | Checkpoint | None = None) -> K
         TableExistsError: the name is taken.
         SnapshotTooOldError: there is no such checkpoint.
 
-    Cost: that of reading the metadata, 1 GET an L0 object's index, and 4 PUTs.
+    Cost: that of reading the metadata, 1 GET an L0 object's index, and 5 PUTs.
 
     Example:
         >>> import firn

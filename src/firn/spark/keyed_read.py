@@ -16,7 +16,7 @@ import pyarrow as pa
 from firn.arrow.engine import filter_table
 from firn.bucket.base import Bucket
 from firn.bucket.flight import in_flight
-from firn.errors import InvalidInputError
+from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition
@@ -77,7 +77,13 @@ class KeyedRead:
                 view, lambda view: run_files(table, view, now_ms, upto_seq)
             )
         else:
-            files = run_files(table, view, now_ms, upto_seq)
+            try:
+                files = run_files(table, view, now_ms, upto_seq)
+            except ObjectNotFoundError as error:
+                raise SnapshotTooOldError(
+                    f"{table.name} can't be read at {view.version} any more: {error}. Read a newer version, or "
+                    "another checkpoint."
+                ) from error
         read = KeyedRead(table.bucket, table.definition, view.version, now_ms, files, (), upto_seq=upto_seq)
         read = read.select(spelled(read.table, read.known, columns))
         return read if where is None else read.where(where)

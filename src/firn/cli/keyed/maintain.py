@@ -192,7 +192,10 @@ def sweep(
     if dry_run:
         output.keys(report.deleted)
     for key in report.dangling:
-        output.warn(f"{key} is a checkpoint that nobody can read: its manifest is gone.")
+        output.warn(
+            f"{key} is a checkpoint that nobody can read: something that it names is gone. What it keeps goes "
+            f"with `firn keyed checkpoint {opened.name} {key.rpartition('.')[2]} --delete`."
+        )
     if not dry_run:
         meter.note()
 

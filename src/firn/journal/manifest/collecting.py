@@ -16,10 +16,12 @@ from firn.errors import ObjectChangedError, ObjectNotFoundError, OutcomeUnknownE
 from firn.journal.manifest.codec import SnapshotFile
 from firn.journal.manifest.layout import ManifestLayout, Numbered, parse_manifest_name
 from firn.journal.manifest.model import CollectReport, L0File, Manifest, Pointer
-from firn.journal.manifest.snapshots import bury, list_snapshots
+from firn.journal.manifest.snapshots import bury, is_dead, list_snapshots
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.walk import owner, walk
 from firn.journal.patience import Backoff
+
+_FIRST = Numbered(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def collect(store: ManifestStore, *, l0_min_age_s: float, buffer_s: float, dry_r
         manifests=bucket.list(layout.manifests_prefix).objects,
     )
     buried, kept = _expire(store, buffer_s, dry_run)
-    live = live_objects(store, manifest, kept)
+    live = live_objects(store, manifest, kept, listed)
     plan = garbage(layout, pointer, manifest, listed, live, before_ms=before_ms)
     report = CollectReport(
         l0=_keys(plan.l0),
@@ -109,7 +111,7 @@ def _expire(store: ManifestStore, buffer_s: float, dry_run: bool) -> tuple[list[
 
 
 def _is_over(file: SnapshotFile, before_ms: int) -> bool:
-    return file.expired or (file.expires_ms is not None and file.expires_ms < before_ms)
+    return is_dead(file) or (file.expires_ms is not None and file.expires_ms < before_ms)
 
 
 def _bury(store: ManifestStore, key: str, file: SnapshotFile, etag: str, backoff: Backoff) -> bool:
@@ -123,13 +125,16 @@ def _bury(store: ManifestStore, key: str, file: SnapshotFile, etag: str, backoff
         return False
 
 
-def live_objects(store: ManifestStore, manifest: Manifest, snapshots: Iterable[SnapshotFile]) -> Live:
+def live_objects(
+    store: ManifestStore, manifest: Manifest, snapshots: Iterable[SnapshotFile], listed: Listed
+) -> Live:
     """Rule 17. 1 GET an object of a snapshot's chain that the pointer's doesn't have."""
-    live = Live()
-    _name(store.layout, live, manifest)
+    live, layout = Live(), store.layout
+    _name(layout, live, manifest)
     known = {manifest.name: manifest}
+    there = {info.key for infos in (listed.l0, listed.ssts, listed.manifests) for info in infos}
     for file in snapshots:
-        name, layout = file.pointer.manifest, store.layout
+        name = file.pointer.manifest
         live.l0.update(layout.l0_key(epoch, number) for epoch, number, _ in file.l0)
         live.manifests.update(layout.manifest_key(link) for link in file.chain)
         if name not in known:
@@ -139,7 +144,20 @@ def live_objects(store: ManifestStore, manifest: Manifest, snapshots: Iterable[S
                 live.dangling.append(layout.snapshot_key(name, file.id))
                 continue
         _name(layout, live, known[name])
+        if not _settled_names(layout, manifest, file, known[name]) <= there:
+            live.dangling.append(layout.snapshot_key(name, file.id))
     return live
+
+
+def _settled_names(
+    layout: ManifestLayout, current: Manifest, file: SnapshotFile, manifest: Manifest
+) -> set[str]:
+    """What a snapshot names that was there before the current manifest was, so that no LIST misses it."""
+    named = {layout.l0_key(epoch, number) for epoch, number, _ in file.l0 if number <= current.last_compacted}
+    if (parse_manifest_name(manifest.name) or _FIRST) <= (parse_manifest_name(current.name) or _FIRST):
+        named.update(layout.manifest_key(link) for link in manifest.chain)
+        named.update(layout.sst_key(sst.file) for sst in manifest.ssts if not sst.file.startswith("/"))
+    return named
 
 
 def _name(layout: ManifestLayout, live: Live, manifest: Manifest) -> None:
@@ -157,7 +175,7 @@ def garbage(
     before_ms: int,
 ) -> Garbage:
     """What may go (rules 18 to 20). Pure. `before_ms`: by the store's clock; as old as that is old enough."""
-    current = parse_manifest_name(manifest.name) or Numbered(0, 0)
+    current = parse_manifest_name(manifest.name) or _FIRST
     settled_sst = Numbered(pointer.compactor_epoch, manifest.next_sst if _is_current(pointer, current) else 0)
     settled_manifest = Numbered(
         pointer.compactor_epoch, current.number if _is_current(pointer, current) else 0

@@ -210,19 +210,20 @@ class ManifestJournal:
         expires_ms: int | None = None,
         like: SnapshotRef | None = None,
     ) -> SnapshotRef:
-        """Keep a view readable until it expires or is deleted (rule 14). PUT, GET, without a view also `read`.
+        """Keep a view readable until it expires or is deleted (rule 14). PUT, CAS, GET, without a view also `read`.
 
         Args:
             view: what to keep; by default the table as it is now.
             name: for people; not checked to be unique.
-            expires_ms: Unix ms, None for never.
-            like: keep what this snapshot keeps instead, by another one with a life of its own. GET, PUT, GET.
+            expires_ms: Unix ms, above 0, None for never.
+            like: keep what this snapshot keeps instead, by another one with a life of its own. GET, PUT, CAS, GET.
 
         Raises:
             ObjectChangedError: the given view's manifest isn't the current one any more; snapshot a newer view.
             SnapshotTooOldError: `like` was deleted, or expired and was collected, in between too.
         """
         self._needs_conditional_puts()
+        _check_expiry(expires_ms)
         if like is not None:
             return snapshots.copy(self.store, like, name=name, expires_ms=expires_ms)
         return snapshots.take(self.store, view, name=name, expires_ms=expires_ms)
@@ -240,11 +241,12 @@ class ManifestJournal:
         return snapshots.view_of(self.store, ref)
 
     def refresh_snapshot(self, ref: SnapshotRef, expires_ms: int | None) -> SnapshotRef:
-        """Let it expire at another time (rule 15). GET, CAS.
+        """Let it expire at another time (rule 15). GET, HEAD, CAS.
 
         Raises:
             SnapshotTooOldError: it was deleted, or expired and was collected.
         """
+        _check_expiry(expires_ms)
         return snapshots.refresh(self.store, ref, expires_ms)
 
     def delete_snapshot(self, ref: SnapshotRef) -> None:
@@ -267,3 +269,8 @@ class ManifestJournal:
                 f"{self.bucket.url}: a keyed table needs conditional puts to tell its writers apart, and this store "
                 "has none; use another store, or another kind of table"
             )
+
+
+def _check_expiry(expires_ms: int | None) -> None:
+    if expires_ms is not None and expires_ms <= snapshots.UNBORN_MS:
+        raise InvalidInputError(f"expires_ms={expires_ms}: give Unix milliseconds above 0, or None for never")

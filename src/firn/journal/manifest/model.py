@@ -154,7 +154,8 @@ class SnapshotRef:
 @dataclass(frozen=True, slots=True)
 class CollectReport:
     """What a collection deleted, or would delete: keys by kind; `bytes` counts all of them. The `live_` figures count
-    what pointer and snapshots name. `dangling` are snapshots whose manifest is gone, which nobody can read."""
+    what pointer and snapshots name. `dangling` are snapshots of which something is gone, so that nobody can read them
+    whole."""
 
     l0: tuple[str, ...] = ()
     fences: tuple[str, ...] = ()

@@ -1,7 +1,11 @@
 """Durable snapshots (rules 14 and 15): objects that keep a view readable until they expire or are deleted.
 
 A collector reads the pointer before it lists snapshots. So a snapshot whose manifest is still current after it
-was put is seen by every collection that could take something from it.
+came to life is seen by every collection that could take something from it.
+
+One is put expired, and comes to life by a compare-and-swap. A put that lands again after the snapshot was deleted
+brings back one that never lived: it keeps nothing, nobody can read or refresh it, and the next collection takes it.
+A swap that lands again finds another version, or none.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import secrets
 from dataclasses import replace
 
 from firn.bucket.conditional import swap
+from firn.bucket.presence import is_there
 from firn.errors import (
     ConflictError,
     CorruptObjectError,
@@ -20,13 +25,17 @@ from firn.errors import (
     SnapshotTooOldError,
 )
 from firn.journal.manifest.codec import SnapshotFile, decode_snapshot, encode_snapshot
+from firn.journal.manifest.layout import NO_MANIFEST
 from firn.journal.manifest.model import L0File, SnapshotRef, View
 from firn.journal.manifest.reading import read_view
 from firn.journal.manifest.store import ManifestStore
 
+UNBORN_MS = 0
+"""Expiry of a snapshot that hasn't come to life: to collectors it has expired. Frozen."""
+
 
 def take(store: ManifestStore, view: View | None, *, name: str | None, expires_ms: int | None) -> SnapshotRef:
-    """Rule 14. PUT, GET, and those of a read without a view."""
+    """Rule 14. PUT, CAS, GET, and those of a read without a view."""
     backoff = store.backoff()
     seen = view or read_view(store)
     while True:
@@ -47,11 +56,10 @@ def take(store: ManifestStore, view: View | None, *, name: str | None, expires_m
 
 
 def copy(store: ManifestStore, ref: SnapshotRef, *, name: str | None, expires_ms: int | None) -> SnapshotRef:
-    """Another snapshot of what one keeps, with a life of its own. GET, PUT, GET.
+    """Another snapshot of what one keeps, with a life of its own. GET, PUT, CAS, GET.
 
-    The first is alive after the second was put. Whoever finds it expired later makes a tombstone of it, and
-    then lists
-    snapshots again before anything is taken for garbage: that list has the second.
+    The first is alive after the second has come to life. Whoever finds it expired later makes a tombstone of it, and
+    then lists snapshots again before anything is taken for garbage: that list has the second.
     """
     file, _ = _alive(store, ref)
     made = replace(
@@ -60,7 +68,7 @@ def copy(store: ManifestStore, ref: SnapshotRef, *, name: str | None, expires_ms
         name=name,
         created_ms=store.clock.now_ms(),
         expires_ms=expires_ms,
-        revision=1,
+        revision=2,
         nonce=secrets.token_hex(16),
     )
     copied = _put(store, made)
@@ -82,26 +90,64 @@ def _file(store: ManifestStore, view: View, name: str | None, expires_ms: int | 
         last_l0=view.last_l0,
         created_ms=store.clock.now_ms(),
         expires_ms=expires_ms,
-        revision=1,
+        revision=2,
         nonce=secrets.token_hex(16),
     )
 
 
 def _put(store: ManifestStore, file: SnapshotFile) -> SnapshotRef:
-    """Put it up, under one id however often it takes: another id that lands late would be nobody's."""
-    key = store.layout.snapshot_key(file.pointer.manifest, file.id)
+    """Put it up expired, then let it live. PUT, CAS.
+
+    A collector may take the first for what it looks like; then begin again, with another id: whatever of the old
+    one lands late, is dead.
+    """
+    backoff = store.backoff()
+    while True:
+        key = store.layout.snapshot_key(file.pointer.manifest, file.id)
+        try:
+            etag = _put_unborn(store, key, _unborn(file))
+            return _ref(key, file, _brought_to_life(store, key, file, etag))
+        except (ObjectChangedError, ObjectNotFoundError) as error:
+            if not backoff.wait():
+                raise ConflictError(
+                    f"{store.bucket.uri(store.layout.snapshots_prefix)} is collected all the time, so no snapshot "
+                    "can be made; retry"
+                ) from error
+            file = replace(file, id=secrets.token_hex(16))
+
+
+def _unborn(file: SnapshotFile) -> SnapshotFile:
+    return replace(file, expires_ms=UNBORN_MS, revision=1, nonce=secrets.token_hex(16))
+
+
+def _put_unborn(store: ManifestStore, key: str, file: SnapshotFile) -> str:
+    """Its etag; `ObjectChangedError` if it became a tombstone at once."""
     data = encode_snapshot(file)
     backoff = store.backoff()
     while True:
         try:
-            return _ref(key, file, store.bucket.put_if_absent(key, data))
+            return store.bucket.put_if_absent(key, data)
         except (ObjectExistsError, OutcomeUnknownError):
             try:
-                # The id is random: whatever is there is this one.
-                return _ref(key, file, store.fetch(key).info.etag)
+                blob = store.fetch(key)
             except ObjectNotFoundError:
                 if not backoff.wait():
                     raise
+            else:
+                if blob.data == data:
+                    return blob.info.etag
+                # The id is random: whatever is there was made of this one.
+                raise ObjectChangedError(f"{store.bucket.uri(key)} was collected meanwhile") from None
+
+
+def _brought_to_life(store: ManifestStore, key: str, file: SnapshotFile, etag: str) -> str:
+    backoff = store.backoff()
+    while True:
+        try:
+            return replace_snapshot(store, key, file, etag)
+        except OutcomeUnknownError:
+            if not backoff.wait():
+                raise
 
 
 def list_snapshots(store: ManifestStore) -> list[tuple[str, SnapshotFile | None, str]]:
@@ -123,11 +169,11 @@ def list_snapshots(store: ManifestStore) -> list[tuple[str, SnapshotFile | None,
 
 
 def refs(store: ManifestStore) -> list[SnapshotRef]:
-    """Those that aren't tombstones, oldest first. LIST, and 1 GET each."""
+    """Those that are alive, or have expired by themselves, oldest first. LIST, and 1 GET each."""
     found = [
         _ref(key, file, etag)
         for key, file, etag in list_snapshots(store)
-        if file is not None and not file.expired
+        if file is not None and not is_dead(file)
     ]
     return sorted(found, key=lambda ref: (ref.created_ms, ref.id))
 
@@ -149,10 +195,14 @@ def view_of(store: ManifestStore, ref: SnapshotRef) -> View:
 
 
 def refresh(store: ManifestStore, ref: SnapshotRef, expires_ms: int | None) -> SnapshotRef:
-    """Rule 15: by CAS only, so that it can't come back from the dead. GET, CAS."""
+    """Rule 15: by CAS only, so that it can't come back from the dead. GET, HEAD, CAS."""
     backoff = store.backoff()
     while True:
         file, etag = _alive(store, ref)
+        manifest = file.pointer.manifest
+        if manifest != NO_MANIFEST and not is_there(store.bucket, store.layout.manifest_key(manifest)):
+            # No live one is ever without: who refreshed it would be promised what isn't there.
+            raise _too_old(store, ref)
         changed = replace(
             file, expires_ms=expires_ms, revision=file.revision + 1, nonce=secrets.token_hex(16)
         )
@@ -197,9 +247,14 @@ def _alive(store: ManifestStore, ref: SnapshotRef) -> tuple[SnapshotFile, str]:
     except ObjectNotFoundError as error:
         raise _too_old(store, ref) from error
     file = decode_snapshot(blob.data, where=store.bucket.uri(ref.key))
-    if file.expired:
+    if is_dead(file):
         raise _too_old(store, ref)
     return file, blob.info.etag
+
+
+def is_dead(file: SnapshotFile) -> bool:
+    """Whether it is a tombstone, or never came to life, and so keeps nothing."""
+    return file.expired or file.expires_ms == UNBORN_MS
 
 
 def _too_old(store: ManifestStore, ref: SnapshotRef) -> SnapshotTooOldError:
