@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 import firn
-from firn.keyed import compaction
-from firn.keyed import writer as writer_module
+from firn.keyed import compaction, own_compaction
 
 
 def test_by_hand_and_in_the_background_take_turns(monkeypatch):
@@ -32,7 +31,7 @@ def test_by_hand_and_in_the_background_take_turns(monkeypatch):
             background.wait(2)
         return run_plan(*args, **options)
 
-    monkeypatch.setattr(writer_module, "compact_once", once)
+    monkeypatch.setattr(own_compaction, "compact_once", once)
     monkeypatch.setattr(compaction, "run_plan", run)
     with table.open() as kv:
         kv.compact()

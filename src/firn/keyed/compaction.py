@@ -8,7 +8,7 @@ disturbs none: writers go on above the last L0 object that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -83,8 +83,9 @@ def compact(
 ) -> CompactionReport:
     """Compact all of L0, then whatever the table's policy asks for; with `full` everything into one bottom run.
 
-    Only what is flushed counts. Takes the compactor's epoch: another compactor, that of an open writer too, ends
-    with `FencedError` at its next commit, and this one if another begins meanwhile. Nothing is lost then.
+    Only what is flushed counts. Takes the compactor's epoch: another compactor ends with `FencedError` at its next
+    commit, and this one if another is called meanwhile. Nothing is lost then. The one in the background of an open
+    writer gives way, and doesn't take over from one that is under way.
 
     Args:
         runner: where the tasks run; by default as the database decides, on Spark where the work is large.
@@ -125,12 +126,19 @@ def compact(
 
 
 def compact_once(
-    table: KeyedTable, session: CompactorSession | None = None, *, runner: Runner | None = None
+    table: KeyedTable,
+    session: CompactorSession | None = None,
+    *,
+    runner: Runner | None = None,
+    may_take: Callable[[View], bool] | None = None,
 ) -> tuple[CompactorSession | None, View | None]:
     """One round, if the policy asks for one: what the compactor beside an open writer calls again and again.
 
     Takes the compactor's epoch when there is something to do for the first time, so a table where nobody writes
     costs nothing but the reading.
+
+    Args:
+        may_take: asked, with a view of now, before the epoch is taken; if it isn't to be, nothing is done.
 
     Returns:
         the session to give next time, and the view after the round; None where there was nothing to do.
@@ -142,6 +150,8 @@ def compact_once(
     if plan_compaction(view, policy_of(table)) is None:
         return session, None
     if session is None:
+        if may_take is not None and not may_take(view):
+            return None, None
         session = table.journal.open_compactor()
     plan = plan_compaction(session.view, policy_of(table))
     if plan is None:

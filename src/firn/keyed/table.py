@@ -181,7 +181,8 @@ class KeyedTable:
         Args:
             wait_for_gaps: how long to wait for flushes of the writer before that are missing below later ones. None
                 of those was acknowledged, so nothing that was is lost without.
-            compaction: compact in the background while the table is open, unless another process does.
+            compaction: compact in the background while the table is open. It waits while a compactor elsewhere is
+                under way, until that has given no sign of life for a minute.
             poll_every: how often to look whether another writer has come; by default a third of `poll_max`.
 
         Raises:

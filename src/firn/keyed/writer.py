@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,14 +16,13 @@ from firn.errors import (
     InvalidInputError,
     ObjectNotFoundError,
 )
-from firn.journal.manifest import CompactorSession, View, WriterSession
+from firn.journal.manifest import View, WriterSession
 from firn.keyed.background import Background
 from firn.keyed.batch import WriteBatch
-from firn.keyed.compaction import compact_once, policy_of
 from firn.keyed.entries import DELETE, MERGE, PUT
 from firn.keyed.flusher import Flush, Flusher
 from firn.keyed.memtable import Memtable
-from firn.keyed.policy import plan_compaction
+from firn.keyed.own_compaction import OwnCompaction
 from firn.keyed.reader import KeyedSnapshot
 from firn.keyed.reads import Reads, Tree
 from firn.keyed.sources import Run, Sources, runs_from
@@ -102,10 +100,13 @@ class KeyedWriter(Reads):
             name=table.bucket.uri(table.prefix),
         )
         self._compacting = compaction
-        self._compactor: CompactorSession | None = None
-        self._one_compaction = threading.Lock()  # by hand and in the background they would fence each other
-        self._compactions = 0
-        self._outpaced = False
+        self._compaction = OwnCompaction(
+            table,
+            view=lambda: session.view,
+            poll=self.poll,
+            active=lambda: not self._closed and self._flusher.error is None,
+            crowded=lambda: self._crowded,
+        )
         with self._flusher.lock:
             view = session.view
             self._l0 = tuple((file.number, table.sst(file.key, file.bytes)) for file in view.l0)
@@ -113,12 +114,9 @@ class KeyedWriter(Reads):
         self._poller = Background(
             f"firn-poll-{table.name}", self._poll_again, self._flusher.fail, first=poll_every
         )
-        self._compaction = None
         if compaction:
-            self._compaction = Background(
-                f"firn-compact-{table.name}", self._compact_again, self._compaction_failed, first=None
-            )
-            self._poke_compaction()
+            self._compaction.start(self._compaction_failed)
+            self._compaction.poke()
         unclosed.add(self)
 
     def __repr__(self) -> str:
@@ -271,17 +269,13 @@ class KeyedWriter(Reads):
     def compact(self, *, full: bool = False) -> CompactionReport:
         """Flush, then compact in this process; see `KeyedTable.compact`."""
         self.flush()
-        with self._one_compaction:
-            report = self.table.compact(full=full)
-            self._compactor = None  # it was fenced by that
-        self.poll()
-        return report
+        return self._compaction.by_hand(full=full)
 
     def stats(self) -> WriterStats:
         """Figures of now. No request."""
         flusher, cache = self._flusher, self.table.cache.stats()
         background = (self._poller, self._compaction)
-        errors = [b.last_error for b in background if b is not None and b.last_error is not None]
+        errors = [each.last_error for each in background if each.last_error is not None]
         with flusher.lock:
             last = flusher.error or flusher.last_error or (errors[0] if errors else None)
             return WriterStats(
@@ -295,7 +289,7 @@ class KeyedWriter(Reads):
                 runs=len(self._runs),
                 stalls=flusher.stalls,
                 retries=flusher.retries,
-                compactions=self._compactions,
+                compactions=self._compaction.count,
                 cache_bytes=cache.bytes,
                 cache_hits=cache.hits,
                 cache_misses=cache.misses,
@@ -331,8 +325,7 @@ class KeyedWriter(Reads):
             self._flusher.close(seconds)
         finally:
             self._poller.stop(seconds)
-            if self._compaction is not None:
-                self._compaction.stop(seconds)
+            self._compaction.stop(seconds)
 
     def __enter__(self) -> KeyedWriter:
         return self
@@ -403,7 +396,7 @@ class KeyedWriter(Reads):
                 self._l0 = ((flush.number, reader), *self._l0)
         self._grow()
         if landed:
-            self._poke_compaction()
+            self._compaction.poke()
 
     def _install(self, view: View) -> None:
         """* Read by the manifest of a view from now on, unless a newer one is here."""
@@ -430,6 +423,7 @@ class KeyedWriter(Reads):
             flusher.crowd(crowded)
             if crowded:
                 self._poller.poke()
+                self._compaction.poke()
 
     _crowded = False
 
@@ -463,28 +457,6 @@ class KeyedWriter(Reads):
     def _poll_again(self) -> float:
         self.poll()
         return min(CROWDED_POLL_S, self._poll_every) if self._crowded else self._poll_every
-
-    def _poke_compaction(self) -> None:
-        if self._compaction is not None and (not self._outpaced or self._crowded):
-            self._compaction.poke()
-
-    def _compact_again(self) -> None:
-        """Compact for as long as the policy asks for it; as soon as another process does it, leave it to that one."""
-        policy = policy_of(self.table)
-        while not self._closed and self._flusher.error is None:
-            if plan_compaction(self._session.view, policy) is None:
-                return
-            try:
-                with self._one_compaction:
-                    self._compactor, view = compact_once(self.table, self._compactor)
-            except FencedError:
-                self._compactor, self._outpaced = None, True
-                return
-            if view is None:
-                self.poll()  # another process has compacted, and this one doesn't know yet
-                return
-            self._compactions += 1
-            self.poll()
 
     def _compaction_failed(self, error: BaseException) -> None:
         """Without compaction the writer is slower, not wrong: it goes on, and `stats` tells."""

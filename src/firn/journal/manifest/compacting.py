@@ -54,6 +54,15 @@ def swap_pointer(store: ManifestStore, changed: Pointer) -> Pointer:
     return replace(fresh, etag=etag)
 
 
+def uncommitted(store: ManifestStore, view: View) -> int:
+    """See `ManifestJournal.uncommitted`: those of which rule 18 says that they are spared."""
+    epoch, layout = view.pointer.compactor_epoch, store.layout
+    settled = view.manifest.next_sst if view.manifest.compactor_epoch == epoch else 0
+    found = store.bucket.list(layout.ssts_prefix, after=layout.before_sst(epoch, settled)).objects
+    names = [layout.parse_sst(info.key) for info in found]
+    return sum(1 for name in names if name is not None and name.epoch == epoch)
+
+
 def put_sst(bucket: Bucket, key: str, data: bytes) -> None:
     """Put an SST up, in a task of any process. 1 PUT; after a refusal or without an answer also 1 GET.
 

@@ -19,7 +19,7 @@ from firn.errors import (
 )
 from firn.journal.manifest import collecting, opening, reading, snapshots
 from firn.journal.manifest.codec import ManifestFile, encode_manifest, encode_pointer
-from firn.journal.manifest.compacting import CompactorSession, put_sst, take_epoch
+from firn.journal.manifest.compacting import CompactorSession, put_sst, take_epoch, uncommitted
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout, manifest_name
 from firn.journal.manifest.model import (
     CollectReport,
@@ -201,6 +201,11 @@ class ManifestJournal:
         GET, CAS, then as `read`."""
         self._needs_conditional_puts()
         return CompactorSession(self.store, take_epoch(self.store))
+
+    def uncommitted(self, view: View) -> int:
+        """How many SSTs are up that the compactor of the view's epoch may still commit: what one that is under way
+        has put so far. 1 LIST."""
+        return uncommitted(self.store, view)
 
     def snapshot(
         self,

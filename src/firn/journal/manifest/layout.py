@@ -121,6 +121,10 @@ class ManifestLayout:
         """A place to begin a LIST at: every L0 object of the epoch from `number` on comes after it."""
         return self.l0_key(epoch, number - 1) if number else f"{self.l0_prefix}{_digits(epoch)}."
 
+    def before_sst(self, epoch: int, number: int) -> str:
+        """The same for SSTs."""
+        return f"{self.ssts_prefix}{sst_name(epoch, number - 1) if number else _digits(epoch) + '.'}"
+
     def sst_file(self, epoch: int, number: int) -> str:
         """The name of an SST as manifests hold it: relative to the table."""
         return f"ssts/{sst_name(epoch, number)}"
