@@ -59,9 +59,11 @@ class ChangeFile:
 class Changes:
     """Entries written after the version `since`, up to `version`. Nothing is read before it is asked for.
 
-    A file's entries come in the order of their keys, the files oldest first. `_seq` is the order of commits: of
-    one key, the greatest counts. Bulk loads that leveled compactions have moved by parts may come late by it; all
-    else comes in it.
+    `_seq` is the order of commits: of one key, the greatest counts. A file's entries come in the order of their keys,
+    the files by the newest commit that they hold. So flushes come in the order of commits, and what was loaded may
+    come late: where a compaction has put parts of two loads into one SST, all of it comes where the later one does,
+    behind flushes of between. Who applies changes one by one therefore keeps the `_seq` that was applied last of each
+    key, and skips a smaller one; none of them is told before the version that `since` names, or after `version`.
     """
 
     since: str | None
@@ -85,7 +87,8 @@ class Changes:
 
     def first(self, most: int) -> Changes:
         """The oldest `most` files of these, or as many more as belong to one bulk load, with the version where they
-        end. All of them where they are from the beginning: what is compacted has no such order."""
+        end, and of further files what was loaded before that. All of them where they are from the beginning: what is
+        compacted has no such order."""
         if self.since is None:
             return self
         kept = max(1, most)
@@ -94,9 +97,12 @@ class Changes:
         if kept >= len(self.files):
             return self
         seq = self.files[kept - 1].upto
-        place = _Place(number_of(seq), seq if seq & _LOW >= BULK_POSITION else -1)
+        number = number_of(seq)
+        # Where it ends with a flush, the version says that no load above that is in it: its manifest has some, maybe.
+        place = _Place(number, max(seq, seq_of(number, BULK_POSITION)))
         version = place.of_version(self.version.partition("@")[0])
-        return replace(self, version=version, files=self.files[:kept])
+        parts = [replace(file, upto=seq) for file in self.files[kept:] if file.loaded and file.above < seq]
+        return replace(self, version=version, files=(*self.files[:kept], *parts))
 
 
 def changes(table: KeyedTable, since: str | None = None, upto: str | None = None) -> Changes:
@@ -104,7 +110,13 @@ def changes(table: KeyedTable, since: str | None = None, upto: str | None = None
 
     Flushed is what counts; of what one flush did to a key, the last put or delete and the operands above it are
     told. With `since=None` the feed begins with every entry that the table holds, folded as far as compactions have
-    done so. Bulk loads are part of it.
+    done so.
+
+    What was bulk loaded is told from the SSTs where it lies, so not if a compaction has folded it with something
+    newer of its key. That is no loss where the newer one is a put or a delete, which is told itself. Where it is a
+    merge operand, the operand is told without what it stands on: on a table with a merge operator, ask for the
+    changes after each load, before the keys that were loaded are merged into. All that is loaded may come late by
+    `_seq`, see `Changes`.
 
     Args:
         since: the `version` of earlier changes, of a reader or of a checkpoint; None is from the beginning.
@@ -179,11 +191,20 @@ def change_batches(
         yield whole if columns is None else whole.select(list(columns))
 
 
-def change_entries(bucket: Bucket, definition: KeyedDefinition, file: ChangeFile) -> Iterator[pa.RecordBatch]:
-    """The same as entries: a run, as folds take it."""
-    values = Values(definition.columns)
-    reader = SstReader(bucket, file.key, file.bytes, BlockCache(0), values=values)
-    for batch in reader.scan():
+def change_reader(bucket: Bucket, definition: KeyedDefinition, file: ChangeFile) -> SstReader:
+    """What reads one file's changes, and keeps nothing. No request."""
+    return SstReader(bucket, file.key, file.bytes, BlockCache(0), values=Values(definition.columns))
+
+
+def change_entries(
+    bucket: Bucket,
+    definition: KeyedDefinition,
+    file: ChangeFile,
+    start: bytes | None = None,
+    end: bytes | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The same as entries: a run, as folds take it. Those of encoded keys from `start` up to, and without, `end`."""
+    for batch in change_reader(bucket, definition, file).scan(start, end):
         seq = batch.column(1)
         wanted = pc.and_(pc.greater(seq, file.above), pc.less_equal(seq, file.upto))
         if file.loaded:
@@ -196,7 +217,8 @@ def change_entries(bucket: Bucket, definition: KeyedDefinition, file: ChangeFile
 @dataclass(frozen=True)
 class _Place:
     """A place in the order of commits: the last flush's number, and the seq of the last bulk load that stands right
-    above that flush; -1 where there is none."""
+    above that flush; -1 where there is none. The seq before that of the first load says the same in a version, which
+    would else be taken for a view's, with all the loads that its manifest has there."""
 
     number: int
     loaded: int
@@ -227,8 +249,9 @@ class _Place:
         return _Place(number, _loaded(manifest, number))
 
     def of_version(self, manifest: str) -> str:
-        loaded = max(0, self.loaded - seq_of(self.number, BULK_POSITION))
-        return f"{manifest}@{self.number}+{loaded}" if loaded else f"{manifest}@{self.number}"
+        if self.loaded < 0:
+            return f"{manifest}@{self.number}"
+        return f"{manifest}@{self.number}+{self.loaded - seq_of(self.number, BULK_POSITION)}"
 
 
 def _loaded(manifest: Manifest, number: int) -> int:

@@ -13,18 +13,33 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from firn.arrow.engine import filter_table
 from firn.bucket.base import Bucket
+from firn.bucket.flight import in_flight
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING
-from firn.keyed.changes import ChangeFile, Changes, change_batches, change_entries, changes, last_seq
+from firn.keyed.changes import (
+    ChangeFile,
+    Changes,
+    change_batches,
+    change_entries,
+    change_reader,
+    changes,
+    last_seq,
+)
 from firn.keyed.definition import KeyedDefinition
-from firn.keyed.fold import fold_runs
+from firn.keyed.entries import PUT
+from firn.keyed.key_shares import BlockMap, cut
 from firn.keyed.keys import Keys
+from firn.keyed.merge_order import first_of_each
+from firn.keyed.run_buffers import pieces
 from firn.keyed.values import Values
 from firn.lake.predicate import Predicate
+from firn.spark.key_ranges import KeyRange
+from firn.spark.keyed_plan import SHARE_BYTES
 from firn.spark.keyed_read import KeyedRead, public_rows, spelled
 from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
 
@@ -41,13 +56,43 @@ CHANGE_COLUMNS: ColumnTypes = {
 }
 """What a change tells beside key and value."""
 
+_PIECE_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class FoldedUnit:
+    """A range of keys, and the files that may hold changes of them, oldest first. Picklable."""
+
+    range: KeyRange
+    files: tuple[ChangeFile, ...]
+
+
+def newest_by_seq(entries: pa.Table, now_ms: int) -> pa.Table:
+    """Of each key the put with the greatest `seq`; nothing where that is a delete, or has expired.
+
+    The order of files doesn't tell which is newer, as that of runs does: what was loaded may come late.
+
+    >>> types = {"key": pa.binary(), "seq": pa.int64(), "kind": pa.int8(), "expire_at": pa.int64()}
+    >>> schema = pa.schema(list(types.items()))
+    >>> rows = [(b"a", 1, 0, None), (b"b", 2, 0, None), (b"a", 3, 0, None), (b"b", 4, 1, None), (b"c", 5, 0, 7)]
+    >>> entries = pa.Table.from_pylist([dict(zip(schema.names, row)) for row in rows], schema)
+    >>> newest_by_seq(entries, 7).select(["key", "seq"]).to_pylist()
+    [{'key': b'a', 'seq': 3}]
+    """
+    order = pc.sort_indices(entries, [("key", "ascending"), ("seq", "descending")])
+    ordered = entries.take(order).combine_chunks()
+    keys = ordered.column("key").combine_chunks() if ordered.num_rows else pa.array([], pa.binary())
+    ordered = ordered.filter(pa.array(first_of_each(keys)))
+    alive = pc.or_kleene(pc.is_null(ordered["expire_at"]), pc.greater(ordered["expire_at"], now_ms))
+    return ordered.filter(pc.and_kleene(pc.equal(ordered["kind"], PUT), alive))
+
 
 @dataclass(frozen=True)
 class ChangesRead:
     """The files that hold a table's changes between two versions, oldest first.
 
-    `told`: each change is a row. Else each key that was put is one, with its newest value, and all files are one
-    task's.
+    `told`: each change is a row. Else each key that was put is one, with its newest value, and tasks fold ranges of
+    keys.
     """
 
     bucket: Bucket
@@ -113,16 +158,29 @@ class ChangesRead:
         return self.files
 
     def units(self) -> list[Unit]:
+        """What tasks read. Where much is to be folded, 1 ranged GET a file, many at once."""
         if self.told:
             return [Unit((file,), file.bytes) for file in self.files]
-        return [Unit(self.files, sum(file.bytes for file in self.files))] if self.files else []
+        total = sum(file.bytes for file in self.files)
+        if total <= SHARE_BYTES:
+            return [Unit(FoldedUnit(KeyRange(), self.files), total)] if self.files else []
+        indices = in_flight(lambda file: change_reader(self.bucket, self.definition, file).index, self.files)
+        found = []
+        for share in cut(map(BlockMap.of, indices), SHARE_BYTES):
+            files = tuple(
+                file
+                for file, index in zip(self.files, indices, strict=True)
+                if share.overlaps(index.min_key, index.max_key)
+            )
+            found.append(Unit(FoldedUnit(KeyRange(share.start, share.end), files), share.weight))
+        return found
 
     def for_tasks(self) -> ChangesRead:
         return replace(self, files=())
 
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
-        for files in works:
-            for rows in self._told(files) if self.told else self._newest(files):
+        for work in works:
+            for rows in self._newest(work) if isinstance(work, FoldedUnit) else self._told(work):
                 if self.sql is not None:
                     rows = filter_table(rows, self.sql)
                 if rows.num_rows:
@@ -133,10 +191,17 @@ class ChangesRead:
             for batch in change_batches(self.bucket, self.definition, file):
                 yield pa.Table.from_batches([batch])
 
-    def _newest(self, files: Sequence[ChangeFile]) -> Iterator[pa.Table]:
-        runs = [change_entries(self.bucket, self.definition, file) for file in reversed(files)]
-        for batch in fold_runs(runs, values=self.values, now_ms=self.now_ms):
-            yield public_rows(batch, self.keys, self.known)
+    def _newest(self, unit: FoldedUnit) -> Iterator[pa.Table]:
+        start, end = unit.range.start, unit.range.end
+        runs = [
+            change_entries(self.bucket, self.definition, file, start, end) for file in reversed(unit.files)
+        ]
+        for piece in pieces(runs, rows=_PIECE_ROWS):
+            batch = newest_by_seq(
+                pa.Table.from_batches([batch for run in piece for batch in run]), self.now_ms
+            )
+            if batch.num_rows:
+                yield public_rows(batch, self.keys, self.known)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         if not self.bucket.capabilities.shareable:

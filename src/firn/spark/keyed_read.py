@@ -235,11 +235,14 @@ def spelled(table: str, known: ColumnTypes, columns: Sequence[str] | None) -> tu
     return found
 
 
-def public_rows(batch: pa.RecordBatch, keys: Keys, columns: ColumnTypes) -> pa.Table:
+def public_rows(batch: pa.RecordBatch | pa.Table, keys: Keys, columns: ColumnTypes) -> pa.Table:
     """Some columns of a batch of entries, as users see them."""
     found: dict[str, pa.Array] = {}
     if any(name in columns for name in keys.names):
-        found.update(zip(keys.names, keys.decode_array(batch.column("key")), strict=True))
+        encoded = batch.column("key")
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        found.update(zip(keys.names, keys.decode_array(encoded), strict=True))
     arrays = [found[name] if name in found else batch.column(name) for name in columns]
     return pa.table(arrays, names=list(columns))
 
