@@ -10,7 +10,7 @@ import pytest
 
 import firn
 from firn.errors import CorruptObjectError, FencedError, InvalidInputError, StoreUnavailableError
-from firn.keyed import writer as writer_module
+from firn.keyed import own_compaction
 from firn.keyed.table import KeyedTable
 
 SLOW = {"flush_ms": 3_600_000}
@@ -81,15 +81,15 @@ def test_a_writer_goes_on_by_the_newest_manifest_when_objects_of_its_own_were_sw
 
 
 def test_compaction_that_fails_for_good_is_told_and_puts_go_on(table, monkeypatch):
-    def broken(table, compactor):
+    def broken(table, compactor, **how):
         raise CorruptObjectError("t/ssts/x.sst: damaged")
 
-    monkeypatch.setattr(writer_module, "compact_once", broken)
+    monkeypatch.setattr(own_compaction, "compact_once", broken)
     with table.open() as kv:
         for n in range(20):
             kv.put(b"%02d" % n, b"v")  # nobody waits for a compaction that never comes
-        kv._compaction._thread.join(30)
-        assert not kv._compaction.running
+        kv._compaction._thread._thread.join(30)
+        assert not kv._compaction._thread.running
         assert kv.stats().last_error == "t/ssts/x.sst: damaged" and kv.stats().l0 == 20
         assert kv.get(b"19") == b"v"
 
@@ -106,14 +106,14 @@ def test_puts_never_wait_for_a_compaction_that_has_too_little_to_do(most):
 
 
 def test_compaction_goes_on_after_an_error_of_the_store(table, monkeypatch):
-    sound, errors = writer_module.compact_once, [StoreUnavailableError("not now")] * 2
+    sound, errors = own_compaction.compact_once, [StoreUnavailableError("not now")] * 2
 
-    def shaky(table, compactor):
+    def shaky(table, compactor, **how):
         if errors:
             raise errors.pop()
-        return sound(table, compactor)
+        return sound(table, compactor, **how)
 
-    monkeypatch.setattr(writer_module, "compact_once", shaky)
+    monkeypatch.setattr(own_compaction, "compact_once", shaky)
     with table.open() as kv:
         for n in range(20):
             kv.put(b"%02d" % n, b"v")  # those that are too many wait until it works
