@@ -141,9 +141,20 @@ def test_typed_tables_join_with_the_lake(spark: SparkSession, db: firn.Database)
         spark, db, "stats", columns="delay, state", where="year = 2003 AND state = 'MI'"
     ).collect() == [(1, "MI")]
     assert table.to_spark(columns=["mean"], where="delay = 1 AND state = 'TX'").count() == 1
-    # A query that names no key decodes none.
-    plan = table.to_spark().select("delay")._jdf.queryExecution().optimizedPlan().toString()
-    assert "decode" not in plan
+    # Spark's own functions decode a key; where they can't, a query that names no column of it still decodes none.
+    for chosen, kinds in (
+        (table, STATES),
+        (db.create_table("f", kind="keyed", key={"x": "DOUBLE"}), {"x": 0}),
+    ):
+        if chosen is not table:
+            fill(chosen, {1.5: b"v"})
+            chosen.compact(full=True)
+        plan = chosen.to_spark().select(*kinds)._jdf.queryExecution().optimizedPlan().toString()
+        assert ("decode(" in plan) == (chosen is not table)
+        rest = [name for name in chosen.to_spark().columns if name not in kinds]
+        assert (
+            "decode(" not in chosen.to_spark().select(*rest)._jdf.queryExecution().optimizedPlan().toString()
+        )
 
 
 def test_a_range_of_keys_reads_no_other_files(spark: SparkSession, db: firn.Database) -> None:
@@ -341,6 +352,59 @@ def test_a_stream_of_operands_has_to_be_asked_for(
     db.create_table("lake").append([{"a": 1}])
     with pytest.raises(PySparkException, match="changes are told of keyed tables"):
         load(spark, db, "lake", changes="true").collect()
+
+
+MOMENT = dt.datetime(2001, 2, 3, 4, 5, 6, 7, dt.timezone.utc)
+CELLS: dict[str, list[Any]] = {
+    "VARCHAR": ["", "MI", "é\0", "\0\0", "a\0b\U0001f600", "\x7f" * 300],
+    "BLOB": [b"", b"\0", b"\0\xff\0\0", b"\xff\x00", b"\x01"],
+    "BIGINT": [0, -1, 2**63 - 1, -(2**63), 12_345_678_901],
+    "SMALLINT": [0, -(2**15), 2**15 - 1],
+    "UBIGINT": [0, 2**63, 2**64 - 1],
+    "UTINYINT": [0, 255],
+    "BOOLEAN": [True, False],
+    "DATE": [dt.date(1, 1, 1), dt.date(1970, 1, 1), dt.date(9999, 12, 31)],
+    "TIMESTAMP WITH TIME ZONE": [MOMENT, dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, dt.timezone.utc)],
+}
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("VARCHAR", "BIGINT"),
+        ("BLOB", "VARCHAR", "SMALLINT", "VARCHAR"),
+        ("UBIGINT", "DATE", "BOOLEAN", "UTINYINT"),
+        ("TIMESTAMP WITH TIME ZONE", "BLOB"),
+    ],
+    ids="-".join,
+)
+def test_keys_are_decoded_by_sparks_own_functions(spark: SparkSession, kinds: tuple[str, ...]) -> None:
+    from firn.keyed.keys import Keys
+    from firn.spark.key_sql import key_expressions
+    from firn.spark.types import spark_schema
+
+    columns = {f"c{n}": kind for n, kind in enumerate(kinds)}
+    keys = Keys(columns)
+    schema = spark_schema(columns)
+    cells = [[None, *CELLS[kind]] for kind in kinds]
+    tuples = [
+        tuple(values[(row * (1 + n) + n * turn) % len(values)] for n, values in enumerate(cells))
+        for row in range(max(map(len, cells)))
+        for turn in range(4)
+    ]
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    found = key_expressions("key", columns, types, list(columns))
+    assert found is not None
+    frame = spark.createDataFrame([(keys.encode(key),) for key in tuples], "key binary").selectExpr(
+        *(f"{text} AS {name}" for name, text in found.items())
+    )
+    assert [field.dataType for field in frame.schema.fields] == [field.dataType for field in schema.fields]
+    naive = [
+        tuple(c.replace(tzinfo=None) if isinstance(c, dt.datetime) else c for c in key) for key in tuples
+    ]
+    assert [
+        tuple(bytes(c) if isinstance(c, bytearray) else c for c in row) for row in frame.collect()
+    ] == naive
 
 
 def test_types_of_keys_and_values_reach_spark(spark: SparkSession, db: firn.Database) -> None:

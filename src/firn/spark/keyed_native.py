@@ -1,8 +1,8 @@
 """A keyed table as a DataFrame: compacted files by Spark's own Parquet reader, the rest folded by tasks.
 
 A file that shares no key with another and holds none twice is a table of live rows, but for deletes and what has
-expired, which a filter leaves out. Keys are stored encoded; the columns of a typed key are decoded by a function
-over Arrow, which Spark leaves out where a query doesn't use them.
+expired, which a filter leaves out. Keys are stored encoded; the columns of a typed key that a query uses are
+decoded by Spark's own functions, or where these can't by one over Arrow.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from firn.errors import UnsupportedError
 from firn.keyed.entries import PUT
 from firn.spark.agreement import runs_in_spark
 from firn.spark.key_ranges import EVERYTHING, KeyRange
+from firn.spark.key_sql import key_expressions
 from firn.spark.native import guard, native_paths, parquet_frame, quote
 from firn.spark.reads import frame_of_tasks
 from firn.spark.types import natively_readable, recast, spark_arrow_schema, spark_schema
@@ -73,20 +74,26 @@ def _native(read: KeyedRead, paths: Sequence[str], hides: bool, spark: SparkSess
         frame = frame.where((F.col("kind") == F.lit(PUT)) & seen)
     if read.ranges != EVERYTHING:
         frame = frame.where(_within(read, F.col("key")))
-    columns: list[Any] = []
-    if read.keys.typed:
-        if any(name in read.key_columns for name in read.needed):
-            decoded = _decoder(read.keys)(F.col("key"))
-            columns += [
-                decoded.getField(name).alias(name) for name in read.key_columns if name in read.needed
-            ]
-    elif "key" in read.needed:
-        columns.append(F.col("key"))
-    columns += [F.expr(guard(name, kind)) for name, kind in values.items()]
-    frame = frame.select(*columns)
-    if read.predicate is not None:
-        frame = frame.where(read.predicate.spark_sql)
+    found = _key_columns(read) if read.keys.typed else {"key": F.col("key")}
+    found |= {name: F.expr(guard(name, kind)) for name, kind in values.items()}
+    if read.predicate is None:
+        return frame.select(*[found[name] for name in read.columns])
+    frame = frame.select(*[found[name] for name in read.needed]).where(read.predicate.spark_sql)
     return frame.select(*[quote(name) for name in read.columns])
+
+
+def _key_columns(read: KeyedRead) -> dict[str, Any]:
+    """The columns of a typed key that the read needs, decoded."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    wanted = [name for name in read.key_columns if name in read.needed]
+    schema = spark_schema(read.key_columns)
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    texts = key_expressions("key", read.key_columns, types, wanted)
+    if texts is not None:
+        return {name: F.expr(texts[name]).alias(name) for name in wanted}
+    decoded = _decoder(read.keys)(F.col("key"))
+    return {name: decoded.getField(name).alias(name) for name in wanted}
 
 
 def _within(read: KeyedRead, key: Column) -> Column:
