@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from firn.bucket import open_bucket
 from firn.errors import InvalidInputError
-from firn.keyed import cache as cache_module
 from firn.keyed.cache import BlockCache
 from firn.keyed.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.sst_reader import TAIL_BYTES, WHOLE_BYTES, SstReader
@@ -352,57 +351,6 @@ def test_what_was_just_written_needs_no_request(large):
     reader.seed(large.data)
     entries = many()
     assert requests(bucket, lambda: reader.get(entries[5].key)) == (0, [entries[5]])
-
-
-# -- the cache
-
-
-def test_the_cache_is_bounded_in_bytes(large):
-    bucket = open_bucket(f"memory://{uuid.uuid4().hex}")
-    bucket.put(KEY, large.data)
-    cache = BlockCache(100_000)
-    reader = SstReader(bucket, KEY, len(large.data), cache, values=BYTES)
-    entries = many()
-    for entry in entries[::37]:
-        assert reader.get(entry.key) == [entry]
-        stats = cache.stats()
-        assert stats.bytes <= stats.max_bytes == 100_000
-    assert stats.evicted > 0
-    assert stats.blocks > 1
-    assert stats.bytes == sum(
-        block.nbytes for i in range(reader.index.blocks) if (block := reader.cached(i)) is not None
-    )
-    # The one used last stays, the one used first went.
-    assert requests(bucket, lambda: reader.get(entry.key))[0] == 0
-    assert requests(bucket, lambda: reader.get(entries[0].key))[0] == 1
-    again = SstReader(bucket, KEY, len(large.data), cache, values=BYTES)
-    assert again.index.rows == 6000
-    assert requests(bucket, lambda: again.get(entries[0].key))[0] == 0
-    cache.drop(bucket, KEY)
-    assert (cache.stats().bytes, cache.stats().blocks) == (0, 0)
-
-
-def test_the_names_that_a_cache_remembers_are_bounded(monkeypatch):
-    """A writer that flushes for days would else remember every flush; and no number is ever given twice."""
-    monkeypatch.setattr(cache_module, "MAX_NAMES", 3)
-    bucket = open_bucket("memory://")
-    cache = BlockCache(100_000)
-    given = [cache.number(bucket, str(n)) for n in range(50)]
-    assert [cache.number(bucket, str(n)) for n in (47, 48, 49)] == given[-3:]
-    assert len(set(given)) == 50 and cache.number(bucket, "0") not in given
-    assert len(cache._numbers) == 3
-
-
-def test_a_cache_of_nothing_keeps_nothing(large):
-    bucket, reader = stored(large, cache=0)
-    assert reader.index.rows == 6000
-    key = many()[5].key
-    assert [requests(bucket, lambda: reader.get(key))[0] for _ in range(2)] == [1, 1]
-
-
-def test_a_negative_cache_is_refused():
-    with pytest.raises(InvalidInputError, match="-1 bytes"):
-        BlockCache(-1)
 
 
 def test_a_scan_leaves_the_cache_to_point_reads(large):

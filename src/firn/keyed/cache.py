@@ -1,19 +1,19 @@
-"""The block cache: decoded blocks of all SSTs of a process, least recently used out first, bounded in bytes."""
+"""The block cache: blocks of all SSTs of a process, least recently used out first, bounded in bytes."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 
-MAX_NAMES = 1 << 14
-"""SSTs whose numbers are remembered. A writer that flushes for days would else remember every flush."""
+OFFERED_SHARE = 4
+"""What nobody has read yet has at most this part of the cache."""
 
 
 class Sized(Protocol):
@@ -35,11 +35,24 @@ class CacheStats:
     evicted: int
 
 
+class CachedFile:
+    """An SST as a cache knows it. Its blocks' names are `base | block`.
+
+    The cache knows it for as long as a reader holds this, or one of its blocks is here.
+    """
+
+    __slots__ = ("__weakref__", "base", "blocks", "bucket")
+
+    def __init__(self, bucket: Bucket, number: int) -> None:
+        self.bucket = bucket  # held: it is known by its identity, which no other may get
+        self.base = number << 32
+        self.blocks = 0
+
+
 class BlockCache:
     """Blocks of any number of SSTs. Safe for several threads.
 
-    A block's name is `number(bucket, key) << 32 | block`. One larger than the whole cache isn't kept; with
-    `max_bytes` of 0, none is.
+    One larger than the whole cache isn't kept; with `max_bytes` of 0, none is.
 
     >>> BlockCache(128 << 20).stats().blocks
     0
@@ -48,70 +61,119 @@ class BlockCache:
     def __init__(self, max_bytes: int) -> None:
         if max_bytes < 0:
             raise InvalidInputError(f"a block cache can't have {max_bytes} bytes: give 0 or more")
-        self._max = max_bytes
+        self.max_bytes = max_bytes
+        self.offered_bytes = max_bytes // OFFERED_SHARE
+        """How much of what nobody has read yet is kept."""
         self._lock = threading.Lock()
         self._blocks: OrderedDict[int, Sized] = OrderedDict()
-        self._numbers: dict[tuple[int, str], int] = {}
-        self._buckets: dict[int, Bucket] = {}
+        self._offers: OrderedDict[int, Sized] = OrderedDict()
+        self._files: WeakValueDictionary[tuple[int, str], CachedFile] = WeakValueDictionary()
+        self._filled: dict[int, CachedFile] = {}  # by base: those with blocks here
         self._next = itertools.count()
-        self._bytes = 0
+        self._bytes = self._offered = 0
         self._hits = 0
         self._misses = 0
         self._evicted = 0
 
-    def number(self, bucket: Bucket, key: str) -> int:
-        """A number for an SST that no other has, and that it nearly always has again for a reader opened anew."""
+    def file(self, bucket: Bucket, key: str) -> CachedFile:
+        """An SST, with the blocks that a reader of it left here."""
         with self._lock:
-            # By identity: two stores in memory have the same URL. Held, so that none takes another's place.
-            self._buckets[id(bucket)] = bucket
+            # By identity: two stores in memory have the same URL.
             name = id(bucket), key
-            if name not in self._numbers:
-                if len(self._numbers) >= MAX_NAMES:
-                    del self._numbers[next(iter(self._numbers))]
-                self._numbers[name] = next(self._next)
-            return self._numbers[name]
+            found = self._files.get(name)
+            if found is None:
+                found = self._files[name] = CachedFile(bucket, next(self._next))
+            return found
 
     def get(self, name: int) -> Sized | None:
         """The block, which becomes the last one to go; None if it isn't here."""
         # No lock: each step is one call of a dictionary in C, and the counts are statistics.
         found = self._blocks.get(name)
         if found is None:
-            self._misses += 1
-            return None
+            return self._accepted(name)
         self._hits += 1
-        with contextlib.suppress(KeyError):  # evicted between the two steps; the block in hand is as good
+        try:
             self._blocks.move_to_end(name)
+        except KeyError:
+            return found  # evicted between the two steps; the block in hand is as good
         return found
 
     def peek(self, name: int) -> Sized | None:
         """The block, without counting or moving it: for scans, which would push out what point reads want."""
-        return self._blocks.get(name)
+        found = self._blocks.get(name)
+        return self._offers.get(name) if found is None else found
 
-    def put(self, name: int, block: Sized) -> None:
-        """Keep a block, at the cost of those that were used longest ago."""
+    def put(self, file: CachedFile, block: int, data: Sized) -> None:
+        """Keep a block that is read, at the cost of those that were read longest ago."""
         with self._lock:
-            old = self._blocks.pop(name, None)
-            if old is not None:
-                self._bytes -= old.nbytes
-            if block.nbytes > self._max:
+            self._put(file, file.base | block, data)
+
+    def offer(self, file: CachedFile, block: int, data: Sized) -> None:
+        """Keep a block that nobody has asked for yet, at the cost of those that were offered first."""
+        with self._lock:
+            name = file.base | block
+            if name in self._blocks or data.nbytes > self.offered_bytes:
                 return
-            self._blocks[name] = block
-            self._bytes += block.nbytes
-            while self._bytes > self._max:
-                _, gone = self._blocks.popitem(last=False)
-                self._bytes -= gone.nbytes
-                self._evicted += 1
-
-    def drop(self, bucket: Bucket, key: str) -> None:
-        """Forget an SST that is read no more, and its blocks."""
-        with self._lock:
-            number = self._numbers.pop((id(bucket), key), None)
-            for name in [name for name in self._blocks if name >> 32 == number]:
-                self._bytes -= self._blocks.pop(name).nbytes
+            self._remove(name)
+            self._offers[name] = data
+            self._offered += data.nbytes
+            self._add(file, data)
+            while self._offered > self.offered_bytes:
+                self._evict(self._offers)
+            # Each makes room at the cost of the other: what was flushed long ago goes when reads come, and of what
+            # was read long ago a part when flushes come.
+            self._shrink(self._blocks, self._offers)
 
     def stats(self) -> CacheStats:
         """What it holds and how often it helped."""
         with self._lock:
-            return CacheStats(
-                self._max, self._bytes, len(self._blocks), self._hits, self._misses, self._evicted
-            )
+            count = len(self._blocks) + len(self._offers)
+            return CacheStats(self.max_bytes, self._bytes, count, self._hits, self._misses, self._evicted)
+
+    # -- with the lock held, but the first
+
+    def _accepted(self, name: int) -> Sized | None:
+        """An offer that is read for the first time."""
+        if name in self._offers:
+            with self._lock:
+                found = self._offers.get(name)
+                if found is not None:
+                    self._put(self._filled[name >> 32 << 32], name, found)
+                    self._hits += 1
+                    return found
+        self._misses += 1
+        return None
+
+    def _put(self, file: CachedFile, name: int, data: Sized) -> None:
+        self._remove(name)
+        if data.nbytes > self.max_bytes:
+            return
+        self._blocks[name] = data
+        self._add(file, data)
+        self._shrink(self._offers, self._blocks)
+
+    def _add(self, file: CachedFile, data: Sized) -> None:
+        self._bytes += data.nbytes
+        file.blocks += 1
+        self._filled[file.base] = file
+
+    def _shrink(self, first: OrderedDict[int, Sized], then: OrderedDict[int, Sized]) -> None:
+        while self._bytes > self.max_bytes:
+            self._evict(first or then)
+
+    def _evict(self, blocks: OrderedDict[int, Sized]) -> None:
+        self._evicted += 1
+        self._remove(next(iter(blocks)))
+
+    def _remove(self, name: int) -> None:
+        data = self._blocks.pop(name, None)
+        if data is None:
+            data = self._offers.pop(name, None)
+            if data is None:
+                return
+            self._offered -= data.nbytes
+        self._bytes -= data.nbytes
+        file = self._filled[name >> 32 << 32]
+        file.blocks -= 1
+        if not file.blocks:
+            del self._filled[file.base]

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from firn.clock import Clock
-from firn.errors import FencedError, FirnError, InvalidInputError, OutcomeUnknownError, StoreUnavailableError
+from firn.errors import FencedError, InvalidInputError, OutcomeUnknownError, StoreUnavailableError
+from firn.keyed.flights import again
 from firn.keyed.memtable import Memtable
 from firn.keyed.settings import KeyedSettings
 
@@ -106,7 +107,7 @@ class Flusher:
     def check(self) -> None:
         """* Raise what ended the writer."""
         if self.error is not None:
-            raise _again(self.error)
+            raise again(self.error)
         if self._closing:
             raise InvalidInputError(f"the writer of {self._name} is closed. Open the table again to go on.")
 
@@ -138,7 +139,7 @@ class Flusher:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while self.durable < number:
             if self.error is not None:
-                raise _again(self.error)
+                raise again(self.error)
             left = None if deadline is None else deadline - self._clock.monotonic()
             if left is not None and left <= 0:
                 raise OutcomeUnknownError(
@@ -151,7 +152,7 @@ class Flusher:
         """Return when everything put so far is durable."""
         with self.lock:
             if self.error is not None:
-                raise _again(self.error)
+                raise again(self.error)
             self.wait(self.active.number if len(self.active) else self.active.number - 1, timeout)
 
     def crowd(self, crowded: bool) -> None:
@@ -320,12 +321,3 @@ class Flusher:
     def _full(self) -> bool:
         """* Whether puts must wait."""
         return self._crowded or self.unflushed >= self._settings.max_unflushed
-
-
-def _again(error: BaseException) -> BaseException:
-    """The error for one more caller: each raises one of its own, or their tracebacks would grow together."""
-    if not isinstance(error, FirnError):
-        return error
-    copy = type(error)(*error.args)
-    copy.__cause__ = error
-    return copy

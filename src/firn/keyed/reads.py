@@ -51,10 +51,9 @@ class Tree:
                     return found + entries if found else entries
                 found += entries
         sources = self.sources
-        sources.load()
         hashed = hash64(key)
-        for reader in sources.l0:
-            entries = reader.get(key, hashed)
+        for reader in sources.l0_with(hashed) if sources.l0 else ():
+            entries = reader.versions(key)
             if entries:
                 # The newest tells nearly always; an SST gives older versions than a reader needs, too.
                 if entries[0].kind != MERGE or any(entry.kind != MERGE for entry in entries):

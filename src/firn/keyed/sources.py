@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import compress
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from firn.arrow.bloom import passing
 from firn.bucket.base import Bucket
 from firn.bucket.flight import in_flight
 from firn.errors import CorruptObjectError, ObjectNotFoundError
@@ -19,6 +19,9 @@ from firn.keyed.policy import runs_of
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.values import Values
 
+SHORT_SHARE = 32
+"""A scan of no more blocks than this part of the cache keeps them there, as point reads do."""
+
 Open = Callable[[str, int], SstReader]
 
 
@@ -26,30 +29,24 @@ class SstReaders:
     """One reader an object, shared by all of a table's readers in this process, with its index and its filter."""
 
     def __init__(self, bucket: Bucket, cache: BlockCache, values: Values) -> None:
-        self._bucket, self._cache, self._values = bucket, cache, values
+        self.cache = cache
+        self._bucket, self._values = bucket, values
         self._lock = threading.Lock()
         self._known: WeakValueDictionary[str, SstReader] = WeakValueDictionary()
-        self._loaded: WeakSet[SstReader] = WeakSet()
 
     def __call__(self, key: str, size: int) -> SstReader:
         """The reader of an object. No request."""
         with self._lock:
             found = self._known.get(key)
             if found is None:
-                found = SstReader(self._bucket, key, size, self._cache, values=self._values)
+                found = SstReader(self._bucket, key, size, self.cache, values=self._values)
                 self._known[key] = found
             return found
 
     def load(self, readers: Sequence[SstReader]) -> bool:
         """See that all have their index: one after the other would take a round trip each. False if some can't be
         had: those fail the reads that need them, and no others."""
-        missing = [reader for reader in readers if reader not in self._loaded]
-        if not missing:
-            return True
-        had = in_flight(_has_index, missing)
-        with self._lock:
-            self._loaded.update(compress(missing, had))
-        return all(had)
+        return all(in_flight(_has_index, [reader for reader in readers if not reader.is_open]))
 
 
 def _has_index(reader: SstReader) -> bool:
@@ -87,11 +84,13 @@ class Run:
         high = len(self._first) if end is None else bisect_left(self._first, end)
         return self.readers[low:high]
 
-    def scan(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[pa.RecordBatch]:
+    def scan(
+        self, start: bytes | None, end: bytes | None, *, reverse: bool, keep: bool
+    ) -> Iterator[pa.RecordBatch]:
         """The run's entries; an SST is opened when the scan comes to it."""
         readers = self.between(start, end)
         for reader in reversed(readers) if reverse else readers:
-            yield from reader.scan(start, end, reverse=reverse)
+            yield from reader.scan(start, end, reverse=reverse, keep=keep)
 
 
 class Sources:
@@ -99,33 +98,50 @@ class Sources:
 
     def __init__(self, l0: Sequence[SstReader], runs: Sequence[Run], readers: SstReaders) -> None:
         self.l0, self.runs, self._readers = tuple(l0), tuple(runs), readers
-        self._loaded = not self.l0
+        self._filters: tuple[tuple[memoryview, int, SstReader], ...] | None = None
 
     def load(self) -> None:
         """See that the indices of all L0 objects are here: which keys they hold is known by nothing else."""
-        if not self._loaded:
-            self._loaded = self._readers.load(self.l0)
+        if self._filters is None and self._readers.load(self.l0):
+            self._filters = self._asked()
+
+    def l0_with(self, hashed: int) -> Iterator[SstReader]:
+        """The L0 objects, newest first, whose filter takes a hashed key for present."""
+        self.load()
+        return passing(self._filters or self._asked(), hashed)
 
     def scans(
         self, start: bytes | None, end: bytes | None, *, reverse: bool
     ) -> list[Iterator[pa.RecordBatch]]:
         """One iterator a run that has keys in [start, end), newest first, each with its first batch under way."""
         self.load()
-        found = [
-            reader.scan(start, end, reverse=reverse)
-            for reader in self.l0
-            if reader.index.blocks_between(start, end)
-        ]
+        l0 = [reader for reader in self.l0 if reader.index.blocks_between(start, end)]
         overlapping = [run for run in self.runs if run.between(start, end)]
         # The SSTs that the scan begins with: their indices would be waited for one after the other, too.
         self._readers.load([run.between(start, end)[-1 if reverse else 0] for run in overlapping])
-        found += [run.scan(start, end, reverse=reverse) for run in overlapping]
+        keep = self._is_short(start, end, [*l0, *(r for run in overlapping for r in run.between(start, end))])
+        found = [reader.scan(start, end, reverse=reverse, keep=keep) for reader in l0]
+        found += [run.scan(start, end, reverse=reverse, keep=keep) for run in overlapping]
         if len(found) < 2:
             return found
         return [
             iterator if first is None else _again(first, iterator)
             for first, iterator in zip(in_flight(_first, found), found, strict=True)
         ]
+
+    def _asked(self) -> tuple[tuple[memoryview, int, SstReader], ...]:
+        return tuple((*reader.pairs, reader) for reader in self.l0)
+
+    def _is_short(self, start: bytes | None, end: bytes | None, readers: Sequence[SstReader]) -> bool:
+        """Whether what a scan reads is little beside the cache, so that it may stay there."""
+        room = self._readers.cache.max_bytes // SHORT_SHARE
+        for reader in readers:
+            if not reader.is_open:  # it goes beyond the SST that it begins with
+                return False
+            room -= reader.index.bytes_between(start, end)
+            if room < 0:
+                return False
+        return True
 
 
 def runs_from(ssts: tuple[SSTInfo, ...], sst_key: Callable[[str], str], open_sst: Open) -> list[Run]:

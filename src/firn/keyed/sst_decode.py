@@ -15,12 +15,16 @@ from firn.keyed.sst_tail import DamagedError, checksum
 
 
 class _Window(io.RawIOBase):
-    """A part of a file that stands at its place in the whole: offsets in Parquet's footer fit it."""
+    """A file of which one part is here, at its place in the whole: offsets in Parquet's footer fit it."""
 
-    def __init__(self, data: BytesLike, start: int) -> None:
-        self._data = memoryview(data)
-        self._start = start
-        self._at = 0
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._data = memoryview(b"")
+        self._start = self._at = 0
+
+    def show(self, data: memoryview, start: int) -> None:
+        """From now on be this part."""
+        self._data, self._start = data, start
 
     def read(self, size: int = -1) -> memoryview:
         low = self._at - self._start
@@ -29,7 +33,7 @@ class _Window(io.RawIOBase):
         return part
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset if whence == 0 else self._start + len(self._data) + offset
+        self._at = offset if whence == 0 else self._size + offset
         return self._at
 
     def tell(self) -> int:
@@ -51,6 +55,9 @@ class BlockDecoder:
     def __init__(self, index: SstIndex, footer: bytes, schema: pa.Schema) -> None:
         self._index = index
         self._schema = schema
+        # Opening costs half of what decoding does, so each thread takes one that another left.
+        self._open: list[tuple[_Window, pq.ParquetFile]] = []
+        self._shapes: dict[tuple[str, ...] | None, _Shape] = {}
         try:
             self._metadata = pq.read_metadata(pa.BufferReader(footer))
         except (pa.ArrowException, OSError) as error:
@@ -74,22 +81,46 @@ class BlockDecoder:
             at, length = index.extent(block)
             if checksum(view[at - start : at - start + length]) != index.checksums[block]:
                 raise DamagedError(f"the checksum of block {block} (bytes {at} to {at + length}) is wrong")
-        wanted = None if columns is None else [*ENTRY_COLUMNS, *columns]
-        file = pq.ParquetFile(pa.PythonFile(_Window(view, start), mode="r"), metadata=self._metadata)
+        wanted = None if columns is None else (*ENTRY_COLUMNS, *columns)
         try:
-            table = file.read_row_groups(list(blocks), columns=wanted, use_threads=False)
+            table = self._read(view, start, blocks, wanted)
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(f"block {blocks.start} can't be decoded: {error}") from error
-        names = self._schema.names if wanted is None else wanted
-        fields = [self._schema.field(name) for name in names]
-        return pa.RecordBatch.from_arrays(
-            [_array(table.column(field.name), field.type) for field in fields], schema=pa.schema(fields)
-        )
+        shape = self._shapes.get(wanted)
+        if shape is None:
+            shape = self._shapes[wanted] = _Shape(self._schema, wanted, table.schema)
+        return shape.batch(table)
+
+    def _read(self, view: memoryview, start: int, blocks: range, wanted: Sequence[str] | None) -> pa.Table:
+        try:
+            window, file = self._open.pop()
+        except IndexError:
+            window = _Window(self._index.ends[-1])
+            # Reading ahead is for files that are far away: here it would only hop to another thread.
+            file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=self._metadata, pre_buffer=False)
+        window.show(view, start)
+        table = file.read_row_groups(list(blocks), columns=wanted, use_threads=False)
+        window.show(memoryview(b""), 0)
+        self._open.append((window, file))
+        return table
 
 
-def _array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    if not column.type.equals(kind):
-        column = column.cast(kind)  # what Parquet has no type for: timestamps of seconds, lists of one length
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return column.combine_chunks()
+class _Shape:
+    """How rows as Parquet gives them become those of a run: which columns in which order, and what is to be cast."""
+
+    def __init__(self, schema: pa.Schema, wanted: Sequence[str] | None, given: pa.Schema) -> None:
+        self._schema = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
+        # Parquet has no type for timestamps of seconds, or for lists of one length.
+        self._columns: list[tuple[int, pa.DataType | None]] = []
+        for field in self._schema:
+            at = given.get_field_index(field.name)
+            self._columns.append((at, None if given.field(at).type.equals(field.type) else field.type))
+
+    def batch(self, table: pa.Table) -> pa.RecordBatch:
+        arrays = []
+        for at, kind in self._columns:
+            column = table.column(at)
+            if kind is not None:
+                column = column.cast(kind)
+            arrays.append(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

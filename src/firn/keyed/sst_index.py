@@ -71,6 +71,11 @@ class SstIndex:
             first = self._first(max(0, bisect_right(self.lows, start) - 1), start)
         return range(first, max(first, stop))
 
+    def bytes_between(self, start: bytes | None, end: bytes | None) -> int:
+        """Bytes of the blocks that may hold keys in [start, end)."""
+        blocks = self.blocks_between(start, end)
+        return self.ends[blocks.stop - 1] - self.extent(blocks.start)[0] if blocks else 0
+
     def _first(self, block: int, key: bytes) -> int:
         while self.continued[block] and self.lows[block] == key:
             block -= 1

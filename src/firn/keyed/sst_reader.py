@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from typing import NoReturn, cast
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -12,8 +14,9 @@ from firn.arrow.bloom import Bloom, hash64
 from firn.bucket.base import Bucket, BytesLike
 from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
 from firn.keyed.block import Block
-from firn.keyed.cache import BlockCache
+from firn.keyed.cache import BlockCache, Sized
 from firn.keyed.entries import Entry
+from firn.keyed.flights import Flights
 from firn.keyed.sst_decode import BlockDecoder
 from firn.keyed.sst_index import SstIndex
 from firn.keyed.sst_scan import scan_blocks
@@ -27,6 +30,19 @@ TAIL_BYTES = 64 << 10
 TAIL_SHARE = 32
 """What is fetched from the end of a larger file, at least so many bytes and its 32nd part; nearly every index fits
 in."""
+
+_ENCODED_BYTES = 300  # of a block's objects and its place in a cache
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A block as it is in the file: what comes along with others may never be read."""
+
+    data: bytes
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data) + _ENCODED_BYTES
 
 
 class SstReader:
@@ -48,7 +64,9 @@ class SstReader:
         self._bucket = bucket
         self._cache = cache
         self._values = values
-        self._base = cache.number(bucket, key) << 32
+        self._file = cache.file(bucket, key)
+        self._base = self._file.base
+        self._flights: Flights[Block] = Flights()
         self._lock = threading.Lock()
         self._index: SstIndex | None = None
         self._bloom = Bloom(b"")
@@ -61,6 +79,11 @@ class SstReader:
         return self._index or self._load()
 
     @property
+    def is_open(self) -> bool:
+        """Whether the index is here."""
+        return self._index is not None
+
+    @property
     def nbytes(self) -> int:
         """About what the index and filter take of memory; 0 as long as they aren't here."""
         index = self._index
@@ -68,10 +91,17 @@ class SstReader:
             return 0
         return self._bloom.nbytes + 6 * len(self._footer) + sum(map(len, index.lows)) + 200 * index.blocks
 
+    @property
+    def pairs(self) -> tuple[memoryview, int]:
+        """The filter as `firn.arrow.bloom.passing` asks it; until it is here, one that lets everything pass."""
+        return self._bloom.pairs, self._bloom.blocks
+
     def seed(self, data: BytesLike) -> None:
         """Take index and filter from the file's bytes, and the blocks as far as the cache likes: no request for what
         was written a moment ago."""
-        self._take(data)
+        with self._lock:
+            if self._index is None:
+                self._take(data)
 
     def may_contain(self, key: bytes) -> bool:
         """False only if no version of the key is here. Costs what `index` does."""
@@ -84,13 +114,24 @@ class SstReader:
         `hashed` is the key's `hash64` where the caller has it. Cost: that of `index`, then 1 ranged GET if the
         block isn't in the cache; none for ninety-nine in a hundred absent keys.
         """
-        index = self._index or self._load()
+        if self._index is None:
+            self._load()
         if not self._bloom.may_contain(hash64(key) if hashed is None else hashed):
             return []
-        blocks = index.blocks_of(key)
-        if len(blocks) == 1:
-            return self._block(blocks.start).versions(key)
-        return [entry for block in blocks for entry in self._block(block).versions(key)]
+        return self.versions(key)
+
+    def versions(self, key: bytes) -> list[Entry]:
+        """`get` of a key that the filter takes for present."""
+        index = self._index or self._load()
+        lows = index.lows
+        at = bisect_right(lows, key) - 1
+        if at < 0 or key > index.max_key:
+            return []
+        if index.continued[at] and lows[at] == key:
+            blocks = self.blocks(index.blocks_of(key))
+            return [entry for block in blocks.values() for entry in block.versions(key)]
+        found = self._cache.get(self._base | at)
+        return (found if type(found) is Block else self._made(at, found)).versions(key)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, list[Entry]]:
         """`get` of many sorted keys, with the GETs in flight together; keys that aren't here are left out.
@@ -100,7 +141,7 @@ class SstReader:
         index = self._index or self._load()
         may = self._bloom.may_contain
         wanted = [(key, index.blocks_of(key)) for key in keys if may(hash64(key))]
-        held = self._blocks(dict.fromkeys(block for _, blocks in wanted for block in blocks))
+        held = self.blocks(dict.fromkeys(block for _, blocks in wanted for block in blocks))
         found: dict[bytes, list[Entry]] = {}
         for key, blocks in wanted:
             entries = [entry for block in blocks for entry in held[block].versions(key)]
@@ -115,25 +156,39 @@ class SstReader:
         *,
         reverse: bool = False,
         columns: Sequence[str] | None = None,
+        keep: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """The entries with start ≤ key < end in the run's order, or exactly backwards with `reverse`.
 
-        `columns` are the value columns wanted, in this order; the entries' own columns always come. No batch is
-        empty. Cost: that of `index`, then 1 ranged GET a span of blocks; spans grow from one block to a few MiB,
-        and the next one is fetched while the caller is busy with the last. A span that is whole in the cache isn't
-        fetched.
+        `columns` are the value columns wanted, in this order; the entries' own columns always come. `keep` puts the
+        blocks into the cache: for short scans, as long ones would push out everything else. No batch is empty.
+
+        Cost: that of `index`, then 1 ranged GET a span of blocks; spans grow from one block to a few MiB, and the
+        next one is fetched while the caller is busy with the last. A span that is whole in the cache isn't fetched.
+        With `keep` they begin with 1 MiB, and blocks that are in the cache aren't fetched.
         """
-        return scan_blocks(self, start, end, reverse=reverse, columns=columns)
+        return scan_blocks(self, start, end, reverse=reverse, columns=columns, keep=keep)
 
     # -- for firn.keyed.sst_scan
 
-    def cached(self, block: int) -> Block | None:
+    def cached(self, block: int) -> Block | Encoded | None:
         """A block that is in the cache, without moving it there."""
-        return cast("Block | None", self._cache.peek(self._base | block))
+        found = self._cache.peek(self._base | block)
+        return found if isinstance(found, Block | Encoded) else None
 
-    def block(self, block: int) -> Block:
-        """A block by its number, out of the cache or by 1 ranged GET."""
-        return self._block(block)
+    def blocks(self, numbers: Collection[int]) -> dict[int, Block]:
+        """Blocks by their numbers, in that order, out of the cache or by 1 ranged GET a stretch of neighbours; those
+        that another thread is fetching are waited for."""
+        held: dict[int, Block] = {}
+        missing = []
+        for number in numbers:
+            found = self._cache.get(self._base | number)
+            if found is None:
+                missing.append(number)
+            else:
+                held[number] = self._made(number, found)
+        self._obtain(missing, held)
+        return {number: held[number] for number in numbers}
 
     def fetch(self, blocks: range) -> bytes:
         """The bytes of neighbouring blocks: 1 ranged GET."""
@@ -154,29 +209,52 @@ class SstReader:
 
     # -- inside
 
-    def _block(self, number: int) -> Block:
-        found = self._cache.get(self._base | number)
-        if found is not None:
-            return cast("Block", found)
-        return self._keep(number, self.fetch(range(number, number + 1)))
-
-    def _blocks(self, numbers: dict[int, None]) -> dict[int, Block]:
+    def _made(self, number: int, found: Sized | None) -> Block:
+        """A block that isn't in the cache, or is there as bytes."""
+        if isinstance(found, Block):
+            return found
+        if isinstance(found, Encoded):
+            return self._keep(number, found.data)
         held: dict[int, Block] = {}
-        missing = []
-        for number in numbers:
-            found = self._cache.get(self._base | number)
-            if found is None:
-                missing.append(number)
-            else:
-                held[number] = cast("Block", found)
-        ranges = [self.index.extent(number) for number in missing]
-        for number, data in zip(missing, self._bucket.get_ranges(self.key, ranges), strict=True):
-            held[number] = self._keep(number, data)
-        return held
+        self._obtain((number,), held)
+        return held[number]
+
+    def _obtain(self, missing: Collection[int], held: dict[int, Block]) -> None:
+        """Have blocks that aren't in the cache: fetch those that no other thread is fetching, wait for the others."""
+        while missing:
+            mine, others = self._flights.claim(missing)
+            if mine:
+                self._fetch(mine, held)
+            missing = []
+            for number, flight in others.items():
+                block = flight.wait()
+                if block is None:
+                    missing.append(number)
+                else:
+                    held[number] = block
+
+    def _fetch(self, numbers: Sequence[int], held: dict[int, Block]) -> None:
+        """Fetch blocks that this thread has claimed, for all who want them."""
+        try:
+            absent = []
+            for number in numbers:
+                found = self._cache.peek(self._base | number)  # another thread may just have landed it
+                if found is None:
+                    absent.append(number)
+                else:
+                    held[number] = block = self._made(number, found)
+                    self._flights.land(number, block)
+            ranges = [self.index.extent(number) for number in absent]
+            for number, data in zip(absent, self._bucket.get_ranges(self.key, ranges), strict=True):
+                held[number] = block = self._keep(number, data)
+                self._flights.land(number, block)
+        except BaseException as error:
+            self._flights.fail(numbers, error)
+            raise
 
     def _keep(self, number: int, data: BytesLike) -> Block:
         block = Block(self.decode(data, range(number, number + 1)), self._values)
-        self._cache.put(self._base | number, block)
+        self._cache.put(self._file, number, block)
         return block
 
     def _load(self) -> SstIndex:
@@ -213,11 +291,18 @@ class SstReader:
         self._bloom = Bloom(tail.bloom)
         self._index = tail.index
         if len(end) == self.size:
-            view = memoryview(end)
-            for number in range(tail.index.blocks):
-                start, length = tail.index.extent(number)
-                self._keep(number, view[start : start + length])
+            self._offer(tail.index, memoryview(end))
         return tail.index
+
+    def _offer(self, index: SstIndex, whole: memoryview) -> None:
+        """The cache may have the blocks: as bytes, until one is read, and as copies, which don't hold the file."""
+        room = self._cache.offered_bytes
+        for number in range(index.blocks):
+            start, length = index.extent(number)
+            room -= length
+            if room < 0:
+                return
+            self._cache.offer(self._file, number, Encoded(bytes(whole[start : start + length])))
 
     def _decoding(self) -> BlockDecoder:
         if self._decoder is None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from firn.keyed.block import Block, lower_bound
+from firn.keyed.block import Block
+from firn.keyed.run_buffers import bisect_keys
 from firn.keyed.sst_index import SstIndex
 from firn.keyed.sst_schema import ENTRY_COLUMNS
 
 if TYPE_CHECKING:
-    from firn.keyed.sst_reader import SstReader
+    from firn.keyed.sst_reader import Encoded, SstReader
 
 SPAN_BYTES = 4 << 20
 """Bytes of blocks that one request fetches at most."""
@@ -22,8 +23,12 @@ GROWTH = 4
 """Each span is so many times as large as the one before: a short scan reads little, a long one in few requests."""
 
 
-def spans(index: SstIndex, blocks: range, *, reverse: bool = False) -> Iterator[range]:
-    """The blocks cut into what one request fetches: one block first, then ever more.
+SHORT_BYTES = 1 << 20
+"""Bytes of blocks that a short scan begins with: it is likely to want all of them."""
+
+
+def spans(index: SstIndex, blocks: range, *, reverse: bool = False, room: int = 0) -> Iterator[range]:
+    """The blocks cut into what one request fetches: one block first, or `room` bytes, then ever more.
 
     >>> ends = tuple(range(1 << 20, 12 << 20, 1 << 20))
     >>> index = SstIndex(9, 9, 0, 0, None, b"", (b"",) * 11, (False,) * 11, ends, (1,) * 11, (0,) * 11)
@@ -32,7 +37,6 @@ def spans(index: SstIndex, blocks: range, *, reverse: bool = False) -> Iterator[
     >>> list(spans(index, range(1, 11), reverse=True))
     [range(10, 11), range(6, 10), range(2, 6), range(1, 2)]
     """
-    room = 0
     left = blocks
     while left:
         count = 1
@@ -55,6 +59,7 @@ def scan_blocks(
     *,
     reverse: bool,
     columns: Sequence[str] | None,
+    keep: bool,
 ) -> Iterator[pa.RecordBatch]:
     """What `SstReader.scan` promises."""
     if start is not None and end is not None and start >= end:
@@ -64,24 +69,25 @@ def scan_blocks(
     if not blocks:
         return
     first, last = blocks[0], blocks[-1]
-    for part, batch in _batches(reader, blocks, reverse=reverse, columns=columns):
+    for part, batch in _batches(reader, blocks, reverse=reverse, columns=columns, keep=keep):
         low, high = 0, batch.num_rows
         if start is not None and first in part:
-            low = lower_bound(batch.column(0), start)
+            low = bisect_keys(batch.column(0), start)
         if end is not None and last in part:
-            high = lower_bound(batch.column(0), end)
+            high = bisect_keys(batch.column(0), end)
         rows = batch.slice(low, high - low)
         if rows.num_rows:
             yield rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64())) if reverse else rows
 
 
 def _batches(
-    reader: SstReader, blocks: range, *, reverse: bool, columns: Sequence[str] | None
+    reader: SstReader, blocks: range, *, reverse: bool, columns: Sequence[str] | None, keep: bool
 ) -> Iterator[tuple[range, pa.RecordBatch]]:
     index = reader.index
-    if len(blocks) == 1:
-        # What a scan of few keys reads is likely read again: the cache is the place for it.
-        yield blocks, _projected(reader.block(blocks[0]).batch, columns)
+    if keep:
+        for short in spans(index, blocks, reverse=reverse, room=SHORT_BYTES):
+            for number, block in reader.blocks(short[::-1] if reverse else short).items():
+                yield range(number, number + 1), _projected(block.batch, columns)
         return
     todo = spans(index, blocks, reverse=reverse)
     ahead: ThreadPoolExecutor | None = None
@@ -95,9 +101,9 @@ def _batches(
             else:
                 held = _held(reader, part)
                 if held is not None:
-                    for block in reversed(part) if reverse else part:
-                        rows = held[block - part.start].batch
-                        yield range(block, block + 1), _projected(rows, columns)
+                    for number in reversed(part) if reverse else part:
+                        found = held[number - part.start]
+                        yield range(number, number + 1), _rows(reader, number, found, columns)
                     part = next(todo, None)
                     continue
                 data = reader.fetch(part)
@@ -112,10 +118,23 @@ def _batches(
             ahead.shutdown(wait=False, cancel_futures=True)
 
 
-def _held(reader: SstReader, part: range) -> list[Block] | None:
+def _held(reader: SstReader, part: range) -> list[Block | Encoded] | None:
     """The blocks of a span, if the cache has every one: else one request fetches them all anyway."""
-    held = [found for block in part if (found := reader.cached(block)) is not None]
-    return held if len(held) == len(part) else None
+    held = []
+    for number in part:
+        found = reader.cached(number)
+        if found is None:
+            return None
+        held.append(found)
+    return held
+
+
+def _rows(
+    reader: SstReader, number: int, found: Block | Encoded, columns: Sequence[str] | None
+) -> pa.RecordBatch:
+    if isinstance(found, Block):
+        return _projected(found.batch, columns)
+    return reader.decode(found.data, range(number, number + 1), columns)
 
 
 def _projected(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:

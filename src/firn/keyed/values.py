@@ -172,18 +172,16 @@ class Values:
         columns = zip(*stored, strict=True) if stored else ((),) * len(self._cells)
         return [cell.array(list(column)) for cell, column in zip(self._cells, columns, strict=True)]
 
-    def from_batch(self, batch: pa.RecordBatch, row: int) -> object:
-        """The stored value in a row of a run.
+    def from_row(self, columns: Sequence[pa.Array], row: int) -> object:
+        """The stored value in one row of the value columns.
 
-        >>> values = Values()
-        >>> values.from_batch(values.batch([Entry(b"k", 1, 0, None, b"v")]), 0)
-        b'v'
+        >>> values = Values({"a": "BIGINT", "b": "VARCHAR"})
+        >>> values.from_row(values.to_arrays([(1, "x"), (2, "y")]), 1)
+        (2, 'y')
         """
-        at = len(ENTRY_COLUMNS)
         if self.columns is None:
-            return batch.column(at)[row].as_py()
-        cells = self._cells
-        return tuple([cell.value(batch.column(at + i), row) for i, cell in enumerate(cells)])
+            return columns[0][row].as_py()
+        return tuple([cell.value(column, row) for cell, column in zip(self._cells, columns, strict=True)])
 
     def from_columns(self, columns: Sequence[pa.Array]) -> list[object]:
         """The stored values of whole value columns, row by row.
