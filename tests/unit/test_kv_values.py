@@ -80,7 +80,9 @@ def test_bytes_come_back(listed):
     batch = values.batch(entries)
     assert batch.schema.equals(sst_schema(values.schema))
     assert values.entries(batch) == entries
-    assert [values.from_row(batch.columns[4:], at) for at in range(len(listed))] == [entry.value for entry in entries]
+    assert [values.from_row(batch.columns[4:], at) for at in range(len(listed))] == [
+        entry.value for entry in entries
+    ]
 
 
 def test_a_delete_has_no_columns_and_a_row_of_nulls_is_a_row():

@@ -20,6 +20,7 @@ from firn.errors import FencedError, InvalidInputError, OutcomeUnknownError, Sto
 from firn.keyed.flights import again
 from firn.keyed.memtable import Memtable
 from firn.keyed.settings import KeyedSettings
+from firn.keyed.sst_reader import SstReader
 
 MAX_IN_FLIGHT = 4
 """Flushes under way at once."""
@@ -43,12 +44,13 @@ class Session(Protocol):
 class Flush:
     """A frozen memtable on its way."""
 
-    __slots__ = ("bytes", "data", "memtable", "taken", "up")
+    __slots__ = ("bytes", "memtable", "reader", "taken")
 
     def __init__(self, memtable: Memtable) -> None:
         self.memtable, self.bytes = memtable, memtable.bytes
-        self.data = b""
-        self.taken = self.up = False
+        self.reader: SstReader | None = None
+        """Of its L0 object, once that is up."""
+        self.taken = False
 
     @property
     def number(self) -> int:
@@ -62,6 +64,7 @@ class Flusher:
         number: of the first L0 object.
         new_memtable: makes an empty one.
         encode: a frozen memtable's L0 object.
+        opened: the reader of an L0 object, by its number and bytes.
         changed: called with the lock held when a memtable was frozen (no flushes), or flushes became durable.
     """
 
@@ -73,12 +76,14 @@ class Flusher:
         *,
         new_memtable: Callable[[int], Memtable],
         encode: Callable[[Memtable], bytes],
+        opened: Callable[[int, bytes], SstReader],
         changed: Callable[[tuple[Flush, ...]], None],
         clock: Clock,
         name: str,
     ) -> None:
         self._session, self._settings, self._clock, self._name = session, settings, clock, name
         self._new_memtable, self._encode, self._changed = new_memtable, encode, changed
+        self._opened = opened
         self.lock = threading.Lock()
         self._work = threading.Condition(self.lock)
         self._done = threading.Condition(self.lock)
@@ -265,17 +270,18 @@ class Flusher:
         self._work.notify()
 
     def _put_up(self, flush: Flush) -> None:
-        flush.data = self._encode(flush.memtable)
-        self._insist(lambda: self._session.put_l0(flush.number, flush.data), f"flush {flush.number}")
+        data = self._encode(flush.memtable)
+        self._insist(lambda: self._session.put_l0(flush.number, data), f"flush {flush.number}")
+        reader = self._opened(flush.number, data)
         with self.lock:
-            flush.up = True
+            flush.reader = reader
 
     def _acknowledge(self) -> None:
         """Make durable what is up without a gap."""
         with self.lock:
             up = self.durable
             for flush in self.queue:
-                if not flush.up:
+                if flush.reader is None:
                     break
                 up = flush.number
         if up > self.durable:
@@ -286,7 +292,8 @@ class Flusher:
                 flush = self.queue.popleft()
                 self._queued -= flush.bytes
                 self.flushes += 1
-                self.flushed_bytes += len(flush.data)
+                assert flush.reader is not None
+                self.flushed_bytes += flush.reader.size
                 landed.append(flush)
             self._idle += 1
             if landed:

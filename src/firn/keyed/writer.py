@@ -95,6 +95,7 @@ class KeyedWriter(Reads):
             table.settings,
             new_memtable=self._memtable,
             encode=self._encoded,
+            opened=self._opened,
             changed=self._changed,
             clock=table.clock,
             name=table.bucket.uri(table.prefix),
@@ -387,13 +388,17 @@ class KeyedWriter(Reads):
         sst.add(memtable.freeze())
         return sst.finish().data
 
+    def _opened(self, number: int, data: bytes) -> SstReader:
+        """Of an L0 object that was just put: its first reads need no request."""
+        reader = self.table.sst(self.table.journal.layout.l0_key(self.epoch, number), len(data))
+        reader.seed(data)
+        return reader
+
     def _changed(self, landed: tuple[Flush, ...]) -> None:
         """* A memtable was frozen, or some are durable: they are L0 objects now."""
-        layout = self.table.journal.layout
         for flush in landed:
-            if flush.number > self._compacted:
-                reader = self.table.sst(layout.l0_key(self.epoch, flush.number), len(flush.data))
-                self._l0 = ((flush.number, reader), *self._l0)
+            if flush.number > self._compacted and flush.reader is not None:
+                self._l0 = ((flush.number, flush.reader), *self._l0)
         self._grow()
         if landed:
             self._compaction.poke()
