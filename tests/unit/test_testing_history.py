@@ -1,0 +1,538 @@
+"""The history checker: every anomaly that is planted is reported by its name, and what is allowed is let pass."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import firn
+from firn.testing.cycles import cyclic_components
+from firn.testing.dependencies import Append, Observed, Read
+from firn.testing.history import History
+
+
+def r(key, *values):
+    return Read(key, values)
+
+
+def a(key, value):
+    return Append(key, value)
+
+
+def observed(name, *operations, status="committed", at=(0, 1000)):
+    """A transaction; unless told, all overlap, so that real time says nothing."""
+    return Observed(name, operations, at[0], None if status == "unknown" else at[1], status)
+
+
+def checked(*transactions, level="snapshot", **options):
+    history = History()
+    for transaction in transactions:
+        history.add(transaction)
+    return history.check(level, **options)
+
+
+def kinds(verdict):
+    return {anomaly.kind for anomaly in verdict.anomalies}
+
+
+PLANTED = {
+    # Two transactions' writes in two orders: write cycles, the dirty write.
+    "G0": [
+        observed("t1", a("x", 1), a("y", 1)),
+        observed("t2", a("x", 2), a("y", 2)),
+        observed("t3", r("x", 1, 2), r("y", 2, 1)),
+    ],
+    "G1a": [observed("t1", a("x", 1), status="aborted"), observed("t2", r("x", 1))],
+    "G1b": [observed("t1", a("x", 1), a("x", 2)), observed("t2", r("x", 1)), observed("t3", r("x", 1, 2))],
+    # Each read what the other wrote.
+    "G1c": [observed("t1", a("x", 1), r("y", 2)), observed("t2", a("y", 2), r("x", 1))],
+    # Read skew: x before t2, y after it.
+    "G-single": [
+        observed("t1", r("x"), r("y", 2)),
+        observed("t2", a("x", 1), a("y", 2)),
+        observed("t3", r("x", 1)),
+    ],
+    "P4": [
+        observed("t1", r("x"), a("x", 1)),
+        observed("t2", r("x"), a("x", 2)),
+        observed("t3", r("x", 1, 2)),
+    ],
+    "long fork": [
+        observed("t1", a("x", 1)),
+        observed("t2", a("y", 2)),
+        observed("t3", r("x", 1), r("y")),
+        observed("t4", r("x"), r("y", 2)),
+    ],
+    "real time": [
+        observed("t1", a("x", 1), at=(0, 1)),
+        observed("t2", r("x"), at=(2, 3)),
+        observed("t3", r("x", 1), at=(4, 5)),
+    ],
+    "internal": [observed("t1", a("x", 1), r("x"))],
+    "incompatible order": [
+        observed("t1", a("x", 1)),
+        observed("t2", a("x", 2)),
+        observed("t3", r("x", 1, 2)),
+        observed("t4", r("x", 2)),
+    ],
+    "duplicate": [observed("t1", a("x", 1)), observed("t2", r("x", 1, 1))],
+    "garbage": [observed("t1", r("x", 1))],
+}
+
+ALLOWED = {
+    "write skew": [
+        observed("t1", r("x"), r("y"), a("x", 1)),
+        observed("t2", r("x"), r("y"), a("y", 2)),
+        observed("t3", r("x", 1), r("y", 2)),
+    ],
+    # Fekete, O'Neil and O'Neil: the two writers alone are serializable, the reader's report makes it impossible.
+    "Fekete's read-only anomaly": [
+        observed("withdrawal", r("x"), r("y"), a("x", -11)),
+        observed("deposit", r("y"), a("y", 20)),
+        observed("report", r("x"), r("y", 20)),
+        observed("later", r("x", -11), r("y", 20)),
+    ],
+    "a predicate's write skew": [
+        observed("t1", r("on call", "ann", "bob"), a("off call", "ann")),
+        observed("t2", r("off call"), r("on call", "ann", "bob"), a("on call", "eve")),
+        observed("t0", a("on call", "ann"), a("on call", "bob")),
+        observed("t3", r("off call", "ann"), r("on call", "ann", "bob", "eve")),
+        observed("t4", r("off call"), r("on call", "ann", "bob")),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+@pytest.mark.parametrize("level", ["snapshot", "serializable"])
+def test_a_planted_anomaly_is_reported_by_its_name(kind, level):
+    verdict = checked(*PLANTED[kind], level=level)
+    assert not verdict
+    assert kinds(verdict) == {kind}
+    assert all(anomaly.transactions for anomaly in verdict.anomalies)
+    assert kind in str(verdict)
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_snapshot_isolation_allows_is_refused_only_as_serializable(name):
+    assert checked(*ALLOWED[name])
+    verdict = checked(*ALLOWED[name], level="serializable")
+    assert kinds(verdict) == {"G2"}
+
+
+def test_the_two_writers_of_fekete_are_serializable_without_the_reader():
+    withdrawal, deposit, report, later = ALLOWED["Fekete's read-only anomaly"]
+    assert checked(withdrawal, deposit, later, level="serializable")
+    assert (
+        report.name
+        in checked(withdrawal, deposit, report, later, level="serializable").anomalies[0].transactions
+    )
+
+
+def test_a_lost_update_is_seen_though_nobody_reads_what_was_lost():
+    verdict = checked(
+        observed("t1", r("x"), a("x", 1)), observed("t2", r("x"), a("x", 2)), observed("t3", r("x", 1))
+    )
+    assert kinds(verdict) == {"P4"}
+    assert set(verdict.anomalies[0].transactions) == {"t1", "t2"}
+
+
+def test_an_observed_transaction_vanishes():
+    """OTV: t3 sees t2's y and t1's x, which t2 had replaced."""
+    verdict = checked(
+        observed("t1", a("x", 1), a("y", 1)),
+        observed("t2", a("x", 2), a("y", 2)),
+        observed("t3", r("y", 1, 2), r("x", 1)),
+        observed("t4", r("x", 1, 2)),
+    )
+    assert kinds(verdict) == {"G-single"}
+    assert set(verdict.anomalies[0].transactions) == {"t2", "t3"}
+
+
+def test_predicate_many_preceders():
+    """PMP: a row that matches a second predicate of t1, and would have matched its first."""
+    verdict = checked(
+        observed("t1", r("value = 30"), r("value % 3 = 0", 30)),
+        observed("t2", a("value = 30", 30), a("value % 3 = 0", 30)),
+        observed("t3", r("value = 30", 30)),
+    )
+    assert kinds(verdict) == {"G-single"}
+
+
+def test_one_predicate_read_twice_with_two_results():
+    verdict = checked(observed("t1", r("p"), r("p", 1)), observed("t2", a("p", 1)))
+    assert "internal" in kinds(verdict)
+
+
+def test_without_real_time_a_reader_may_be_late():
+    assert checked(*PLANTED["real time"], real_time=False)
+
+
+def test_real_time_orders_writes_too():
+    verdict = checked(
+        observed("t1", a("x", 1), at=(0, 1)),
+        observed("t2", a("x", 2), at=(2, 3)),
+        observed("t3", r("x", 2, 1), at=(4, 5)),
+    )
+    assert kinds(verdict) == {"real time"}
+    assert "t2 -ww('x')-> t1 -rt-> t2" in str(verdict)
+
+
+def test_real_time_leads_over_transactions_that_touch_nothing():
+    between = [observed(f"b{n}", r("z"), at=(10 + 2 * n, 11 + 2 * n)) for n in range(5)]
+    verdict = checked(
+        observed("t1", a("x", 1), at=(0, 1)),
+        *between,
+        observed("t2", r("x"), at=(30, 31)),
+        observed("t3", r("x", 1), at=(32, 33)),
+    )
+    assert kinds(verdict) == {"real time"}
+    assert set(verdict.anomalies[0].transactions) == {"t1", "t2"}
+
+
+def test_ends_and_begins_at_one_moment_overlap():
+    assert checked(observed("t1", a("x", 1), at=(0, 5)), observed("t2", r("x"), at=(5, 6)))
+
+
+def test_an_unknown_outcome_counts_once_somebody_has_seen_it():
+    lost = observed("t1", r("x"), a("x", 1), status="unknown")
+    assert checked(lost, observed("t2", r("x"), a("x", 2)), observed("t3", r("x", 2)))
+    verdict = checked(lost, observed("t2", r("x"), a("x", 2)), observed("t3", r("x", 1, 2)))
+    assert kinds(verdict) == {"P4"}
+
+
+def test_an_unknown_outcome_that_an_unknown_one_saw_counts_if_that_one_does():
+    chain = [
+        observed("t1", a("x", 1), r("y", 2), status="unknown"),
+        observed("t2", r("x", 1), a("y", 2), status="unknown"),
+    ]
+    assert checked(*chain)
+    assert kinds(checked(*chain, observed("t3", r("y", 2)))) == {"G1c"}
+
+
+def test_an_unknown_outcome_may_have_come_late():
+    late = Observed("t1", (a("x", 1),), 0, None, "unknown")
+    assert checked(late, observed("t2", r("x"), at=(50, 60)), observed("t3", r("x", 1), at=(70, 80)))
+    early = Observed("t1", (a("x", 1),), 65, None, "unknown")
+    assert not checked(early, observed("t2", r("x", 1), at=(50, 60)))
+
+
+def test_reads_of_aborted_transactions_count_if_asked_for():
+    skewed = [
+        observed("t1", r("x"), r("y", 2), status="aborted"),
+        observed("t2", a("x", 1), a("y", 2)),
+        observed("t3", r("x", 1)),
+    ]
+    assert checked(*skewed)
+    assert kinds(checked(*skewed, aborted_reads=True)) == {"G-single"}
+    assert kinds(checked(observed("t1", a("x", 1), r("x"), status="aborted"), aborted_reads=True)) == {
+        "internal"
+    }
+
+
+def test_an_aborted_transaction_sees_its_own_writes():
+    assert checked(observed("t1", a("x", 1), r("x", 1), status="aborted"), aborted_reads=True)
+
+
+def test_a_transaction_sees_its_own_writes_behind_what_was_there():
+    assert checked(
+        observed("t0", a("x", 0)), observed("t1", a("x", 1), r("x", 0, 1), a("x", 2), r("x", 0, 1, 2))
+    )
+    for seen in ([r("x", 1, 0)], [r("x", 0)], [r("x", 0, 1), r("x", 0)], [r("x")]):
+        assert "internal" in kinds(checked(observed("t0", a("x", 0)), observed("t1", a("x", 1), *seen)))
+
+
+def test_several_anomalies_are_all_reported():
+    verdict = checked(
+        *PLANTED["G0"],
+        *[
+            Observed(f"u{t.name}", tuple(o._replace(key=f"u{o.key}") for o in t.operations), 0, 1000)
+            for t in PLANTED["G-single"]
+        ],
+    )
+    assert kinds(verdict) == {"G0", "G-single"}
+
+
+def test_the_worst_of_a_component_is_reported():
+    verdict = checked(
+        *PLANTED["G0"], observed("t4", r("x"), r("y", 2), a("x", 4)), observed("t5", r("x", 1, 2, 4))
+    )
+    assert kinds(verdict) == {"G0"}
+
+
+def test_an_element_that_is_appended_twice_is_refused():
+    for second in (observed("t1", a("x", 1), a("x", 1)), observed("t2", a("x", 1))):
+        with pytest.raises(firn.InvalidInputError, match="twice"):
+            checked(observed("t0", a("x", 1)), second)
+
+
+def test_an_unknown_level_is_refused():
+    with pytest.raises(firn.InvalidInputError, match="level"):
+        History().check("linearizable")  # type: ignore[arg-type]
+
+
+def test_an_empty_history_holds():
+    assert checked() and str(checked()) == "0 transactions: snapshot isolation holds"
+
+
+def test_recordings_end_with_their_blocks():
+    history = History()
+    with history.begin() as tx:
+        tx.append("x", 0)
+    for error in (
+        firn.StaleObjectError("x"),
+        firn.OutcomeUnknownError("x"),
+        KeyboardInterrupt(),
+        ValueError(),
+    ):
+        with pytest.raises(type(error)), history.begin() as tx:
+            tx.append("x", repr(error))
+            raise error
+    assert [t.status for t in history.transactions] == [
+        "committed",
+        "aborted",
+        "unknown",
+        "unknown",
+        "unknown",
+    ]
+    assert [t.end is None for t in history.transactions] == [False, False, True, True, True]
+    tx = history.begin("named")
+    tx.read("x", iter([1]))
+    tx.aborted()
+    assert history.transactions[-1].name == "named" and history.transactions[-1].operations == (
+        Read("x", (1,)),
+    )
+
+
+def test_many_threads_record_into_one_history():
+    history = History()
+
+    def client(name):
+        for n in range(200):
+            with history.begin() as tx:
+                tx.append(name, n)
+
+    threads = [threading.Thread(target=client, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(history.transactions) == 800
+    moments = [moment for t in history.transactions for moment in (t.start, t.end)]
+    assert len(set(moments)) == len(moments)
+    assert history.check()
+
+
+def test_histories_of_processes_are_joined(tmp_path):
+    one, both = History(), History()
+    for transaction in [*PLANTED["G1a"], observed("t9", a("x", [1, 2]), status="unknown")][:2]:
+        one.add(transaction)
+    one.save(tmp_path / "one")
+    with (tmp_path / "one").open("a") as torn:
+        torn.write('["t3","comm')
+    both.load(tmp_path / "one")
+    assert both.transactions == one.transactions
+    assert kinds(both.check()) == {"G1a"}
+
+
+# Against databases of one page, and against the definition of snapshot isolation itself.
+
+KEYS = ("x", "y", "z")
+
+
+def executed(seed, count, *, reads, commits):
+    """A history of a toy database, which is as wrong as it is told to be."""
+    rng = random.Random(seed)
+    history, committed, clock = [], [], itertools.count()
+    running = []
+    values = itertools.count(1)
+    while len(history) < count or running:
+        if len(history) + len(running) < count and (not running or rng.random() < 0.4):
+            running.append(
+                {
+                    "start": next(clock),
+                    "snapshot": len(committed),
+                    "ops": [],
+                    "own": [],
+                    "read": set(),
+                    "left": rng.randint(1, 4),
+                }
+            )
+            continue
+        tx = rng.choice(running)
+        if tx["left"]:
+            tx["left"] -= 1
+            key = rng.choice(KEYS)
+            upto = (
+                len(committed) if reads == "committed" or (reads == "fork" and key == "x") else tx["snapshot"]
+            )
+            seen = [v for k, v in committed[:upto] if k == key] + [v for k, v in tx["own"] if k == key]
+            tx["ops"].append(Read(key, tuple(seen)))
+            tx["read"].add(key)
+            if rng.random() < 0.6:
+                value = next(values)
+                tx["ops"].append(Append(key, value))
+                tx["own"].append((key, value))
+            continue
+        running.remove(tx)
+        newer = {k for k, _ in committed[tx["snapshot"] :]}
+        looked = {
+            "first wins": {k for k, _ in tx["own"]},
+            "validated": tx["read"] if tx["own"] else set(),
+            "all": set(),
+        }[commits]
+        status = "aborted" if newer & looked else "committed"
+        if status == "committed":
+            committed += tx["own"]
+        history.append(Observed(f"t{len(history)}", tuple(tx["ops"]), tx["start"], next(clock), status))
+    final = tuple(Read(key, tuple(v for k, v in committed if k == key)) for key in KEYS)
+    return [*history, Observed("final", final, next(clock), next(clock))]
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_snapshots_with_first_committer_wins_hold(seed, count):
+    assert checked(*executed(seed, count, reads="snapshot", commits="first wins"), aborted_reads=True)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_validated_reads_are_serializable(seed, count):
+    assert checked(*executed(seed, count, reads="snapshot", commits="validated"), level="serializable")
+
+
+@pytest.mark.parametrize(
+    ("reads", "commits", "level", "expected"),
+    [
+        ("snapshot", "all", "snapshot", {"P4"}),
+        ("committed", "first wins", "snapshot", {"internal", "G-single"}),
+        ("fork", "first wins", "snapshot", {"internal", "G-single"}),
+        ("snapshot", "first wins", "serializable", {"G2"}),
+    ],
+)
+def test_wrong_databases_are_caught(reads, commits, level, expected):
+    found = set()
+    for seed in range(60):
+        found |= kinds(checked(*executed(seed, 40, reads=reads, commits=commits), level=level))
+    assert expected <= found
+
+
+def explained_by(transactions, level):
+    """Whether some order of begins and commits explains all reads: the definition, tried out exhaustively."""
+    count = len(transactions)
+    events = [(n, kind) for n in range(count) for kind in ("begin", "commit")]
+    if level == "serializable":
+        orders = (
+            [e for n in p for e in ((n, "begin"), (n, "commit"))]
+            for p in itertools.permutations(range(count))
+        )
+    else:
+        orders = (
+            p
+            for p in itertools.permutations(events)
+            if all(p.index((n, "begin")) < p.index((n, "commit")) for n in range(count))
+        )
+    return any(_explains(order, transactions) for order in orders)
+
+
+def _explains(order, transactions):
+    at = {event: position for position, event in enumerate(order)}
+    for n, one in enumerate(transactions):
+        for m, other in enumerate(transactions):
+            if one.end < other.start and at[n, "commit"] > at[m, "begin"]:
+                return False
+    committed, snapshots, writes = (
+        [],
+        {},
+        {n: {o.key for o in t.operations if isinstance(o, Append)} for n, t in enumerate(transactions)},
+    )
+    for n, kind in order:
+        if kind == "begin":
+            snapshots[n] = len(committed)
+            continue
+        if {k for k, _ in committed[snapshots[n] :]} & writes[n]:
+            return False
+        own = []
+        for operation in transactions[n].operations:
+            if isinstance(operation, Append):
+                own.append((operation.key, operation.value))
+            elif operation.values != tuple(
+                v for k, v in committed[: snapshots[n]] + own if k == operation.key
+            ):
+                return False
+        committed += own
+    return True
+
+
+@st.composite
+def small_histories(draw):
+    """Three transactions and a last one that reads all, with reads that may or may not make sense."""
+    values = itertools.count(1)
+    writes = {n: draw(st.lists(st.sampled_from("xy"), max_size=2, unique=True)) for n in range(3)}
+    appended = {key: [] for key in "xy"}
+    owned = {}
+    for n in draw(st.permutations(range(3))):
+        for key in writes[n]:
+            value = next(values)
+            owned[n, key] = value
+            appended[key].insert(draw(st.integers(0, len(appended[key]))), value)
+    history = []
+    for n in range(3):
+        operations = []
+        for key in draw(st.lists(st.sampled_from("xy"), max_size=2, unique=True)):
+            seen = appended[key][: draw(st.integers(0, len(appended[key])))]
+            operations.append(Read(key, tuple(v for v in seen if v != owned.get((n, key)))))
+        operations += [Append(key, owned[n, key]) for key in writes[n]]
+        start = draw(st.integers(0, 4))
+        history.append(Observed(f"t{n}", tuple(operations), start, start + draw(st.integers(0, 4))))
+    return [*history, Observed("final", tuple(Read(key, tuple(appended[key])) for key in "xy"), 20, 21)]
+
+
+@settings(max_examples=150)
+@given(small_histories(), st.sampled_from(["snapshot", "serializable"]))
+def test_the_verdict_is_that_of_the_definition(history, level):
+    assert bool(checked(*history, level=level)) == explained_by(history, level)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=10, max_size=10))
+def test_components_are_those_of_reachability(graph):
+    reach = {n: set() for n in range(10)}
+    for n in range(10):
+        work = list(graph[n])
+        while work:
+            node = work.pop()
+            if node not in reach[n]:
+                reach[n].add(node)
+                work += graph[node]
+    expected = {
+        tuple(m for m in range(10) if m in reach[n] and n in reach[m]) for n in range(10) if n in reach[n]
+    }
+    assert {tuple(found) for found in cyclic_components(graph)} == expected
+
+
+def test_a_long_chain_needs_no_recursion():
+    count = 5_000
+    chain = [observed(f"t{n}", r(n), a(n + 1, n)) for n in range(count)]
+    assert checked(*chain, level="serializable")
+    turned = [
+        observed(f"t{n}", r(n, *([n - 1] if n else [])), a((n + 1) % count, n)) for n in range(1, count)
+    ]
+    verdict = checked(*turned, observed("t0", r(0, count - 1), a(1, 0)), level="snapshot")
+    assert kinds(verdict) == {"G1c"} and len(verdict.anomalies) == 1
+
+
+def test_a_transaction_may_be_in_two_cycles_that_share_nothing_else():
+    """Between them it is only reached by rw, and a walk must not go on by rw then."""
+    verdict = checked(
+        observed("u", a("x", 1), a("y", 1)),
+        observed("t", r("x"), r("y", 1), a("z", 2), a("w", 2)),
+        observed("v", r("z"), r("w", 2)),
+        observed("last", r("x", 1), r("z", 2)),
+    )
+    assert [anomaly.kind for anomaly in verdict.anomalies] == ["G-single", "G-single"]
+    assert {frozenset(anomaly.transactions) for anomaly in verdict.anomalies} == {
+        frozenset("ut"),
+        frozenset("tv"),
+    }
