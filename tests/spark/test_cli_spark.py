@@ -181,6 +181,43 @@ def sql(database: Path, query: str, *args: object) -> str:
     return done("sql", query, "--db", database, *args)
 
 
+def test_ingest_loads_keyed_tables(tmp_path: Path) -> None:
+    rows = tmp_path / "years.csv"
+    rows.write_text("state,year,flights\nMI,2001,5\nHI,2002,6\n")
+    years = tmp_path / "db" / "years"
+    made = orjson.loads(
+        done(
+            "ingest",
+            rows,
+            "--to",
+            years,
+            "--kind",
+            "keyed",
+            "--key",
+            "STATE",
+            "--key",
+            "year=BIGINT",
+            "--json",
+        )
+    )
+    assert made["rows"] == 2
+    table = firn.connect(tmp_path / "db").table("years", kind="keyed")
+    assert table.keys.columns == {"state": "VARCHAR", "year": "BIGINT"}
+    assert list(table.reader().scan()) == [(("HI", 2002), {"flights": 6}), (("MI", 2001), {"flights": 5})]
+    rows.write_text("year,state,flights\n2001,MI,7\n")
+    assert "loaded 1 row into years" in done("ingest", rows, "--to", years)
+    assert table.reader(follow="0s").get(("MI", 2001)) == {"flights": 7}
+
+    words = tmp_path / "words.csv"
+    words.write_text("key,value\nA,b\n")
+    done("ingest", words, "--to", tmp_path / "db" / "words", "--kind", "keyed")
+    assert firn.connect(tmp_path / "db").table("words").reader().get(b"A") == b"b"
+    for wrong in (["--key", "nope"], []):
+        found = run("ingest", rows, "--to", tmp_path / "db" / "none", "--kind", "keyed", *wrong)
+        assert found.exit_code == 2 and "state, flights" in found.stderr
+    assert firn.connect(tmp_path / "db").tables() == ["words", "years"]
+
+
 def test_sql_joins_tables(database: Path) -> None:
     query = 'SELECT "the state" AS s, sum(n) AS total FROM flights JOIN airports ON origin = iata GROUP BY 1'
     assert orjson.loads(sql(database, query, "--json")) == {"s": "MI", "total": sum(range(150))}

@@ -257,7 +257,110 @@ def test_sweep_deletes_what_was_compacted(delays: Path) -> None:
     assert done("keyed", "scan", delays, "--count").out == "3\n"
 
 
+def test_clone(delays: Path) -> None:
+    done("keyed", "checkpoint", delays, "monday")
+    done("keyed", "put", delays, "DTW", "1")
+    assert "cloned delays as then" in done("keyed", "clone", delays, "then", "--at", "monday").out
+    made = done("keyed", "clone", "delays", "now", "--db", delays.parent, "--json").json
+    assert (made["table"], made["parent"], made["at"]) == ("now", "delays", None)
+    assert done("keyed", "get", delays.parent / "then", "DTW").out == "66\n"
+    assert done("keyed", "get", delays.parent / "now", "DTW").out == "1\n"
+    assert run("keyed", "clone", delays, "now").code == 2
+    assert run("keyed", "clone", delays, "a/b").code == 2
+    missing = run("keyed", "clone", delays, "other", "--at", "sunday")
+    assert missing.code == 3 and "sunday" in missing.err
+
+
+def test_changes_tell_what_was_written_since_a_version(delays: Path) -> None:
+    first = done("keyed", "changes", delays, "--json")
+    assert [(row["key"], row["_kind"]) for row in first.lines] == [
+        ("ATL", "put"),
+        ("DTW", "put"),
+        ("HNL", "put"),
+    ]
+    version = first.err.split()[-1]
+    done("keyed", "delete", delays, "DTW")
+    found = done("keyed", "changes", delays, "--since", version, "--json").lines
+    assert [(row["key"], row["value"], row["_kind"]) for row in found] == [("DTW", None, "delete")]
+    assert done("keyed", "changes", delays, "--since", version, "--upto", version, "--json").out == ""
+    csv = done("keyed", "changes", delays, "--since", version, "--csv").out
+    assert csv.splitlines()[0] == "key,value,_kind,_seq,_expire_at" and csv.count("\n") == 2
+    assert "DTW" in done("keyed", "changes", delays).out
+    some = done("keyed", "changes", delays, "--limit", 1, "--json")
+    assert len(some.lines) == 1 and "version" not in some.err, "that is where all of it would end"
+    assert run("keyed", "changes", delays, "--since", "7").code == 2
+    done("keyed", "compact", delays)
+    done("keyed", "sweep", delays, "--older-than", "0s")
+    gone = run("keyed", "changes", delays, "--since", version, "--json")
+    assert gone.code == 3 and "swept" in gone.json["error"]["message"]
+
+
+def test_changes_go_on_where_they_ended(delays: Path, tmp_path: Path) -> None:
+    state = tmp_path / "delays.version"
+    again = ("keyed", "changes", delays, "--state", state, "--json")
+    assert len(done(*again).lines) == 3
+    assert done(*again).out == ""
+    done("keyed", "put", delays, "DTW", "1")
+    assert [row["value"] for row in done(*again).lines] == ["1"]
+    assert [path.name for path in tmp_path.iterdir() if "version" in path.name] == [state.name]
+    for words in (["--since", "x"], ["--limit", "3"]):
+        assert run(*again, *words).code == 2
+    assert run("keyed", "changes", delays, "--state", tmp_path).code == 2
+    unwritable = run("keyed", "changes", delays, "--state", tmp_path / "nowhere" / "file")
+    assert unwritable.code == 6 and "--since" in unwritable.err
+
+
+def test_log_prints_manifests_the_newest_first(delays: Path) -> None:
+    empty = run("log", delays)
+    assert (empty.code, empty.out) == (0, "") and "no manifest yet" in empty.err
+    done("keyed", "compact", delays)
+    done("keyed", "checkpoint", delays, "monday")
+    done("keyed", "put", delays, "DTW", "1")
+    done("keyed", "compact", delays)
+    done("keyed", "compact", delays, "--full")
+    found = done("log", delays, "--json").json
+    history = found["history"]
+    assert found["table"] == "delays"
+    assert [c["state"] for c in history] == ["current", "replaced", "kept"]
+    assert [(c["flushes"], len(c["adds"]), len(c["deletes"])) for c in history] == [
+        (0, 1, 2),
+        (1, 1, 0),
+        (3, 1, 0),
+    ]
+    assert [c["ssts"] for c in history] == [1, 2, 1]
+    assert [c["compactor_epoch"] for c in history] == sorted([c["compactor_epoch"] for c in history])[::-1]
+    assert len(done("log", delays, "--limit", 1, "--json").json["history"]) == 1
+    text = done("log", delays).out
+    assert "current" in text and "a checkpoint's" in text and history[0]["version"] in text
+    assert (
+        done("keyed", "changes", delays, "--since", history[2]["version"], "--json").lines[0]["key"] == "DTW"
+    )
+    assert run("log", delays, "--writer", "x").code == 2
+    assert run("log", delays, "--at", "2001-01-01").code == 2
+
+
 # -- where kinds matter
+
+
+def test_ingest_refuses_what_a_keyed_table_hasnt(delays: Path, years: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("key,value\nA,1\n")
+    for option, *words in (
+        ("--partition-by", "key"),
+        ("--upsert",),
+        ("--batch-id", "x"),
+        ("--query", "SELECT * FROM _rows"),
+    ):
+        found = run("ingest", rows, "--to", delays, option, *words)
+        assert found.code == 2 and option in found.err, option
+    found = run("ingest", rows, "--to", years, "--key", "state")
+    assert found.code == 2 and "its key is state, year" in found.err
+    assert run("ingest", rows, "--to", delays, "--property", "flush_ms=1").code == 2
+    lake = delays.parent / "lake"
+    done("create", lake)
+    assert run("ingest", rows, "--to", lake, "--kind", "keyed").code == 2
+    assert run("ingest", rows, "--to", delays, "--kind", "lake").code == 2
+    assert run("ingest", rows, "--to", delays.parent / "new", "--kind", "nonsense").code == 2
 
 
 def test_commands_of_the_other_kind_say_so(delays: Path) -> None:

@@ -10,7 +10,7 @@ _MODULES = tuple(
     f"firn.cli.{name}"
     for name in ("demo.command", "read", "past", "write", "ingest", "maintain", "catalog", "look")
 )
-_GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("read", "write", "maintain", "size"))
+_GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("read", "feed", "write", "maintain", "size"))
 
 
 def register() -> None:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from firn.cli import waiting
 from firn.cli.app import WRITE, app
 from firn.cli.inputs import format_of
+from firn.cli.keyed.ingest import check_definition, create_for, load_frame, refuse_lake_options
 from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs
 from firn.cli.timeformat import spark_pattern
 from firn.cli.write import (
@@ -21,7 +22,6 @@ from firn.cli.write import (
     Delimiter,
     Format,
     JournalOption,
-    Key,
     PartitionBy,
     Properties,
     Query,
@@ -47,6 +47,13 @@ if TYPE_CHECKING:
     from firn.database import Database
     from firn.lake.table import LakeTable
 
+OnlyKind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind", metavar="lake|keyed", help="Of a table that isn't there yet: lake, unless keyed is given."
+    ),
+]
+
 
 @app.command(rich_help_panel=WRITE)
 def ingest(
@@ -57,9 +64,19 @@ def ingest(
     to: Annotated[str, typer.Option("--to", metavar="TABLE", help="The table's URL; with --db its name.")],
     db: DbOption = None,
     writer: WriterOption = None,
+    kind: OnlyKind = None,
     partition_by: PartitionBy = None,
     sort_by: SortBy = None,
-    key: Key = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            "-k",
+            metavar="COLUMN",
+            help="Keep one row for each value of these; of a keyed table its key, COLUMN=TYPE if it shall be of "
+            "another type. Repeatable.",
+        ),
+    ] = None,
     version_by: VersionBy = None,
     journal: JournalOption = "leaderless",
     properties: Properties = None,
@@ -77,15 +94,36 @@ def ingest(
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Read files with Spark and append them. Creates the table if it isn't there.
+    """Read files with Spark and append them; into a keyed table, load them. Creates the table if it isn't there.
 
     firn ingest flights/*.csv --to ./prod/flights --partition-by 'month(date)' --sort-by date
     """
     check_format(format)
+    if kind is not None:
+        from firn.kinds import check_kind
+
+        check_kind(kind)
     url, name = locate(to, db)
     chosen = _input_format(files, format)
     pattern = None if timestamp_format is None else spark_pattern(timestamp_format)
     database = open_database(url, options, must_exist=False, writer=writer)
+    from firn.keyed.table import KeyedTable
+
+    found = _found(database, name, kind)
+    is_keyed = isinstance(found, KeyedTable) or (found is None and kind == "keyed")
+    if is_keyed:
+        lake_only = {
+            "--partition-by": partition_by,
+            "--sort-by": sort_by,
+            "--version-by": version_by,
+            "--journal": journal if journal != "leaderless" else None,
+            "--upsert": upsert,
+            "--query": query,
+            "--batch-id": batch_id,
+        }
+        refuse_lake_options(name, lake_only)
+    if isinstance(found, KeyedTable):
+        check_definition(found, key or [], properties or [])
     spark = waiting.start_spark()
     frame = read_frame(
         spark,
@@ -96,6 +134,11 @@ def ingest(
         schema=schema,
         timestamp_pattern=pattern,
     )
+    if is_keyed:
+        with _readable(files):
+            table = found or create_for(database, name, frame, key or [], pairs(properties, "--property"))
+            load_frame(database, table, frame, json)
+        return
     asked = _Definition(
         partition_by or [], sort_by or [], key or [], version_by, journal, pairs(properties, "--property")
     )
@@ -105,6 +148,16 @@ def ingest(
         write = table.upsert if upsert else table.append
         result = write(frame, batch_id=batch_id, query=query)
     print_appended(table, result, meter, json)
+
+
+def _found(database: Database, name: str, kind: str | None) -> Any:
+    """The table, None if there is none; it is of the kind that was asked for."""
+    try:
+        if kind == "keyed":
+            return database.table(name, kind="keyed")
+        return database.table(name) if kind is None else database.table(name, kind="lake")
+    except TableNotFoundError:
+        return None
 
 
 def _input_format(files: list[str], format: str) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from firn.cli import output
 from firn.cli.app import READ, app
+from firn.cli.keyed.history import print_manifests
 from firn.cli.target import (
     At,
     DbArg,
@@ -49,13 +50,23 @@ def log(
 ) -> None:
     """Print a table's history: commits and sweeps, the newest last. Of a database: its writers' transactions.
 
-    Those of a database have their uuids, and both sides of a fork.
+    Those of a database have their uuids, and both sides of a fork. Of a keyed table: its manifests, the newest first.
     """
     database, name = open_target(target, db, options)
     if name is None:
         _database_log(database, writer, at, limit, json)
+        return
+    from firn.keyed.table import KeyedTable
+
+    table = database.table(name)
+    if not isinstance(table, KeyedTable):
+        _table_log(database, table, writer, at, limit, json)
+    elif writer is not None or at is not None:
+        raise InvalidInputError(
+            f"{name} is a keyed table, whose log are its manifests: leave --writer and --at out."
+        )
     else:
-        _table_log(database, database.table(name, kind="lake"), writer, at, limit, json)
+        print_manifests(table, limit, json)
 
 
 def _newest(lines: Sequence[Any], limit: int | None) -> Sequence[Any]:

@@ -40,10 +40,6 @@ SortBy = Annotated[
     list[str] | None,
     typer.Option("--sort-by", "-s", metavar="COLUMN", help="Sort files by: date, 'delay desc'. Repeatable."),
 ]
-Key = Annotated[
-    list[str] | None,
-    typer.Option("--key", "-k", metavar="COLUMN", help="Keep one row for each value of these. Repeatable."),
-]
 KeyOrType = Annotated[
     list[str] | None,
     typer.Option(

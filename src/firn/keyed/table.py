@@ -39,6 +39,7 @@ from firn.units import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from firn.journal.manifest.history import ManifestCommit
     from firn.journal.manifest.model import CollectReport
     from firn.keyed.bulk_load import LoadReport
     from firn.keyed.changes import Changes
@@ -302,6 +303,25 @@ class KeyedTable:
     def changes(self, since: str | None = None, upto: str | None = None) -> Changes:
         """See `firn.keyed.changes.changes`."""
         return changes.changes(self, since, upto)
+
+    def history(self, limit: int | None = None) -> list[ManifestCommit]:
+        """What compactions and bulk loads have committed, the newest first, as far as sweep has left it.
+
+        Args:
+            limit: only the newest so many.
+
+        Cost: 1 GET, 2 LISTs, and 1 GET a manifest that is there.
+
+        Example:
+            >>> import firn
+            >>> delays = firn.connect("memory://").create_table("delays", kind="keyed")
+            >>> with delays.open() as kv:
+            ...     kv.put(b"DTW", b"66")
+            >>> _ = delays.compact()
+            >>> [(commit.state, commit.flushes, len(commit.adds)) for commit in delays.history()]
+            [('current', 1, 1)]
+        """
+        return self.founded(lambda: self.journal.history(limit))
 
     def sweep(self, *, older_than: Duration | None = None, dry_run: bool = False) -> CollectReport:
         """See `firn.keyed.sweep.sweep`."""

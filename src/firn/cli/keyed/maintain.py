@@ -1,4 +1,4 @@
-"""Commands that keep keyed tables in shape: compact, checkpoint, sweep."""
+"""Commands that keep keyed tables in shape, and copies of them: compact, checkpoint, clone, sweep."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def compact_line(name: str, report: CompactionReport) -> str:
         return line
     return (
         f"{line} into {output.plural(report.ssts_out, 'SST')}, {output.size(report.bytes_out)}: "
-        f"{report.rows_in:,} entries became {report.rows_out:,}"
+        f"{'1 entry' if report.rows_in == 1 else f'{report.rows_in:,} entries'} became {report.rows_out:,}"
     )
 
 
@@ -159,6 +159,32 @@ def _until(checkpoint: Checkpoint) -> str:
         return "until it is deleted"
     moment = when(checkpoint.expires_ms).partition("(")[2].rstrip(")")
     return f"until {moment}"
+
+
+@keyed.command()
+def clone(
+    table: TableArg,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new table's, in the same database.")],
+    db: DbOption = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="CHECKPOINT", help="As it was at a checkpoint; else as it is."),
+    ] = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Create a table that begins as another is, without copying its data. Each goes on by itself from there.
+
+    firn keyed clone ./prod/delays what_if --at before-import
+    """
+    database, opened = open_keyed(table, db, options)
+    meter = waiting.Meter(opened.bucket)
+    made = opened.clone(name, at)
+    if json:
+        output.document({"table": made.name, "parent": opened.name, "at": at, **meter.plain()})
+    else:
+        output.line(f"cloned {opened.name} as {made.name} in {database.url}")
+        meter.note()
 
 
 @keyed.command()

@@ -9,6 +9,7 @@ import typer
 from firn.cli import output, waiting
 from firn.cli.inputs import read_all, read_bytes
 from firn.cli.keyed.group import keyed
+from firn.cli.keyed.ingest import columns_of, print_loaded
 from firn.cli.keyed.target import Hex, KeyArg, Ttl, ValueArg, open_keyed
 from firn.cli.keyed.text import Words
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg
@@ -109,20 +110,12 @@ def load(
     """
     check_format(format)
     database, opened = open_keyed(table, db, options)
-    definition = opened.definition
-    known = {**(definition.key or {"key": "BLOB"}), **(definition.columns or {"value": "BLOB"})}
+    known = columns_of(opened)
     rows = read_all(files, format=format, delimiter=delimiter, timestamp_format=timestamp_format, known=known)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"loading {opened.name}"):
         report = opened.load(_as_bytes(rows, known))
-    if json:
-        output.document({"table": opened.name, **output.plain(report), **meter.plain()})
-    else:
-        output.line(
-            f"loaded {output.plural(report.rows, 'row')} into {opened.name}: "
-            f"{output.plural(report.ssts, 'SST')}, {output.size(report.bytes)}"
-        )
-        meter.note()
+    print_loaded(opened.name, report, meter, json)
 
 
 def _as_bytes(rows: Any, known: dict[str, str]) -> Any:

@@ -17,9 +17,10 @@ from firn.errors import (
     TableExistsError,
     UnsupportedError,
 )
-from firn.journal.manifest import collecting, opening, reading, snapshots
+from firn.journal.manifest import collecting, history, opening, reading, snapshots
 from firn.journal.manifest.codec import ManifestFile, encode_manifest, encode_pointer
 from firn.journal.manifest.compacting import CompactorSession, put_sst, take_epoch, uncommitted
+from firn.journal.manifest.history import ManifestCommit
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout, manifest_name
 from firn.journal.manifest.model import (
     CollectReport,
@@ -152,6 +153,14 @@ class ManifestJournal:
             raise SnapshotTooOldError(
                 f"{name} was replaced and collected: {error}. Only what a snapshot keeps stays readable."
             ) from error
+
+    def history(self, limit: int | None = None) -> list[ManifestCommit]:
+        """The manifests that are still in the bucket, the newest first. 1 GET, 2 LISTs, and 1 GET each.
+
+        Args:
+            limit: only the newest so many.
+        """
+        return history.history(self.store, limit)
 
     def read(self, since: View | None = None) -> View:
         """The table as it is now (rule 8): GET, manifest, LIST, GET. With an earlier view: LIST, GET, and 1

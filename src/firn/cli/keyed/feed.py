@@ -1,0 +1,88 @@
+"""`firn keyed changes`: what was written since a version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firn.cli import output
+from firn.cli.keyed.group import keyed
+from firn.cli.keyed.target import Hex, open_keyed
+from firn.cli.keyed.text import Words, one_of
+from firn.cli.read import Csv, Limit
+from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.errors import AccessDeniedError, InvalidInputError
+
+if TYPE_CHECKING:
+    from firn.keyed.changes import Changes
+
+
+@keyed.command()
+def changes(
+    table: TableArg,
+    db: DbOption = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="VERSION", help="After this version; else all that the table holds."),
+    ] = None,
+    upto: Annotated[
+        str | None, typer.Option("--upto", metavar="VERSION", help="Up to, and with, this version.")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            metavar="FILE",
+            help="After the version in this file, if it is there; what is printed last goes into it.",
+        ),
+    ] = None,
+    limit: Limit = None,
+    hex: Hex = False,
+    csv: Csv = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Print what was put, merged and deleted, commit by commit. The version where that ends goes to standard error.
+
+    firn keyed changes ./prod/delays --state delays.version --json >> changes.jsonl
+    """
+    one_of([("--csv", csv), ("--json", json)])
+    one_of([("--state", state is not None), ("--since", since is not None)])
+    one_of([("--state", state is not None), ("--limit", limit is not None)])
+    _, opened = open_keyed(table, db, options)
+    found = opened.changes(_kept(state) if state is not None else since, upto)
+    words = Words.of(opened.definition, hex=hex)
+    _print(found, words, limit, json=json, as_csv=csv)
+    if state is not None:
+        _keep(state, found.version)
+    if limit is None:
+        output.note(f"version {found.version}")
+
+
+def _print(found: Changes, words: Words, limit: int | None, *, json: bool, as_csv: bool) -> None:
+    schema = words.schema(found.schema)
+    output.print_rows(schema, words.batches(found.to_batches()), json=json, as_csv=as_csv, limit=limit)
+
+
+def _kept(state: Path) -> str | None:
+    """The version in a file; None where there is no file yet."""
+    try:
+        return state.read_text().strip() or None
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{state} can't be read: {error}. Give --state another file.") from error
+
+
+def _keep(state: Path, version: str) -> None:
+    """Replaced at once: whoever is interrupted finds the old version, and is told the same again."""
+    fresh = state.with_name(state.name + ".new")
+    try:
+        fresh.write_text(version + "\n")
+        fresh.replace(state)
+    except OSError as error:
+        raise AccessDeniedError(
+            f"{state} can't be written: {error}. What was printed ends at {version}: go on with --since."
+        ) from error

@@ -1,0 +1,112 @@
+"""What `firn ingest` does with a keyed table: one bulk load on Spark, into a table that it creates if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from firn.cli import output, waiting
+from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from firn.database import Database
+    from firn.keyed.bulk_load import LoadReport
+    from firn.keyed.table import KeyedTable
+
+BYTES = {"key": "BLOB", "value": "BLOB"}
+
+
+def refuse_lake_options(name: str, given: Mapping[str, Any]) -> None:
+    """`given`: options by name that a keyed table hasn't, and what was asked by them."""
+    for option, value in given.items():
+        if value:
+            raise InvalidInputError(f"{option} is for lake tables, and {name} is a keyed one: leave it out.")
+
+
+def check_definition(table: KeyedTable, key: Sequence[str], properties: Sequence[str]) -> None:
+    """Refuse a definition that isn't the table's own, beside a table that is there."""
+    has = list(table.keys.columns or ())
+    if key and [word.partition("=")[0] for word in key] != has:
+        made = ", ".join(has) if has else "of bytes"
+        raise InvalidInputError(f"{table.name} exists and its key is {made}: leave --key out.")
+    if properties:
+        raise InvalidInputError(f"{table.name} exists: its properties were set when it was created.")
+
+
+def create_for(
+    database: Database, name: str, frame: DataFrame, key: Sequence[str], properties: Mapping[str, str]
+) -> KeyedTable:
+    """A new table with the frame's columns: those of the key, as `--key` names them, and the others as values.
+
+    Without a key the frame has the columns key and value, and the table holds bytes.
+    """
+    from firn.spark.types import columns_of_schema
+
+    columns = columns_of_schema(frame.schema)
+    shown = ", ".join(columns) or "none"
+    if not key:
+        if {column.casefold() for column in columns} != set(BYTES):
+            raise InvalidInputError(
+                f"name the columns of {name}'s key by --key: the files have the columns {shown}. Without it they "
+                "must be key and value, as bytes or text."
+            )
+        return database.create_table(name, kind="keyed", properties=properties)
+    folded = {column.casefold(): column for column in columns}
+    keys: dict[str, str] = {}
+    for word in key:
+        column, _, kind = word.partition("=")
+        spelled = folded.get(column.casefold())
+        if spelled is None:
+            raise InvalidInputError(f"--key names {column!r}, which the files don't have: {shown}.")
+        keys[spelled] = kind or columns[spelled]
+    values = {column: kind for column, kind in columns.items() if column not in keys}
+    if not values:
+        raise InvalidInputError(
+            f"all columns of the files are {name}'s key ({shown}): one must be left as value."
+        )
+    return database.create_table(name, kind="keyed", key=keys, schema=values, properties=properties)
+
+
+def load_frame(database: Database, table: KeyedTable, frame: DataFrame, json: bool) -> None:
+    """Load it, and say so."""
+    meter = waiting.Meter(table.bucket)
+    with waiting.progress(database, f"loading {table.name}"):
+        report = table.load(_as_bytes(table, frame))
+    print_loaded(table.name, report, meter, json)
+
+
+def print_loaded(name: str, report: LoadReport, meter: waiting.Meter, json: bool) -> None:
+    """What a bulk load did."""
+    if json:
+        output.document({"table": name, **output.plain(report), **meter.plain()})
+        return
+    output.line(
+        f"loaded {output.plural(report.rows, 'row')} into {name}: "
+        f"{output.plural(report.ssts, 'SST')}, {output.size(report.bytes)}"
+    )
+    meter.note()
+
+
+def columns_of(table: KeyedTable) -> dict[str, str]:
+    """The columns of rows that go into it, with their types."""
+    definition = table.definition
+    return {**(definition.key or {"key": "BLOB"}), **(definition.columns or {"value": "BLOB"})}
+
+
+def _as_bytes(table: KeyedTable, frame: DataFrame) -> DataFrame:
+    """Text as bytes, where the table has bytes."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from firn.spark.native import quote
+
+    known = {name.casefold(): kind for name, kind in columns_of(table).items()}
+    return frame.select(
+        *[
+            F.col(quote(field.name)).cast("binary").alias(field.name)
+            if known.get(field.name.casefold()) == "BLOB" and field.dataType.simpleString() == "string"
+            else F.col(quote(field.name))
+            for field in frame.schema.fields
+        ]
+    )
