@@ -7,6 +7,7 @@ import random
 import pytest
 
 import firn
+from firn.keyed import sources
 
 SLOW = {"flush_ms": 3_600_000, "compression": "none"}
 ROWS = 20_000
@@ -101,3 +102,14 @@ def test_a_long_scan_pushes_nothing_out(bounds):
     assert gets(table, lambda: list(reader.scan(*bounds)))[0] > 0
     assert gets(table, lambda: [reader.get(key) for key in wanted])[0] == 0
     assert reader.table.cache.stats().blocks == before.blocks
+
+
+def test_a_scan_of_what_is_in_memory_starts_no_thread(monkeypatch):
+    table = table_of()
+    with loaded(table, flushes=7) as kv:
+        bounds = EVERYTHING[3000][0], EVERYTHING[4000][0]
+        assert list(kv.scan(*bounds)) == EVERYTHING[3000:4000]
+        monkeypatch.setattr(sources, "in_flight", lambda fn, items: pytest.fail(f"{len(items)} at once"))
+        monkeypatch.setattr(sources.SstReaders, "load", lambda *_: True)
+        assert list(kv.scan(*bounds)) == EVERYTHING[3000:4000]
+        assert list(kv.scan(*bounds, reverse=True)) == EVERYTHING[3000:4000][::-1]

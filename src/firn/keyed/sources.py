@@ -84,14 +84,6 @@ class Run:
         high = len(self._first) if end is None else bisect_left(self._first, end)
         return self.readers[low:high]
 
-    def scan(
-        self, start: bytes | None, end: bytes | None, *, reverse: bool, keep: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """The run's entries; an SST is opened when the scan comes to it."""
-        readers = self.between(start, end)
-        for reader in reversed(readers) if reverse else readers:
-            yield from reader.scan(start, end, reverse=reverse, keep=keep)
-
 
 class Sources:
     """What a view has in the bucket. `l0` is newest first, then `runs`, the newest first too."""
@@ -115,38 +107,55 @@ class Sources:
     ) -> list[Iterator[pa.RecordBatch]]:
         """One iterator a run that has keys in [start, end), newest first, each with its first batch under way."""
         self.load()
-        l0 = [reader for reader in self.l0 if reader.index.blocks_between(start, end)]
-        overlapping = [run for run in self.runs if run.between(start, end)]
+        overlapping = [run.between(start, end) for run in self.runs]
+        overlapping = [readers[::-1] if reverse else readers for readers in overlapping if readers]
         # The SSTs that the scan begins with: their indices would be waited for one after the other, too.
-        self._readers.load([run.between(start, end)[-1 if reverse else 0] for run in overlapping])
-        keep = self._is_short(start, end, [*l0, *(r for run in overlapping for r in run.between(start, end))])
-        found = [reader.scan(start, end, reverse=reverse, keep=keep) for reader in l0]
-        found += [run.scan(start, end, reverse=reverse, keep=keep) for run in overlapping]
-        if len(found) < 2:
-            return found
-        return [
-            iterator if first is None else _again(first, iterator)
-            for first, iterator in zip(in_flight(_first, found), found, strict=True)
-        ]
+        self._readers.load([readers[0] for readers in overlapping])
+        runs = [(reader,) for reader in self.l0 if reader.index.overlaps(start, end)] + overlapping
+        held = self._held(runs, start, end)
+        found = [_scan(readers, start, end, reverse=reverse, keep=held is not None) for readers in runs]
+        cold = [at for at in range(len(runs)) if held is None or not held[at]]
+        if len(cold) > 1:
+            for at, first in zip(cold, in_flight(_first, [found[at] for at in cold]), strict=True):
+                if first is not None:
+                    found[at] = _again(first, found[at])
+        return found
 
     def _asked(self) -> tuple[tuple[memoryview, int, SstReader], ...]:
         return tuple((*reader.pairs, reader) for reader in self.l0)
 
-    def _is_short(self, start: bytes | None, end: bytes | None, readers: Sequence[SstReader]) -> bool:
-        """Whether what a scan reads is little beside the cache, so that it may stay there."""
+    def _held(
+        self, runs: Sequence[Sequence[SstReader]], start: bytes | None, end: bytes | None
+    ) -> list[bool] | None:
+        """Of a short scan, of which runs the cache has all that it reads. None if it reads so much that it would push
+        too much else out."""
         room = self._readers.cache.max_bytes // SHORT_SHARE
-        for reader in readers:
-            if not reader.is_open:  # it goes beyond the SST that it begins with
-                return False
-            room -= reader.index.bytes_between(start, end)
-            if room < 0:
-                return False
-        return True
+        held = []
+        for readers in runs:
+            here = True
+            for reader in readers:
+                if not reader.is_open:  # it goes beyond the SST that it begins with
+                    return None
+                blocks = reader.index.blocks_between(start, end)
+                room -= reader.index.bytes_of(blocks)
+                if room < 0:
+                    return None
+                here = here and all(reader.cached(block) is not None for block in blocks)
+            held.append(here)
+        return held
 
 
 def runs_from(ssts: tuple[SSTInfo, ...], sst_key: Callable[[str], str], open_sst: Open) -> list[Run]:
     """The runs that a manifest names. No request."""
     return [Run(run, [open_sst(sst_key(sst.file), sst.bytes) for sst in run]) for run in runs_of(ssts)]
+
+
+def _scan(
+    readers: Sequence[SstReader], start: bytes | None, end: bytes | None, *, reverse: bool, keep: bool
+) -> Iterator[pa.RecordBatch]:
+    """A run's entries; an SST is opened when the scan comes to it."""
+    for reader in readers:
+        yield from reader.scan(start, end, reverse=reverse, keep=keep)
 
 
 def _first(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:

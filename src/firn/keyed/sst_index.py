@@ -71,9 +71,12 @@ class SstIndex:
             first = self._first(max(0, bisect_right(self.lows, start) - 1), start)
         return range(first, max(first, stop))
 
-    def bytes_between(self, start: bytes | None, end: bytes | None) -> int:
-        """Bytes of the blocks that may hold keys in [start, end)."""
-        blocks = self.blocks_between(start, end)
+    def overlaps(self, start: bytes | None, end: bytes | None) -> bool:
+        """Whether there may be keys in [start, end)."""
+        return (start is None or start <= self.max_key) and (end is None or self.lows[0] < end)
+
+    def bytes_of(self, blocks: range) -> int:
+        """What neighbouring blocks have in the file."""
         return self.ends[blocks.stop - 1] - self.extent(blocks.start)[0] if blocks else 0
 
     def _first(self, block: int, key: bytes) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -69,12 +70,12 @@ def scan_blocks(
     if not blocks:
         return
     first, last = blocks[0], blocks[-1]
-    for part, batch in _batches(reader, blocks, reverse=reverse, columns=columns, keep=keep):
+    for part, batch, lower_bound in _batches(reader, blocks, reverse=reverse, columns=columns, keep=keep):
         low, high = 0, batch.num_rows
         if start is not None and first in part:
-            low = bisect_keys(batch.column(0), start)
+            low = lower_bound(start)
         if end is not None and last in part:
-            high = bisect_keys(batch.column(0), end)
+            high = lower_bound(end)
         rows = batch.slice(low, high - low)
         if rows.num_rows:
             yield rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64())) if reverse else rows
@@ -82,12 +83,13 @@ def scan_blocks(
 
 def _batches(
     reader: SstReader, blocks: range, *, reverse: bool, columns: Sequence[str] | None, keep: bool
-) -> Iterator[tuple[range, pa.RecordBatch]]:
+) -> Iterator[tuple[range, pa.RecordBatch, Callable[[bytes], int]]]:
+    """Which blocks, their rows, and what finds the first row whose key isn't below another."""
     index = reader.index
     if keep:
         for short in spans(index, blocks, reverse=reverse, room=SHORT_BYTES):
             for number, block in reader.blocks(short[::-1] if reverse else short).items():
-                yield range(number, number + 1), _projected(block.batch, columns)
+                yield range(number, number + 1), _projected(block.batch, columns), block.lower_bound
         return
     todo = spans(index, blocks, reverse=reverse)
     ahead: ThreadPoolExecutor | None = None
@@ -103,7 +105,8 @@ def _batches(
                 if held is not None:
                     for number in reversed(part) if reverse else part:
                         found = held[number - part.start]
-                        yield range(number, number + 1), _rows(reader, number, found, columns)
+                        rows = _rows(reader, number, found, columns)
+                        yield range(number, number + 1), rows, partial(bisect_keys, rows.column(0))
                     part = next(todo, None)
                     continue
                 data = reader.fetch(part)
@@ -111,7 +114,8 @@ def _batches(
             if following is not None and reader.is_remote and _held(reader, following) is None:
                 ahead = ahead or ThreadPoolExecutor(1, thread_name_prefix="firn-scan")
                 waiting = following, ahead.submit(reader.fetch, following)
-            yield part, reader.decode(data, part, columns)
+            rows = reader.decode(data, part, columns)
+            yield part, rows, partial(bisect_keys, rows.column(0))
             part = following
     finally:
         if ahead is not None:
