@@ -67,6 +67,9 @@ if TYPE_CHECKING:
     from firn.lake.results import AppendResult, ChangeResult, DropReport, Partition
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
+    from firn.records.definition import Index
+    from firn.records.documents import Record
+    from firn.records.predicates import Prefix, Range
     from firn.runner import LocalRunner, Runner
 
 __version__ = "0.1.0"
@@ -94,6 +97,7 @@ __all__ = [
     "FirnError",
     "ForkError",
     "HandleClosedError",
+    "Index",
     "InvalidInputError",
     "KeyedReader",
     "KeyedScan",
@@ -112,8 +116,11 @@ __all__ = [
     "ObjectNotFoundError",
     "OutcomeUnknownError",
     "Partition",
+    "Prefix",
     "PruneReport",
+    "Range",
     "RebuildReport",
+    "Record",
     "RepairReport",
     "Runner",
     "Scan",
@@ -157,6 +164,9 @@ _MODULES = (
     "firn.lake.results",
     "firn.lake.scan",
     "firn.lake.table",
+    "firn.records.definition",
+    "firn.records.documents",
+    "firn.records.predicates",
     "firn.runner",
 )
 
