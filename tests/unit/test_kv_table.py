@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 import firn
+from firn.background import Background
 from firn.errors import (
     CorruptObjectError,
     FencedError,
@@ -19,7 +20,6 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.definition import definition_key
-from firn.keyed.background import Background
 from firn.keyed.definition import KeyedDefinition, create_definition
 from firn.keyed.settings import KEYED_PROPERTIES, KeyedSettings
 

@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from firn.background import TRANSIENT
 from firn.clock import Clock
-from firn.errors import FencedError, InvalidInputError, OutcomeUnknownError, StoreUnavailableError
+from firn.errors import FencedError, InvalidInputError, OutcomeUnknownError
 from firn.keyed.flights import again
 from firn.keyed.memtable import Memtable
 from firn.keyed.settings import KeyedSettings
@@ -24,9 +25,6 @@ from firn.keyed.sst_reader import SstReader
 
 MAX_IN_FLIGHT = 4
 """Flushes under way at once."""
-
-TRANSIENT = (StoreUnavailableError, OutcomeUnknownError)
-"""What another try may mend."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
 

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from firn.background import Background
 from firn.errors import FencedError
 from firn.journal.manifest import CompactorSession, View
-from firn.keyed.background import Background
 from firn.keyed.compaction import CompactionReport, compact_once, policy_of
 from firn.keyed.policy import plan_compaction
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from firn.background import Background
 from firn.errors import (
     CorruptObjectError,
     FencedError,
@@ -17,7 +18,6 @@ from firn.errors import (
     ObjectNotFoundError,
 )
 from firn.journal.manifest import View, WriterSession
-from firn.keyed.background import Background
 from firn.keyed.batch import WriteBatch
 from firn.keyed.entries import DELETE, MERGE, PUT
 from firn.keyed.flusher import Flush, Flusher
@@ -28,7 +28,7 @@ from firn.keyed.reads import Reads, Tree
 from firn.keyed.sources import Run, Sources, runs_from
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.sst_writer import SstWriter
-from firn.keyed.unclosed import unclosed
+from firn.unclosed import unclosed
 from firn.units import parse_duration_ms
 
 if TYPE_CHECKING:

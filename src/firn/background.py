@@ -1,4 +1,4 @@
-"""A thread that does one thing again and again: looks at the pointer, or compacts."""
+"""A thread that does one thing again and again: looks at a pointer, compacts, applies commits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import random
 import threading
 from collections.abc import Callable
 
-from firn.keyed.flusher import TRANSIENT
+from firn.errors import OutcomeUnknownError, StoreUnavailableError
+
+TRANSIENT = (StoreUnavailableError, OutcomeUnknownError)
+"""What another try may mend."""
 
 _LONGEST_PAUSE = 60.0
 
-log = logging.getLogger("firn.keyed")
+log = logging.getLogger("firn")
 
 
 class Background:

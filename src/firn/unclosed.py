@@ -1,4 +1,4 @@
-"""Writers that are open in this process: they are closed at its end, and refused in a forked child."""
+"""What is open in this process and has to be told when it ends, or in a forked child: writers, appliers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ unclosed: WeakSet[Unclosed] = WeakSet()
 
 def _close_all() -> None:
     """Whoever forgets to close loses nothing that a flush can still save."""
-    for writer in list(unclosed):
-        writer._close_at_exit()
+    for handle in list(unclosed):
+        handle._close_at_exit()
 
 
 def _orphan_all() -> None:
-    for writer in list(unclosed):
-        unclosed.discard(writer)
-        writer._orphaned()
+    for handle in list(unclosed):
+        unclosed.discard(handle)
+        handle._orphaned()
 
 
 atexit.register(_close_all)
