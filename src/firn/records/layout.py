@@ -112,6 +112,21 @@ class RecordLayout:
         """The key of an entry in a value's directory, which has no slash at its end."""
         return f"{directory}/{self._owner}{id_name}{SEPARATOR}{seq:0{SEQUENCE_DIGITS}}"
 
+    def stem(self, field: str, value: IndexValue, id: str) -> str:
+        """The key of an entry below `indices`, without the commit's number: what commits and rows keep of it.
+
+        >>> layout = RecordLayout("prod/people", "people", "prod")
+        >>> layout.entry_of_stem(layout.stem("city", "Ann Arbor", "ada"), 7) == layout.entry(
+        ...     "city", "Ann Arbor", "ada", 7
+        ... )
+        True
+        """
+        return f"{field_part(field)}/{value_path(value)}/{self._owner}{id_part(id)}"
+
+    def entry_of_stem(self, stem: str, seq: int) -> str:
+        """The key of the entry with that stem. It doesn't depend on the database's name in the layout."""
+        return f"{self.indices}{stem}{SEPARATOR}{seq:0{SEQUENCE_DIGITS}}"
+
     def parse_entry(self, field: str, key: str) -> Entry | None:
         """What the key of one of an index's entries tells; None where it isn't an entry's.
 
@@ -119,8 +134,16 @@ class RecordLayout:
         for nothing here.
         """
         below = key.removeprefix(self.index(field))
+        return None if below == key else self._entry(below)
+
+    def entry_anywhere(self, key: str) -> Entry | None:
+        """The same for the key of an entry of any index, whichever fields those are of."""
+        below = key.removeprefix(self.indices)
+        return None if below == key else self._entry(below.partition("/")[2])
+
+    def _entry(self, below: str) -> Entry | None:
         segments = below.split("/")
-        if below == key or len(segments) != 3:
+        if len(segments) != 3:
             return None
         level, value, name = segments
         parts = name.split(SEPARATOR)

@@ -46,5 +46,5 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
             f"the table {ddl.table!r} has no index on {ddl.field!r}: it was dropped meanwhile"
         )
     elif ddl.verb == "ready":
-        fields[ddl.field] = replace(index, stage="ready", ready=number)
+        fields[ddl.field] = index if index.ready else replace(index, stage="ready", ready=number)
     return {**catalog, ddl.table: replace(table, fields=fields)}

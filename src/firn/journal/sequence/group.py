@@ -7,7 +7,8 @@ first of them commits all of them together.
 from __future__ import annotations
 
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from firn.errors import OutcomeUnknownError
 from firn.journal.sequence.committing import Outcome, Proposal, commit
@@ -17,20 +18,32 @@ LARGEST: Final = 100
 """Transactions in one record at most."""
 
 
+class Turn(Protocol):
+    """What a waiting thread is woken by: a `threading.Event`."""
+
+    def set(self) -> None: ...
+
+    def wait(self) -> object: ...
+
+
 class _Waiting:
     """A thread's transaction. `turn` is set when it has an outcome, or is to lead."""
 
-    def __init__(self, proposal: Proposal) -> None:
+    def __init__(self, proposal: Proposal, turn: Turn) -> None:
         self.proposal = proposal
-        self.turn = threading.Event()
+        self.turn = turn
         self.outcome: Outcome | None = None
 
 
 class GroupCommit:
-    """The way of all transactions of a process into one log. Safe to use from several threads."""
+    """The way of all transactions of a process into one log. Safe to use from several threads.
 
-    def __init__(self, log: SequenceLog) -> None:
+    `new_turn`: how a thread waits, which simulated ones do by their clock.
+    """
+
+    def __init__(self, log: SequenceLog, *, new_turn: Callable[[], Turn] = threading.Event) -> None:
         self.log = log
+        self._new_turn = new_turn
         self._mutex = threading.Lock()
         self._queue: list[_Waiting] = []
         self._led = False
@@ -42,7 +55,7 @@ class GroupCommit:
             FirnError: it isn't in the log.
             OutcomeUnknownError: it may be in the log.
         """
-        mine = _Waiting(proposal)
+        mine = _Waiting(proposal, self._new_turn())
         with self._mutex:
             self._queue.append(mine)
             leads, self._led = not self._led, True

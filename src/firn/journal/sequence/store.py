@@ -107,8 +107,14 @@ class SequenceStore:
 
     def now_ms(self) -> int:
         """The store's own time, of a moment ago: when an object was written that exists for this alone. PUT, HEAD."""
-        self.bucket.put(self.layout.clock_key, b"")
-        return self.bucket.head(self.layout.clock_key).modified_ms
+        backoff = self.backoff()
+        while True:
+            try:
+                self.bucket.put(self.layout.clock_key, b"")
+                return self.bucket.head(self.layout.clock_key).modified_ms
+            except OutcomeUnknownError:
+                if not backoff.wait():
+                    raise
 
     def _horizon(self) -> tuple[Horizon, str | None]:
         blob = self.find(self.layout.horizon_key)

@@ -1,0 +1,173 @@
+"""Garbage collection: what no snapshot sees any more (rules 23 and 24), and old records (22)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from firn.errors import ObjectChangedError, OutcomeUnknownError
+from firn.journal.sequence import Horizon, truncate
+from firn.records.names import field_part
+from firn.records.row import Row
+from firn.records.store import RecordStore
+
+_STEP_MS: Final = 1000
+"""Times of objects are kept in whole seconds by some stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection did: the oldest snapshot that it left readable, how many versions of rows it dropped and how
+    many index entries with them, and up to where it packed the log."""
+
+    horizon: int
+    versions: int
+    entries: int
+    lo: int
+
+
+def collect(store: RecordStore, *, retention_s: float) -> Collected:
+    """Give up snapshots that nobody can have begun at within `retention_s`, drop what only these see, and truncate.
+
+    As `refresh`; PUT and HEAD for the store's time, 1 LIST sequence, 1 GET and 1 PUT for the horizon; 1 GET a record
+    that isn't in memory, 1 GET a row that these wrote, 1 PUT a row that has old versions, 1 DELETE an entry of
+    these; then as `truncate`.
+    """
+    log = store.log
+    log.refresh()
+    horizon = log.learn(log.store.horizon())
+    reached = max(horizon.horizon, _newest_unneeded(store, horizon, max(retention_s, log.freshness_s)))
+    # First all are told, then anything goes.
+    horizon = log.store.raise_horizon(Horizon(horizon=reached, applied=log.applied))
+    rows = {
+        (write.table, write.id)
+        for record in log.records(horizon.lo, reached)
+        for member in record.group
+        for write in member.writes
+    }
+    versions = entries = 0
+    for table, id in sorted(rows):
+        dropped = _prune(store, table, id, reached)
+        versions, entries = versions + dropped[0], entries + dropped[1]
+    return Collected(reached, versions, entries, truncate(log).lo)
+
+
+def _newest_unneeded(store: RecordStore, horizon: Horizon, age_s: float) -> int:
+    """The greatest applied number whose successor is a record older than `age_s`: nobody who began since then, or
+    validated the end of the log since then, is at an older snapshot (rule 23)."""
+    log = store.log
+    before_ms = log.store.now_ms() - round(age_s * 1000) - _STEP_MS
+    start = log.store.layout.record_key(horizon.horizon) if horizon.horizon else None
+    reached = horizon.horizon
+    for info in log.store.bucket.list(log.store.layout.records_prefix, after=start).objects:
+        number = log.store.layout.parse_record(info.key)
+        if number is not None and number - 1 <= log.applied and info.modified_ms < before_ms:
+            reached = max(reached, number - 1)
+    return reached
+
+
+def _prune(store: RecordStore, table: str, id: str, horizon: int) -> tuple[int, int]:
+    """Drop a row's old versions; how many, and how many entries they had. The entries go first: then the row tells
+    which have to, whoever is interrupted."""
+    layout, backoff = store.layout(table), store.backoff()
+    while True:
+        stored = store.row(table, id)
+        row, dropped = stored.row.pruned(horizon)
+        if not dropped:
+            return 0, 0
+        entries = [layout.entry_of_stem(stem, old.seq) for old in dropped for stem in old.entries]
+        store.bucket.delete_many(entries)
+        try:
+            store.put_row(table, row, stored.etag)
+        except (ObjectChangedError, OutcomeUnknownError):
+            if not backoff.wait():
+                return 0, len(entries)
+            continue
+        bodies = [old.ref for old in dropped if old.ref is not None]
+        store.bucket.delete_many(store.log.store.layout.body_key(ref) for ref in bodies)
+        return len(dropped), len(entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep deleted: index entries, staged bodies and packs."""
+
+    entries: int
+    bodies: int
+    packs: int
+
+
+def sweep(store: RecordStore, *, orphan_age_s: float) -> Swept:
+    """Delete what was left behind: entries of versions that rows don't have (rule 24), staged bodies that nothing
+    refers to and packs, both older than `orphan_age_s`.
+
+    1 LIST sequence of all entries and 1 GET a row that has any at or before the horizon; where there are old staged
+    bodies, all rows.
+    """
+    log = store.log
+    catalog = log.refresh().catalog
+    horizon = log.learn(log.store.horizon())
+    before_ms = log.store.now_ms() - round(orphan_age_s * 1000) - _STEP_MS
+    reached = horizon.horizon
+    used = [catalog, *(record.catalog for record in log.records(reached, log.head().number)[:1])]
+    entries = 0
+    for table in sorted(catalog):
+        fields = {field_part(name) for past in used if table in past for name in past[table].fields}
+        entries += _sweep_entries(store, table, reached, fields)
+    bodies = _sweep_bodies(store, sorted(catalog), horizon, before_ms)
+    packs = [
+        info.key
+        for info in store.bucket.list(log.store.layout.packs_prefix).objects
+        if info.modified_ms < before_ms and log.store.layout.parse_pack(info.key) is not None
+    ]
+    store.bucket.delete_many(packs)
+    return Swept(entries, bodies, len(packs))
+
+
+def _sweep_entries(store: RecordStore, table: str, horizon: int, fields: set[str]) -> int:
+    """Those with a number up to the horizon, whose version is in its row by now or never will be again; all such of
+    indices that no snapshot from the horizon on has. None above: the version may be about to come."""
+    layout = store.layout(table)
+    old: dict[str, list[tuple[int, str]]] = {}
+    garbage: list[str] = []
+    for info in store.bucket.list(layout.indices).objects:
+        entry = layout.entry_anywhere(info.key)
+        if entry is None or entry.seq > horizon:
+            continue
+        if info.key.removeprefix(layout.indices).partition("/")[0] in fields:
+            old.setdefault(entry.id_name, []).append((entry.seq, info.key))
+        else:
+            garbage.append(info.key)
+    for id_name, found in old.items():
+        rows = store.rows([layout.row_named(id_name)])
+        there = {version.seq for row in rows for version in row.versions}
+        garbage += [key for seq, key in found if seq not in there]
+    store.bucket.delete_many(garbage)
+    return len(garbage)
+
+
+def _sweep_bodies(store: RecordStore, tables: list[str], horizon: Horizon, before_ms: int) -> int:
+    """Rows are read before the log: what is in neither is in nothing, as a body is put long before its commit."""
+    log = store.log
+    prefix = log.store.layout.bodies_prefix
+    old = {
+        info.key.removeprefix(prefix)
+        for info in store.bucket.list(prefix).objects
+        if info.modified_ms < before_ms
+    }
+    if not old:
+        return 0
+    used: set[str | None] = set()
+    for table in tables:
+        used |= {version.ref for row in _all_rows(store, table) for version in row.versions}
+    for record in log.records(horizon.lo, log.refresh().number):
+        used |= {write.ref for member in record.group for write in member.writes}
+    garbage = old - used
+    store.bucket.delete_many(log.store.layout.body_key(ref) for ref in garbage)
+    return len(garbage)
+
+
+def _all_rows(store: RecordStore, table: str) -> list[Row]:
+    layout = store.layout(table)
+    keys = [info.key for info in store.bucket.list(layout.rows).objects]
+    return store.rows([key for key in keys if layout.row_name(key) is not None])

@@ -1,0 +1,127 @@
+"""Build an index while others write (rule 27), and drop one.
+
+The commit d1 says that it is being built: who commits after that adds entries. Once all up to d1 is applied, rows
+have every version that lacks one; these get theirs, and the commit d2 says that it may be used from there on.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from firn.errors import ConflictError, DuplicateKeyError
+from firn.journal import sequence
+from firn.journal.sequence import Ddl, Moment
+from firn.records.applying import apply
+from firn.records.definitions import Definition, define
+from firn.records.snapshot import Snapshot
+from firn.records.store import RecordStore, Table
+from firn.records.uniqueness import claim_of
+from firn.records.validating import unseen
+
+BATCH = 1000
+"""Rows that are read at once."""
+
+
+def build_index(store: RecordStore, table: str, name: str, *, unique: bool = False) -> int:
+    """Build an index on a field, or go on with a build that was interrupted; the commit from which it is used.
+
+    2 commits; as `apply`; 1 LIST sequence, 1 GET a row and 1 PUT a version that is kept; a unique one: as `scan`.
+
+    Raises:
+        ConflictError: there is such an index.
+        InvalidInputError: a row has a list or an object there; the index is not made.
+        DuplicateKeyError: two rows have one value; the index is not made.
+    """
+    opened = store.table(table, store.log.refresh().catalog)
+    opened.documents.check_field(name)
+    index = opened.state.fields.get(name)
+    if index is not None and (index.stage == "ready" or index.unique != unique):
+        raise ConflictError(f"the table {table!r} has an index on {name!r}; use it, or drop it first")
+    built = define(store, Ddl("build", table, field=name, unique=unique)) if index is None else index.built
+    try:
+        wait_until_applied(store, built)
+        keys = [info.key for info in store.bucket.list(opened.layout.rows).objects]
+        for start in range(0, len(keys), BATCH):
+            backfill(store, opened, name, keys[start : start + BATCH], upto=built)
+        return _ready(store, opened, name, unique)
+    except (DuplicateKeyError, ValueError):
+        drop_index(store, table, name)
+        raise
+
+
+def drop_index(store: RecordStore, table: str, name: str) -> int:
+    """Commit that an index isn't used any more from this commit on, which is returned. As `define`. Its entries stay
+    for snapshots before, until a sweep.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    return define(store, Ddl("unindex", table, field=name))
+
+
+def wait_until_applied(store: RecordStore, number: int) -> None:
+    """Apply until all up to a commit is in rows and indices."""
+    while store.log.applied < number:
+        store.log.refresh()
+        apply(store)
+
+
+def backfill(store: RecordStore, table: Table, name: str, keys: Sequence[str], *, upto: int) -> int:
+    """Put the entries of these rows' versions up to a commit; how many. 1 GET a row, 1 PUT an entry."""
+    entries = []
+    for row in store.rows([key for key in keys if table.layout.row_name(key) is not None]):
+        for version in row.versions:
+            if table.state.since < version.seq <= upto and not version.deleted:
+                document = table.documents.decode(store.body(version))
+                value = table.documents.index_value(row.id, document, name)
+                entries.append(table.layout.entry(name, value, row.id, version.seq))
+    store.bucket.put_many([(key, b"") for key in entries])
+    return len(entries)
+
+
+def _ready(store: RecordStore, table: Table, name: str, unique: bool) -> int:
+    ddl = Ddl("ready", table.name, field=name, unique=unique)
+    head = store.log.refresh()
+    holders: dict[str, str] = {}
+    if unique:
+        for id, seen in Snapshot(store, head).scan(table, {}).items():
+            value = table.documents.index_value(id, seen.document, name)
+            claim = claim_of(table.name, name, value)
+            if value is not None and holders.setdefault(claim, id) != id:
+                raise DuplicateKeyError(f"{claim}: rows {holders[claim]!r} and {id!r} have one value")
+    return store.group.commit(_Ready(Definition(ddl, head.number), table.name, holders))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A unique index may be used if no two rows have one value at d2. Writers after d1 claim theirs, but while
+    entries are missing they don't see all that are there: their claims since the look at all rows are judged here."""
+
+    definition: Definition
+    table: str
+    holders: dict[str, str]
+    txid: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    @property
+    def snapshot(self) -> int:
+        return self.definition.snapshot
+
+    def admit(self, moment: Moment) -> sequence.Transaction:
+        members = [*(member for _, member in unseen(moment.since)), *moment.earlier]
+        _check_holders(self.table, self.holders, members)
+        admitted = self.definition.admit(moment)
+        return sequence.Transaction(self.txid, self.snapshot, ddl=admitted.ddl)
+
+
+def _check_holders(table: str, holders: dict[str, str], members: Iterable[sequence.Transaction]) -> None:
+    left = dict(holders)
+    for member in members:
+        written = {write.id for write in member.writes if write.table == table}
+        left = {claim: id for claim, id in left.items() if id not in written}
+        for claim in member.claims:
+            if claim in left:
+                raise DuplicateKeyError(
+                    f"{claim}: row {left[claim]!r} and a row written meanwhile have one value"
+                )

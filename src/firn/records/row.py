@@ -1,0 +1,115 @@
+"""A row's object: its versions by commit, newest first, of which old ones are cut off. Pure.
+
+Appliers take up versions in the order of their numbers and all that are due at once, so a row has all versions up to
+its newest but those that were cut off: what is not greater than the newest was applied (rules 4 and 20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from firn.errors import SnapshotTooOldError
+from firn.journal.envelope import Envelopes, number, text
+from firn.journal.sequence import RowWrite
+from firn.journal.sequence.codec import body_fields, body_of
+
+_ENVELOPES: Final = Envelopes(
+    "a record table",
+    {"row": "Copy the object back from a backup; until then nobody can read, change or collect the row."},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What commit `seq` made of a row: its body, or the name of the object that holds it, or neither for a delete.
+    `entries` are the stems of its index entries."""
+
+    seq: int
+    body: bytes | None = None
+    ref: str | None = None
+    entries: tuple[str, ...] = ()
+
+    @property
+    def deleted(self) -> bool:
+        return self.body is None and self.ref is None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row's object. `cut` is the number of the oldest version that is left, if an older one was cut off, else 0."""
+
+    id: str
+    versions: tuple[Version, ...] = ()
+    cut: int = 0
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest version, 0 for none."""
+        return self.versions[0].seq if self.versions else 0
+
+    def at(self, snapshot: int) -> Version | None:
+        """The version that a snapshot sees (rule 10), None for none.
+
+        Raises:
+            SnapshotTooOldError: it was cut off.
+        """
+        for version in self.versions:
+            if version.seq <= snapshot:
+                return version
+        if self.cut > snapshot:
+            raise SnapshotTooOldError(
+                f"row {self.id!r}: the version of the snapshot at commit {snapshot} was removed, that of commit "
+                f"{self.cut} is the oldest that is kept; begin another transaction"
+            )
+        return None
+
+    def extended(self, changes: Iterable[tuple[int, RowWrite]]) -> Row:
+        """With the writes of later commits, given in ascending order (rule 20)."""
+        fresh = [
+            Version(seq, write.body, write.ref, write.entries) for seq, write in changes if seq > self.newest
+        ]
+        return replace(self, versions=(*reversed(fresh), *self.versions)) if fresh else self
+
+    def pruned(self, horizon: int) -> tuple[Row, tuple[Version, ...]]:
+        """Without the versions that no snapshot from `horizon` on sees (rule 23), and those."""
+        kept = sum(version.seq > horizon for version in self.versions) + 1
+        dropped = self.versions[kept:]
+        if not dropped:
+            return self, ()
+        return replace(self, versions=self.versions[:kept], cut=self.versions[kept - 1].seq), dropped
+
+
+def encode_row(row: Row) -> bytes:
+    """The object's bytes."""
+    versions = [
+        {
+            "seq": version.seq,
+            "entries": list(version.entries),
+            **body_fields(version.body, version.ref),
+        }
+        for version in row.versions
+    ]
+    return _ENVELOPES.encode("row", {"id": row.id, "versions": versions, "cut": row.cut})
+
+
+def decode_row(data: bytes, *, where: str) -> Row:
+    """The row; `where` is the object's full name, for messages.
+
+    Raises:
+        CorruptObjectError: it isn't what any Firn writes.
+        UnsupportedError: it needs a newer Firn.
+    """
+    return _ENVELOPES.decode("row", data, where, _row)
+
+
+def _row(raw: Mapping[str, Any]) -> Row:
+    versions = tuple(
+        Version(number(v["seq"], least=1), *body_of(v), tuple(text(entry) for entry in v["entries"]))
+        for v in raw["versions"]
+    )
+    numbers = [version.seq for version in versions]
+    if not numbers or numbers != sorted(set(numbers), reverse=True):
+        raise ValueError(f"its versions are {numbers}, which isn't newest first")
+    return Row(text(raw["id"]), versions, number(raw["cut"]))

@@ -1,0 +1,173 @@
+"""Reading at one commit (rules 10 and 11): rows by id, through an index, or all, as they were then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firn.errors import InvalidInputError, NoSuchKeyError
+from firn.journal.sequence import Head, RowWrite
+from firn.records.documents import Record
+from firn.records.index_values import IndexValue
+from firn.records.names import digest, id_part
+from firn.records.predicates import (
+    Equal,
+    Predicate,
+    Prefix,
+    Range,
+    Span,
+    level_may_match,
+    matches,
+    may_match,
+    spans_of,
+)
+from firn.records.row import Version
+from firn.records.store import RecordStore, Table
+
+Where = Mapping[str, Predicate]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A row as a snapshot has it: the version's number, its body, and the document that this is."""
+
+    id: str
+    seq: int
+    body: bytes
+    document: Mapping[str, Any]
+
+    def record(self, table: Table) -> Record:
+        """As a user gets it: with a document of its own."""
+        return Record(self.id, table.documents.decode(self.body), etag_of(table.name, self.id, self.seq))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The database as it was after commit `head.number`, of which the process knew when it was the end of the log."""
+
+    store: RecordStore
+    head: Head
+
+    @property
+    def number(self) -> int:
+        return self.head.number
+
+    def table(self, name: str) -> Table:
+        """A table that there was. Errors as `RecordStore.table`."""
+        return self.store.table(name, self.head.catalog)
+
+    def get(self, table: Table, id: str) -> Seen | None:
+        """The row of that id, None if there is none (rule 10). 1 GET, none if its last change isn't applied yet.
+
+        Raises:
+            SnapshotTooOldError: its version was collected.
+        """
+        # How far rows are applied is looked at before the row is: what isn't in the one is in the other.
+        change = self.store.log.newest(table.name, id, self.number)
+        if change is not None:
+            return self._seen(table, id, *change)
+        return self._at(table, id, self.store.row(table.name, id).row.at(self.number))
+
+    def find(self, table: Table, where: Where) -> dict[str, Seen]:
+        """The rows that match, by id (rule 11). 1 LIST sequence (for a range of text, 1 a first level that may hold
+        any, and 1), 1 GET a row, and 1 for the horizon if nobody has asked for it within R.
+
+        Raises:
+            InvalidInputError: no field of `where` has an index that can be used at this snapshot.
+            SnapshotTooOldError: what the snapshot sees may have been collected.
+        """
+        return self.through(table, self._index_for(table, where), where)
+
+    def through(self, table: Table, field: str, where: Where) -> dict[str, Seen]:
+        """`find` through the index of that field."""
+        changes = self.store.log.changes(table.name, self.number)
+        names = self._listed(table, field, where[field])
+        # A missing entry tells nothing: only the horizon, read after the last page, says that none is.
+        self.store.log.must_reach(self.head)
+        names -= {id_part(id) for id in changes}
+        keys = [table.layout.row_named(name) for name in sorted(names)]
+        found = self._read(table, keys, changes)
+        return {id: seen for id, seen in found.items() if matches(seen.document, where)}
+
+    def scan(self, table: Table, where: Where) -> dict[str, Seen]:
+        """All rows that match, by id, without an index. 1 LIST sequence, 1 GET a row of the table."""
+        changes = self.store.log.changes(table.name, self.number)
+        skipped = {table.layout.row(id) for id in changes}
+        listing = self.store.bucket.list(table.layout.rows)
+        keys = [info.key for info in listing.objects if table.layout.row_name(info.key) is not None]
+        found = self._read(table, [key for key in keys if key not in skipped], changes)
+        return {id: seen for id, seen in found.items() if matches(seen.document, where)}
+
+    def holders(self, table: Table, field: str, value: IndexValue) -> set[str]:
+        """The ids of the rows with that value, by an index that new writes are entered in (rule 26)."""
+        return self.through(table, field, {field: Equal(value)}).keys() | set()
+
+    def _index_for(self, table: Table, where: Where) -> str:
+        """The index to use: the one of an equality rather than of a prefix, and of that rather than of a range."""
+        usable = [
+            field
+            for field in where
+            if (index := table.state.fields.get(field)) is not None
+            and index.stage == "ready"
+            and index.ready <= self.number
+        ]
+        if not usable:
+            there = ", ".join(sorted(table.state.fields)) or "none"
+            raise InvalidInputError(
+                f"find in {table.name!r} needs a field that is indexed ({there}); "
+                f"use scan(where=...) to look through all rows for {', '.join(where) or 'anything'}"
+            )
+        return min(usable, key=lambda field: (Equal, Prefix, Range).index(type(where[field])))
+
+    def _listed(self, table: Table, field: str, predicate: Predicate) -> set[str]:
+        """The parts of names that stand for ids, of all entries of the index that may match at this snapshot."""
+        names = set()
+        directory = table.layout.index(field)
+        for span in self._spans(directory, predicate):
+            after = directory + span.after if span.after else None
+            for info in self.store.bucket.list(directory + span.prefix, after=after).objects:
+                entry = table.layout.parse_entry(field, info.key)
+                if (
+                    entry is not None
+                    and table.state.since < entry.seq <= self.number
+                    and may_match(entry.value, predicate)
+                ):
+                    names.add(entry.id_name)
+        return names
+
+    def _spans(self, directory: str, predicate: Predicate) -> Iterator[Span]:
+        spans = spans_of(predicate)
+        if spans is not None:
+            yield from spans
+            return
+        assert isinstance(predicate, Range)
+        for level in self.store.bucket.list_dirs(directory):
+            if level_may_match(level, predicate):
+                yield Span(f"{level}/")
+
+    def _read(
+        self, table: Table, keys: list[str], changes: Mapping[str, tuple[int, RowWrite]]
+    ) -> dict[str, Seen]:
+        """The rows of these keys, and those that lately changed."""
+        found = [self._at(table, row.id, row.at(self.number)) for row in self.store.rows(keys)]
+        found += [self._seen(table, id, *change) for id, change in changes.items()]
+        return {seen.id: seen for seen in found if seen is not None}
+
+    def _at(self, table: Table, id: str, version: Version | None) -> Seen | None:
+        return None if version is None else self._seen(table, id, version.seq, version)
+
+    def _seen(self, table: Table, id: str, seq: int, version: Version | RowWrite) -> Seen | None:
+        if (version.body is None and version.ref is None) or seq <= table.state.since:
+            return None
+        body = self.store.body(version)
+        return Seen(id, seq, body, table.documents.decode(body))
+
+
+def etag_of(table: str, id: str, seq: int) -> str:
+    """The ETag of a committed version: opaque text, another for each version of each row."""
+    return f"{seq}.{digest(f'{table}/{id}'.encode(), 8)}"
+
+
+def no_such_key(table: str, id: str) -> NoSuchKeyError:
+    return NoSuchKeyError(f"{table!r} has no row {id!r}; insert it, or look for another")

@@ -1,0 +1,159 @@
+"""A database's record tables in a bucket, as transactions, appliers and collectors share them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from firn.bucket.base import Blob, Bucket
+from firn.bucket.keys import key_below
+from firn.clock import Clock
+from firn.errors import ObjectNotFoundError, SnapshotTooOldError, TableNotFoundError
+from firn.journal.patience import Backoff, whole
+from firn.journal.sequence import FRESHNESS_S, Catalog, GroupCommit, RowWrite, SequenceLog, TableState
+from firn.records.definition import RecordDefinition, read_definition
+from firn.records.documents import Documents
+from firn.records.layout import RecordLayout
+from firn.records.row import Row, Version, decode_row, encode_row
+
+MAX_LAG: Final = 64
+"""L of rule 21: who sees that more records wait to be applied applies them before it goes on."""
+
+Definitions = Callable[[str], RecordDefinition | None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it was at a snapshot."""
+
+    name: str
+    state: TableState
+    documents: Documents
+    layout: RecordLayout
+    inline: int
+
+
+@dataclass(frozen=True)
+class StoredRow:
+    """A row as it was read, and the ETag by which it may be replaced: None where there was none."""
+
+    row: Row
+    etag: str | None
+
+
+class RecordStore:
+    """One database's record tables. Making one costs no request; it is safe to share between threads.
+
+    Args:
+        bucket: where the database is.
+        prefix: its key prefix, without a trailing slash; "" for the bucket's root.
+        clock: time, for waits, timeouts and the age of what is known.
+        freshness_s: see `SequenceLog`.
+        max_lag: rule 21.
+        definitions: how the definition of a table is found; from its `table.json` by default.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        *,
+        clock: Clock,
+        freshness_s: float = FRESHNESS_S,
+        max_lag: int = MAX_LAG,
+        definitions: Definitions | None = None,
+    ) -> None:
+        self.bucket, self.prefix, self.clock = bucket, prefix, clock
+        self.max_lag = max_lag
+        self.log = SequenceLog(bucket, prefix, clock=clock, freshness_s=freshness_s)
+        self.group = GroupCommit(self.log)
+        self._definitions = definitions or self._read_definition
+        self._mutex = threading.Lock()
+        self._known: dict[tuple[str, int], RecordDefinition] = {}
+
+    def backoff(self) -> Backoff:
+        return Backoff(self.clock)
+
+    def table(self, name: str, catalog: Catalog) -> Table:
+        """A table by the definitions of a snapshot. 1 GET for the first time.
+
+        Raises:
+            TableNotFoundError: there is none.
+        """
+        state = catalog.get(name)
+        definition = None if state is None else self._definition(name, state.since)
+        if state is None or definition is None:
+            raise TableNotFoundError(
+                f"{self.bucket.uri(key_below(self.prefix, name))} is no record table: it was dropped, or never "
+                "created"
+            )
+        layout = definition.layout(key_below(self.prefix, name))
+        return Table(name, state, definition.documents, layout, definition.settings.inline)
+
+    def layout(self, table: str) -> RecordLayout:
+        """Names of a table's objects for those who need no definition: whole entries aren't made by it."""
+        return RecordLayout(key_below(self.prefix, table), table, "")
+
+    def row(self, table: str, id: str) -> StoredRow:
+        """A row's object. 1 GET."""
+        key = self.layout(table).row(id)
+        try:
+            blob = whole(self.bucket, self.bucket.get(key), self.clock)
+        except ObjectNotFoundError:
+            return StoredRow(Row(id), None)
+        return StoredRow(self._decoded(blob), blob.info.etag)
+
+    def rows(self, keys: Sequence[str]) -> list[Row]:
+        """The rows that there are of these keys. 1 GET each, many at once."""
+        return [
+            self._decoded(whole(self.bucket, blob, self.clock))
+            for blob in self.bucket.get_many(keys)
+            if blob is not None
+        ]
+
+    def put_row(self, table: str, row: Row, etag: str | None) -> str:
+        """Replace the version of a row's object that was read; the new ETag. 1 PUT.
+
+        Raises:
+            ObjectChangedError, ObjectExistsError: another is there.
+            OutcomeUnknownError: no answer came.
+        """
+        key, data = self.layout(table).row(row.id), encode_row(row)
+        if etag is None:
+            return self.bucket.put_if_absent(key, data)
+        return self.bucket.put_if_match(key, data, etag)
+
+    def body(self, version: Version | RowWrite) -> bytes:
+        """The body of a version that has one. No request, or 1 GET for a staged one.
+
+        Raises:
+            SnapshotTooOldError: it was collected.
+        """
+        if version.body is not None:
+            return version.body
+        assert version.ref is not None
+        blob = self.log.store.find(self.log.store.layout.body_key(version.ref))
+        if blob is None:
+            raise SnapshotTooOldError(
+                f"{self.bucket.uri(self.log.store.layout.body_key(version.ref))} was removed with its version of the "
+                "row; begin another transaction"
+            )
+        return blob.data
+
+    def _decoded(self, blob: Blob) -> Row:
+        return decode_row(blob.data, where=self.bucket.uri(blob.info.key))
+
+    def _definition(self, name: str, since: int) -> RecordDefinition | None:
+        with self._mutex:
+            known = self._known.get((name, since))
+        if known is None:
+            known = self._definitions(name)
+            if known is not None:
+                with self._mutex:
+                    self._known[name, since] = known
+        return known
+
+    def _read_definition(self, name: str) -> RecordDefinition | None:
+        return read_definition(self.bucket, key_below(self.prefix, name))

@@ -1,0 +1,374 @@
+"""Transactions: reads at one snapshot, own writes kept back until commit, and what lets that succeed or fail."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Literal
+
+from firn.errors import (
+    DuplicateKeyError,
+    OutcomeUnknownError,
+    StaleObjectError,
+    TransactionClosedError,
+    TransactionTimedOutError,
+)
+from firn.journal import sequence
+from firn.journal.sequence import Head, Moment, RowWrite
+from firn.records.applying import keep_up
+from firn.records.documents import Record
+from firn.records.locking import Locks
+from firn.records.names import check_id
+from firn.records.predicates import matches
+from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
+from firn.records.store import RecordStore, Table
+from firn.records.uniqueness import claims_of
+from firn.records.validating import Conflict, Footprint, RowKey, conflict, unseen
+from firn.records.writes import Buffer, Pending
+
+TIMEOUT_S: Final = 600.0
+
+State = Literal["open", "committed", "rolled back", "timed out", "unknown"]
+
+
+def begin(
+    store: RecordStore, *, serializable: bool = False, lock: bool = False, timeout_s: float = TIMEOUT_S
+) -> Transaction:
+    """Begin at the end of the log as it is now. 1 GET and 1 a new record; see `SequenceLog.refresh`.
+
+    Args:
+        serializable: commit only if nothing that was read has changed either.
+        lock: take advisory locks on rows before they are changed, so that conflicts show early.
+        timeout_s: after how many seconds the transaction can do nothing more.
+    """
+    head = store.log.refresh()
+    keep_up(store)
+    return Transaction(store, head, serializable=serializable, lock=lock, timeout_s=timeout_s)
+
+
+class Transaction:
+    """Reads of one snapshot, with own writes laid over it, and their commit as one. For one thread at a time.
+
+    As a context manager it commits at the end, and rolls back if an exception leaves it. After an error of a commit,
+    but `OutcomeUnknownError`, nothing of it is visible.
+    """
+
+    def __init__(
+        self, store: RecordStore, head: Head, *, serializable: bool, lock: bool, timeout_s: float
+    ) -> None:
+        self.txid = secrets.token_hex(16)
+        self.serializable = serializable
+        self.committed: int | None = None
+        self._store = store
+        self._at = Snapshot(store, head)
+        self._timeout_s = timeout_s
+        self._ends_s = store.clock.monotonic() + timeout_s
+        self._state: State = "open"
+        self._footprint = Footprint()
+        self._seen: dict[RowKey, Seen | None] = {}
+        self._writes = Buffer(self.txid)
+        self._locks = Locks(store, self.txid) if lock else None
+
+    @property
+    def snapshot(self) -> int:
+        """The number of the last commit that it sees."""
+        return self._at.number
+
+    # -- reading
+
+    def get(self, table: str, id: str) -> Record:
+        """The row of that id. 1 GET, none if the transaction read or wrote it, or its change isn't applied yet.
+
+        Raises:
+            NoSuchKeyError: there is none.
+            SnapshotTooOldError: its version was collected; begin another transaction.
+        """
+        found = self._current(self._table(table), id)
+        if found is None:
+            raise no_such_key(table, id)
+        return found
+
+    def find(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> list[Record]:
+        """The rows that match, sorted by id. `firn.Prefix` and `firn.Range` may stand for values; `where` is for
+        fields that can't be written as a keyword. See `Snapshot.find`."""
+        opened = self._table(table)
+        asked = self._asked(opened, {**(where or {}), **equalities})
+        return self._merged(opened, asked, self._at.find(opened, asked))
+
+    def scan(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> list[Record]:
+        """The same without an index: all rows are read. 1 LIST sequence, 1 GET a row of the table."""
+        opened = self._table(table)
+        asked = self._asked(opened, {**(where or {}), **equalities})
+        return self._merged(opened, asked, self._at.scan(opened, asked))
+
+    def count(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
+        """How many rows match; all without conditions. Cost as `find`, or `scan`."""
+        look = self.find if where or equalities else self.scan
+        return len(look(table, where, **equalities))
+
+    # -- writing
+
+    def insert(self, table: str, id: str, document: Mapping[str, Any]) -> str:
+        """A new row; its ETag. 1 GET and 1 a new record to see whether it was inserted since (rule 12), 1 GET of it.
+
+        Raises:
+            DuplicateKeyError: there is such a row, in this snapshot or by now.
+            StaleObjectError: the row was deleted since, and something that this transaction knows changed with it.
+        """
+        opened = self._table(table)
+        body = _encoded(opened, id, document)
+        key = (table, id)
+        own = self._writes.get(key)
+        if own is None:
+            self._look(opened, id)
+        elif own.body is not None:
+            raise DuplicateKeyError(f"{table!r} has a row {id!r}, written by this transaction; update it")
+        self._lock(key)
+        return self._write(opened, id, body)
+
+    def upsert(self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
+        """The row becomes that document, whether it is there or not; its ETag. No request, but with an `etag`."""
+        opened = self._table(table)
+        body = _encoded(opened, id, document)
+        if etag:
+            self._expect(opened, id, etag)
+        self._lock((table, id))
+        return self._write(opened, id, body)
+
+    def update(self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
+        """The row becomes that document; its ETag. 1 GET, none if the transaction read or wrote it.
+
+        Args:
+            etag: of the version that is to be replaced; "" for `upsert`, None for whatever the snapshot has.
+
+        Raises:
+            NoSuchKeyError: there is no such row.
+            StaleObjectError: it has another ETag, or is gone; `current` is what there is.
+        """
+        if etag == "":
+            return self.upsert(table, id, document)
+        opened = self._table(table)
+        body = _encoded(opened, id, document)
+        self._expect(opened, id, etag)
+        self._lock((table, id))
+        return self._write(opened, id, body)
+
+    def delete(self, table: str, id: str, *, etag: str | None = None) -> None:
+        """Delete the row. Arguments, errors and cost as `update`; with "" a missing one is fine."""
+        opened = self._table(table)
+        check_id(id)
+        if etag == "" and self._current(opened, id) is None:
+            return
+        self._expect(opened, id, etag or None)
+        self._lock((table, id))
+        self._write(opened, id, None)
+
+    # -- the end
+
+    def commit(self) -> int:
+        """Make all writes visible at once; the number of the commit, which for a transaction that wrote nothing is
+        its snapshot's. 1 PUT, and 1 GET for the horizon if nobody has asked for it within R; 1 GET, 1 a record and
+        1 PUT more if others were faster. Large documents are staged: 1 PUT each.
+
+        Raises:
+            StaleObjectError: a row that it wrote was changed meanwhile; serializable: or one that it read.
+            DuplicateKeyError: somebody has brought a value of a unique index in.
+            SnapshotTooOldError: it took so long that nobody can tell any more.
+            OutcomeUnknownError: it may or may not be committed: look before retrying.
+        """
+        self._must_be_open()
+        if not self._writes:
+            self._end("committed")
+            self.committed = self.snapshot
+            return self.committed
+        try:
+            keep_up(self._store)
+            self._writes.stage(
+                self._store, {name: self._at.table(name).inline for name in self._writes.tables}
+            )
+            self.committed = self._store.group.commit(self)
+        except OutcomeUnknownError:
+            self._end("unknown")
+            raise
+        except Exception:
+            self._end("rolled back")
+            raise
+        self._end("committed")
+        return self.committed
+
+    def rollback(self) -> None:
+        """Forget all writes. No request, but to release locks."""
+        self._must_be_open()
+        self._end("rolled back")
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._state != "open":
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self._end("rolled back")
+
+    def admit(self, moment: Moment) -> sequence.Transaction:
+        """Rules 13 to 16 and 26, by the definitions as they are now: what to commit."""
+        others = [*unseen(moment.since), *((moment.head.number + 1, member) for member in moment.earlier)]
+        self._must_stand(others, serializable=self.serializable)
+        tables = {name: self._written_table(name, moment.head) for name in self._writes.tables}
+        claims = claims_of(self._at, tables, self._writes, others)
+        return sequence.Transaction(self.txid, self.snapshot, self._writes.to_log(tables), claims)
+
+    # -- how
+
+    def _table(self, name: str) -> Table:
+        self._must_be_open()
+        return self._at.table(name)
+
+    def _written_table(self, name: str, head: Head) -> Table:
+        """A table that was written to, as it is now."""
+        table = self._store.table(name, head.catalog)
+        if table.state.since > self.snapshot:
+            raise StaleObjectError(f"the table {name!r} was dropped and created again meanwhile; begin again")
+        return table
+
+    def _asked(self, table: Table, where: Mapping[str, Any]) -> Where:
+        asked = {field: table.documents.predicate(field, given) for field, given in where.items()}
+        self._footprint.predicates.append((table.name, asked))
+        return asked
+
+    def _merged(self, table: Table, where: Where, found: Mapping[str, Seen]) -> list[Record]:
+        """What a snapshot found, with own writes laid over it."""
+        records = {}
+        for id, seen in found.items():
+            self._seen[table.name, id] = seen
+            self._footprint.reads.add((table.name, id))
+            records[id] = seen.record(table)
+        for id, write in self._writes.of(table.name).items():
+            records.pop(id, None)
+            if write.body is not None and matches(table.documents.decode(write.body), where):
+                records[id] = write.record(table)
+        return [records[id] for id in sorted(records)]
+
+    def _current(self, table: Table, id: str) -> Record | None:
+        """The row as this transaction sees it."""
+        own = self._writes.get((table.name, check_id(id)))
+        if own is not None:
+            return own.record(table) if own.body is not None else None
+        seen = self._read(table, id)
+        return None if seen is None else seen.record(table)
+
+    def _read(self, table: Table, id: str) -> Seen | None:
+        """The row as the snapshot has it, read once."""
+        key = (table.name, id)
+        self._footprint.reads.add(key)
+        if key not in self._seen:
+            self._seen[key] = self._at.get(table, id)
+        return self._seen[key]
+
+    def _expect(self, table: Table, id: str, etag: str | None) -> None:
+        """The row must be there, with that ETag if one is given."""
+        current = self._current(table, id)
+        if etag is not None and (current is None or current.etag != etag):
+            found = "was deleted" if current is None else f"is at {current.etag!r}"
+            raise StaleObjectError(
+                f"row {id!r} of {table.name!r} {found}, not at {etag!r} any more; read it again", current
+            )
+        if current is None:
+            raise no_such_key(table.name, id)
+
+    def _look(self, table: Table, id: str) -> None:
+        """Rule 12: whether a row may be inserted, by the log up to its end as it is now."""
+        key = (table.name, id)
+        head = self._store.log.refresh()
+        since = self._store.log.records(self.snapshot, head.number)
+        write = _last_write(key, since)
+        if write is None:
+            if self._at.get(table, id) if key not in self._seen else self._seen[key]:
+                raise DuplicateKeyError(f"{table.name!r} has a row {id!r} already; update it, or use upsert")
+            return
+        if not write.deletes:
+            raise DuplicateKeyError(f"{table.name!r} has a row {id!r} by now; begin again and update it")
+        others = [other for record in since for other in unseen([record])]
+        self._must_stand(others, serializable=True)
+        self._at = Snapshot(self._store, head)
+
+    def _must_stand(self, others: Iterable[tuple[int, sequence.Transaction]], *, serializable: bool) -> None:
+        others = list(others)
+        found = conflict(self._footprint, others, self._matches, serializable=serializable)
+        if found is not None:
+            raise StaleObjectError(str(found), self._now(found, others))
+
+    def _matches(self, write: RowWrite, where: Where) -> bool:
+        table = self._at.table(write.table)
+        return matches(table.documents.decode(self._store.body(write)), where)
+
+    def _now(self, found: Conflict, others: Iterable[tuple[int, sequence.Transaction]]) -> Record | None:
+        """The row of a conflict as it is now."""
+        key = (found.write.table, found.write.id)
+        number, write = [
+            (number, write)
+            for number, other in others
+            for write in other.writes
+            if (write.table, write.id) == key
+        ][-1]
+        if write.deletes:
+            return None
+        document = self._at.table(write.table).documents.decode(self._store.body(write))
+        return Record(write.id, document, etag_of(write.table, write.id, number))
+
+    def _write(self, table: Table, id: str, body: bytes | None) -> str:
+        key = (table.name, id)
+        own = self._writes.get(key)
+        base = own.base if own is not None else self._seen.get(key)
+        self._footprint.writes.add(key)
+        return self._writes.put(Pending(table.name, id, body, base))
+
+    def _lock(self, key: RowKey) -> None:
+        """Rule 25: take the row's lock, and fail at once if the row moved meanwhile."""
+        if self._locks is None or key in self._footprint.writes:
+            return
+        self._locks.take(*key)
+        head = self._store.log.refresh()
+        others = list(unseen(self._store.log.records(self.snapshot, head.number)))
+        found = conflict(Footprint(writes={key}), others, self._matches, serializable=False)
+        if found is not None:
+            self._locks.release_row(*key)
+            raise StaleObjectError(str(found), self._now(found, others))
+
+    def _must_be_open(self) -> None:
+        if self._state == "open" and self._store.clock.monotonic() >= self._ends_s:
+            self._end("timed out")
+        if self._state == "timed out":
+            raise TransactionTimedOutError(
+                f"transaction {self.txid} took longer than {self._timeout_s:g} s and was rolled back; begin another, "
+                "with a longer timeout if need be"
+            )
+        if self._state == "unknown":
+            raise TransactionClosedError(f"transaction {self.txid} has ended with an unknown outcome")
+        if self._state != "open":
+            raise TransactionClosedError(f"transaction {self.txid} is already {self._state}; begin another")
+
+    def _end(self, state: State) -> None:
+        self._state = state
+        if self._locks is not None:
+            self._locks.release()
+
+
+def _encoded(table: Table, id: str, document: Mapping[str, Any]) -> bytes:
+    """A document's body, with all of its indexed fields such as an index holds."""
+    body = table.documents.encode(check_id(id), document)
+    if table.state.fields:
+        kept = table.documents.decode(body)
+        for name in table.state.fields:
+            table.documents.index_value(id, kept, name)
+    return body
+
+
+def _last_write(key: RowKey, since: Iterable[sequence.Record]) -> RowWrite | None:
+    writes = [write for _, other in unseen(since) for write in other.writes if (write.table, write.id) == key]
+    return writes[-1] if writes else None

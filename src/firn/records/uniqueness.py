@@ -1,0 +1,65 @@
+"""Unique indices (rule 26): new values are looked for at the snapshot, and claimed in the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from firn.errors import DuplicateKeyError
+from firn.records.index_values import IndexValue, encode_value
+from firn.records.names import field_part
+from firn.records.snapshot import Snapshot
+from firn.records.store import Table
+from firn.records.validating import Unseen, check_claims
+from firn.records.writes import Buffer, Pending
+
+
+def claims_of(
+    snapshot: Snapshot, tables: Mapping[str, Table], writes: Buffer, others: Iterable[Unseen]
+) -> tuple[str, ...]:
+    """What a transaction brings into unique indices, as claims. As `find` for each value.
+
+    A value that the row had before is not new. Null is claimed by nobody.
+
+    Raises:
+        DuplicateKeyError: two of its rows, another's row or another's claim have a value.
+    """
+    claims: dict[str, str] = {}
+    for table in tables.values():
+        own = writes.of(table.name)
+        for id, field, value in _new_values(table, own.values()):
+            claim = claim_of(table.name, field, value)
+            taken = {claims[claim]} if claim in claims else snapshot.holders(table, field, value) - own.keys()
+            if taken:
+                raise DuplicateKeyError(
+                    f"{claim}: row {min(taken)!r} has this value of the unique index already; row {id!r} can't have "
+                    "it too"
+                )
+            claims[claim] = id
+    check_claims(claims, others)
+    return tuple(claims)
+
+
+def claim_of(table: str, field: str, value: IndexValue) -> str:
+    """How a record names a value of a unique index.
+
+    >>> claim_of("people", "email", "ada@example.com")
+    'people/email/ada%40example.com'
+    """
+    return f"{table}/{field_part(field)}/{encode_value(value)}"
+
+
+def _new_values(table: Table, writes: Iterable[Pending]) -> Iterator[tuple[str, str, IndexValue]]:
+    unique = [name for name, index in table.state.fields.items() if index.unique]
+    for write in writes:
+        if write.body is None or not unique:
+            continue
+        document = table.documents.decode(write.body)
+        for field in unique:
+            value = table.documents.index_value(write.id, document, field)
+            before = (
+                None
+                if write.base is None
+                else table.documents.index_value(write.id, write.base.document, field)
+            )
+            if value is not None and (before is None or encode_value(before) != encode_value(value)):
+                yield write.id, field, value

@@ -1,0 +1,84 @@
+"""Does a transaction still stand after commits that it hasn't seen? (Rules 12 to 15 and 26.) Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from firn.errors import DuplicateKeyError
+from firn.journal.sequence import Record, RowWrite, Transaction
+from firn.records.snapshot import Where
+
+RowKey = tuple[str, str]
+"""A table and an id."""
+
+Matches = Callable[[RowWrite, Where], bool]
+"""Whether the document that a write puts matches."""
+
+
+@dataclass
+class Footprint:
+    """What a transaction read and wrote: rows by id, found or missed, and what it looked for, by table."""
+
+    reads: set[RowKey] = field(default_factory=set)
+    predicates: list[tuple[str, Where]] = field(default_factory=list)
+    writes: set[RowKey] = field(default_factory=set)
+
+
+Unseen = tuple[int, Transaction]
+"""A transaction that was committed meanwhile, and its record's number."""
+
+
+def unseen(since: Iterable[Record]) -> Iterator[Unseen]:
+    """The transactions of records, in their order."""
+    for record in since:
+        for member in record.group:
+            yield record.number, member
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A write of another transaction that this one can't stand after, and why."""
+
+    number: int
+    write: RowWrite
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"row {self.write.id!r} of {self.write.table!r} was changed by commit {self.number}, and is {self.why}; "
+            "begin again and retry"
+        )
+
+
+def conflict(
+    footprint: Footprint, others: Iterable[Unseen], matches: Matches, *, serializable: bool
+) -> Conflict | None:
+    """The first of others' writes that overlaps with own ones (rule 13), or, serializable, with what was read: an id,
+    whether it was found or missed, or a new body that matches what was looked for (rule 14)."""
+    for number, other in others:
+        for write in other.writes:
+            key = (write.table, write.id)
+            if key in footprint.writes:
+                return Conflict(number, write, "written by this transaction too")
+            if serializable and key in footprint.reads:
+                return Conflict(number, write, "read by this transaction")
+            if serializable and any(
+                table == write.table and not write.deletes and matches(write, where)
+                for table, where in footprint.predicates
+            ):
+                return Conflict(number, write, "among what this transaction looked for")
+    return None
+
+
+def check_claims(claims: Iterable[str], others: Iterable[Unseen]) -> None:
+    """Refuse values of unique indices that others brought in (rules 13 and 26).
+
+    Raises:
+        DuplicateKeyError: it names the value.
+    """
+    mine = set(claims)
+    for number, other in others:
+        for claim in other.claims:
+            if claim in mine:
+                raise DuplicateKeyError(f"{claim} is taken: commit {number} brought it into the unique index")

@@ -1,0 +1,357 @@
+"""The processes that share a database of record tables: clients, each with some threads, appliers, collectors, and
+who builds an index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firn.errors import (
+    ConflictError,
+    DuplicateKeyError,
+    FirnError,
+    NoSuchKeyError,
+    NotFoundError,
+    OutcomeUnknownError,
+    SnapshotTooOldError,
+    StoreUnavailableError,
+)
+from firn.journal.sequence import GroupCommit
+from firn.records import applying, collecting, indexing
+from firn.records.predicates import Range
+from firn.records.store import RecordStore
+from firn.records.transaction import Transaction, begin
+from firn.testing import SimClient
+from firn.testing.history import Recording
+from simulation.manifest_process import Process
+from simulation.records_model import Document, Look, Model, Observed
+
+STORE = (StoreUnavailableError, OutcomeUnknownError)
+
+EMAILS = ("ada", "bob", "cyd", "dee", None)
+SHIFTS = ("day", "night")
+USERS = tuple(f"user{n}" for n in range(5))
+LISTS = tuple(f"list{n}" for n in range(6))
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What a world's clients do: `mix` are weights of workloads, `rounds` transactions a thread."""
+
+    mix: Mapping[str, int]
+    rounds: int
+    threads: int = 1
+    serializable: float = 0.0
+    lock: float = 0.0
+    group: bool = True
+    pause_s: float = 5.0
+    timeout_s: float = 600.0
+    freshness_s: float = 30.0
+    max_lag: int = 64
+
+
+class Turn:
+    """What a simulated thread waits by."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def wait(self) -> None:
+        while not self._is_set:
+            self._process.clock.sleep(0.5)
+
+
+class Clients:
+    """The programs of one world. `open_store` makes a process's `RecordStore` from its bucket."""
+
+    def __init__(self, model: Model, habits: Habits, open_store: Callable[[Any, Any], RecordStore]) -> None:
+        self.model, self.habits = model, habits
+        self._open_store = open_store
+
+    def rest(self, client: SimClient, seconds: float) -> None:
+        client.clock.sleep(client.random.random() * seconds)
+
+    # -- clients
+
+    def client(self, client: SimClient) -> None:
+        process = Process(client)
+        store = self._open_store(process.bucket, process.clock)
+        store.group = GroupCommit(store.log, new_turn=lambda: Turn(process))
+        with process.dying_together():
+            for n in range(1, self.habits.threads):
+                process.start(f"thread{n}", lambda thread: self._work(thread, store))
+            self._work(client, store)
+
+    def _work(self, client: SimClient, store: RecordStore) -> None:
+        names = list(self.habits.mix)
+        weights = list(self.habits.mix.values())
+        for _ in range(self.habits.rounds):
+            self.rest(client, self.habits.pause_s)
+            name = client.random.choices(names, weights)[0]
+            serializable = name == "doctors" or client.random.random() < self.habits.serializable
+            self._transaction(client, store, name, serializable)
+
+    def _transaction(self, client: SimClient, store: RecordStore, name: str, serializable: bool) -> None:
+        floor = self.model.acknowledged
+        recording = self.model.history.begin() if name == "lists" else None
+        session: Session | None = None
+        outcome = "unknown"
+        try:
+            tx = begin(
+                store,
+                serializable=serializable,
+                lock=client.random.random() < self.habits.lock,
+                timeout_s=self.habits.timeout_s,
+            )
+            session = Session(self, client, tx, floor, recording)
+            getattr(session, name)()
+            session.end()
+            outcome = "committed"
+        except FirnError as error:
+            outcome = self._failed(error, session, name)
+        finally:
+            if recording is not None:
+                getattr(recording, outcome)()
+
+    def _failed(self, error: FirnError, session: Session | None, name: str) -> str:
+        """What a failure of a transaction means."""
+        if not isinstance(
+            error,
+            (*STORE, ConflictError, DuplicateKeyError, NoSuchKeyError, SnapshotTooOldError),
+        ):
+            raise error
+        self.model.happened[f"{name}: {error.kind}"] += 1
+        self.model.happened[error.kind] += 1
+        unknown = isinstance(error, OutcomeUnknownError) and session is not None and session.sent
+        if session is not None:
+            session.observed.snapshot = session.tx.snapshot
+            session.observed.status = "unknown" if unknown else "aborted"
+        return "unknown" if unknown else "aborted"
+
+    # -- keepers
+
+    def applier(self, client: SimClient) -> None:
+        store = self._open_store(client.bucket, client.clock)
+        for _ in range(self.habits.rounds):
+            self.rest(client, 2 * self.habits.pause_s)
+            try:
+                if client.random.random() < 0.5:
+                    applying.settle(store)
+                else:
+                    store.log.refresh()
+                    applying.apply(store)
+                self.model.happened["applied"] += 1
+            except (*STORE, ConflictError):
+                continue
+
+    def collector(self, client: SimClient) -> None:
+        store = self._open_store(client.bucket, client.clock)
+        for _ in range(self.habits.rounds):
+            self.rest(client, 4 * self.habits.pause_s)
+            try:
+                done = collecting.collect(store, retention_s=0)
+                self.model.happened["versions dropped"] += done.versions
+                self.model.happened["truncated"] += done.lo > 0
+                if client.random.random() < 0.3:
+                    swept = collecting.sweep(store, orphan_age_s=10**7)
+                    self.model.happened["entries swept"] += swept.entries
+            except (*STORE, ConflictError, SnapshotTooOldError):
+                continue
+
+    def indexer(self, client: SimClient) -> None:
+        """Builds an index while others write, and drops it."""
+        store = self._open_store(client.bucket, client.clock)
+        for _ in range(self.habits.rounds):
+            self.rest(client, 4 * self.habits.pause_s)
+            try:
+                if "city" in store.log.refresh().catalog["users"].fields and client.random.random() < 0.4:
+                    indexing.drop_index(store, "users", "city")
+                    self.model.happened["index dropped"] += 1
+                else:
+                    indexing.build_index(store, "users", "city")
+                    self.model.happened["index built"] += 1
+            except (*STORE, ConflictError, NotFoundError, SnapshotTooOldError):
+                continue
+
+
+class Session:
+    """One transaction of a client, watched. Its methods are the workloads."""
+
+    def __init__(
+        self, clients: Clients, client: SimClient, tx: Transaction, floor: int, recording: Recording | None
+    ) -> None:
+        self.clients, self.client, self.tx, self.recording = clients, client, tx, recording
+        self.random = client.random
+        self.sent = False
+        self.observed = Observed(tx.txid, floor, tx.serializable, began=tx.snapshot, snapshot=tx.snapshot)
+        clients.model.observed.append(self.observed)
+
+    def end(self) -> None:
+        """Commit, mostly."""
+        self.think()
+        if self.random.random() < 0.05:
+            self.tx.rollback()
+            raise ConflictError("thought better of it")
+        self.sent = True
+        number = self.tx.commit()
+        self.observed.snapshot = self.tx.snapshot
+        self.clients.model.ended(self.observed, number)
+
+    def think(self) -> None:
+        if self.random.random() < 0.3:
+            self.clients.rest(self.client, self.random.choice([1, 1, 10, 60]))
+
+    # -- operations, watched
+
+    def get(self, table: str, id: str) -> Document | None:
+        try:
+            row: Any = self.tx.get(table, id)
+        except NoSuchKeyError:
+            row = None
+        self._looked(table, id, {}, [] if row is None else [row])
+        return row
+
+    def find(self, table: str, **where: Any) -> list[Any]:
+        rows = self.tx.find(table, where)
+        self._looked(table, None, where, rows)
+        return rows
+
+    def scan(self, table: str, **where: Any) -> list[Any]:
+        rows = self.tx.scan(table, where)
+        self._looked(table, None, where, rows)
+        return rows
+
+    def _looked(self, table: str, id: str | None, where: Mapping[str, Any], rows: list[Any]) -> None:
+        """Own writes are seen as they are; what is left must be the snapshot's, which the log will tell."""
+        found = {row["_id"]: row.document for row in rows}
+        own = {of: document for (name, of), document in self.observed.writes.items() if name == table}
+        for of, document in own.items():
+            if id is None or id == of:
+                looked = Look(0, table, of if id is not None else None, where, {})
+                expected = looked.now({table: {} if document is None else {of: document}})
+                assert found.get(of) == expected.get(of), (
+                    f"{table}[{of}] is {document} by its own write, not {found}"
+                )
+        found = {of: document for of, document in found.items() if of not in own}
+        self.observed.looks.append(Look(self.tx.snapshot, table, id, dict(where), found, frozenset(own)))
+
+    def insert(self, table: str, id: str, document: Document) -> None:
+        self.tx.insert(table, id, document)
+        self.observed.writes[table, id] = document
+
+    def update(self, table: str, id: str, document: Document, **options: Any) -> None:
+        self.tx.update(table, id, document, **options)
+        self.observed.writes[table, id] = document
+
+    def upsert(self, table: str, id: str, document: Document) -> None:
+        self.tx.upsert(table, id, document)
+        self.observed.writes[table, id] = document
+
+    def delete(self, table: str, id: str) -> None:
+        self.tx.delete(table, id)
+        self.observed.writes[table, id] = None
+
+    # -- workloads
+
+    def bank(self) -> None:
+        """Move money between two accounts; at times close an emptied one, or open one."""
+        accounts = self._accounts()
+        if self.random.random() < 0.25 or len(accounts) < 2:
+            return
+        self.think()
+        giver, taker = self.random.sample(accounts, 2)
+        amount = self.random.randint(0, giver["balance"])
+        roll = self.random.random()
+        if roll < 0.2 and len(accounts) > 2:
+            self.delete("bank", giver["_id"])
+            self._set_balance(taker, taker["balance"] + giver["balance"])
+        elif roll < 0.45:
+            self.insert("bank", f"account{self.random.randrange(6)}", {"kind": "account", "balance": amount})
+            self._set_balance(giver, giver["balance"] - amount)
+        else:
+            self._set_balance(giver, giver["balance"] - amount)
+            self._set_balance(taker, taker["balance"] + amount)
+
+    def _accounts(self) -> list[Any]:
+        roll = self.random.random()
+        if roll < 0.35:
+            return self.find("bank", kind="account")
+        if roll < 0.65:
+            return self.find("bank", balance=Range(0, 1000))
+        if roll < 0.75:
+            return self.scan("bank")
+        return [row for n in range(6) if (row := self.get("bank", f"account{n}")) is not None]
+
+    def _set_balance(self, account: Any, balance: int) -> None:
+        options = {"etag": account.etag} if self.random.random() < 0.3 else {}
+        self.update("bank", account["_id"], {"kind": "account", "balance": balance}, **options)
+
+    def lists(self) -> None:
+        """Read some lists, and append to some."""
+        assert self.recording is not None
+        known: dict[str, list[int]] = {}
+        if self.random.random() < 0.4:
+            group = self.random.choice(("even", "odd"))
+            rows = {row["_id"]: row for row in self.find("lists", group=group)}
+            for n, name in enumerate(LISTS):
+                if ("even", "odd")[n % 2] == group:
+                    known[name] = list(rows[name]["values"]) if name in rows else []
+        for name in self.random.sample(LISTS, self.random.randint(1, 3)):
+            if name not in known:
+                row = self.get("lists", name)
+                known[name] = [] if row is None else list(row["values"])
+        for name, values in known.items():
+            self.recording.read(name, values)
+        self.think()
+        for name in self.random.sample(sorted(known), min(len(known), self.random.randint(0, 2))):
+            element = self.clients.model.element()
+            values = [*known[name], element]
+            group = ("even", "odd")[LISTS.index(name) % 2]
+            self.recording.append(name, element)
+            document = {"group": group, "values": values}
+            if known[name]:
+                self.update("lists", name, document)
+            elif self.random.random() < 0.5:
+                self.upsert("lists", name, document)
+            else:
+                self.insert("lists", name, document)
+
+    def doctors(self) -> None:
+        """Go off call if another one stays, or on call again."""
+        shift = self.random.choice(SHIFTS)
+        on = self.find("doctors", shift=shift, on=True)
+        self.think()
+        name = f"{shift}{self.random.randrange(3)}"
+        off = len(on) > 1 and name in {doctor["_id"] for doctor in on}
+        if off or name not in {doctor["_id"] for doctor in on}:
+            self.upsert("doctors", name, {"shift": shift, "on": not off})
+
+    def users(self) -> None:
+        """Users with emails that nobody else may have."""
+        id = self.random.choice(USERS)
+        document = {"email": self.random.choice(EMAILS), "city": self.random.choice(("Ann Arbor", "Oslo"))}
+        roll = self.random.random()
+        if roll < 0.3:
+            self.insert("users", id, document)
+        elif roll < 0.5:
+            self.upsert("users", id, document)
+        elif roll < 0.8:
+            if self.get("users", id) is not None:
+                self.update("users", id, document)
+        elif roll < 0.9 and self.get("users", id) is not None:
+            self.delete("users", id)
+        self._finds_users()
+
+    def _finds_users(self) -> None:
+        table = self.tx._table("users")
+        index = table.state.fields.get("city")
+        if index is not None and 0 < index.ready <= self.tx.snapshot:
+            self.find("users", city="Oslo")
+            self.clients.model.happened["index used"] += 1
+        elif self.random.random() < 0.3:
+            self.find("users", email=self.random.choice(EMAILS))

@@ -1,0 +1,193 @@
+"""What the clients of record tables saw, held against the log that is left: every read, every outcome, every commit.
+
+The log orders all commits. So each read can be computed anew: it must be what the transaction's snapshot had. A
+transaction that was acknowledged is in the log once, one that failed is not, and none overlaps with what was
+committed between its snapshot and its own commit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from firn.journal.sequence import Record, RowWrite, Transaction
+from firn.records.predicates import matches, predicate_of
+from firn.testing.history import History
+
+Status = Literal["committed", "aborted", "unknown"]
+Document = Mapping[str, Any]
+Found = Mapping[str, Document]
+Key = tuple[str, str]
+
+TOTAL = 100
+"""All balances of the bank, always."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A read: of one row by its id, or of all that match. `snapshot` is the transaction's when it was made; rows with
+    ids in `own` were written by itself before, and are left out."""
+
+    snapshot: int
+    table: str
+    id: str | None
+    where: Mapping[str, Any]
+    found: Found
+    own: frozenset[str] = frozenset()
+
+    def now(self, state: Mapping[str, Found]) -> Found:
+        """What it would find in another state."""
+        rows = {id: row for id, row in state.get(self.table, {}).items() if id not in self.own}
+        if self.id is not None:
+            return {self.id: rows[self.id]} if self.id in rows else {}
+        where = {name: predicate_of(value) for name, value in self.where.items()}
+        return {id: document for id, document in rows.items() if matches(document, where)}
+
+    def __str__(self) -> str:
+        return f"{self.table}[{self.id or self.where}] at {self.snapshot}"
+
+
+@dataclass
+class Observed:
+    """A transaction as its client saw it. `floor`: the last commit that anybody was told of before it began."""
+
+    txid: str
+    floor: int
+    serializable: bool
+    began: int
+    looks: list[Look] = field(default_factory=list)
+    writes: dict[Key, Document | None] = field(default_factory=dict)
+    snapshot: int = 0
+    status: Status = "unknown"
+    number: int = 0
+
+
+class Model:
+    """The transactions of one world."""
+
+    def __init__(self) -> None:
+        self.observed: list[Observed] = []
+        self.history = History()
+        self.acknowledged = 0
+        self.happened: Counter[str] = Counter()
+        self.elements = 0
+
+    def ended(self, transaction: Observed, number: int) -> None:
+        """A client was told that its transaction is committed."""
+        transaction.status, transaction.number = "committed", number
+        self.acknowledged = max(self.acknowledged, number)
+        self.happened["committed"] += 1
+
+    def element(self) -> int:
+        """One that no list has yet."""
+        self.elements += 1
+        return self.elements
+
+    def holds(self, records: Sequence[Record], body: Callable[[RowWrite], bytes]) -> None:
+        """Everything is as it was promised, by the whole log."""
+        states = States(records, body)
+        for transaction in self.observed:
+            self._stands(transaction, states)
+        all_serializable = all(transaction.serializable for transaction in self.observed)
+        verdict = self.history.check("serializable" if all_serializable else "snapshot")
+        assert verdict, str(verdict)
+
+    def _stands(self, t: Observed, states: States) -> None:
+        landed = states.numbers.get(t.txid)
+        if t.status == "committed" and t.writes:
+            assert landed == t.number, f"{t.txid} was acknowledged as {t.number}, and is in {landed}"
+            assert states.writes_of(t.txid) == t.writes, f"commit {t.number} isn't what was sent"
+        if t.status == "aborted":
+            assert landed is None, f"{t.txid} failed, and is commit {landed}"
+        assert t.snapshot == 0 or t.began >= t.floor, f"{t.txid} began at {t.began}, {t.floor} was there"
+        for look in t.looks:
+            _same(look, states.at(look.snapshot), f"{t.txid} read")
+        if landed is None:
+            return
+        between = states.between(t.snapshot, t.txid)
+        touched = {(write.table, write.id) for member in between for write in member.writes}
+        assert not touched & t.writes.keys(), f"commit {landed} lost an update of {touched & t.writes.keys()}"
+        for look in t.looks:
+            _same(
+                look, states.at(t.snapshot), f"commit {landed}, when its snapshot was {t.snapshot}, had read"
+            )
+        if t.serializable:
+            before = states.before(t.txid)
+            for look in t.looks:
+                _same(look, before, f"serializable commit {landed} had read")
+
+
+def _same(look: Look, state: Mapping[str, Found], what: str) -> None:
+    found = look.now(state)
+    assert look.found == found, f"{what} {look}: {dict(look.found)}, and there was {dict(found)}"
+
+
+class States:
+    """The database after each commit, by the log, with what must hold in all of them."""
+
+    def __init__(self, records: Sequence[Record], body: Callable[[RowWrite], bytes]) -> None:
+        self._body = body
+        self._states: list[dict[str, dict[str, Document]]] = [{}]
+        self._before: dict[str, dict[str, dict[str, Document]]] = {}
+        self._members: list[tuple[int, Transaction]] = []
+        self._at: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
+        for number, record in enumerate(records, start=1):
+            assert record.number == number, f"commit {number} is {record.number}"
+            self._add(record)
+
+    def _add(self, record: Record) -> None:
+        state = self._states[-1]
+        for member in record.group:
+            assert member.txid not in self.numbers, (
+                f"{member.txid} is in {self.numbers[member.txid]} and {record.number}"
+            )
+            self.numbers[member.txid] = record.number
+            self._at[member.txid] = len(self._members)
+            self._members.append((record.number, member))
+            self._before[member.txid] = state
+            state = dict(state)
+            for write in member.writes:
+                rows = state[write.table] = dict(state.get(write.table, {}))
+                if write.deletes:
+                    rows.pop(write.id, None)
+                else:
+                    rows[write.id] = orjson.loads(self._body(write))
+            _holds_always(state, record.number)
+        self._states.append(state)
+
+    def at(self, number: int) -> Mapping[str, Found]:
+        return self._states[number]
+
+    def before(self, txid: str) -> Mapping[str, Found]:
+        return self._before[txid]
+
+    def between(self, snapshot: int, txid: str) -> Iterator[Transaction]:
+        """What was committed after a snapshot and before a transaction."""
+        for number, member in self._members[: self._at[txid]]:
+            if number > snapshot:
+                yield member
+
+    def writes_of(self, txid: str) -> dict[Key, Document | None]:
+        _, member = self._members[self._at[txid]]
+        return {
+            (write.table, write.id): None if write.deletes else orjson.loads(self._body(write))
+            for write in member.writes
+        }
+
+
+def _holds_always(state: Mapping[str, Found], number: int) -> None:
+    bank = state.get("bank", {})
+    if bank:
+        total = sum(account["balance"] for account in bank.values())
+        assert total == TOTAL, f"after commit {number} the bank has {total}"
+    emails = [user["email"] for user in state.get("users", {}).values() if user["email"] is not None]
+    assert len(emails) == len(set(emails)), f"after commit {number} an email is twice: {sorted(emails)}"
+    shifts = {doctor["shift"] for doctor in state.get("doctors", {}).values()}
+    for shift in shifts:
+        on = [d for d in state["doctors"].values() if d["shift"] == shift and d["on"]]
+        assert on, f"after commit {number} nobody is on call in {shift}"

@@ -1,0 +1,253 @@
+"""Many processes on one database of record tables: `build` makes a world of a `RecordsShape`, and all follows from
+its seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from firn.journal.sequence import Ddl, Record, SequenceLayout
+from firn.records import applying, collecting
+from firn.records.definition import Index, RecordDefinition
+from firn.records.definitions import define
+from firn.records.row import Row
+from firn.records.store import RecordStore
+from firn.records.transaction import begin
+from firn.testing import RandomFaults, Replay, SimStore, World
+from simulation.records_clients import SHIFTS, Clients, Habits
+from simulation.records_model import TOTAL, Model
+
+PREFIX = "db"
+LAYOUT = SequenceLayout(PREFIX)
+SKEW_MS = 3_600_000
+
+DEFINITIONS: Mapping[str, RecordDefinition] = {
+    "bank": RecordDefinition("bank", db="db", indices=(Index("kind"), Index("balance"))),
+    "lists": RecordDefinition("lists", db="db", indices=(Index("group"),), properties={"inline": "60B"}),
+    "doctors": RecordDefinition("doctors", db="db", indices=(Index("shift"),)),
+    "users": RecordDefinition("users", db="db", indices=(Index("email", unique=True),)),
+}
+
+ALL = {"bank": 4, "lists": 4, "doctors": 1, "users": 3}
+
+
+@dataclass(frozen=True)
+class RecordsShape:
+    """How large and how hostile a world is. `faults` scales all rates, `stalls` those of sleeping clients and of puts
+    that land late, of up to `stall_s` seconds. `page_size` None draws one."""
+
+    clients: int = 4
+    appliers: int = 1
+    collectors: int = 1
+    indexers: int = 0
+    habits: Habits = field(default_factory=lambda: Habits(ALL, rounds=10))
+    faults: float = 1.0
+    stalls: float = 1.0
+    stall_s: float = 300.0
+    page_size: int | None = None
+
+
+def _habits(rounds: int = 10, mix: Mapping[str, int] = ALL, **options: Any) -> Habits:
+    return Habits(mix, rounds, **options)
+
+
+RECORDS_SHAPES: dict[str, RecordsShape] = {
+    "mixed": RecordsShape(habits=_habits(serializable=0.2, lock=0.1)),
+    "calm": RecordsShape(habits=_habits(serializable=0.3), faults=0),
+    "bank": RecordsShape(habits=_habits(mix={"bank": 1}, pause_s=8), appliers=2),
+    "lists": RecordsShape(habits=_habits(mix={"lists": 1}), page_size=1),
+    "serializable": RecordsShape(habits=_habits(mix={"lists": 3, "doctors": 1}, serializable=1.0)),
+    "users": RecordsShape(habits=_habits(mix={"users": 1}), indexers=1),
+    "threads": RecordsShape(clients=2, habits=_habits(rounds=8, threads=3, pause_s=2)),
+    "sleepers": RecordsShape(clients=5, collectors=2, habits=_habits(pause_s=15), stalls=5, stall_s=600),
+    "locks": RecordsShape(habits=_habits(mix={"bank": 2, "lists": 1}, lock=1.0)),
+    # R of nothing: the horizon is asked for each time, and collected at once.
+    "impatient": RecordsShape(collectors=2, habits=_habits(freshness_s=0.0, max_lag=2)),
+}
+
+
+def build(seed: int | Replay, shape: RecordsShape) -> World:
+    """A world of `shape`, ready to run."""
+    number = seed if isinstance(seed, int) else 0
+    rng = random.Random(f"records {number}")
+    page_size = rng.choice([1, 2, 3, 1000]) if shape.page_size is None else shape.page_size
+    store = SimStore(
+        page_size=page_size,
+        etags=rng.choice(["content", "counter"]),
+        modified_step_ms=rng.choice([1, 1000]),
+    )
+    world = World(seed, store=store, faults=_faults(seed, shape), wake=rng.choice(["idle", "any"]))
+    setup = world.observer("setup")
+
+    def open_store(bucket: Any, clock: Any) -> RecordStore:
+        return RecordStore(
+            bucket,
+            PREFIX,
+            clock=clock,
+            freshness_s=shape.habits.freshness_s,
+            max_lag=shape.habits.max_lag,
+            definitions=DEFINITIONS.get,
+        )
+
+    create(open_store(setup, setup.clock))
+    model = Model()
+    clients = Clients(model, shape.habits, open_store)
+    for kind, count, program in (
+        ("client", shape.clients, clients.client),
+        ("apply", shape.appliers, clients.applier),
+        ("collect", shape.collectors, clients.collector),
+        ("index", shape.indexers, clients.indexer),
+    ):
+        for n in range(count):
+            world.spawn(f"{kind}{n}", program, skew_ms=rng.randint(-SKEW_MS, SKEW_MS), restarts=1)
+
+    @world.check
+    def everything_is_as_promised() -> None:
+        bucket = world.observer()
+        final(model, open_store(bucket, bucket.clock), store)
+
+    world.model = model  # type: ignore[attr-defined]
+    return world
+
+
+def _faults(seed: int | Replay, shape: RecordsShape) -> RandomFaults | None:
+    f, s = shape.faults, shape.faults * shape.stalls
+    if not f:
+        return None
+    return RandomFaults(
+        seed,
+        crash=0.002 * f,
+        lost_ack=0.02 * f,
+        retried=0.02 * f,
+        delayed=0.01 * s,
+        duplicated=0.01 * s,
+        failed=0.005 * f,
+        slow=0.02 * f,
+        stalled=0.01 * s,
+        truncated=0.002 * f,
+        delay_s=shape.stall_s,
+        stall_s=shape.stall_s,
+    )
+
+
+def create(store: RecordStore) -> None:
+    """The tables, and what the workloads begin with."""
+    for definition in DEFINITIONS.values():
+        indices = tuple((index.field, index.unique) for index in definition.indices)
+        define(store, Ddl("create", definition.name, indices=indices))
+    with begin(store) as tx:
+        for n in range(4):
+            tx.insert("bank", f"account{n}", {"kind": "account", "balance": TOTAL // 4})
+        for shift in SHIFTS:
+            for n in range(3):
+                tx.insert("doctors", f"{shift}{n}", {"shift": shift, "on": True})
+    applying.settle(store)
+
+
+def final(model: Model, store: RecordStore, objects: SimStore) -> None:
+    """With everybody gone: the log explains all that was seen; rows and indices are what it says; nothing is left
+    behind but what is needed."""
+    records = whole_log(store)
+    model.holds(records, store.body)
+    with begin(store) as tx:
+        tx.upsert("doctors", "day0", {"shift": "day", "on": True})
+    applying.settle(store)
+    records = whole_log(store)
+    rows = all_rows(store)
+    follow_the_log(records, rows)
+    has_all_entries(store, rows, objects)
+    store.clock.sleep(store.log.freshness_s + 10)
+    with begin(store) as tx:
+        tx.upsert("doctors", "day1", {"shift": "day", "on": True})
+    applying.settle(store)
+    store.clock.sleep(store.log.freshness_s + 10)
+    with begin(store) as tx:
+        tx.upsert("doctors", "day2", {"shift": "day", "on": True})
+    applying.settle(store)
+    collecting.collect(store, retention_s=0)
+    swept = collecting.sweep(store, orphan_age_s=0)
+    model.happened["swept at the end"] += swept.entries
+    records, rows = whole_log(store, packs=False), all_rows(store)
+    follow_the_log(records, rows, whole=False)
+    has_all_entries(store, rows, objects)
+    left = entries_there(objects) - entries_of(store, rows)
+    assert not left, f"a sweep left {sorted(left)}, which no row has"
+    bodies = {f"{LAYOUT.bodies_prefix}{v.ref}" for _, row in rows for v in row.versions if v.ref}
+    bodies |= {f"{LAYOUT.bodies_prefix}{w.ref}" for r in records for m in r.group for w in m.writes if w.ref}
+    assert bodies == set(objects.keys(LAYOUT.bodies_prefix)), "staged bodies"
+    assert [r.number for r in records] == [
+        LAYOUT.parse_record(key) for key in objects.keys(LAYOUT.records_prefix)
+    ]
+    finds_what_is_there(store, rows)
+
+
+def whole_log(store: RecordStore, *, packs: bool = True) -> list[Record]:
+    """All records from the first on; without packs, those that aren't in any."""
+    head = store.log.refresh().number
+    return store.log.records(0 if packs else store.log.store.horizon().lo, head)
+
+
+def all_rows(store: RecordStore) -> list[tuple[str, Row]]:
+    return [
+        (table, row)
+        for table in DEFINITIONS
+        for row in store.rows([info.key for info in store.bucket.list(store.layout(table).rows).objects])
+    ]
+
+
+def follow_the_log(records: list[Record], rows: list[tuple[str, Row]], *, whole: bool = True) -> None:
+    """Each row has its last versions, the newest included; each that the log knows has one."""
+    written: dict[tuple[str, str], list[int]] = {}
+    for record in records:
+        for member in record.group:
+            for write in member.writes:
+                written.setdefault((write.table, write.id), []).append(record.number)
+    there = {(table, row.id): row for table, row in rows}
+    if whole:
+        assert there.keys() == written.keys()
+    for key, numbers in written.items():
+        versions = [version.seq for version in reversed(there[key].versions)]
+        kept = numbers[-len(versions) :]
+        assert versions[-len(kept) :] == kept, f"{key} has {versions}, and was written by {numbers}"
+
+
+def has_all_entries(store: RecordStore, rows: list[tuple[str, Row]], objects: SimStore) -> None:
+    """Every version that a snapshot may read is in every index. A collector may have been cut off among others."""
+    horizon = store.log.store.horizon().horizon
+    readable = [(name, row.pruned(horizon)[0]) for name, row in rows]
+    missing = entries_of(store, readable, ready=True) - entries_there(objects)
+    assert not missing, f"an index lacks {sorted(missing)}"
+
+
+def entries_of(store: RecordStore, rows: list[tuple[str, Row]], *, ready: bool = False) -> set[str]:
+    """The entries of all versions of all rows, in all indices, or those that are ready."""
+    catalog = store.log.refresh().catalog
+    wanted = set()
+    for name, row in rows:
+        table = store.table(name, catalog)
+        for version in row.versions:
+            if not version.deleted:
+                document = table.documents.decode(store.body(version))
+                for name_, index in table.state.fields.items():
+                    if index.stage == "ready" or not ready:
+                        wanted.add(table.layout.entry(name_, document.get(name_), row.id, version.seq))
+    return wanted
+
+
+def entries_there(objects: SimStore) -> set[str]:
+    return {key for key in objects.keys(PREFIX) if "/indices/" in key}
+
+
+def finds_what_is_there(store: RecordStore, rows: list[tuple[str, Row]]) -> None:
+    """By id, by each index and by a scan."""
+    tx = begin(store)
+    for name in DEFINITIONS:
+        found = {row["_id"]: row.document for row in tx.scan(name)}
+        alive = {row.id for table, row in rows if table == name and not row.versions[0].deleted}
+        assert found.keys() == alive
+        for id, document in found.items():
+            assert tx.get(name, id).document == document
+            for index in DEFINITIONS[name].indices:
+                assert id in {row["_id"] for row in tx.find(name, {index.field: document[index.field]})}

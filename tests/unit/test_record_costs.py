@@ -1,0 +1,257 @@
+"""What each step of a transaction costs in requests, and crashes at every one of them."""
+
+from __future__ import annotations
+
+import pytest
+from record_stores import Database, R
+
+from firn.errors import NoSuchKeyError
+from firn.records.applying import apply, settle
+from firn.records.collecting import collect, sweep
+from firn.records.indexing import build_index
+from firn.records.transaction import begin
+from firn.testing import crash_points
+
+
+@pytest.fixture
+def db():
+    db = Database()
+    db.put(**{f"r{n}": {"n": n % 2, "u": f"{n}", "city": "Oslo"} for n in range(10)})
+    db.apply()
+    return db
+
+
+def cost(store, action):
+    before = store.bucket.counters.as_dict()
+    result = action()
+    spent = store.bucket.counters.since(before)
+    return result, {verb: n for verb, n in spent.items() if n and not verb.startswith("bytes")}
+
+
+@pytest.fixture
+def store(db):
+    store = db.store()
+    store.log.refresh()
+    return store
+
+
+def test_begin_is_one_get_and_one_a_new_record(db, store):
+    assert cost(store, lambda: begin(store))[1] == {"get": 1}
+    db.put(x={"n": 1})
+    db.put(x={"n": 2})
+    assert cost(store, lambda: begin(store))[1] == {"get": 1 + 2}
+    db.age(R)
+    assert cost(store, lambda: begin(store))[1] == {"get": 1 + 1}
+
+
+def test_a_read_is_one_get_or_none(db, store):
+    tx = begin(store)
+    assert cost(store, lambda: tx.get("t", "r1"))[1] == {"get": 1}
+    assert cost(store, lambda: tx.get("t", "r1"))[1] == {}
+    db.put(r1={"n": 5})
+    tx = begin(store)
+    row, spent = cost(store, lambda: tx.get("t", "r1"))
+    assert (row["n"], spent) == (5, {})
+
+
+def test_a_find_is_its_pages_and_rows(db, store):
+    tx = begin(store)
+    assert cost(store, lambda: tx.find("t", n=1))[1] == {"list": 1, "get": 5}
+    assert cost(store, lambda: tx.find("t", n=9))[1] == {"list": 1}
+    db.age(R)
+    assert cost(store, lambda: tx.find("t", n=1))[1] == {"list": 1, "get": 5 + 1}
+    assert cost(store, lambda: tx.scan("t"))[1] == {"list": 1, "get": 10}
+
+
+def test_a_find_in_pages():
+    db = Database(page_size=4)
+    db.put(**{f"r{n}": {"n": 1} for n in range(10)})
+    db.apply()
+    store = db.store()
+    tx = begin(store)
+    assert cost(store, lambda: tx.find("t", n=1))[1] == {"list": 3, "get": 10}
+
+
+@pytest.mark.parametrize("c", [0, 1], ids=["within R", "later"])
+@pytest.mark.parametrize("n", [1, 10])
+def test_read_modify_write_of_n_rows(db, store, n, c):
+    """n + 2 with °, n + 4 without."""
+    db.age(R * c)
+    store.log.freshness_s = R * (1 - c)
+
+    def run():
+        with begin(store) as tx:
+            for id in range(n):
+                row = tx.get("t", f"r{id}")
+                tx.update("t", f"r{id}", {**row, "n": 7})
+
+    assert sum(cost(store, run)[1].values()) == n + 2 + 2 * c
+
+
+def test_an_update_of_a_row_already_read_is_one_put(db, store):
+    tx = begin(store)
+    row = tx.get("t", "r1")
+    assert cost(store, lambda: tx.update("t", "r1", row, etag=row.etag))[1] == {}
+    assert cost(store, tx.commit)[1] == {"put": 1}
+    tx = begin(store)
+    tx.get("t", "r2")
+    assert cost(store, lambda: tx.delete("t", "r2"))[1] == {}
+    assert cost(store, tx.commit)[1] == {"put": 1}
+
+
+def test_an_insert_is_a_probe_and_a_look(db, store):
+    tx = begin(store)
+    assert cost(store, lambda: tx.insert("t", "new", {"n": 1}))[1] == {"get": 2}
+    assert cost(store, tx.commit)[1] == {"put": 1}
+    tx = begin(store)
+    assert cost(store, lambda: tx.upsert("t", "blind", {"n": 1}))[1] == {}
+
+
+def test_a_new_unique_value_is_looked_for(db, store):
+    tx = begin(store)
+    tx.insert("t", "new", {"u": "new"})
+    assert cost(store, tx.commit)[1] == {"list": 1, "put": 1}
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_lock(db, store, locked):
+    """1 PUT and a probe before, 1 PUT after; 1 GET and 1 PUT more where the row was locked before."""
+    if locked:
+        with db.begin(lock=True) as tx:
+            tx.update("t", "r1", {"n": 1})
+        store.log.refresh()
+    tx = begin(store, lock=True)
+    tx.get("t", "r1")
+    spent = cost(store, lambda: tx.update("t", "r1", {"n": 1}))[1]
+    assert spent == ({"put": 2, "get": 2} if locked else {"put": 1, "get": 1})
+    assert cost(store, tx.commit)[1] == {"put": 2}
+
+
+def test_applying(db, store):
+    """1 GET and 1 PUT a row, however often it was written, and 1 PUT an entry of each version."""
+    db.put(r1={"n": 5}, r2={"n": 5})
+    db.put(r1={"n": 6})
+    store.log.refresh()
+    assert cost(store, lambda: apply(store))[1] == {"get": 2, "put": 2 + 3 * 2}
+    assert cost(store, lambda: apply(store))[1] == {}
+    assert cost(store, lambda: settle(store))[1] == {"get": 1 + 1, "put": 1}
+    # A row that another has applied costs the GET alone.
+    other = db.store()
+    other.log.refresh()
+    assert cost(other, lambda: settle(other))[1] == {"get": 1 + 1}
+
+
+def test_who_sees_that_too_much_waits_applies_it_first(db):
+    """Rule 21."""
+    store = db.store(max_lag=3)
+    for n in range(3):
+        db.put(r1={"n": n})
+    begin(store)
+    assert store.log.lag == 3
+    db.put(r1={"n": 9})
+    begin(store)
+    assert store.log.lag == 0
+
+
+def test_collecting(db, store):
+    for n in range(3):
+        db.put(r1={"n": n})
+    db.apply()
+    db.age(R + 2)
+    db.put(r2={"n": 7})
+    collector = db.store("collector")
+    settle(collector)
+    done, spent = cost(collector, lambda: collect(collector, retention_s=0))
+    assert (done.horizon, done.versions, done.entries, done.lo) == (5, 2, 4, 5)
+    # The rows that commits up to the horizon wrote are read, and one of them has old versions.
+    assert spent["delete"] == 4 + 5
+    assert db.begin().get("t", "r1")["n"] == 2
+
+
+def test_sweeping_takes_what_no_row_has(db):
+    late = "t/indices/n/!n/!nbff0000000000000000/db___t___r1___00000000000000000002"
+    nobody = "t/indices/n/!n/!nbff0000000000000000/db___t___nobody___00000000000000000003"
+    ahead = "t/indices/n/!n/!nbff0000000000000000/db___t___nobody___00000000000000000999"
+    bucket = db.bucket()
+    for key in (late, nobody, ahead, "_firn/bodies/left"):
+        bucket.put(f"db/{key}", b"")
+    before = set(db.paths("t/indices/"))
+    db.put(x={"n": 1})
+    db.age(R + 2)
+    db.put(x={"n": 1})
+    db.collect()
+    store = db.store("sweeper")
+    swept = sweep(store, orphan_age_s=10)
+    assert (swept.entries, swept.bodies, swept.packs) == (2, 1, 0)
+    assert before - set(db.paths("t/indices/")) == {late, nobody}
+    db.age(20)
+    assert sweep(store, orphan_age_s=10).packs == 1
+
+
+# -- crashes
+
+
+def started():
+    db = Database()
+    db.put(a={"n": 1, "u": "a"}, b={"n": 1, "u": "b"})
+    db.apply()
+    db.put(a={"n": 2, "u": "a"})
+    db.age(R + 2)
+    db.put(c={"n": 3, "u": "c"})
+    return db
+
+
+def write(db, bucket):
+    with begin(db.on(bucket)) as tx:
+        tx.insert("t", "new", {"n": 9, "u": "new"})
+        tx.update("t", "a", {"n": 9, "u": "changed"})
+        tx.delete("t", "b")
+
+
+def keep(db, bucket):
+    store = db.on(bucket)
+    settle(store)
+    collect(store, retention_s=0)
+    sweep(store, orphan_age_s=0)
+
+
+def index(db, bucket):
+    build_index(db.on(bucket), "t", "city")
+
+
+@pytest.mark.parametrize("operation", [write, keep, index], ids=lambda f: f.__name__)
+def test_a_crash_at_every_request(operation):
+    """Whatever was cut off: a commit is there whole or not at all, by id and by index, and all can be done again."""
+    db = started()
+
+    def holds(bucket):
+        tx = begin(db.on(bucket))
+        try:
+            whole = tx.get("t", "new").document == {"n": 9, "u": "new"}
+        except NoSuchKeyError:
+            whole = False
+        assert {row["_id"] for row in tx.find("t", n=9)} == ({"new", "a"} if whole else set())
+        assert {row["_id"] for row in tx.find("t", n=2)} == (set() if whole else {"a"})
+        assert {row["_id"] for row in tx.find("t", u="b")} == (set() if whole else {"b"})
+        assert {row["_id"] for row in tx.scan("t")} == ({"a", "c", "new"} if whole else {"a", "b", "c"})
+        return whole
+
+    def check(store, point):
+        bucket = store.bucket("survivor")
+        whole = holds(bucket)
+        assert not whole or operation is write
+        settle(db.on(bucket))
+        assert holds(bucket) == whole
+        for again in (keep, keep) if whole else (write, keep):
+            again(db, bucket)
+        if operation is index and "city" not in db.on(bucket).log.refresh().catalog["t"].fields:
+            index(db, bucket)
+        assert holds(bucket)
+
+    visited = crash_points(
+        lambda: db.simulated,
+        lambda bucket: operation(db, bucket),
+        check,
+        modes=("before", "after", "lost_ack", "retried", "failed"),
+    )
+    assert visited > 20
