@@ -33,14 +33,13 @@ from firn.keyed.changes import (
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.entries import PUT
 from firn.keyed.key_shares import BlockMap, cut
-from firn.keyed.keys import Keys
 from firn.keyed.merge_order import first_of_each
 from firn.keyed.run_buffers import pieces
-from firn.keyed.values import Values
 from firn.lake.predicate import Predicate
 from firn.spark.key_ranges import KeyRange
+from firn.spark.keyed_columns import KeyedColumns, public_rows, spelled
 from firn.spark.keyed_plan import SHARE_BYTES
-from firn.spark.keyed_read import KeyedRead, public_rows, spelled
+from firn.spark.keyed_read import KeyedRead
 from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def newest_by_seq(entries: pa.Table, now_ms: int) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class ChangesRead:
+class ChangesRead(KeyedColumns):
     """The files that hold a table's changes between two versions, oldest first.
 
     `told`: each change is a row. Else each key that was put is one, with its newest value, and tasks fold ranges of
@@ -123,26 +122,10 @@ class ChangesRead:
         read = read.select(spelled(read.table, read.known, columns))
         return read if where is None else read.where(where)
 
-    @property
-    def table(self) -> str:
-        return self.definition.name
-
-    @cached_property
-    def keys(self) -> Keys:
-        return Keys(self.definition.key)
-
-    @cached_property
-    def values(self) -> Values:
-        return Values(self.definition.columns)
-
     @cached_property
     def known(self) -> ColumnTypes:
-        own = {**(self.keys.columns or {"key": "BLOB"}), **(self.values.columns or {"value": "BLOB"})}
+        own = {**self.key_columns, **self.value_columns}
         return {**own, **CHANGE_COLUMNS} if self.told else own
-
-    @property
-    def columns(self) -> ColumnTypes:
-        return {name: self.known[name] for name in self.names}
 
     def select(self, names: Sequence[str]) -> ChangesRead:
         return replace(self, names=tuple(names))

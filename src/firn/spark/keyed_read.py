@@ -16,20 +16,20 @@ import pyarrow as pa
 from firn.arrow.engine import filter_table
 from firn.bucket.base import Bucket
 from firn.bucket.flight import in_flight
-from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.errors import ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.entries import number_of
 from firn.keyed.fold import fold_runs
 from firn.keyed.key_shares import BlockMap
-from firn.keyed.keys import Keys
-from firn.keyed.operators import Operator, operator_of
+from firn.keyed.operators import Operator
 from firn.keyed.policy import runs_of
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.values import Values
 from firn.lake.predicate import Predicate
 from firn.spark.key_ranges import EVERYTHING, KeyRange, common, key_ranges
+from firn.spark.keyed_columns import KeyedColumns, public_rows, spelled
 from firn.spark.keyed_plan import KeyUnit, RunFile, groups, reached, units_of
 from firn.spark.reads import Unit, frame_of_rows
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class KeyedRead:
+class KeyedRead(KeyedColumns):
     """The files of a view, the ranges of keys that are still to be read, and what of each row is wanted.
 
     `now_ms` is the moment at which entries have expired or not, the same for all tasks.
@@ -93,36 +93,8 @@ class KeyedRead:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
-    def table(self) -> str:
-        return self.definition.name
-
-    @cached_property
-    def keys(self) -> Keys:
-        return Keys(self.definition.key)
-
-    @cached_property
-    def values(self) -> Values:
-        return Values(self.definition.columns)
-
-    @cached_property
     def operator(self) -> Operator | None:
-        return operator_of(self.definition.merge, self.values)
-
-    @cached_property
-    def key_columns(self) -> ColumnTypes:
-        return self.keys.columns or {"key": "BLOB"}
-
-    @cached_property
-    def value_columns(self) -> ColumnTypes:
-        return self.values.columns or {"value": "BLOB"}
-
-    @cached_property
-    def known(self) -> ColumnTypes:
-        return {**self.key_columns, **self.value_columns}
-
-    @property
-    def columns(self) -> ColumnTypes:
-        return {name: self.known[name] for name in self.names}
+        return self.definition.operator
 
     @cached_property
     def predicate(self) -> Predicate | None:
@@ -219,32 +191,6 @@ class KeyedRead:
         from firn.spark.keyed_native import keyed_frame
 
         return keyed_frame(self, spark)
-
-
-def spelled(table: str, known: ColumnTypes, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Columns as the table spells them; all of them for None."""
-    if columns is None:
-        return tuple(known)
-    folded = {name.casefold(): name for name in known}
-    found = tuple(name if name in known else folded.get(name.casefold(), "") for name in columns)
-    for asked, name in zip(columns, found, strict=True):
-        if not name:
-            raise InvalidInputError(f"{table} has no column {asked!r}; it has: {', '.join(known)}.")
-        if found.count(name) > 1:
-            raise InvalidInputError(f"the column {name!r} is asked for twice.")
-    return found
-
-
-def public_rows(batch: pa.RecordBatch | pa.Table, keys: Keys, columns: ColumnTypes) -> pa.Table:
-    """Some columns of a batch of entries, as users see them."""
-    found: dict[str, pa.Array] = {}
-    if any(name in columns for name in keys.names):
-        encoded = batch.column("key")
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.combine_chunks()
-        found.update(zip(keys.names, keys.decode_array(encoded), strict=True))
-    arrays = [found[name] if name in found else batch.column(name) for name in columns]
-    return pa.table(arrays, names=list(columns))
 
 
 def run_files(table: KeyedTable, view: View, now_ms: int, upto_seq: int | None = None) -> tuple[RunFile, ...]:

@@ -1,0 +1,75 @@
+"""The columns of a keyed table as reads of it see them: the key's, the value's, and which of these are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from firn.errors import InvalidInputError
+from firn.journal.model import ColumnTypes
+from firn.keyed.definition import KeyedDefinition
+from firn.keyed.keys import Keys
+from firn.keyed.values import Values
+
+
+class KeyedColumns:
+    """What reads of a keyed table have in common. Types are DuckDB's names."""
+
+    definition: KeyedDefinition
+    names: tuple[str, ...]
+
+    @property
+    def table(self) -> str:
+        return self.definition.name
+
+    @property
+    def keys(self) -> Keys:
+        return self.definition.keys
+
+    @property
+    def values(self) -> Values:
+        return self.definition.values
+
+    @property
+    def key_columns(self) -> ColumnTypes:
+        return self.keys.columns or {"key": "BLOB"}
+
+    @property
+    def value_columns(self) -> ColumnTypes:
+        return self.values.columns or {"value": "BLOB"}
+
+    @cached_property
+    def known(self) -> ColumnTypes:
+        return {**self.key_columns, **self.value_columns}
+
+    @property
+    def columns(self) -> ColumnTypes:
+        return {name: self.known[name] for name in self.names}
+
+
+def spelled(table: str, known: ColumnTypes, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Columns as the table spells them; all of them for None."""
+    if columns is None:
+        return tuple(known)
+    folded = {name.casefold(): name for name in known}
+    found = tuple(name if name in known else folded.get(name.casefold(), "") for name in columns)
+    for asked, name in zip(columns, found, strict=True):
+        if not name:
+            raise InvalidInputError(f"{table} has no column {asked!r}; it has: {', '.join(known)}.")
+        if found.count(name) > 1:
+            raise InvalidInputError(f"the column {name!r} is asked for twice.")
+    return found
+
+
+def public_rows(batch: pa.RecordBatch | pa.Table, keys: Keys, columns: ColumnTypes) -> pa.Table:
+    """Some columns of a batch of entries, as users see them."""
+    found: dict[str, pa.Array] = {}
+    if any(name in columns for name in keys.names):
+        encoded = batch.column("key")
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        found.update(zip(keys.names, keys.decode_array(encoded), strict=True))
+    arrays = [found[name] if name in found else batch.column(name) for name in columns]
+    return pa.table(arrays, names=list(columns))
