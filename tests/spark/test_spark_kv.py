@@ -159,6 +159,23 @@ def test_typed_tables_join_with_the_lake(spark: SparkSession, db: firn.Database)
         )
 
 
+def test_a_flipped_bit_is_seen_by_sparks_own_reader_too(spark: SparkSession, db: firn.Database) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    table = db.create_table("t", kind="keyed", schema=DELAYS, properties={"compression": "none"})
+    table.load([{"key": b"%04d" % n, "delay": n, "mean": n / 2} for n in range(2000)])
+    (file,) = plan_read(table).files
+    path = Path(db.url, file.key)
+    data = path.read_bytes()
+    assert native_files(table.to_spark()) == 1
+    found = data.index((1234).to_bytes(8, "little"))  # a value, as it is stored where nothing is compressed
+    path.write_bytes(data[:found] + bytes([data[found] ^ 1]) + data[found + 1 :])
+    with pytest.raises(Py4JJavaError, match=path.name):
+        table.to_spark().collect()
+    path.write_bytes(data)
+    assert table.to_spark(where="delay = 1234").collect() == [(bytearray(b"1234"), 1234, 617.0)]
+
+
 def test_a_range_of_keys_reads_no_other_files(spark: SparkSession, db: firn.Database) -> None:
     table = db.create_table("t", kind="keyed", key=STATES, schema=DELAYS)
     for state in ("MI", "OH", "TX"):

@@ -226,6 +226,8 @@ def _encoding(schema: pa.Schema, compression: Compression) -> dict[str, Any]:
         "use_dictionary": text or False,
         "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
         "write_statistics": ["key", *([] if only else flat)],
+        # Whoever reads the file without its tail, as Spark does, sees damage by these.
+        "write_page_checksum": True,
         "store_schema": False,
     }
 

@@ -148,12 +148,14 @@ def quote(name: str) -> str:
 NATIVE_CONF = "spark.firn.nativeScan"
 """Spark setting: `auto` (the default), `always` or `never` use Spark's own Parquet reader."""
 
-# Whatever the session says: a missing file is no empty one, and days before 1582 are proleptic Gregorian.
+# Whatever the session says: a missing file is no empty one, days before 1582 are proleptic Gregorian, and pages that
+# have a checksum are held to it.
 _READ_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
+    "parquet.page.verify-checksum.enabled": "true",
 }
 
 
