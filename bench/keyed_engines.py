@@ -125,10 +125,14 @@ class FirnEngine:
     def compact(self) -> tuple[float, dict[str, Any]]:
         before = self.db.bucket.counters.as_dict()
         began = time.perf_counter()
-        self.table.compact(full=True)
+        report = self.table.compact(full=True)
         seconds = time.perf_counter() - began
         spent = self.db.bucket.counters.since(before)
-        return seconds, {"written_bytes": spent["bytes_out"], "read_bytes": spent["bytes_in"]}
+        return seconds, {
+            "written_bytes": spent["bytes_out"],
+            "read_bytes": spent["bytes_in"],
+            "amplification": round(report.write_amplification, 2),
+        }
 
     def forget(self) -> None:
         self.close()
