@@ -22,6 +22,7 @@ from firn.keyed.batch import WriteBatch
 from firn.keyed.entries import DELETE, MERGE, PUT
 from firn.keyed.table import KeyedTable
 from firn.keyed.writer import KeyedWriter
+from kv_twins import Loop, Twins
 
 State = dict[bytes, int]
 Op = tuple[int, bytes, int]
@@ -70,7 +71,10 @@ class KeyedMachine(RuleBasedStateMachine):
         db = firn.connect(f"memory://model-{uuid.uuid4().hex}")
         properties = {**PROPERTIES, "compaction": policy}
         self.table = db.create_table("t", kind="keyed", merge="add", properties=properties)
-        self.kv = self.table.open(compaction=False)
+        self.kv = self.opened()
+
+    def opened(self) -> Any:
+        return self.table.open(compaction=False)
 
     @property
     def state(self) -> State:
@@ -131,13 +135,13 @@ class KeyedMachine(RuleBasedStateMachine):
         self.kv.close()
         self._flushed()
         self.snapshots = []  # they end with their writer
-        self.kv = self.table.open(compaction=False)
+        self.kv = self.opened()
 
     @rule()
     def crash(self) -> None:
         """Another process takes over; the one before never closes, and knows nothing of it yet."""
         self.old.append(self.kv)
-        self.kv = self.table.open(compaction=False)
+        self.kv = self.opened()
         seen = shown(self.kv.scan())
         states = [self.durable]
         for ops in self.pending:
@@ -279,13 +283,34 @@ class KeyedMachine(RuleBasedStateMachine):
             assert shown(self.kv.scan()) == self.state
 
 
+class AsyncKeyedMachine(KeyedMachine):
+    """The same through asyncio."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = Loop()
+
+    def opened(self) -> Any:
+        return Twins(self.loop).open(self.table, compaction=False)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.loop.stop()
+
+
+def _settings(examples: int) -> settings:
+    return settings(
+        max_examples=EXAMPLES or examples,
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=not EXAMPLES,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 TestKeyedTable = KeyedMachine.TestCase
-TestKeyedTable.settings = settings(
-    max_examples=EXAMPLES or 20,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=not EXAMPLES,
-    database=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestKeyedTable.settings = _settings(60)
+TestAsyncKeyedTable = AsyncKeyedMachine.TestCase
+TestAsyncKeyedTable.settings = _settings(20)
