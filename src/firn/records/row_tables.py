@@ -1,0 +1,291 @@
+"""Tables with isolation="row": rows that are changed one by one, by compare-and-swap, without transactions.
+
+A row is one object, and a write of it one PUT, on the condition that the row is still the version that it
+replaces. Each version has a nonce, and tells those before it: after a lost answer the writer reads the row and
+finds its own, or that of the version that was faster, which it then knows for sure (docs/format/records.md). A
+deleted row stays as a tombstone, or a delayed insert could bring it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from firn.bucket.base import Blob, Bucket
+from firn.clock import Clock, SystemClock
+from firn.errors import (
+    CorruptObjectError,
+    DuplicateKeyError,
+    NoSuchKeyError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    StaleObjectError,
+    StoreError,
+    StoreUnavailableError,
+)
+from firn.journal.patience import Backoff, whole
+from firn.records.definition import RecordDefinition
+from firn.records.documents import Record, shown_id
+from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_row
+from firn.records.names import check_id
+from firn.records.predicates import Predicate, matches
+
+_PAGE: Final = 256  # rows that a scan reads at a time
+
+
+class RowTable:
+    """A table with isolation="row". Making one costs no request; it is safe to share between threads.
+
+    Each call is atomic for its row and sees all that was acknowledged before it began; nothing holds for two
+    calls together. A row that was read tells its ETag, and a write that is given one succeeds only if the row is
+    still that version.
+
+    Args:
+        bucket: where the database is; it has conditional puts.
+        prefix: the table's directory.
+        definition: what the table was created with.
+        clock: for waits between attempts.
+
+    Example:
+        >>> from firn.testing import SimStore
+        >>> table = RowTable(SimStore().bucket(), "db/stock", RecordDefinition("stock", isolation="row"))
+        >>> etag = table.insert("DTW", {"quantity": 3})
+        >>> row = table.get("DTW")
+        >>> newer = table.update("DTW", {**row, "quantity": row["quantity"] - 1}, etag=row.etag)
+        >>> table.update("DTW", {"quantity": 9}, etag=row.etag)
+        Traceback (most recent call last):
+        firn.errors.StaleObjectError: stock['DTW'] was changed since: it is at version 2, ...
+    """
+
+    def __init__(
+        self, bucket: Bucket, prefix: str, definition: RecordDefinition, *, clock: Clock | None = None
+    ) -> None:
+        self.definition = definition
+        self._bucket = bucket
+        self._clock = clock or SystemClock()
+        self._layout = definition.layout(prefix)
+        self._documents = definition.documents
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def get(self, id: str) -> Record:
+        """The row of that id. 1 GET.
+
+        Raises:
+            NoSuchKeyError: there is none.
+        """
+        found = self._record(self._read(id))
+        if found is None:
+            raise self._missing(id)
+        return found
+
+    def insert(self, id: str, document: Mapping[str, Any]) -> str:
+        """A new row; its ETag. 1 PUT; where the row was there before, 1 GET and 1 PUT more.
+
+        Raises:
+            DuplicateKeyError: there is such a row.
+            OutcomeUnknownError: it may or may not have been written: look before retrying.
+        """
+        body = self._documents.encode(check_id(id), document)
+        prior: Version = NEVER
+        backoff = Backoff(self._clock)
+        while True:
+            made, current = self._write(id, body, prior)
+            if made is not None:
+                return made.to_text()
+            if current is not None and current.body is not None:
+                raise DuplicateKeyError(f"{self._named(id)} is there already: update it, or use upsert.")
+            prior = self._again(id, current, backoff)
+
+    def upsert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
+        """The row becomes that document, whether it is there or not; its ETag. 1 GET and 1 PUT; with an ETag as
+        `update`.
+
+        Raises:
+            StaleObjectError: an ETag was given, and the row has another or is gone.
+            OutcomeUnknownError: it may or may not have been written: look before retrying.
+        """
+        return self._replace(id, self._documents.encode(check_id(id), document), etag or "")
+
+    def update(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
+        """The row becomes that document; its ETag. 1 PUT with an ETag, else 1 GET and 1 PUT.
+
+        Args:
+            id: the row's.
+            document: what it is to be; its `_id` is ignored, so a changed row may be given.
+            etag: of the version that is to be replaced; None for whatever there is, "" for `upsert`.
+
+        Raises:
+            NoSuchKeyError: there is no such row, and no ETag was given.
+            StaleObjectError: the row has another ETag, or is gone; `current` is what there is.
+            OutcomeUnknownError: it may or may not have been written: look before retrying.
+        """
+        return self._replace(id, self._documents.encode(check_id(id), document), etag)
+
+    def delete(self, id: str, *, etag: str | None = None) -> None:
+        """Delete the row. Arguments, errors and cost as `update`; with "" a missing one is fine."""
+        check_id(id)
+        if etag == "":
+            try:
+                self._replace(id, None, None)
+            except NoSuchKeyError:
+                return
+        else:
+            self._replace(id, None, etag)
+
+    def scan(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> Iterator[Record]:
+        """The rows that match, in the order of their objects' names; each as it is when it is read.
+
+        `firn.Prefix` and `firn.Range` may stand for values; `where` is for fields that can't be written as a
+        keyword. 1 LIST and 1 GET a row.
+        """
+        asked: dict[str, Predicate] = {
+            field: self._documents.predicate(field, given)
+            for field, given in {**(where or {}), **equalities}.items()
+        }
+        return self._scan(asked)
+
+    def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
+        """How many rows match. Cost as `scan`."""
+        return sum(1 for _ in self.scan(where, **equalities))
+
+    def _scan(self, asked: Mapping[str, Predicate]) -> Iterator[Record]:
+        keys = [
+            info.key
+            for info in self._bucket.list(self._layout.rows).objects
+            if self._layout.row_name(info.key)
+        ]
+        for at in range(0, len(keys), _PAGE):
+            for blob in self._bucket.get_many(keys[at : at + _PAGE]):
+                found = None if blob is None else self._record(self._decoded(blob))
+                if found is not None and matches(found, asked):
+                    yield found
+
+    def _replace(self, id: str, body: bytes | None, etag: str | None) -> str:
+        """Write over the version of an ETag, over whatever row is there (None), or whatever is there ("")."""
+        if etag:
+            prior = Version.from_text(etag)
+            made, current = self._write(id, body, prior)
+            if made is None:
+                raise self._stale(id, prior, current)
+            return made.to_text()
+        backoff = Backoff(self._clock)
+        current = self._read(id)
+        while True:
+            if etag is None and (current is None or current.body is None):
+                raise self._missing(id)
+            made, newer = self._write(id, body, NEVER if current is None else current.version)
+            if made is not None:
+                return made.to_text()
+            self._again(id, newer, backoff)
+            current = newer
+
+    def _write(self, id: str, body: bytes | None, prior: Version) -> tuple[Version | None, LoneRow | None]:
+        """Make the version behind `prior`: what was written, or else the row as it is now.
+
+        The bucket isn't let to retry by itself: the first refusal can be believed then, and costs no version its
+        place among the nonces.
+
+        Raises:
+            OutcomeUnknownError: nobody can tell.
+        """
+        if prior.number and not prior.etag:
+            return None, self._read(id)  # it was replaced before its writer knew that it was there
+        made = prior.next()
+        data = encode_row(LoneRow(id, made, body))
+        backoff = Backoff(self._clock)
+        unanswered: OutcomeUnknownError | None = None
+        while True:
+            try:
+                with suppress(ObjectChangedError, ObjectExistsError):
+                    return replace(made, etag=self._put(id, data, prior)), None
+            except OutcomeUnknownError as error:
+                unanswered = error
+            except StoreError as error:
+                if isinstance(error, StoreUnavailableError) and backoff.wait():
+                    continue
+                raise error if unanswered is None else self._unknown(id) from error
+            try:
+                current = self._read(id)
+            except StoreError as error:
+                if isinstance(error, StoreUnavailableError) and backoff.wait():
+                    continue
+                # Without a lost answer the row is known to be another by now, though not which.
+                raise error if unanswered is None else self._unknown(id) from error
+            if prior == (NEVER if current is None else current.version):
+                # It may yet land, or raced with another that failed: only a put of the same bytes tells.
+                if not backoff.wait():
+                    raise self._unknown(id) from unanswered
+                continue
+            if unanswered is None:
+                return None, current
+            landed = current is not None and current.version.became_of(made)
+            if landed is None:
+                raise self._unknown(id) from unanswered
+            if current is None or not landed:
+                return None, current
+            same = current.version.number == made.number
+            return replace(made, etag=current.version.etag if same else ""), None
+
+    def _put(self, id: str, data: bytes, prior: Version) -> str:
+        key = self._layout.row(id)
+        if prior.number:
+            return self._bucket.put_if_match(key, data, prior.etag, retry_for=0)
+        return self._bucket.put_if_absent(key, data, retry_for=0)
+
+    def _read(self, id: str) -> LoneRow | None:
+        """The row's object, None if it never was. 1 GET."""
+        try:
+            blob = whole(self._bucket, self._bucket.get(self._layout.row(id)), self._clock)
+        except ObjectNotFoundError:
+            return None
+        found = self._decoded(blob)
+        if found.id != id:
+            raise CorruptObjectError(
+                f"{self._bucket.uri(blob.info.key)} is of the row {shown_id(found.id)}, not of {shown_id(id)}: it "
+                "was copied from elsewhere. Copy the object back from a backup."
+            )
+        return found
+
+    def _decoded(self, blob: Blob) -> LoneRow:
+        blob = whole(self._bucket, blob, self._clock)
+        return decode_row(blob.data, blob.info.etag, where=self._bucket.uri(blob.info.key))
+
+    def _record(self, row: LoneRow | None) -> Record | None:
+        if row is None or row.body is None:
+            return None
+        return Record(row.id, self._documents.decode(row.body), row.version.to_text())
+
+    def _again(self, id: str, current: LoneRow | None, backoff: Backoff) -> Version:
+        """What to write over at the next attempt."""
+        if not backoff.wait():
+            raise StaleObjectError(
+                f"{self._named(id)} is changed by others all the time: retry later.", self._record(current)
+            )
+        return NEVER if current is None else current.version
+
+    def _stale(self, id: str, prior: Version, current: LoneRow | None) -> StaleObjectError:
+        if current is None or current.body is None:
+            return StaleObjectError(f"{self._named(id)} was deleted since it was read.", None)
+        return StaleObjectError(
+            f"{self._named(id)} was changed since: it is at version {current.version.number}, the ETag is of version "
+            f"{prior.number}. Read it again and retry.",
+            self._record(current),
+        )
+
+    def _missing(self, id: str) -> NoSuchKeyError:
+        return NoSuchKeyError(f"{self._named(id)} doesn't exist.")
+
+    def _unknown(self, id: str) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"{self._named(id)} was written, no answer came, and nobody can tell whether it was: read the row."
+        )
+
+    def _named(self, id: str) -> str:
+        return f"{self.name}[{shown_id(id)}]"
