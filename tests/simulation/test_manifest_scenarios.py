@@ -146,6 +146,22 @@ def copied_just_before_it_expires() -> None:
     assert contents_of(journal, journal.view_of(copies[0])) == before
 
 
+def taken_just_before_the_pointer_is_read() -> None:
+    store = _table()
+    compact(store.bucket())
+    bucket = store.bucket()
+    journal = journal_of(bucket, bucket.clock)
+    before = contents_of(journal, journal.read())
+    taken = []
+
+    def keep_and_merge() -> None:
+        taken.append(journal.snapshot())
+        _merge(store)
+
+    collect(store.bucket(plan=Before("get", "*current_manifest", keep_and_merge)))
+    assert contents_of(journal, journal.view_of(taken[0])) == before
+
+
 def fence_that_a_zombie_still_needs() -> None:
     store = _table()
     bucket = store.bucket()
@@ -180,6 +196,7 @@ SCENARIOS = [
     (without.take_a_refreshed_one_for_dead, refreshed_before_the_tombstone),
     (without.expire_without_a_tombstone, refreshed_before_the_delete),
     (without.list_snapshots_once, copied_just_before_it_expires),
+    (without.snapshots_before_the_lists, taken_just_before_the_pointer_is_read),
     (without.collect_l0_at_once, fence_that_a_zombie_still_needs),
 ]
 

@@ -211,6 +211,25 @@ def test_rule_13_changes_apply_in_order_up_to_a_cap(table):
     assert sorted(s.level for s in table.read().manifest.ssts) == [1, 1, 1, 1, 1, 12]
 
 
+def test_rule_13_every_change_of_a_chain_counts_and_later_ones_count_more(table):
+    table.write(*range(9))
+    session = table.journal("compactor", max_chain=9).open_compactor()
+    kept = [put(session, run=n) for n in range(6)]
+    session.commit(adds=kept, deletes=[], last_compacted=0)
+    first, second = put(session, run=7), put(session, run=8)
+    moved = replace(kept[0], level=2)
+    expected = {sst.file: sst for sst in kept}
+    for n, (adds, deletes) in enumerate(
+        [([first], []), ([second], [kept[1]]), ([moved], [kept[0]]), ([], [first]), ([first], [second])], 1
+    ):
+        expected = {file: sst for file, sst in expected.items() if sst not in deletes}
+        expected |= {sst.file: sst for sst in adds}
+        view = session.commit(adds=adds, deletes=deletes, last_compacted=n)
+        assert len(view.manifest.chain) == n + 1
+        assert view == table.read()
+        assert {sst.file: sst for sst in table.read().manifest.ssts} == expected
+
+
 def test_rule_13_a_full_manifest_is_written_where_changes_are_no_shorter(table):
     table.write(0, 1)
     session = table.compact(0)
