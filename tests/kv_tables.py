@@ -43,7 +43,7 @@ class Flusher:
             memtable.put(key, value, *rest)
         sst = SstWriter(self.values.schema, block_bytes=self.table.settings.block_size)
         sst.add(memtable.freeze())
-        self.session.put_l0(number, sst.finish().data)
+        self.session.put_l0(number, bytes(sst.finish().data))
         self.session.confirm(number)
         return number
 

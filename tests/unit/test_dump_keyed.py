@@ -157,7 +157,7 @@ def sst(rows: int = 500) -> bytes:
             }
         )
     )
-    return writer.finish().data
+    return bytes(writer.finish().data)
 
 
 FLUSH = "t/l0/000000000000000002.000000000000000007.sst"

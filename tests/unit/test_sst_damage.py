@@ -33,7 +33,7 @@ READS = {
 def written(entries, block_bytes):
     writer = SstWriter(VALUES.schema, block_bytes=block_bytes, compression=None)
     writer.add(VALUES.batch(entries))
-    return writer.finish().data
+    return bytes(writer.finish().data)
 
 
 LARGE = written(ENTRIES, 8 << 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import uuid
 
 import duckdb
@@ -138,6 +139,37 @@ def test_what_the_manifest_is_told():
 
 def test_the_same_run_is_the_same_bytes(large):
     assert written(many(), block_bytes=8 << 10, compression=None).data == large.data
+
+
+def codecs(sst):
+    group = pq.read_metadata(io.BytesIO(sst.data)).row_group(0)
+    return {group.column(i).path_in_schema: group.column(i).compression for i in range(group.num_columns)}
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_values_that_dont_shrink_are_left_as_they_are(compression):
+    rng = random.Random(3)
+    noise = [entry._replace(value=rng.randbytes(100)) for entry in many()]
+    packed, plain = written(many(), compression=compression), written(noise, compression=compression)
+    assert codecs(packed)["value"] == codecs(packed)["key"] == codecs(plain)["key"] != "UNCOMPRESSED"
+    assert codecs(plain)["value"] == "UNCOMPRESSED"
+    assert read(stored(plain)[1].scan(), BYTES) == noise
+    # One part in twenty that shrinks well doesn't pay for unpacking the rest; one in two does.
+    for share, expected in [(20, "UNCOMPRESSED"), (2, codecs(packed)["value"])]:
+        mixed = [
+            noise[n] if n % share else many()[0]._replace(key=entry.key) for n, entry in enumerate(noise)
+        ]
+        assert codecs(written(mixed, compression=compression))["value"] == expected
+    assert codecs(written(noise[:1], compression=compression))["value"] == "UNCOMPRESSED"
+
+
+def test_a_file_may_become_larger_than_expected(large):
+    entries = many()
+    writer = SstWriter(BYTES.schema, block_bytes=8 << 10, compression=None, expected_bytes=1)
+    for at in range(0, len(entries), 7):
+        writer.add(BYTES.batch(entries[at : at + 7]))
+    assert writer.size > 600_000
+    assert read(stored(writer.finish())[1].scan(), BYTES) == entries
 
 
 @pytest.mark.parametrize(

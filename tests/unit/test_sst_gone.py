@@ -34,7 +34,7 @@ def sst_bytes(rows):
         pa.array([b"v" * 100] * rows, pa.binary()),
     ]
     writer.add(pa.RecordBatch.from_arrays(columns, schema=VALUES.run_schema))
-    return writer.finish().data
+    return bytes(writer.finish().data)
 
 
 @pytest.mark.parametrize("read", READS)

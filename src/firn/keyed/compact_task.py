@@ -10,15 +10,15 @@ Memory: a few batches a run, and what `RunWriter` holds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, cast
 
 import pyarrow as pa
 
 from firn.bucket.base import Bucket
-from firn.bucket.flight import in_flight
 from firn.journal.manifest.model import SSTInfo
 from firn.keyed.cache import BlockCache
+from firn.keyed.compact_reads import PIECE_BYTES, SPAN_BYTES, RunFile, RunReads, fetched, open_all
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.fold import fold_runs
 from firn.keyed.key_shares import KeyShare
@@ -27,19 +27,8 @@ from firn.keyed.run_writer import RunWriter
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.values import Values
 
-SMALL_BYTES = 1 << 20
-"""Files up to this size are fetched whole."""
-
-FETCHED_BYTES = 32 << 20
-"""And no more than so much of them at once."""
-
-
-@dataclass(frozen=True)
-class RunFile:
-    """An L0 object or SST to read: its key in the bucket, its size, and its entries where they're known."""
-
-    key: str
-    bytes: int
+READS_AHEAD = 8
+"""GETs that are under way while a task merges, where the bucket is far away."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +70,16 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
     definition = context.definition
     values = Values(definition.columns)
     cache = BlockCache(0)  # a compaction reads everything once: it mustn't push out what point reads want
-    small = _fetched(bucket, [file for run in task.runs for file in run])
+    small = fetched(bucket, [file for run in task.runs for file in run])
     runs = [
         [SstReader(small.get(file.key, bucket), file.key, file.bytes, cache, values=values) for file in run]
         for run in task.runs
     ]
-    _open(bucket, [reader for run in runs for reader in run])
-    counted = [_Counted(run, task.share) for run in runs]
+    open_all(bucket, [reader for run in runs for reader in run])
+    span_bytes = min(PIECE_BYTES // max(1, len(runs)), SPAN_BYTES)
+    far = any(reader.is_remote for run in runs for reader in run)
+    ahead = ThreadPoolExecutor(READS_AHEAD, "firn-compact") if far else None
+    counted = [RunReads(run, task.share, span_bytes=span_bytes, ahead=ahead) for run in runs]
     folded = fold_runs(
         [iter(run) for run in counted],
         values=values,
@@ -95,71 +87,35 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
         now_ms=context.now_ms,
         drop_tombstones=task.bottom,
         reading=False,
+        piece_bytes=PIECE_BYTES,
     )
+    try:
+        ssts = _written(bucket, context, task, values, folded)
+    finally:
+        if ahead is not None:
+            ahead.shutdown(wait=True, cancel_futures=True)
+    return CompactedShare(tuple(ssts), sum(run.rows for run in counted))
+
+
+def _written(
+    bucket: Bucket,
+    context: CompactContext,
+    task: CompactTask,
+    values: Values,
+    folded: Iterator[pa.RecordBatch],
+) -> list[SSTInfo]:
+    settings = context.definition.settings
     with RunWriter(
         bucket,
         context.prefix,
         values.schema,
-        definition.settings,
+        settings,
         epoch=context.epoch,
         numbers=task.numbers,
         level=context.level,
         run=context.run,
+        expected_bytes=task.share.weight,
     ) as out:
         for batch in folded:
             out.add(batch)
-        ssts = out.finish()
-    return CompactedShare(tuple(ssts), sum(run.rows for run in counted))
-
-
-def _fetched(bucket: Bucket, files: Sequence[RunFile]) -> dict[str, Bucket]:
-    """Small files, fetched whole by 1 GET each, many in flight: a flush often is no larger than its index and a
-    block or two."""
-    chosen: list[RunFile] = []
-    room = FETCHED_BYTES
-    for file in files:
-        if file.bytes <= min(SMALL_BYTES, room):
-            chosen.append(file)
-            room -= file.bytes
-    blobs = bucket.get_many([file.key for file in chosen])
-    return {
-        file.key: cast("Bucket", _Fetched(bucket, blob.data))
-        for file, blob in zip(chosen, blobs, strict=True)
-        if blob is not None and len(blob.data) == file.bytes  # else let the reader find out what is wrong
-    }
-
-
-class _Fetched:
-    """A bucket as the reader of one file sees it whose bytes are here."""
-
-    def __init__(self, bucket: Bucket, data: bytes) -> None:
-        self._bucket, self._data = bucket, data
-
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        return self._data[start : start + length]
-
-    def local_path(self, key: str) -> str:
-        return ""  # no latency: nothing to read ahead for
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._bucket, name)
-
-
-def _open(bucket: Bucket, readers: Sequence[SstReader]) -> None:
-    """Fetch all indices together, where the store has latency that one after another would add up."""
-    if bucket.capabilities.shareable:
-        in_flight(lambda reader: reader.index, readers)
-
-
-class _Counted:
-    """The entries of one run in a share, and how many they were."""
-
-    def __init__(self, files: Sequence[SstReader], share: KeyShare) -> None:
-        self._files, self._share = files, share
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for file in self._files:
-            for batch in file.scan(self._share.start, self._share.end):
-                self.rows += batch.num_rows
-                yield batch
+        return out.finish()

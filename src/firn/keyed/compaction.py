@@ -17,7 +17,8 @@ from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.manifest import CompactorSession, View
 from firn.journal.manifest.model import SSTInfo
 from firn.keyed.cache import BlockCache
-from firn.keyed.compact_task import CompactContext, CompactTask, RunFile, compact_task
+from firn.keyed.compact_reads import RunFile
+from firn.keyed.compact_task import CompactContext, CompactTask, compact_task
 from firn.keyed.key_shares import BlockMap, KeyShare, cut
 from firn.keyed.policy import CompactionPlan, Policy, plan_compaction, plan_full, runs_of
 from firn.keyed.run_writer import numbers_needed

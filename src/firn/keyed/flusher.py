@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from firn.background import TRANSIENT
+from firn.bucket.base import BytesLike
 from firn.clock import Clock
 from firn.errors import FencedError, InvalidInputError, OutcomeUnknownError
 from firn.keyed.flights import again
@@ -34,7 +35,7 @@ log = logging.getLogger("firn.keyed")
 class Session(Protocol):
     """What the flusher needs of the journal's `WriterSession`."""
 
-    def put_l0(self, number: int, data: bytes) -> None: ...
+    def put_l0(self, number: int, data: BytesLike) -> None: ...
 
     def confirm(self, number: int) -> None: ...
 
@@ -73,8 +74,8 @@ class Flusher:
         settings: KeyedSettings,
         *,
         new_memtable: Callable[[int], Memtable],
-        encode: Callable[[Memtable], bytes],
-        opened: Callable[[int, bytes], SstReader],
+        encode: Callable[[Memtable], BytesLike],
+        opened: Callable[[int, BytesLike], SstReader],
         changed: Callable[[tuple[Flush, ...]], None],
         clock: Clock,
         name: str,

@@ -17,7 +17,7 @@ from firn.keyed.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.fold_rows import Folding, fold_piece
 from firn.keyed.merge_columns import reducers_of
 from firn.keyed.operators import Operator
-from firn.keyed.run_buffers import pieces
+from firn.keyed.run_buffers import FIRST_ROWS, PIECE_BYTES, pieces
 from firn.keyed.values import Values
 
 
@@ -111,6 +111,7 @@ def fold_runs(
     reading: bool = True,
     upto_seq: int | None = None,
     batch_rows: int = 65_536,
+    piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Runs as one, in key order; batches are small at first and none is empty.
 
@@ -124,6 +125,7 @@ def fold_runs(
             operands whose base may be in an older run stay operands.
         upto_seq: leaves out newer versions.
         batch_rows: the most rows of a batch.
+        piece_bytes: how much of all runs to hold at once, about.
 
     Raises:
         InvalidInputError: a reader meets operands that the operator fails on.
@@ -137,7 +139,10 @@ def fold_runs(
 
     reducers = None if operator is None else reducers_of(operator, values)
     folding = Folding(values, fold, now_ms, drop_tombstones or reading, reading, reducers, upto_seq)
-    for piece in pieces(runs, rows=batch_rows, reverse=reverse):
+    first_rows = FIRST_ROWS if reading else batch_rows
+    for piece in pieces(
+        runs, rows=batch_rows, reverse=reverse, first_rows=first_rows, piece_bytes=piece_bytes
+    ):
         folded = fold_piece(piece, folding, reverse=reverse)
         for at in range(0, len(folded), batch_rows):
             yield folded.slice(at, batch_rows)

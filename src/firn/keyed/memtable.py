@@ -8,21 +8,24 @@ is whole before the dict names it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from sortedcontainers import SortedList
 
 from firn.keyed.entries import MERGE, PUT, Entry, seq_of
+from firn.keyed.merge_order import key_order
 from firn.keyed.operators import Operator
 from firn.keyed.run_buffers import bisect_keys
 from firn.keyed.values import Values
 
 OVERHEAD: Final = 128
 """Bytes of memory that an entry takes besides its key and value, about."""
+
+Positions = list[int] | range
+T = TypeVar("T")
 
 _FIRST_ROWS: Final = 64  # a scan may stop after a few
 _MOST_ROWS: Final = 16_384
@@ -54,7 +57,7 @@ class Memtable:
         self._newest: dict[bytes, int] = {}
         self._keys: list[bytes] = []
         self._values: list[object] = []
-        self._kinds: list[int] = []
+        self._kinds = bytearray()
         self._expires: list[int | None] = []
         self._before: list[int] = []  # the key's version before this one, -1 for none
         self._below: dict[
@@ -183,9 +186,9 @@ class Memtable:
             return kept[1]
         if not build:
             return None
-        rows = self._batch(self._positions(list(self._newest), upto))
-        order = pc.array_sort_indices(rows.column(0))  # stable, so a key's versions stay newest first
-        run = rows.take(order)
+        rows = self._batch(self._standing(upto))
+        order, _ = key_order(rows.column(0))  # stable, so a key's versions stay newest first
+        run = rows.take(pa.array(order))
         self._kept = upto, run
         return run
 
@@ -206,6 +209,20 @@ class Memtable:
                 high = min(high, low + rows)
             return list(ordered.islice(low, high))
 
+    def _standing(self, upto: int) -> Positions:
+        """The positions that `get` gives of all keys, each key's newest first."""
+        count = upto + 1
+        before = self._before[:count]
+        if max(before, default=-1) < 0:  # no key twice
+            return range(count)
+        if MERGE in self._kinds[:count]:
+            return self._positions(list(self._newest), upto)
+        newer = np.array(before, np.int64)
+        standing = np.ones(count, np.bool_)
+        standing[newer[newer >= 0]] = False
+        found: list[int] = np.flatnonzero(standing).tolist()
+        return found
+
     def _positions(self, keys: Iterable[bytes], upto: int) -> list[int]:
         """Of each key in turn the positions that `get` gives, newest first."""
         newest, kinds, before, below = self._newest, self._kinds, self._before, self._below
@@ -221,17 +238,22 @@ class Memtable:
                 at = below.get(at, before[at])
         return found
 
-    def _batch(self, positions: list[int]) -> pa.RecordBatch:
+    def _batch(self, positions: Positions) -> pa.RecordBatch:
         """The entries at these positions as a batch of a run."""
         if not positions:
             return self.values.empty
-        keys, values, kinds, expires = self._keys, self._values, self._kinds, self._expires
+
+        def chosen(column: Sequence[T]) -> Sequence[T]:
+            if isinstance(positions, range):
+                return column[positions.start : positions.stop]
+            return [column[at] for at in positions]
+
         columns = [
-            pa.array([keys[at] for at in positions], pa.binary()),
+            pa.array(chosen(self._keys), pa.binary()),
             pa.array(np.array(positions, np.int64) + self._base),
-            pa.array([kinds[at] for at in positions], pa.int8()),
-            pa.array([expires[at] for at in positions], pa.int64()),
-            *self.values.to_arrays([values[at] for at in positions]),
+            pa.array(np.frombuffer(bytes(chosen(self._kinds)), np.int8)),
+            pa.array(chosen(self._expires), pa.int64()),
+            *self.values.to_arrays(chosen(self._values)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.values.run_schema)
 

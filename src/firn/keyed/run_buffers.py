@@ -15,21 +15,28 @@ import pyarrow as pa
 PIECE_BYTES = 64 << 20
 """Bytes that all runs together read ahead for one piece, about."""
 
-_FIRST_ROWS = 512  # a scan may stop after a few rows
+FIRST_ROWS = 512  # a scan may stop after a few rows
 
 Piece = list[list[pa.RecordBatch]]
 """Of each run, newest first, its batches in key order."""
 
 
-def pieces(runs: Sequence[Iterator[pa.RecordBatch]], *, rows: int, reverse: bool = False) -> Iterator[Piece]:
+def pieces(
+    runs: Sequence[Iterator[pa.RecordBatch]],
+    *,
+    rows: int,
+    reverse: bool = False,
+    first_rows: int = FIRST_ROWS,
+    piece_bytes: int = PIECE_BYTES,
+) -> Iterator[Piece]:
     """The runs in pieces that share no key, in key order, or from the last one with `reverse`.
 
-    Within a piece all batches are in a run's order, also where the runs come backwards. Pieces grow from a few rows,
-    for who wants no more, to about `rows` of each run.
+    Within a piece all batches are in a run's order, also where the runs come backwards. Pieces grow from
+    `first_rows`, for who wants no more, to about `rows` of each run, or `piece_bytes` of all.
     """
     buffers = [_Buffer(run, reverse) for run in runs]
-    budget = PIECE_BYTES // max(1, len(buffers))
-    wanted = min(rows, _FIRST_ROWS)
+    budget = piece_bytes // max(1, len(buffers))
+    wanted = min(rows, first_rows)
     while True:
         for buffer in buffers:
             buffer.fill(wanted, budget)

@@ -14,7 +14,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from firn.bucket.base import Bucket
+from firn.bucket.base import Bucket, BytesLike
 from firn.errors import ObjectExistsError, ObjectNotFoundError, OutcomeUnknownError
 from firn.journal.manifest.layout import ManifestLayout
 from firn.journal.manifest.model import SSTInfo
@@ -40,6 +40,7 @@ class RunWriter:
         numbers: SST numbers that nobody else uses; not all are needed.
         epoch: the compactor's, which the SSTs are named by.
         level, run: where a manifest is to put them.
+        expected_bytes: of the whole run, where that is known: memory for no more is set aside.
     """
 
     def __init__(
@@ -53,12 +54,15 @@ class RunWriter:
         numbers: Sequence[int],
         level: int,
         run: int,
+        expected_bytes: int | None = None,
     ) -> None:
         self._bucket, self._values, self._settings = bucket, values, settings
         self._layout = ManifestLayout(prefix)
         self._epoch, self._level, self._run = epoch, level, run
         self._numbers = numbers
         self._free = iter(numbers)
+        size = settings.sst_size
+        self._expected = size if expected_bytes is None else min(size, expected_bytes)
         self._writer: SstWriter | None = None
         self._last_key: bytes | None = None
         self._max_loaded = -1
@@ -98,6 +102,7 @@ class RunWriter:
                     block_bytes=self._settings.block_size,
                     compression=self._settings.compression,
                     bloom_bits=self._settings.bloom_bits,
+                    expected_bytes=self._expected,
                 )
             self._append(self._writer, piece)
             self._last_key = piece.column(0)[-1].as_py()
@@ -176,7 +181,7 @@ class RunWriter:
             "so the store refuses or loses far more writes than it should. Nothing was committed; try again"
         )
 
-    def _is_put(self, key: str, data: bytes) -> bool:
+    def _is_put(self, key: str, data: BytesLike) -> bool:
         """1 PUT; after a refusal or a lost answer 1 GET."""
         try:
             self._bucket.put_if_absent(key, data)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from firn.errors import InvalidInputError
-from firn.keyed.sst_writer import Compression
+from firn.keyed.sst_encoding import Compression
 from firn.units import parse_duration, parse_size
 
 KEYED_PROPERTIES: Mapping[str, Any] = {

@@ -7,6 +7,7 @@ of the file's end fetches all three. docs/format/sst.md is the page; every const
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,6 +82,12 @@ def encode_tail(index: SstIndex, bloom: bytes, footer: BytesLike) -> bytes:
     body = b"".join(parts)
     start = _TRAILER.pack(FORMAT, FEATURES, len(body), 0, MAGIC)[:_CHECKED]
     return body + start + struct.pack("<Q", checksum(body + start)) + MAGIC
+
+
+def tail_length(lows: Sequence[bytes], max_key: bytes, bloom: bytes) -> int:
+    """How many bytes `encode_tail` will make for an index with these keys."""
+    arrays = len(lows) * (8 + 8 + 4 + 4 + 1)
+    return _HEAD.size + arrays + sum(map(len, lows)) + len(max_key) + len(bloom) + _TRAILER.size
 
 
 def tail_bytes(end: BytesLike, size: int) -> int:

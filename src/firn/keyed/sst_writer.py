@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,28 +12,28 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from firn.arrow import bloom
+from firn.bucket.base import BytesLike
 from firn.errors import InvalidInputError
 from firn.keyed.entries import DELETE, MERGE
+from firn.keyed.key_hashes import key_hashes
+from firn.keyed.sst_encoding import Compression, encoding
 from firn.keyed.sst_index import SstIndex
-from firn.keyed.sst_schema import ENTRY_COLUMNS, sst_schema
-from firn.keyed.sst_tail import checksum, encode_tail
-
-Compression = Literal["zstd", "lz4"] | None
+from firn.keyed.sst_schema import sst_schema
+from firn.keyed.sst_sink import Sink
+from firn.keyed.sst_tail import checksum, encode_tail, tail_length
 
 BLOCK_BYTES = 128 << 10
 BLOOM_BITS = 10
-ZSTD_LEVEL = 1
 
 _REQUIRED = ("key", "seq", "kind")
-_DELTA = ("seq", "kind", "expire_at")
-"""Written as differences and not compressed: they take next to nothing that way, and nothing to unpack."""
+_SPARE = 16 << 10  # for the tail and the footer of a small file
 
 
 @dataclass(frozen=True)
 class Sst:
     """An SST's bytes and what its `SSTInfo` says of them."""
 
-    data: bytes
+    data: BytesLike
     min_key: bytes
     max_key: bytes
     rows: int
@@ -52,6 +50,7 @@ class SstWriter:
         values: the columns of the values; with those of `firn.keyed.entries` they are the file's.
         block_bytes: Arrow bytes of a block, about: what a point read fetches and decodes. At least one entry.
         bloom_bits: bits a key of the Bloom filter: 10 take one absent key in a hundred for present. 0: no filter.
+        expected_bytes: how large the file will be, if that is more than what is added first.
 
     >>> writer = SstWriter(pa.schema({"value": pa.binary()}))
     >>> writer.add(pa.record_batch({"key": [b"a"], "seq": [7], "kind": pa.array([0], pa.int8()),
@@ -68,12 +67,15 @@ class SstWriter:
         block_bytes: int = BLOCK_BYTES,
         compression: Compression = "zstd",
         bloom_bits: int = BLOOM_BITS,
+        expected_bytes: int = 0,
     ) -> None:
         self._schema = sst_schema(values)
         self._block_bytes = max(1, block_bytes)
         self._bloom_bits = bloom_bits
-        self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._sink, self._schema, **_encoding(self._schema, compression))
+        self._expected = expected_bytes
+        self._sink: Sink | None = None
+        self._compression: Compression = compression
+        self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._last: tuple[bytes, int] | None = None
@@ -90,7 +92,7 @@ class SstWriter:
     @property
     def size(self) -> int:
         """Bytes so far, about: those of the blocks that are written, and the rest as it is in memory."""
-        return int(self._sink.tell()) + self._pending_bytes
+        return (self._ends[-1] if self._ends else 0) + self._pending_bytes
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add entries, all of them after those added before in (key ascending, seq descending).
@@ -109,8 +111,14 @@ class SstWriter:
             batch.columns, schema=self._schema
         )  # which says what is never null
         self._check_order(batch)
+        if self._writer is None or self._sink is None:
+            room = max(self._expected, batch.nbytes)
+            self._sink = Sink(room + room // 16 + _SPARE)
+            self._writer = pq.ParquetWriter(
+                self._sink.stream, self._schema, **encoding(batch, self._compression)
+            )
         if self._bloom_bits:
-            self._hashes.append(_hashes(batch.column(0)))
+            self._hashes.append(key_hashes(batch.column(0)))
         self._rows += batch.num_rows
         self._max_seq = max(self._max_seq, pc.max(batch.column(1)).as_py())
         kinds = np.bincount(batch.column(2).to_numpy(), minlength=MERGE + 1)
@@ -139,16 +147,18 @@ class SstWriter:
         Raises:
             InvalidInputError: nothing was added; an SST has an entry at least.
         """
-        if not self._rows:
+        if self._writer is None or self._sink is None or self._last is None:
             raise InvalidInputError("an SST without entries can't be written: skip it")
         if self._pending:
             self._write_block()
-        self._writer.close()
-        whole = memoryview(self._sink.getvalue())
         end = self._ends[-1]
-        blocks, footer = whole[:end], whole[end:]
+        filter = bloom.build(self._hashes, self._bloom_bits) if self._bloom_bits else b""
+        # The tail tells of the footer behind it, so its place is kept and it is written last: nothing is copied.
+        length = tail_length(self._lows, self._last[0], filter)
+        self._sink.stream.write(bytes(length))
+        self._writer.close()
+        whole = self._sink.finish()
         starts = [0, *self._ends[:-1]]
-        assert self._last is not None
         index = SstIndex(
             rows=self._rows,
             max_seq=self._max_seq,
@@ -160,11 +170,11 @@ class SstWriter:
             continued=tuple(self._continued),
             ends=tuple(self._ends),
             block_rows=tuple(self._block_rows),
-            checksums=tuple(checksum(blocks[a:b]) for a, b in zip(starts, self._ends, strict=True)),
+            checksums=tuple(checksum(whole[a:b]) for a, b in zip(starts, self._ends, strict=True)),
         )
-        filter = bloom.build(self._hashes, self._bloom_bits) if self._bloom_bits else b""
+        whole[end : end + length] = encode_tail(index, filter, whole[end + length :])
         return Sst(
-            data=b"".join([blocks, encode_tail(index, filter, footer), footer]),
+            data=whole.toreadonly(),
             min_key=index.min_key,
             max_key=index.max_key,
             rows=self._rows,
@@ -204,47 +214,9 @@ class SstWriter:
         self._lows.append(first if before is None else _low(before, first))
         self._written_last = keys[-1].as_py()
         self._block_rows.append(rows.num_rows)
+        assert self._writer is not None and self._sink is not None
         self._writer.write_table(rows, row_group_size=rows.num_rows)
-        self._ends.append(int(self._sink.tell()))
-
-
-def _encoding(schema: pa.Schema, compression: Compression) -> dict[str, Any]:
-    if compression not in ("zstd", "lz4", None):
-        raise InvalidInputError(f"the compression {compression!r} isn't one of zstd, lz4 and None")
-    codec = "none" if compression is None else compression
-    values = [field for field in schema if field.name not in ENTRY_COLUMNS]
-    flat = [field.name for field in values if not pa.types.is_nested(field.type)]
-    only = len(values) == 1 and pa.types.is_binary(values[0].type)
-    text = [] if only else [field.name for field in values if pa.types.is_string(field.type)]
-    return {
-        "compression": {name: "none" if name in _DELTA else codec for name in _leaves(schema)},
-        "compression_level": dict.fromkeys(
-            (name for name in _leaves(schema) if name not in _DELTA), ZSTD_LEVEL
-        )
-        if codec == "zstd"
-        else None,
-        "use_dictionary": text or False,
-        "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
-        "write_statistics": ["key", *([] if only else flat)],
-        # Whoever reads the file without its tail, as Spark does, sees damage by these.
-        "write_page_checksum": True,
-        "store_schema": False,
-    }
-
-
-@lru_cache(maxsize=64)
-def _leaves(schema: pa.Schema) -> tuple[str, ...]:
-    """The paths of all Parquet columns, by which a codec is given to each."""
-    if not any(pa.types.is_nested(field.type) for field in schema):
-        return tuple(schema.names)
-    written: list[pq.FileMetaData] = []
-    pq.write_table(schema.empty_table(), pa.BufferOutputStream(), metadata_collector=written)
-    return tuple(written[0].schema.column(at).path for at in range(written[0].num_columns))
-
-
-def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    hashed = bloom.hash64
-    return np.fromiter((hashed(key) for key in keys.to_pylist()), dtype=np.uint64, count=len(keys))
+        self._ends.append(int(self._sink.stream.tell()))
 
 
 def _row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

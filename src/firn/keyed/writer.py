@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from firn.background import Background
+from firn.bucket.base import BytesLike
 from firn.errors import (
     CorruptObjectError,
     FencedError,
@@ -377,7 +378,7 @@ class KeyedWriter(Reads):
     def _memtable(self, number: int) -> Memtable:
         return Memtable(number, self.table.values, self._operator)
 
-    def _encoded(self, memtable: Memtable) -> bytes:
+    def _encoded(self, memtable: Memtable) -> BytesLike:
         settings = self.table.settings
         sst = SstWriter(
             self.table.values.schema,
@@ -388,7 +389,7 @@ class KeyedWriter(Reads):
         sst.add(memtable.freeze())
         return sst.finish().data
 
-    def _opened(self, number: int, data: bytes) -> SstReader:
+    def _opened(self, number: int, data: BytesLike) -> SstReader:
         """Of an L0 object that was just put: its first reads need no request."""
         reader = self.table.sst(self.table.journal.layout.l0_key(self.epoch, number), len(data))
         reader.seed(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from firn.bucket.base import BytesLike
 from firn.clock import seconds_awake_or_not
 from firn.errors import (
     FencedError,
@@ -92,7 +93,7 @@ class WriterSession:
         if self._fenced is not None:
             raise FencedError(str(self._fenced))
 
-    def put_l0(self, number: int, data: bytes) -> None:
+    def put_l0(self, number: int, data: BytesLike) -> None:
         """Put flush `number` up (rules 4 and 5). Several may be in flight, in any order; a number is put again with
         the same bytes until it is up. 1 PUT; after a refusal or without an answer also 1 GET.
 
@@ -118,7 +119,7 @@ class WriterSession:
                 if file.number > self._view.manifest.last_compacted:
                     self._view = replace(self._view, l0=(file, *self._view.l0))
 
-    def _put(self, key: str, data: bytes) -> None:
+    def _put(self, key: str, data: BytesLike) -> None:
         backoff = self._store.backoff()
         while True:
             try:

@@ -1,0 +1,48 @@
+"""Where Parquet writes an SST to: one stretch of memory, made as large as it will be.
+
+Arrow's own stream in memory grows by doubling, and so touches and copies twice what the file has; memory that a
+process hasn't touched yet costs more than all the encoding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+_BUFFERED = 256 << 10
+
+
+class Sink:
+    """A growing file in memory; `stream` is what Arrow writes to. `room`: the bytes that it will have, about."""
+
+    closed = False
+
+    def __init__(self, room: int) -> None:
+        self._data = np.empty(max(1, room), np.uint8)
+        self._size = 0
+        self.stream = pa.BufferedOutputStream(pa.PythonFile(self, mode="w"), _BUFFERED)
+
+    def finish(self) -> memoryview:
+        """The bytes, which may still be changed."""
+        self.stream.flush()
+        return self._data[: self._size].data
+
+    # -- for Arrow
+
+    def write(self, data: bytes) -> None:
+        end = self._size + len(data)
+        if end > len(self._data):
+            larger = np.empty(max(end, 2 * len(self._data)), np.uint8)
+            larger[: self._size] = self._data[: self._size]
+            self._data = larger
+        self._data[self._size : end] = np.frombuffer(data, np.uint8)  # unlike bytes, without the GIL
+        self._size = end
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
