@@ -13,7 +13,6 @@ from firn.records.definition import (
     Index,
     RecordDefinition,
     create_definition,
-    definition_key,
     indices_of,
     read_definition,
     schema_of,
@@ -111,7 +110,6 @@ def test_one_of_two_creators_gets_the_name():
     with pytest.raises(firn.TableExistsError, match="people"):
         create_definition(bucket, "db/people", FULL)
     assert read_definition(bucket, "db/people") == made
-    assert definition_key("db/people") == "db/people/_firn/table.json"
 
 
 def test_without_conditional_puts_there_are_no_record_tables():

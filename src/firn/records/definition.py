@@ -14,15 +14,8 @@ import orjson
 from firn.arrow.inputs import declared_columns
 from firn.arrow.pyvalues import shown
 from firn.bucket.base import Bucket
-from firn.bucket.conditional import create
-from firn.errors import (
-    CorruptObjectError,
-    InvalidInputError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    TableExistsError,
-    UnsupportedError,
-)
+from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
+from firn.journal.definition import create_object, read_object
 from firn.records.documents import Documents
 from firn.records.layout import RecordLayout
 from firn.records.settings import RecordSettings
@@ -209,17 +202,9 @@ def _is_json_schema(given: Mapping[str, Any]) -> bool:
     )
 
 
-def definition_key(prefix: str) -> str:
-    return f"{prefix}/_firn/table.json"
-
-
 def read_definition(bucket: Bucket, prefix: str) -> RecordDefinition | None:
     """1 GET; None where there is none."""
-    key = definition_key(prefix)
-    try:
-        return RecordDefinition.decode(bucket.get(key).data, bucket.uri(key))
-    except ObjectNotFoundError:
-        return None
+    return read_object(bucket, prefix, RecordDefinition.decode)
 
 
 def create_definition(bucket: Bucket, prefix: str, definition: RecordDefinition) -> RecordDefinition:
@@ -235,13 +220,7 @@ def create_definition(bucket: Bucket, prefix: str, definition: RecordDefinition)
             "the table in another store, or use a lake table."
         )
     definition = replace(definition, id=secrets.token_hex(16))
-    try:
-        create(bucket, definition_key(prefix), definition.encode(), nonce=definition.id)
-    except ObjectExistsError:
-        raise TableExistsError(
-            f"{bucket.uri(prefix)} is a table already. Open it with db.table({definition.name!r}), or choose "
-            "another name."
-        ) from None
+    create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id)
     return definition
 
 
