@@ -8,7 +8,7 @@ import typer
 
 from firn.cli import output, waiting
 from firn.cli.app import MAINTAIN, app
-from firn.cli.maintain import sweep_line
+from firn.cli.maintain import swept_line
 from firn.cli.target import (
     DbArg,
     DbOption,
@@ -120,7 +120,7 @@ def prune(
     if dry_run:
         output.keys(report.deleted)
     if swept is not None:
-        output.line(sweep_line(f"the writer {name}", swept, logs="marker"))
+        output.line(swept_line(f"the writer {name}", swept, logs="marker"))
         if dry_run:
             output.keys((*swept.data_files, *swept.logs, *swept.orphans))
     for warning in report.warnings:

@@ -9,6 +9,7 @@ import typer
 from firn.cli import output, waiting
 from firn.cli.app import MAINTAIN, app
 from firn.cli.inputs import read_all
+from firn.cli.reports import print_report, sweep_line
 from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg, WriterOption, open_table, pairs
 from firn.errors import InvalidInputError
 
@@ -45,18 +46,22 @@ def partition_values(given: list[str] | None) -> list[dict[str, str | None]] | N
 
 
 def _changed(table: LakeTable, result: ChangeResult, meter: waiting.Meter, json: bool) -> None:
-    if json:
-        output.document({"table": table.name, **output.plain(result), **meter.plain()})
-        return
-    output.line(change_line(table.name, result))
-    if result.dry_run:
-        output.keys(result.files)
-    if result.foreign_files:
-        output.note(
-            f"{output.plural(result.foreign_files, 'file')} of other writers match too: each of them changes its own."
-        )
-    if not result.dry_run:
-        meter.note()
+    def rest() -> None:
+        if result.dry_run:
+            output.keys(result.files)
+        if result.foreign_files:
+            files = output.plural(result.foreign_files, "file")
+            output.note(f"{files} of other writers match too: each of them changes its own.")
+
+    print_report(
+        table.name,
+        result,
+        meter,
+        json,
+        line=lambda: change_line(table.name, result),
+        rest=rest,
+        dry_run=result.dry_run,
+    )
 
 
 def change_line(name: str, result: ChangeResult) -> str:
@@ -303,37 +308,36 @@ def sweep(
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"sweeping {opened.name}"):
         report = opened.sweep(older_than=older_than, orphans=orphans, dry_run=dry_run)
-    if json:
-        output.document({"table": opened.name, **output.plain(report), **meter.plain()})
-        return
-    output.line(sweep_line(opened.name, report, logs="marker" if of_writers else "log"))
-    if dry_run:
+    print_report(
+        opened.name,
+        report,
+        meter,
+        json,
+        line=lambda: swept_line(opened.name, report, logs="marker" if of_writers else "log"),
+        rest=lambda: _tell_what_stays(report, of_writers),
+        dry_run=dry_run,
+    )
+
+
+def _tell_what_stays(report: SweepReport, of_writers: bool) -> None:
+    if report.dry_run:
         for path in (*report.data_files, *report.logs, *report.orphans):
             output.line(f"  {path}")
-    if report.kept_foreign:
-        if of_writers:
-            output.note(
-                f"{output.plural(len(report.kept_foreign), 'object')} among the files that Firn doesn't know "
-                "are left alone."
-            )
-        else:
-            output.note(
-                f"{output.plural(len(report.kept_foreign), 'registered file')} that no version reads any more "
-                "lie outside the table, and stay."
-            )
-    if not dry_run:
-        meter.note()
+    if not report.kept_foreign:
+        return
+    if of_writers:
+        objects = output.plural(len(report.kept_foreign), "object")
+        output.note(f"{objects} among the files that Firn doesn't know are left alone.")
+    else:
+        files = output.plural(len(report.kept_foreign), "registered file")
+        output.note(f"{files} that no version reads any more lie outside the table, and stay.")
 
 
-def sweep_line(name: str, report: SweepReport, *, logs: str = "log") -> str:
+def swept_line(name: str, report: SweepReport, *, logs: str = "log") -> str:
     """What a sweep did, in one line; `logs` is what the journal calls its own."""
     counts: list[tuple[tuple[Any, ...], str]] = [
         (report.data_files, "replaced file"),
         (report.logs, logs),
         (report.orphans, "orphan"),
     ]
-    parts = [output.plural(len(paths), noun) for paths, noun in counts if paths]
-    if not parts:
-        return f"sweep: nothing to delete in {name}"
-    verb = "would delete" if report.dry_run else "deleted"
-    return f"sweep of {name} {verb} {', '.join(parts)}: {output.size(report.bytes)}"
+    return sweep_line(name, counts, report.bytes, dry_run=report.dry_run)

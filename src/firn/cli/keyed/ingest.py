@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from firn.cli import output, waiting
+from firn.cli.reports import print_report
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -79,14 +80,12 @@ def load_frame(database: Database, table: KeyedTable, frame: DataFrame, json: bo
 
 def print_loaded(name: str, report: LoadReport, meter: waiting.Meter, json: bool) -> None:
     """What a bulk load did."""
-    if json:
-        output.document({"table": name, **output.plain(report), **meter.plain()})
-        return
-    output.line(
-        f"loaded {output.plural(report.rows, 'row')} into {name}: "
-        f"{output.plural(report.ssts, 'SST')}, {output.size(report.bytes)}"
-    )
-    meter.note()
+
+    def line() -> str:
+        ssts = f"{output.plural(report.ssts, 'SST')}, {output.size(report.bytes)}"
+        return f"loaded {output.plural(report.rows, 'row')} into {name}: {ssts}"
+
+    print_report(name, report, meter, json, line=line)
 
 
 def columns_of(table: KeyedTable) -> dict[str, str]:

@@ -10,6 +10,7 @@ from firn.cli import output, waiting
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import open_keyed
 from firn.cli.keyed.text import one_of
+from firn.cli.reports import print_report, sweep_line
 from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
 from firn.errors import InvalidInputError, NotFoundError
 from firn.inspect.decoded import when
@@ -40,20 +41,15 @@ def compact(
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"compacting {opened.name}"):
         report = opened.compact(full=full, dry_run=dry_run)
-    if json:
-        amplification = round(report.write_amplification, 3)
-        output.document(
-            {
-                "table": opened.name,
-                **output.plain(report),
-                "write_amplification": amplification,
-                **meter.plain(),
-            }
-        )
-        return
-    output.line(compact_line(opened.name, report))
-    if not dry_run:
-        meter.note()
+    print_report(
+        opened.name,
+        report,
+        meter,
+        json,
+        line=lambda: compact_line(opened.name, report),
+        dry_run=dry_run,
+        write_amplification=round(report.write_amplification, 3),
+    )
 
 
 def compact_line(name: str, report: CompactionReport) -> str:
@@ -211,23 +207,18 @@ def sweep(
     meter = waiting.Meter(opened.bucket)
     with waiting.spinner(f"sweeping {opened.name}"):
         report = opened.sweep(older_than=older_than, dry_run=dry_run)
-    if json:
-        output.document({"table": opened.name, **output.plain(report), **meter.plain()})
-        return
-    output.line(sweep_line(opened.name, report))
-    if dry_run:
-        output.keys(report.deleted)
-    for key in report.dangling:
-        output.warn(
-            f"{key} is a checkpoint that nobody can read: something that it names is gone. What it keeps goes "
-            f"with `firn keyed checkpoint {opened.name} {key.rpartition('.')[2]} --delete`."
-        )
-    if not dry_run:
-        meter.note()
+    print_report(
+        opened.name,
+        report,
+        meter,
+        json,
+        line=lambda: _swept(opened.name, report),
+        rest=lambda: _tell_keys(opened.name, report),
+        dry_run=dry_run,
+    )
 
 
-def sweep_line(name: str, report: CollectReport) -> str:
-    """What a sweep did, in one line."""
+def _swept(name: str, report: CollectReport) -> str:
     counts = (
         (report.l0, "flush"),
         (report.fences, "fence"),
@@ -235,8 +226,14 @@ def sweep_line(name: str, report: CollectReport) -> str:
         (report.manifests, "manifest"),
         (report.snapshots, "checkpoint"),
     )
-    parts = [output.plural(len(keys), noun) for keys, noun in counts if keys]
-    if not parts:
-        return f"sweep: nothing to delete in {name}"
-    verb = "would delete" if report.dry_run else "deleted"
-    return f"sweep of {name} {verb} {', '.join(parts)}: {output.size(report.bytes)}"
+    return sweep_line(name, counts, report.bytes, dry_run=report.dry_run)
+
+
+def _tell_keys(name: str, report: CollectReport) -> None:
+    if report.dry_run:
+        output.keys(report.deleted)
+    for key in report.dangling:
+        output.warn(
+            f"{key} is a checkpoint that nobody can read: something that it names is gone. What it keeps goes "
+            f"with `firn keyed checkpoint {name} {key.rpartition('.')[2]} --delete`."
+        )

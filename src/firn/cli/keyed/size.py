@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,32 +14,28 @@ from firn.keyed.sizing import SizeRow, Workload, sizing
 PAPER = Workload()
 
 
+def _figure(option: str, unit: str, help: str) -> Any:
+    return typer.Option(option, metavar=unit, help=help)
+
+
 @keyed.command()
 def size(
-    block_mb: Annotated[
-        float, typer.Option("--block-mb", metavar="MB", help="Size of an SST.")
-    ] = PAPER.block_mb,
-    db_gb: Annotated[float, typer.Option("--db-gb", metavar="GB", help="Live data.")] = PAPER.db_gb,
-    key_kb: Annotated[
-        float, typer.Option("--key-kb", metavar="KB", help="Mean size of a key.")
-    ] = PAPER.key_kb,
-    value_kb: Annotated[
-        float, typer.Option("--value-kb", metavar="KB", help="Mean size of a value.")
-    ] = PAPER.value_kb,
+    block_mb: Annotated[float, _figure("--block-mb", "MB", "Size of an SST.")] = PAPER.block_mb,
+    db_gb: Annotated[float, _figure("--db-gb", "GB", "Live data.")] = PAPER.db_gb,
+    key_kb: Annotated[float, _figure("--key-kb", "KB", "Mean size of a key.")] = PAPER.key_kb,
+    value_kb: Annotated[float, _figure("--value-kb", "KB", "Mean size of a value.")] = PAPER.value_kb,
     flush_ms: Annotated[
-        float, typer.Option("--flush-ms", metavar="MS", help="The longest time between two flushes.")
+        float, _figure("--flush-ms", "MS", "The longest time between two flushes.")
     ] = PAPER.flush_ms,
     compaction_s: Annotated[
-        float, typer.Option("--compaction-s", metavar="S", help="Seconds between two compactions.")
+        float, _figure("--compaction-s", "S", "Seconds between two compactions.")
     ] = PAPER.compaction_s,
-    writes: Annotated[
-        float, typer.Option("--writes", metavar="N", help="Puts a second.")
-    ] = PAPER.writes_per_second,
+    writes: Annotated[float, _figure("--writes", "N", "Puts a second.")] = PAPER.writes_per_second,
     updates: Annotated[
-        float, typer.Option("--updates", metavar="PERCENT", help="Puts of keys that are there already.")
+        float, _figure("--updates", "PERCENT", "Puts of keys that are there already.")
     ] = PAPER.updates_percent,
     price: Annotated[
-        float, typer.Option("--price", metavar="$", help="Of 10,000 PUTs, in dollars.")
+        float, _figure("--price", "$", "Of 10,000 PUTs, in dollars.")
     ] = PAPER.dollars_per_10k_writes,
     json: Json = False,
 ) -> None:

@@ -37,9 +37,7 @@ def put(
 
     firn keyed put ./prod/delays DTW 66
     """
-    _, opened = open_keyed(table, db, options)
-    words = Words.of(opened.definition, hex=hex)
-    named, given = words.key(key), _value(words, value)
+    opened, named, given = _entry(table, db, options, key, value, hex)
     _write(opened, lambda kv: kv.put(named, given, ttl=ttl), f"put {key}", json)
 
 
@@ -60,9 +58,7 @@ def merge(
 
     firn keyed merge ./prod/delays DTW '{"flights": 1, "minutes": 66}'
     """
-    _, opened = open_keyed(table, db, options)
-    words = Words.of(opened.definition, hex=hex)
-    named, given = words.key(key), _value(words, operand)
+    opened, named, given = _entry(table, db, options, key, operand, hex)
     _write(opened, lambda kv: kv.merge(named, given, ttl=ttl), f"merged into {key}", json)
 
 
@@ -126,6 +122,15 @@ def _as_bytes(rows: Any, known: dict[str, str]) -> Any:
         if known.get(field.name) == "BLOB" and pa.types.is_string(field.type):
             rows = rows.set_column(i, field.name, rows.column(i).cast(pa.binary()))
     return rows
+
+
+def _entry(
+    table: str, db: str | None, options: list[str] | None, key: str, value: str, hex: bool
+) -> tuple[KeyedTable, Any, Any]:
+    """A table, with a key and a value of it."""
+    _, opened = open_keyed(table, db, options)
+    words = Words.of(opened.definition, hex=hex)
+    return opened, words.key(key), _value(words, value)
 
 
 def _value(words: Words, word: str) -> Any:
