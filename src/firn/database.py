@@ -237,6 +237,8 @@ class Database(WriterUpkeep):
             InvalidInputError: the table is of another kind than `kind`.
         """
         check_name(name)
+        if kind is not None:
+            check_kind(kind)
         return self._table(name, read_any(self.bucket, self._prefix(name)), kind)
 
     def tables(self, kind: Kind | None = None) -> list[str]:

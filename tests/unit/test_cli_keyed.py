@@ -187,6 +187,26 @@ def test_words_that_cant_be_are_refused(years: Path, command: str, key: str, val
     assert done("keyed", "scan", years, "--count").out == "3\n"
 
 
+def test_messages_name_the_column_and_the_type(years: Path, delays: Path, tmp_path: Path) -> None:
+    for key, value, said in (
+        ('["MI", "x"]', '{"flights": 1}', "'x' can't be the key's column year, which is BIGINT"),
+        (
+            '["MI", 1]',
+            '{"seen": "yesterday"}',
+            "'yesterday' can't be the value's column seen, which is TIMESTAMP",
+        ),
+    ):
+        assert said in run("keyed", "put", years, key, value).err
+    found = run("keyed", "put", years, '["MI", 1]', "-", stdin=b"\xff\xfe")
+    assert found.code == 2 and "isn't UTF-8 text" in found.err
+    assert "an empty key can't be" in run("keyed", "get", delays, "").err
+    assert "is not a version of delays" in run("keyed", "get", delays, "DTW", "--at", "x@1").err
+    found = run("create", tmp_path / "db" / "t", "--kind", "keyed", "--key", "state")
+    assert found.code == 2 and "--key state=VARCHAR" in found.err
+    found = run("create", tmp_path / "db" / "t", "--kind", "keyed", "--column", "a=VARCHAR", "--merge", "add")
+    assert found.code == 2 and "a VARCHAR" in found.err
+
+
 def test_options_that_exclude_one_another(delays: Path) -> None:
     for words in (
         ["get", delays, "A", "--raw", "--json"],

@@ -406,3 +406,21 @@ def test_a_background_that_nobody_pokes_does_nothing():
     assert called.wait(30)
     background.stop()
     assert not background.running
+
+
+def test_calls_that_cant_be_say_what_they_take():
+    db = firn.connect("memory://")
+    table = db.create_table("t", kind="keyed")
+    with pytest.raises(InvalidInputError, match="kind='x'"):
+        db.table("t", kind="x")
+    with pytest.raises(InvalidInputError, match="rows"):
+        table.load(7)
+    with table.open(compaction=False) as kv:
+        for keys in (b"ab", "ab"):
+            with pytest.raises(InvalidInputError, match="a list of keys"):
+                kv.multi_get(keys)
+        for wrong in ([(b"a",)], [7], 7):
+            with pytest.raises(InvalidInputError, match="pairs of a key and a value, for t"):
+                kv.write(wrong)
+        with pytest.raises(InvalidInputError, match="not a value"):
+            kv.write([(b"a", 7)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from manifest_tables import Before, Table, merge, names, put
 
-from firn.errors import CorruptObjectError, FencedError
+from firn.errors import AccessDeniedError, CorruptObjectError, FencedError
 from firn.journal.manifest import ManifestJournal
 from firn.journal.manifest.pointer_store import BucketPointerStore, StoredPointer
 from firn.testing import CRASH_AFTER, LOST_ACK, Crashed, delayed, retried
@@ -356,3 +356,19 @@ def test_two_collectors_at_once(table):
     collect(table, again)
     assert collect(table).deleted == ()
     assert names(table.read()) == []
+
+
+def test_a_dry_run_needs_no_permission_to_write(table, monkeypatch):
+    table.write(0)
+    table.compact()
+    table.age(1000)
+    journal = table.journal()
+
+    def refused(*args):
+        raise AccessDeniedError("t/_firn/clock: no permission to write")
+
+    monkeypatch.setattr(journal.bucket, "put", refused)
+    report = journal.collect(l0_min_age_s=300, buffer_s=0, dry_run=True)
+    assert len(report.l0) == 1
+    with pytest.raises(AccessDeniedError):
+        journal.collect(l0_min_age_s=300, buffer_s=0)

@@ -114,7 +114,7 @@ def _rows(data: Any, known: ColumnTypes) -> Rows:
     if hasattr(data, "__arrow_c_stream__"):
         return _stream(_converted(type(data).__name__, lambda: pa.RecordBatchReader.from_stream(data)))
     raise InvalidInputError(
-        f"append can't take {shown(data)}: give it a list of dicts, a dict of lists, a pandas, polars or "
+        f"{shown(data)} can't be taken for rows: give a list of dicts, a dict of lists, a pandas, polars or "
         "Spark DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, or what has __arrow_c_stream__"
     )
 

@@ -151,6 +151,10 @@ def create(
     """
     url, name = locate(table, db)
     database = open_database(url, options, must_exist=False, writer=writer)
+    if kind == "keyed" and (untyped := [word for word in key or () if "=" not in word]):
+        raise InvalidInputError(
+            f"the key {untyped[0]!r} of a keyed table needs its type: --key {untyped[0]}=VARCHAR, or =BIGINT, …."
+        )
     typed = pairs(key, "--key") if kind == "keyed" else key
     create_table: Any = database.create_table  # its overloads are for those who know the kind
     made = create_table(

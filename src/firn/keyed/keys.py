@@ -86,7 +86,7 @@ class Keys:
         if self.columns is None:
             encoded = key if type(key) is bytes else _as_bytes(key)
             if not encoded:
-                raise InvalidInputError("a key has at least one byte")
+                raise InvalidInputError("an empty key can't be: a key has at least one byte")
         else:
             parts = self._parts(key)
             if len(parts) != len(self._cells):

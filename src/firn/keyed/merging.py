@@ -293,7 +293,11 @@ def _by_column(merge: str | Mapping[str, str], values: Values) -> dict[str, Cell
             _unknown(merge)
         found = {name: _cells(merge, kind) for name, kind in kinds.items()}
         if not any(found.values()):
-            raise InvalidInputError(f"the merge operator {merge!r} suits none of the table's value columns")
+            has = ", ".join(f"{name} {kind}" for name, kind in (values.columns or {}).items())
+            raise InvalidInputError(
+                f"the merge operator {merge!r} suits none of the table's value columns ({has}): choose another, or "
+                "leave it out"
+            )
         return {name: cell or Cells() for name, cell in found.items()}
     if not isinstance(merge, Mapping):
         raise InvalidInputError(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from firn.arrow.bloom import hash64
+from firn.arrow.pyvalues import shown
 from firn.bucket.flight import in_flight
-from firn.errors import ObjectNotFoundError, SnapshotTooOldError
+from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.keyed.entries import MERGE, PUT, Entry
 from firn.keyed.fold import fold_key, fold_runs
 from firn.keyed.memtable import Memtable
@@ -166,6 +167,10 @@ class Reads(ABC):
             ...     kv.multi_get([b"HNL", b"DTW"])
             [None, b'66']
         """
+        if isinstance(keys, str | bytes):
+            raise InvalidInputError(
+                f"multi_get takes a list of keys, not {shown(keys)}; for a single one there is get."
+            )
         tree = self._tree(durable).fixed()
         encoded = [self._encode(key) for key in keys]
         wanted = sorted(set(encoded))

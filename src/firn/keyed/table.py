@@ -20,6 +20,7 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.manifest import ManifestJournal, View
+from firn.journal.manifest.layout import parse_manifest_name
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
 from firn.keyed import bulk_load, changes, checkpoints, clones, compaction, sweep
 from firn.keyed.aio import AsyncKeyedTable
@@ -399,7 +400,7 @@ class KeyedTable:
     def _version(self, version: str) -> View:
         """The view of a version, as far as its objects are still known by the newest one."""
         name, _, number = version.partition("+")[0].partition("@")
-        if not number.lstrip("-").isdigit():
+        if parse_manifest_name(name) is None or not number.removeprefix("-").isdigit():
             raise InvalidInputError(
                 f"{version!r} is not a version of {self.name}: give one that Firn gave you."
             )

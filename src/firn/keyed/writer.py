@@ -211,7 +211,15 @@ class KeyedWriter(Reads):
             encode, check, operator = self._encode, self._check_value, self._check_operator
             expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
             pairs = batch.items() if isinstance(batch, Mapping) else batch
-            changes = [(encode(key), check(value), PUT, expire_at) for key, value in pairs]
+            try:
+                changes = [(encode(key), check(value), PUT, expire_at) for key, value in pairs]
+            except (TypeError, ValueError) as error:
+                if isinstance(error, FirnError):
+                    raise
+                raise InvalidInputError(
+                    f"write takes a WriteBatch, a dict, or pairs of a key and a value, for {self.table.name}: "
+                    f"{error}."
+                ) from error
             if operator is not None:
                 for change in changes:
                     operator(change[1])

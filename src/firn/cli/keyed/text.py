@@ -151,7 +151,7 @@ class Words:
             return pa.array([value]).cast(arrow_type(kind)).to_pylist()[0]
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise InvalidInputError(
-                f"{value!r} can't be the key's column {name}, a {kind}: {error}."
+                f"{value!r} can't be the key's column {name}, which is {kind}."
             ) from error
 
     def _first_column(self) -> str:
@@ -184,11 +184,16 @@ def typed_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, A
     if not row:
         raise InvalidInputError(f"a value needs one of the columns at least: {', '.join(columns)}.")
     mine = {name: kind for name, kind in columns.items() if name in row}
-    try:
-        table = with_times(pa.table({name: pa.array([row[name]]) for name in mine}), None, mine)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise InvalidInputError(f"the value can't be read: {str(error).rstrip('.')}.") from error
-    found: dict[str, Any] = conform(table, mine).to_pylist()[0]
+    read: dict[str, pa.ChunkedArray] = {}
+    for name, kind in mine.items():
+        try:
+            one = with_times(pa.table({name: pa.array([row[name]])}), None, {name: kind})
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise InvalidInputError(
+                f"{row[name]!r} can't be the value's column {name}, which is {kind}."
+            ) from error
+        read[name] = one.column(name)
+    found: dict[str, Any] = conform(pa.table(read), mine).to_pylist()[0]
     return found
 
 

@@ -14,6 +14,7 @@ from firn.cli.keyed.target import Hex, KeyArg, Ttl, ValueArg, open_keyed
 from firn.cli.keyed.text import Words
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg
 from firn.cli.write import Delimiter, Format, TimestampFormat, check_format
+from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +138,12 @@ def _value(words: Words, word: str) -> Any:
     if word != "-":
         return words.value(word)
     data = read_bytes("-")
-    return data if words.columns is None and not words.hex else words.value(data.decode().strip())
+    if words.columns is None and not words.hex:
+        return data
+    try:
+        return words.value(data.decode().strip())
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"the value on standard input isn't UTF-8 text: {error}.") from error
 
 
 def _write(table: KeyedTable, change: Callable[[KeyedWriter], None], what: str, json: bool) -> None:
