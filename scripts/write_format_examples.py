@@ -15,6 +15,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, layout
 from firn.journal.manifest import ManifestJournal, SSTInfo, View
 from firn.journal.model import Commit, DataFile
+from firn.journal.sequence import Ddl
 from firn.journal.writer import frame
 from firn.journal.writer.actions import Define
 from firn.journal.writer.catalog_pb2 import Transaction
@@ -38,6 +40,12 @@ from firn.lake.append import write
 from firn.lake.descriptor import Descriptor, create_descriptor
 from firn.lake.engines import InProcess
 from firn.lake.partition import PartitionSpec
+from firn.records.applying import settle
+from firn.records.definition import Index, RecordDefinition, create_definition
+from firn.records.definitions import define
+from firn.records.row_tables import RowTable
+from firn.records.store import RecordStore
+from firn.records.transaction import begin
 from firn.runner import LocalRunner
 from firn.testing import SimStore, seeded_entropy
 from firn.writers import WriterTables
@@ -68,10 +76,17 @@ def manifest_examples() -> dict[str, str]:
         return _life_of_a_manifest()
 
 
+def record_examples() -> dict[str, str]:
+    """The same of the page of record tables."""
+    with _fixed_names():
+        return {**_life_of_records(), **_life_of_a_lone_row()}
+
+
 PAGES: Mapping[Path, Callable[[], dict[str, str]]] = {
     FORMATS / "leaderless-log.md": log_examples,
     FORMATS / "writer-catalog.md": catalog_examples,
     FORMATS / "keyed-manifest.md": manifest_examples,
+    FORMATS / "records.md": record_examples,
 }
 
 
@@ -348,6 +363,56 @@ def _life_of_a_manifest() -> dict[str, str]:
         "worked-example": seen(example),
         "after-the-second-commit": seen(final),
     }
+
+
+# -- record tables
+
+
+def _life_of_records() -> dict[str, str]:
+    """Two people are written in one commit, one moves in a second and one is deleted in a third; all is applied, and
+    what nobody can see any more is collected an hour later but for the last commit."""
+    store = _Recorder()
+    bucket = store.bucket()
+    definition = RecordDefinition("people", db="prod", indices=(Index("city"), Index("email", unique=True)))
+    made = create_definition(bucket, "prod/people", definition)
+    bucket.put(definition_key("prod/people"), replace(made, state="ready").encode())
+    records = RecordStore(bucket, "prod", clock=bucket.client.clock)
+    define(records, Ddl("create", "people", indices=(("city", False), ("email", True))))
+
+    with begin(records) as tx:
+        tx.insert("people", "ada", {"city": "London", "email": "ada@example.com"})
+        tx.insert("people", "bob/2", {"city": "Ann Arbor"})
+    store.time.advance(60_000)
+    with begin(records) as tx:
+        tx.update("people", "ada", {**tx.get("people", "ada"), "city": "Ockham"})
+    store.time.advance(60_000)
+    with begin(records) as tx:
+        tx.delete("people", "bob/2")
+    settle(records)
+
+    def body(key: str) -> str:
+        return bucket.get(key).data.decode()
+
+    ada, bob = definition.layout("prod/people").row("ada"), definition.layout("prod/people").row("bob/2")
+    return {
+        "record-keys": "\n".join(store.keys("prod")),
+        "record-definition": body(definition_key("prod/people")),
+        "commit": body(f"prod/_commits/{3:020}"),
+        "row": body(ada),
+        "tombstone": body(bob),
+    }
+
+
+def _life_of_a_lone_row() -> dict[str, str]:
+    """Inserted, and changed."""
+    store = _Recorder()
+    bucket = store.bucket()
+    table = RowTable(
+        bucket, "prod/stock", RecordDefinition("stock", db="prod", isolation="row"), clock=bucket.client.clock
+    )
+    first = table.insert("DTW", {"quantity": 3})
+    table.update("DTW", {"quantity": 2}, etag=first)
+    return {"lone-row": bucket.get("prod/stock/data/DTW.json").data.decode(), "lone-row-etag": first}
 
 
 @contextmanager

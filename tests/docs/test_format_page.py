@@ -14,12 +14,17 @@ from firn.journal.manifest.codec import decode_manifest, decode_pointer, decode_
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
 from firn.journal.manifest.model import L0File
 from firn.journal.manifest.walk import walk
+from firn.journal.sequence.codec import decode_record as decode_commit
 from firn.journal.writer.actions import Add
 from firn.journal.writer.layout import WriterLayout
 from firn.journal.writer.messages import decode_transaction
 from firn.journal.writer.metadata import decode_record
 from firn.journal.writer.union import Definition
 from firn.lake.descriptor import Descriptor
+from firn.records.definition import RecordDefinition
+from firn.records.lone_row import Version
+from firn.records.lone_row import decode_row as decode_lone_row
+from firn.records.row import decode_row
 
 ROOT = Path(__file__).parents[2]
 
@@ -159,3 +164,28 @@ def test_the_fields_on_the_page_are_all_of_the_transaction():
     for (start, head), end in zip(lines, ends, strict=True):
         value = data[start + len(head) : end]
         assert not value or head[-1] == len(value), "every byte belongs to a value that is shown"
+
+
+def test_the_records_are_one_life():
+    """Keys, entries, rows and the commit on the page belong together."""
+    shown = SHOWN["records.md"]
+    keys = shown["record-keys"].splitlines()
+    definition = RecordDefinition.decode(shown["record-definition"].encode(), "definition")
+    layout = definition.layout("prod/people")
+    rows = [decode_row(shown[name].encode(), where=name) for name in ("row", "tombstone")]
+    commit = decode_commit(3, shown["commit"].encode(), where="commit")
+
+    assert [layout.row(row.id) for row in rows] == [key for key in keys if "/data/" in key]
+    entries = {layout.entry_of_stem(stem, v.seq) for row in rows for v in row.versions for stem in v.entries}
+    assert entries == {key for key in keys if "/indices/" in key}
+    ((write,),) = [member.writes for member in commit.group]
+    newest = rows[0].versions[0]
+    assert (write.id, write.body, write.entries, commit.number) == (
+        rows[0].id,
+        newest.body,
+        newest.entries,
+        newest.seq,
+    )
+    assert rows[1].versions[0].deleted
+    etag = Version.from_text(shown["lone-row-etag"])
+    assert decode_lone_row(shown["lone-row"].encode(), "", where="row").version.nonces[1:] == etag.nonces
