@@ -232,7 +232,11 @@ def entries_of(store: RecordStore, rows: list[tuple[str, Row]], *, ready: bool =
                 document = table.documents.decode(store.body(version))
                 for name_, index in table.state.fields.items():
                     if index.stage == "ready" or not ready:
-                        wanted.add(table.layout.entry(name_, document.get(name_), row.id, version.seq))
+                        wanted.add(
+                            table.layout.entry(
+                                name_, document.get(name_), row.id, version.seq, index.generation
+                            )
+                        )
     return wanted
 
 

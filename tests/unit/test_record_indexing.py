@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from record_stores import Before, Database, R
+from record_stores import PREFIX, Before, Database, R
 
 from firn.errors import (
     ConflictError,
@@ -96,6 +96,41 @@ def test_a_dropped_index_can_be_used_by_older_snapshots_until_it_is_swept(db):
     assert db.paths("t/indices/city/") == []
     with pytest.raises(NotFoundError, match="has no index on 'city'"):
         drop_index(db.store(), "t", "city")
+
+
+def test_an_index_that_is_made_again_has_entries_of_its_own(db):
+    """Whoever deletes those of the first does no harm, however late."""
+    build_index(db.store("builder"), "t", "city")
+    first = db.paths("t/indices/city")
+    drop_index(db.store("builder"), "t", "city")
+    build_index(db.store("builder"), "t", "city")
+    db.put(r6={"city": "Oslo"})
+    db.bucket().delete_many([f"{PREFIX}/{path}" for path in first])
+    db.apply()
+    assert found(db.begin()) == ["r1", "r3", "r5", "r6"]
+    assert {path.split("/")[2] for path in db.paths("t/indices/city")} == {"city~1"}
+
+
+def test_a_sweep_spares_an_index_that_is_made_meanwhile(db):
+    db.apply()
+    db.age(R + 2)
+    db.put(x={"n": 1})
+    db.collect()
+    build = Before("list", "t/indices/", lambda: build_index(db.store("builder"), "t", "city"))
+    assert sweep(db.store("sweeper", build), orphan_age_s=0).entries == 0
+    assert found(db.begin()) == ["r1", "r3", "r5"]
+
+
+def test_a_sweep_spares_an_index_that_only_a_snapshot_in_between_has(db):
+    db.apply()
+    db.age(R + 2)
+    db.put(x={"n": 1})
+    db.collect()
+    build_index(db.store("builder"), "t", "city")
+    tx = db.begin("reader")
+    drop_index(db.store("builder"), "t", "city")
+    sweep(db.store("sweeper"), orphan_age_s=0)
+    assert found(tx) == ["r1", "r3", "r5"]
 
 
 def test_a_unique_index_of_values_that_are_twice(db):

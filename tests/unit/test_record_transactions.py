@@ -17,6 +17,8 @@ from firn.errors import (
     TransactionClosedError,
     TransactionTimedOutError,
 )
+from firn.records.applying import settle
+from firn.records.collecting import collect
 from firn.records.predicates import Prefix, Range
 from firn.records.transaction import begin
 from firn.testing import FAILED, LOST_ACK, Rule, Script, delayed
@@ -303,6 +305,20 @@ def test_unique_values(db, applied):
         tx.insert("t", "f", {"u": "z"})
 
 
+def test_a_unique_value_that_one_own_row_keeps_and_another_takes(db):
+    """The row that keeps it is written too, so that it isn't found as somebody else's."""
+    db.put(a={"u": 1}, b={"u": 2})
+    tx = db.begin()
+    tx.update("t", "a", {"u": 1, "n": 1})
+    tx.update("t", "b", {"u": 1})
+    with pytest.raises(DuplicateKeyError, match="row 'a' has this value"):
+        tx.commit()
+    with db.begin() as tx:
+        tx.update("t", "a", {"u": 2})
+        tx.update("t", "b", {"u": 1})
+    assert [row["_id"] for row in db.begin().find("t", u=1)] == ["b"]
+
+
 def test_two_who_bring_in_one_unique_value_at_once(db):
     one, other = db.begin("one"), db.begin("other")
     one.insert("t", "a", {"u": "x"})
@@ -381,6 +397,20 @@ def test_a_find_at_a_snapshot_that_was_collected(db):
     for tx in (old, fresh_within_r):
         with pytest.raises(SnapshotTooOldError, match="is older than what is kept"):
             tx.find("t", n=1)
+
+
+def test_what_this_process_reads_is_not_collected(db):
+    db.put(a={"n": 1})
+    store = db.store("both")
+    tx = begin(store, timeout_s=10_000)
+    for n in range(2, 5):
+        db.put(a={"n": n})
+        db.age(R + 2)
+    settle(store)
+    assert collect(store, retention_s=0).horizon == tx.snapshot
+    assert [row["n"] for row in tx.find("t", n=1)] == [1]
+    tx.rollback()
+    assert collect(store, retention_s=0).horizon == tx.snapshot + 2
 
 
 def test_a_row_at_a_snapshot_that_was_collected(db):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 
 import pytest
 from sequence_logs import PREFIX, Before, Database, Put, R, put_of
 
 from firn.errors import (
+    CorruptObjectError,
     InvalidInputError,
     OutcomeUnknownError,
     SnapshotTooOldError,
@@ -279,7 +282,94 @@ def test_an_interrupted_leader_leaves_nobody_waiting(db):
     assert group.commit(Put("b", 0)) == 1
 
 
+class Turn(threading.Event):
+    """The second of those who wait is interrupted, as by Ctrl-C, before or after it was chosen to lead."""
+
+    def __init__(self, interrupted, chosen_first):
+        super().__init__()
+        self.interrupted, self.chosen_first = interrupted, chosen_first
+        self.waits = threading.Event()
+        self.leaves = threading.Event()
+
+    def wait(self, timeout=None):
+        self.waits.set()
+        if self.interrupted:
+            assert not self.chosen_first or super().wait(10)
+            self.leaves.set()
+            raise KeyboardInterrupt
+        assert super().wait(10), "nobody leads"
+        return True
+
+
+@pytest.mark.parametrize("chosen_first", [False, True])
+def test_who_waits_and_is_interrupted_leaves_nobody_waiting(db, chosen_first):
+    turns = []
+
+    def new_turn():
+        turns.append(Turn(len(turns) == 1, chosen_first))
+        return turns[-1]
+
+    held, sent = threading.Event(), threading.Event()
+    bucket = db.bucket()
+    real = bucket.put_if_absent
+
+    def put(key, data, **options):
+        sent.set()
+        assert held.wait(10)
+        return real(key, data, **options)
+
+    bucket.put_if_absent = put
+    group = GroupCommit(SequenceLog(bucket, PREFIX, clock=bucket.clock), new_turn=new_turn)
+    numbers: dict[str, int] = {}
+
+    def run(txid):
+        with contextlib.suppress(KeyboardInterrupt):
+            numbers[txid] = group.commit(Put(txid, 0, (txid,)))
+
+    threads = []
+    for txid in "abc":
+        threads.append(threading.Thread(target=run, args=(txid,), daemon=True))
+        threads[-1].start()
+        if txid == "a":
+            assert sent.wait(10)
+        else:
+            while len(turns) < 2 + (txid == "c"):
+                pass
+            assert turns[-1].waits.wait(10)
+    if not chosen_first:
+        assert turns[1].leaves.wait(10)
+        threads[1].join(10)
+    held.set()
+    for thread in threads:
+        thread.join(10)
+    assert numbers == {"a": 1, "c": 2}
+
+
+def test_a_forked_child_does_not_commit_for_its_parent(db, monkeypatch):
+    group = GroupCommit(db.log())
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(InvalidInputError, match="Connect here"):
+        group.commit(Put("a", 0))
+    assert txids(db) == []
+
+
+def test_large_transactions_have_records_of_their_own(db, monkeypatch):
+    size = len(put_of("a", 0, ("x",)).writes[0].body)
+    monkeypatch.setattr("firn.journal.sequence.committing.LARGEST_BYTES", 2 * size)
+    outcomes = commit(db.log(), [Put(txid, 0, (txid,)) for txid in "abcde"])
+    assert outcomes == {"a": 1, "b": 1, "c": 2, "d": 2, "e": 3}
+
+
 # -- truncation
+
+
+def test_a_record_that_is_missing_ends_truncation(db):
+    db.commit("a", "b", "c", "d")
+    db.apply(4)
+    db.bucket().delete(LAYOUT.record_key(2))
+    with pytest.raises(CorruptObjectError, match="the log has gaps"):
+        truncate(db.log())
+    assert LAYOUT.record_key(1) in db.store.keys(PREFIX)
 
 
 def test_old_records_move_into_a_pack(db):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sequence_logs import PREFIX, Before, Database, Put, R, put_of
 
-from firn.errors import SnapshotTooOldError
+from firn.errors import CorruptObjectError, SnapshotTooOldError
 from firn.journal.sequence import Horizon, Record, SequenceLayout, commit, truncate
 from firn.journal.sequence.codec import encode_record
 from firn.journal.sequence.overlay import Overlay
@@ -115,6 +115,13 @@ def test_a_record_that_is_gone_while_the_log_is_opened_opens_it_again(db):
 
     log = db.log("late", Before("get", LAYOUT.record_key(2), truncated))
     assert log.refresh().number == 4
+
+
+def test_a_log_with_gaps_is_told_of(db):
+    db.commit("a", "b", "c")
+    db.bucket().delete(SequenceLayout(PREFIX).record_key(2))
+    with pytest.raises(CorruptObjectError, match="the log has gaps"):
+        db.log("late").refresh()
 
 
 def test_within_r_nobody_can_have_truncated_beyond(db):

@@ -7,7 +7,7 @@ from typing import Final
 
 from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.sequence import Horizon, truncate
-from firn.records.names import field_part
+from firn.records.layout import index_part
 from firn.records.row import Row
 from firn.records.store import RecordStore
 
@@ -27,7 +27,8 @@ class Collected:
 
 
 def collect(store: RecordStore, *, retention_s: float) -> Collected:
-    """Give up snapshots that nobody can have begun at within `retention_s`, drop what only these see, and truncate.
+    """Give up snapshots that nobody can have begun at within `retention_s`, and that nobody in this process reads at;
+    drop what only these see, and truncate.
 
     As `refresh`; PUT and HEAD for the store's time, 1 LIST sequence, 1 GET and 1 PUT for the horizon; 1 GET a record
     that isn't in memory, 1 GET a row that these wrote, 1 PUT a row that has old versions, 1 DELETE an entry of
@@ -36,7 +37,9 @@ def collect(store: RecordStore, *, retention_s: float) -> Collected:
     log = store.log
     log.refresh()
     horizon = log.learn(log.store.horizon())
-    reached = max(horizon.horizon, _newest_unneeded(store, horizon, max(retention_s, log.freshness_s)))
+    unneeded = _newest_unneeded(store, horizon, max(retention_s, log.freshness_s))
+    oldest = store.oldest_read()
+    reached = max(horizon.horizon, unneeded if oldest is None else min(unneeded, oldest))
     # First all are told, then anything goes.
     horizon = log.store.raise_horizon(Horizon(horizon=reached, applied=log.applied))
     rows = {
@@ -108,12 +111,7 @@ def sweep(store: RecordStore, *, orphan_age_s: float) -> Swept:
     catalog = log.refresh().catalog
     horizon = log.learn(log.store.horizon())
     before_ms = log.store.now_ms() - round(orphan_age_s * 1000) - _STEP_MS
-    reached = horizon.horizon
-    used = [catalog, *(record.catalog for record in log.records(reached, log.head().number)[:1])]
-    entries = 0
-    for table in sorted(catalog):
-        fields = {field_part(name) for past in used if table in past for name in past[table].fields}
-        entries += _sweep_entries(store, table, reached, fields)
+    entries = sum(_sweep_entries(store, table, horizon.horizon) for table in sorted(catalog))
     bodies = _sweep_bodies(store, sorted(catalog), horizon, before_ms)
     packs = [
         info.key
@@ -124,17 +122,20 @@ def sweep(store: RecordStore, *, orphan_age_s: float) -> Swept:
     return Swept(entries, bodies, len(packs))
 
 
-def _sweep_entries(store: RecordStore, table: str, horizon: int, fields: set[str]) -> int:
+def _sweep_entries(store: RecordStore, table: str, horizon: int) -> int:
     """Those with a number up to the horizon, whose version is in its row by now or never will be again; all such of
     indices that no snapshot from the horizon on has. None above: the version may be about to come."""
     layout = store.layout(table)
     old: dict[str, list[tuple[int, str]]] = {}
     garbage: list[str] = []
-    for info in store.bucket.list(layout.indices).objects:
+    listed = store.bucket.list(layout.indices).objects
+    # Looked at after the LIST: an index whose entries are in that is in these, or was dropped.
+    used = _indices_since(store, table, horizon)
+    for info in listed:
         entry = layout.entry_anywhere(info.key)
         if entry is None or entry.seq > horizon:
             continue
-        if info.key.removeprefix(layout.indices).partition("/")[0] in fields:
+        if info.key.removeprefix(layout.indices).partition("/")[0] in used:
             old.setdefault(entry.id_name, []).append((entry.seq, info.key))
         else:
             garbage.append(info.key)
@@ -144,6 +145,18 @@ def _sweep_entries(store: RecordStore, table: str, horizon: int, fields: set[str
         garbage += [key for seq, key in found if seq not in there]
     store.bucket.delete_many(garbage)
     return len(garbage)
+
+
+def _indices_since(store: RecordStore, table: str, horizon: int) -> set[str]:
+    """The directories of all indices that a snapshot from the horizon on has."""
+    head = store.log.refresh()
+    catalogs = [head.catalog, *(record.catalog for record in store.log.records(horizon, head.number))]
+    return {
+        index_part(name, index.generation)
+        for catalog in catalogs
+        if table in catalog
+        for name, index in catalog[table].fields.items()
+    }
 
 
 def _sweep_bodies(store: RecordStore, tables: list[str], horizon: Horizon, before_ms: int) -> int:

@@ -36,10 +36,17 @@ def build_index(store: RecordStore, table: str, name: str, *, unique: bool = Fal
     """
     opened = store.table(table, store.log.refresh().catalog)
     opened.documents.check_field(name)
+    if name not in opened.state.fields:
+        define(store, Ddl("build", table, field=name, unique=unique))
+        opened = store.table(table, store.log.head().catalog)
     index = opened.state.fields.get(name)
-    if index is not None and (index.stage == "ready" or index.unique != unique):
+    if index is None:
+        raise ConflictError(
+            f"the index on {name!r} of {table!r} was dropped while it was built; build it again"
+        )
+    if index.stage == "ready" or index.unique != unique:
         raise ConflictError(f"the table {table!r} has an index on {name!r}; use it, or drop it first")
-    built = define(store, Ddl("build", table, field=name, unique=unique)) if index is None else index.built
+    built = index.built
     try:
         wait_until_applied(store, built)
         keys = [info.key for info in store.bucket.list(opened.layout.rows).objects]
@@ -70,13 +77,13 @@ def wait_until_applied(store: RecordStore, number: int) -> None:
 
 def backfill(store: RecordStore, table: Table, name: str, keys: Sequence[str], *, upto: int) -> int:
     """Put the entries of these rows' versions up to a commit; how many. 1 GET a row, 1 PUT an entry."""
-    entries = []
+    entries, generation = [], table.state.fields[name].generation
     for row in store.rows([key for key in keys if table.layout.row_name(key) is not None]):
         for version in row.versions:
             if table.state.since < version.seq <= upto and not version.deleted:
                 document = table.documents.decode(store.body(version))
                 value = table.documents.index_value(row.id, document, name)
-                entries.append(table.layout.entry(name, value, row.id, version.seq))
+                entries.append(table.layout.entry(name, value, row.id, version.seq, generation))
     store.bucket.put_many([(key, b"") for key in entries])
     return len(entries)
 

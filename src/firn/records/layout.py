@@ -2,6 +2,7 @@
 
     <database>/<table>/data/<id>.json
     <database>/<table>/indices/<field>/<first two characters>/<value>/<db>___<table>___<id>___<seq>
+    <database>/<table>/indices/<field>~<n>/…         once <n> indices of the field were dropped
     <database>/<table>/_firn/table.json
     <database>/<table>/_firn/locks/<id>
 
@@ -18,7 +19,7 @@ from typing import Final
 
 from firn.bucket.keys import key_below
 from firn.records.index_values import IndexValue, value_path
-from firn.records.names import SEPARATOR, field_part, id_part, owner_part
+from firn.records.names import HASHED, SEPARATOR, field_part, id_part, owner_part
 
 SUFFIX: Final = ".json"
 SEQUENCE_DIGITS: Final = 20
@@ -100,19 +101,19 @@ class RecordLayout:
         """The key of a row's advisory lock."""
         return f"{self.locks}{id_part(id)}"
 
-    def index(self, field: str) -> str:
-        """What the keys of all entries of an index begin with."""
-        return f"{self.indices}{field_part(field)}/"
+    def index(self, field: str, generation: int = 0) -> str:
+        """What the keys of all entries of an index begin with. `generation`: how many of its field were dropped."""
+        return f"{self.indices}{index_part(field, generation)}/"
 
-    def entry(self, field: str, value: IndexValue, id: str, seq: int) -> str:
+    def entry(self, field: str, value: IndexValue, id: str, seq: int, generation: int = 0) -> str:
         """The key of an index entry: the row of that id has that value in its version of commit `seq`."""
-        return self.entry_of(f"{self.index(field)}{value_path(value)}", id_part(id), seq)
+        return self.entry_of(f"{self.index(field, generation)}{value_path(value)}", id_part(id), seq)
 
     def entry_of(self, directory: str, id_name: str, seq: int) -> str:
         """The key of an entry in a value's directory, which has no slash at its end."""
         return f"{directory}/{self._owner}{id_name}{SEPARATOR}{seq:0{SEQUENCE_DIGITS}}"
 
-    def stem(self, field: str, value: IndexValue, id: str) -> str:
+    def stem(self, field: str, value: IndexValue, id: str, generation: int = 0) -> str:
         """The key of an entry below `indices`, without the commit's number: what commits and rows keep of it.
 
         >>> layout = RecordLayout("prod/people", "people", "prod")
@@ -121,19 +122,19 @@ class RecordLayout:
         ... )
         True
         """
-        return f"{field_part(field)}/{value_path(value)}/{self._owner}{id_part(id)}"
+        return f"{index_part(field, generation)}/{value_path(value)}/{self._owner}{id_part(id)}"
 
     def entry_of_stem(self, stem: str, seq: int) -> str:
         """The key of the entry with that stem. It doesn't depend on the database's name in the layout."""
         return f"{self.indices}{stem}{SEPARATOR}{seq:0{SEQUENCE_DIGITS}}"
 
-    def parse_entry(self, field: str, key: str) -> Entry | None:
+    def parse_entry(self, field: str, key: str, generation: int = 0) -> Entry | None:
         """What the key of one of an index's entries tells; None where it isn't an entry's.
 
         A database that was copied elsewhere keeps the names of its entries, so the name of the database counts
         for nothing here.
         """
-        below = key.removeprefix(self.index(field))
+        below = key.removeprefix(self.index(field, generation))
         return None if below == key else self._entry(below)
 
     def entry_anywhere(self, key: str) -> Entry | None:
@@ -150,6 +151,15 @@ class RecordLayout:
         if len(parts) != 4 or not _DIGITS.fullmatch(parts[3]):
             return None
         return Entry(level, value, parts[2], int(parts[3]))
+
+
+def index_part(field: str, generation: int = 0) -> str:
+    """The directory of an index. Each that is made anew has another, as entries of the last may yet be deleted.
+
+    >>> index_part("city"), index_part("city", 2)
+    ('city', 'city~2')
+    """
+    return f"{field_part(field)}{HASHED}{generation}" if generation else field_part(field)
 
 
 def database_name(prefix: str) -> str:

@@ -123,11 +123,12 @@ class Snapshot:
     def _listed(self, table: Table, field: str, predicate: Predicate) -> set[str]:
         """The parts of names that stand for ids, of all entries of the index that may match at this snapshot."""
         names = set()
-        directory = table.layout.index(field)
+        generation = table.state.fields[field].generation
+        directory = table.layout.index(field, generation)
         for span in self._spans(directory, predicate):
             after = directory + span.after if span.after else None
             for info in self.store.bucket.list(directory + span.prefix, after=after).objects:
-                entry = table.layout.parse_entry(field, info.key)
+                entry = table.layout.parse_entry(field, info.key, generation)
                 if (
                     entry is not None
                     and table.state.since < entry.seq <= self.number

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
+from weakref import WeakSet
 
 from firn.bucket.base import Blob, Bucket
 from firn.bucket.keys import key_below
@@ -43,6 +44,16 @@ class StoredRow:
     etag: str | None
 
 
+class Reader(Protocol):
+    """Who reads at a snapshot, as long as it is open."""
+
+    @property
+    def snapshot(self) -> int: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+
 class RecordStore:
     """One database's record tables. Making one costs no request; it is safe to share between threads.
 
@@ -72,9 +83,20 @@ class RecordStore:
         self._definitions = definitions or self._read_definition
         self._mutex = threading.Lock()
         self._known: dict[tuple[str, int], RecordDefinition] = {}
+        self._readers: WeakSet[Reader] = WeakSet()
 
     def backoff(self) -> Backoff:
         return Backoff(self.clock)
+
+    def reads(self, reader: Reader) -> None:
+        """Let no collection of this process take what a reader sees, as long as it is open and held by somebody."""
+        with self._mutex:
+            self._readers.add(reader)
+
+    def oldest_read(self) -> int | None:
+        """The oldest snapshot that somebody in this process reads at."""
+        with self._mutex:
+            return min((r.snapshot for r in self._readers if r.is_open), default=None)
 
     def table(self, name: str, catalog: Catalog) -> Table:
         """A table by the definitions of a snapshot. 1 GET for the first time.

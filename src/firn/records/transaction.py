@@ -69,11 +69,17 @@ class Transaction:
         self._seen: dict[RowKey, Seen | None] = {}
         self._writes = Buffer(self.txid)
         self._locks = Locks(store, self.txid) if lock else None
+        store.reads(self)
 
     @property
     def snapshot(self) -> int:
         """The number of the last commit that it sees."""
         return self._at.number
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still do anything."""
+        return self._state == "open" and self._store.clock.monotonic() < self._ends_s
 
     # -- reading
 

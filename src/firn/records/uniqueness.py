@@ -18,23 +18,28 @@ def claims_of(
 ) -> tuple[str, ...]:
     """What a transaction brings into unique indices, as claims. As `find` for each value.
 
-    A value that the row had before is not new. Null is claimed by nobody.
+    A value that the row had before is not new, and not claimed, but no other of the transaction's rows may have it.
+    Null is claimed by nobody.
 
     Raises:
         DuplicateKeyError: two of its rows, another's row or another's claim have a value.
     """
-    claims: dict[str, str] = {}
+    claims: list[str] = []
     for table in tables.values():
         own = writes.of(table.name)
-        for id, field, value in _new_values(table, own.values()):
+        has: dict[str, str] = {}
+        for id, field, value, is_new in _values(table, own.values()):
             claim = claim_of(table.name, field, value)
-            taken = {claims[claim]} if claim in claims else snapshot.holders(table, field, value) - own.keys()
+            taken = {has.setdefault(claim, id)} - {id}
+            if is_new and not taken:
+                taken = snapshot.holders(table, field, value) - own.keys()
             if taken:
                 raise DuplicateKeyError(
                     f"{claim}: row {min(taken)!r} has this value of the unique index already; row {id!r} can't have "
                     "it too"
                 )
-            claims[claim] = id
+            if is_new:
+                claims.append(claim)
     check_claims(claims, others)
     return tuple(claims)
 
@@ -48,7 +53,8 @@ def claim_of(table: str, field: str, value: IndexValue) -> str:
     return f"{table}/{field_part(field)}/{encode_value(value)}"
 
 
-def _new_values(table: Table, writes: Iterable[Pending]) -> Iterator[tuple[str, str, IndexValue]]:
+def _values(table: Table, writes: Iterable[Pending]) -> Iterator[tuple[str, str, IndexValue, bool]]:
+    """The ids, fields and values that are unique after these writes, and whether the row didn't have it before."""
     unique = [name for name, index in table.state.fields.items() if index.unique]
     for write in writes:
         if write.body is None or not unique:
@@ -61,5 +67,6 @@ def _new_values(table: Table, writes: Iterable[Pending]) -> Iterator[tuple[str, 
                 if write.base is None
                 else table.documents.index_value(write.id, write.base.document, field)
             )
-            if value is not None and (before is None or encode_value(before) != encode_value(value)):
-                yield write.id, field, value
+            if value is not None:
+                is_new = before is None or encode_value(before) != encode_value(value)
+                yield write.id, field, value, is_new

@@ -92,8 +92,10 @@ def _to_log(table: Table, write: Pending) -> RowWrite:
         return RowWrite(write.table, write.id)
     document = table.documents.decode(write.body)
     stems = tuple(
-        table.layout.stem(name, table.documents.index_value(write.id, document, name), write.id)
-        for name in table.state.fields
+        table.layout.stem(
+            name, table.documents.index_value(write.id, document, name), write.id, index.generation
+        )
+        for name, index in table.state.fields.items()
     )
     staged = write.ref is not None
     return RowWrite(write.table, write.id, None if staged else write.body, write.ref, stems)

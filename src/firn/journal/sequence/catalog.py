@@ -40,11 +40,14 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
             raise ConflictError(
                 f"the table {ddl.table!r} has an index on {ddl.field!r} already; use it, or drop it first"
             )
-        fields[ddl.field] = IndexState("build", ddl.unique, number, 0)
+        fields[ddl.field] = IndexState("build", ddl.unique, number, 0, table.gone.get(ddl.field, 0))
     elif index is None:
         raise NotFoundError(
             f"the table {ddl.table!r} has no index on {ddl.field!r}: it was dropped meanwhile"
         )
     elif ddl.verb == "ready":
         fields[ddl.field] = index if index.ready else replace(index, stage="ready", ready=number)
-    return {**catalog, ddl.table: replace(table, fields=fields)}
+    gone = table.gone
+    if ddl.verb == "unindex" and index is not None:
+        gone = {**gone, ddl.field: index.generation + 1}
+    return {**catalog, ddl.table: replace(table, fields=fields, gone=gone)}

@@ -197,10 +197,16 @@ def _ddl(raw: Mapping[str, Any]) -> Ddl:
 
 def _table_fields(table: TableState) -> dict[str, Any]:
     fields = {
-        name: {"stage": index.stage, "unique": index.unique, "built": index.built, "ready": index.ready}
+        name: {
+            "stage": index.stage,
+            "unique": index.unique,
+            "built": index.built,
+            "ready": index.ready,
+            "generation": index.generation,
+        }
         for name, index in table.fields.items()
     }
-    return {"since": table.since, "isolation": table.isolation, "fields": fields}
+    return {"since": table.since, "isolation": table.isolation, "fields": fields, "gone": dict(table.gone)}
 
 
 def _catalog(raw: Mapping[str, Any]) -> Catalog:
@@ -214,10 +220,12 @@ def _table(raw: Mapping[str, Any]) -> TableState:
             unique=truth(index["unique"]),
             built=number(index["built"]),
             ready=number(index["ready"]),
+            generation=number(index["generation"]),
         )
         for name, index in raw["fields"].items()
     }
-    return TableState(number(raw["since"]), _one_of(raw["isolation"], Isolation), fields)
+    gone = {text(name): number(count, least=1) for name, count in raw["gone"].items()}
+    return TableState(number(raw["since"]), _one_of(raw["isolation"], Isolation), fields, gone)
 
 
 def _one_of(value: Any, names: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from firn.errors import (
     FirnError,
@@ -16,6 +16,9 @@ from firn.errors import (
 from firn.journal.sequence.codec import encode_record
 from firn.journal.sequence.log import SequenceLog
 from firn.journal.sequence.model import Head, Record, Transaction
+
+LARGEST_BYTES: Final = 4 << 20
+"""Bytes of bodies in one record, about: after these, the next transaction goes into another."""
 
 Outcome = int | Exception
 """The number of the record that a transaction is in, or why it is in none."""
@@ -89,9 +92,13 @@ def _admitted(
     sent: Record | None,
     outcomes: dict[str, Outcome],
 ) -> list[Transaction]:
-    """Those that stand after all that the log has, and after one another; what became of the others is noted."""
+    """Those that stand after all that the log has, and after one another, as far as they fit in a record; what became
+    of those that don't stand is noted."""
     group: list[Transaction] = []
+    size = 0
     for proposal in waiting:
+        if size >= LARGEST_BYTES:
+            break
         try:
             since = log.records(proposal.snapshot, head.number)
             landed = find(proposal.txid, since)
@@ -99,6 +106,7 @@ def _admitted(
                 outcomes[proposal.txid] = landed
             else:
                 group.append(proposal.admit(Moment(head, since, tuple(group))))
+                size += sum(len(write.body or b"") for write in group[-1].writes)
         except (StoreError, OutcomeUnknownError):
             raise
         except SnapshotTooOldError as error:

@@ -6,11 +6,12 @@ first of them commits all of them together.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from firn.errors import OutcomeUnknownError
+from firn.errors import InvalidInputError, OutcomeUnknownError
 from firn.journal.sequence.committing import Outcome, Proposal, commit
 from firn.journal.sequence.log import SequenceLog
 
@@ -32,6 +33,7 @@ class _Waiting:
     def __init__(self, proposal: Proposal, turn: Turn) -> None:
         self.proposal = proposal
         self.turn = turn
+        self.leads = False
         self.outcome: Outcome | None = None
 
 
@@ -47,6 +49,7 @@ class GroupCommit:
         self._mutex = threading.Lock()
         self._queue: list[_Waiting] = []
         self._led = False
+        self._pid = os.getpid()
 
     def commit(self, proposal: Proposal) -> int:
         """The number of the record that it is in. 1 PUT for all that wait; see `committing.commit`.
@@ -54,15 +57,26 @@ class GroupCommit:
         Raises:
             FirnError: it isn't in the log.
             OutcomeUnknownError: it may be in the log.
+            InvalidInputError: this process was forked from the one that the transaction is of.
         """
+        if os.getpid() != self._pid:
+            # The thread that leads, and whoever holds the lock, may not be here.
+            raise InvalidInputError(
+                f"transaction {proposal.txid} belongs to the process that this one was forked from. Connect "
+                "here, and begin another."
+            )
         mine = _Waiting(proposal, self._new_turn())
-        with self._mutex:
-            self._queue.append(mine)
-            leads, self._led = not self._led, True
-        if not leads:
-            mine.turn.wait()
-        if mine.outcome is None:
-            self._lead()
+        try:
+            with self._mutex:
+                self._queue.append(mine)
+                mine.leads, self._led = not self._led, True
+            if not mine.leads:
+                mine.turn.wait()
+            if mine.outcome is None:
+                self._lead()
+        except BaseException:
+            self._leave(mine)
+            raise
         assert mine.outcome is not None
         if isinstance(mine.outcome, Exception):
             raise mine.outcome
@@ -83,7 +97,19 @@ class GroupCommit:
                 )
                 waiting.turn.set()
             with self._mutex:
-                if self._queue:
-                    self._queue[0].turn.set()
-                else:
-                    self._led = False
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Let the next one lead. With the lock."""
+        self._led = bool(self._queue)
+        if self._queue:
+            self._queue[0].leads = True
+            self._queue[0].turn.set()
+
+    def _leave(self, interrupted: _Waiting) -> None:
+        """Let nobody wait for one who won't come back to lead."""
+        with self._mutex:
+            if interrupted in self._queue:
+                self._queue.remove(interrupted)
+                if interrupted.leads:
+                    self._pass_on()

@@ -68,13 +68,19 @@ class SequenceLog:
     def refresh(self) -> Head:
         """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record; 1 more for the horizon if
         nobody has asked for it within `freshness_s`. At first: 1 LIST sequence, 1 GET, 1 a record that isn't applied.
+
+        Raises:
+            CorruptObjectError: records are missing that nobody has applied.
         """
+        backoff = self.store.backoff()
         while True:
             known = self._known()
             if known is None:
                 opened = self._open()
                 if opened is not None:
                     return opened
+                if not backoff.wait():
+                    raise self.store.incomplete()
                 continue
             found, began = self._probe(known.number)
             if not self.is_ghost(known, known.number + 1):

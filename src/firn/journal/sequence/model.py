@@ -6,7 +6,7 @@ Bodies are bytes and index entries are opaque names here: what they mean is the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 IndexStage = Literal["build", "ready"]
@@ -58,21 +58,28 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """An index: writers after `built` add entries; it may be read at snapshots from `ready` on, 0 for not yet."""
+    """An index: writers after `built` add entries; it may be read at snapshots from `ready` on, 0 for not yet.
+
+    `generation` is how many indices of its field were dropped before it. Each has entries of its own, so that who is
+    late to delete those of one doesn't harm the next.
+    """
 
     stage: IndexStage
     unique: bool
     built: int
     ready: int
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A record table: versions and entries with numbers up to `since` belong to an earlier one of its name."""
+    """A record table: versions and entries with numbers up to `since` belong to an earlier one of its name. `gone` is
+    how many indices of a field were dropped."""
 
     since: int
     isolation: Isolation
     fields: Mapping[str, IndexState]
+    gone: Mapping[str, int] = field(default_factory=dict)
 
 
 Catalog = Mapping[str, TableState]

@@ -9,6 +9,7 @@ from firn.bucket.base import Blob, Bucket
 from firn.clock import Clock
 from firn.errors import (
     ConflictError,
+    CorruptObjectError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
@@ -97,6 +98,13 @@ class SequenceStore:
         """The pack that begins with that record, None if there is none. 1 GET."""
         blob = self.find(self.layout.pack_key(first))
         return None if blob is None else decode_pack(first, blob.data, where=self.bucket.uri(blob.info.key))
+
+    def incomplete(self) -> CorruptObjectError:
+        """For a log that isn't whole however often it is read: no truncation takes that long."""
+        return CorruptObjectError(
+            f"{self.bucket.uri(self.layout.records_prefix)}: the log has gaps: commits that aren't applied, or "
+            "aren't in a pack, are missing. Copy their objects back from a backup; `firn fsck` names them."
+        )
 
     def find(self, key: str) -> Blob | None:
         """An object, whole; None if there is none. 1 GET."""

@@ -26,8 +26,11 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST) -> Truncated:
     """Move all records that nobody's snapshot and no applier needs into packs, and delete them.
 
     As `refresh`; per pack 1 GET of the horizon, 1 GET and 1 DELETE a record, 2 PUT, 1 LIST sequence.
+
+    Raises:
+        CorruptObjectError: a record is missing.
     """
-    store, deleted = log.store, 0
+    store, deleted, backoff = log.store, 0, log.store.backoff()
     head = log.refresh()
     while True:
         horizon = log.learn(store.horizon())
@@ -36,6 +39,8 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST) -> Truncated:
             hi = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest))
             if hi is not None:
                 horizon = store.raise_horizon(Horizon(lo=hi, applied=log.applied))
+            elif not backoff.wait():
+                raise store.incomplete()
         deleted += _delete(log, horizon.lo)
         if horizon.lo >= limit:
             return Truncated(horizon.lo, deleted)
