@@ -7,7 +7,6 @@ import time
 
 import boto3
 import pytest
-from kv_twins import Loop, Twins
 from moto import mock_aws
 
 import firn
@@ -21,6 +20,7 @@ from firn.errors import (
 )
 from firn.keyed.batch import WriteBatch
 from firn.keyed.table import KeyedTable
+from kv_twins import Loop, Twins
 
 SLOW = {"flush_ms": 3_600_000}
 """So that nothing is flushed but by hand, or because somebody waits."""
