@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -166,6 +168,27 @@ def test_bytes_are_counted():
     rows = Memtable(0, ROWS)
     rows.put(b"k", (1, "text"))
     assert rows.bytes == 1 + 16 + 4 + OVERHEAD
+
+
+def test_what_is_counted_is_what_it_takes():
+    """The memory of a writer is bounded by it."""
+    tracemalloc.start()
+    try:
+        memtable, before = Memtable(0, BYTES), tracemalloc.get_traced_memory()[0]
+        for n in range(0, 20_000, 100):
+            memtable.extend((b"%016d" % at, bytes([at % 251]) * 100, PUT, None) for at in range(n, n + 100))
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.75 < memtable.bytes / taken < 1.25
+
+
+def test_the_run_that_is_flushed_is_not_kept():
+    memtable = Memtable(0, BYTES)
+    memtable.extend((b"%016d" % at, b"v" * 100, PUT, None) for at in range(1000))
+    before = pa.total_allocated_bytes()
+    assert len(memtable.freeze()) == 1000
+    assert pa.total_allocated_bytes() == before
 
 
 def test_sums_don_t_grow_with_their_operands():

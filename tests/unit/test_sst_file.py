@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import uuid
+import weakref
 
 import duckdb
 import pyarrow as pa
@@ -383,6 +384,30 @@ def test_what_was_just_written_needs_no_request(large):
     reader.seed(large.data)
     entries = many()
     assert requests(bucket, lambda: reader.get(entries[5].key)) == (0, [entries[5]])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_holds_rows_and_not_the_bytes_they_came_in(large, monkeypatch, reverse):
+    """A scan over many runs would else hold the last bytes of each, and the rows before the last."""
+
+    class Fetched(bytearray):
+        pass
+
+    _, reader = stored(large)
+    fetch, held = reader.fetch, []
+
+    def watched(blocks):
+        assert not [one for one in held if one() is not None]
+        data = Fetched(fetch(blocks))
+        held.append(weakref.ref(data))
+        return data
+
+    monkeypatch.setattr(reader, "fetch", watched)
+    scan = reader.scan(reverse=reverse)
+    for count in range(1, 5):
+        next(scan)
+        assert len(held) == count
+        assert held[-1]() is None
 
 
 def test_a_scan_leaves_the_cache_to_point_reads(large):

@@ -21,8 +21,8 @@ from firn.keyed.operators import Operator
 from firn.keyed.run_buffers import bisect_keys
 from firn.keyed.values import Values
 
-OVERHEAD: Final = 128
-"""Bytes of memory that an entry takes besides its key and value, about."""
+OVERHEAD: Final = 192
+"""Bytes of memory that an entry takes besides those of its key and value, about: what Python needs for objects."""
 
 Positions = list[int] | range
 T = TypeVar("T")
@@ -173,11 +173,11 @@ class Memtable:
     def freeze(self) -> pa.RecordBatch:
         """The run that is flushed: of each key, what `get` gives. Nothing may be put any more.
 
-        Older versions are left out: whoever still reads up to an older `seq` holds the memtable.
+        Older versions are left out: whoever still reads up to an older `seq` holds the memtable. The run isn't kept:
+        while it is on its way to the bucket, the memtable would take twice its room.
         """
-        run = self._run(self._count - 1, build=True)
-        assert run is not None
-        return run
+        run = self._run(self._count - 1, build=False)
+        return self._sorted(self._count - 1) if run is None else run
 
     def _run(self, upto: int, *, build: bool) -> pa.RecordBatch | None:
         """All entries up to a position as a run, which is kept until the next put; None if it isn't here yet."""
@@ -186,11 +186,14 @@ class Memtable:
             return kept[1]
         if not build:
             return None
-        rows = self._batch(self._standing(upto))
-        order, _ = key_order(rows.column(0))  # stable, so a key's versions stay newest first
-        run = rows.take(pa.array(order))
+        run = self._sorted(upto)
         self._kept = upto, run
         return run
+
+    def _sorted(self, upto: int) -> pa.RecordBatch:
+        rows = self._batch(self._standing(upto))
+        order, _ = key_order(rows.column(0))  # stable, so a key's versions stay newest first
+        return rows.take(pa.array(order))
 
     def _slice(self, start: bytes | None, end: bytes | None, reverse: bool, rows: int) -> list[bytes]:
         """Up to `rows` of the keys in a range, ascending: the first ones, or the last with `reverse`."""

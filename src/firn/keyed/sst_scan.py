@@ -79,6 +79,7 @@ def scan_blocks(
         rows = batch.slice(low, high - low)
         if rows.num_rows:
             yield rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64())) if reverse else rows
+        del batch, rows, lower_bound  # or they would be held while the next ones are fetched
 
 
 def _batches(
@@ -115,7 +116,11 @@ def _batches(
                 ahead = ahead or ThreadPoolExecutor(1, thread_name_prefix="firn-scan")
                 waiting = following, ahead.submit(reader.fetch, following)
             rows = reader.decode(data, part, columns)
+            del (
+                data
+            )  # while the caller is busy with the rows, their bytes would be held beside them, for each run
             yield part, rows, partial(bisect_keys, rows.column(0))
+            del rows  # nor the rows beside the next ones
             part = following
     finally:
         if ahead is not None:
