@@ -144,6 +144,7 @@ def fold_runs(
         runs, rows=batch_rows, reverse=reverse, first_rows=first_rows, piece_bytes=piece_bytes
     ):
         folded = fold_piece(piece, folding, reverse=reverse)
+        piece.clear()  # or all of it would be held beside what came of it
         for at in range(0, len(folded), batch_rows):
             yield folded.slice(at, batch_rows)
 

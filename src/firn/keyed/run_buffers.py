@@ -15,6 +15,9 @@ import pyarrow as pa
 PIECE_BYTES = 64 << 20
 """Bytes that all runs together read ahead for one piece, about."""
 
+SMALL_BYTES = 256 << 10
+"""Batches up to this size may be held for the sake of a few rows."""
+
 FIRST_ROWS = 512  # a scan may stop after a few rows
 
 Piece = list[list[pa.RecordBatch]]
@@ -97,7 +100,7 @@ class _Buffer:
             if len(before):
                 taken.append(before)
             if len(behind):
-                left.append(behind)
+                left.append(_let_go(behind))
         self._batches, self._rows = left, sum(map(len, left))
         self._bytes = sum(batch.nbytes for batch in left)
         return taken[::-1] if self._reverse else taken
@@ -109,6 +112,14 @@ class _Buffer:
 
 def _keys(batch: pa.RecordBatch) -> Any:
     return batch.column(0)
+
+
+def _let_go(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, without the much larger batch that they are the end of: each run would hold one."""
+    whole = rows.get_total_buffer_size()
+    if whole < SMALL_BYTES or rows.nbytes * 4 > whole:
+        return rows
+    return rows.take(pa.array(np.arange(len(rows))))
 
 
 def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:
