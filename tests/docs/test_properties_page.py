@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from firn.journal.writer.settings import Settings as WriterSettings
 from firn.keyed.settings import KEYED_PROPERTIES
 from firn.lake.descriptor import TABLE_PROPERTIES
 from firn.lake.write import WriteSpec
+from firn.records.settings import RECORD_PROPERTIES
 from firn.units import parse_duration, parse_size
 
 PAGE = (Path(__file__).parents[2] / "docs/howto/properties.md").read_text("utf-8")
@@ -21,8 +23,8 @@ ROWS = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
 
 def test_all_are_listed_and_no_other():
     lake = TABLE_PROPERTIES.keys() | PROPERTIES.keys() | set(WRITER_PROPERTIES)
-    assert ROWS.keys() == lake | KEYED_PROPERTIES.keys()
-    assert not lake & KEYED_PROPERTIES.keys()  # else one row would stand for two
+    kinds = (lake, KEYED_PROPERTIES.keys(), RECORD_PROPERTIES.keys())
+    assert sorted(ROWS) == sorted(chain(*kinds))  # a name of two kinds would need two rows
 
 
 def test_what_writers_catalogs_have_of_them():
@@ -54,8 +56,8 @@ def test_defaults_of_the_lake(name):
         assert shown == default
 
 
-@pytest.mark.parametrize("name", sorted(KEYED_PROPERTIES))
-def test_defaults_of_keyed_tables(name):
-    default = KEYED_PROPERTIES[name]
+@pytest.mark.parametrize("name", sorted({**KEYED_PROPERTIES, **RECORD_PROPERTIES}))
+def test_defaults_of_keyed_and_record_tables(name):
+    default = {**KEYED_PROPERTIES, **RECORD_PROPERTIES}[name]
     shown = ROWS[name].strip().strip('`"')
     assert shown == {None: "none", False: "false"}.get(default, str(default))

@@ -24,7 +24,7 @@ FULL = RecordDefinition(
     db="prod",
     indices=(Index("city"), Index("email", unique=True)),
     columns={"email": "VARCHAR", "city": "VARCHAR", "born": "DATE"},
-    properties={"retention": "10m"},
+    properties={"inline": "1KB"},
     id="1f",
     state="ready",
 )
@@ -51,7 +51,7 @@ def test_the_order_of_columns_is_kept():
 
 
 def test_settings_are_the_properties():
-    assert FULL.settings.retention == 600
+    assert FULL.settings.inline == 1024
     assert RecordDefinition("t").settings.inline == 256 << 10
 
 
@@ -67,7 +67,6 @@ def test_the_layout_has_the_name_that_the_database_had():
     ("definition", "says"),
     [
         (RecordDefinition("t", properties={"flush_ms": 3}), "unknown table property 'flush_ms'"),
-        (RecordDefinition("t", properties={"retention": "soon"}), "duration"),
         (RecordDefinition("t", properties={"inline": "many"}), "size"),
         (RecordDefinition("t", isolation="none"), "isolation"),  # type: ignore[arg-type]
         (RecordDefinition("t", isolation="row", indices=(Index("a"),)), "no indices"),
