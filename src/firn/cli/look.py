@@ -75,7 +75,7 @@ def fsck(
     else:
         for finding in report.findings:
             output.line(f"{finding.severity}: {finding}")
-        looked = ", ".join(output.plural(n, kind.removesuffix("s")) for kind, n in report.checked.items())
+        looked = ", ".join(output.counted(n, kind) for kind, n in report.checked.items())
         found = output.plural(len(report.problems), "problem") if report.problems else "all is well"
         output.line(f"checked {looked or 'nothing: there are no tables'}; {found}")
     if report.problems:

@@ -158,6 +158,17 @@ def plural(count: int | None, noun: str) -> str:
     return f"{number(count)} {noun}{'es' if noun.endswith(('ch', 's', 'sh')) else 's'}"
 
 
+def counted(count: int, nouns: str) -> str:
+    """The same for who has the plural.
+
+    >>> counted(1, "flushes"), counted(1, "data files"), counted(2, "flushes")
+    ('1 flush', '1 data file', '2 flushes')
+    """
+    if count != 1:
+        return f"{number(count)} {nouns}"
+    return f"1 {nouns.removesuffix('es' if nouns.endswith(('ches', 'shes')) else 's')}"
+
+
 def plain(value: Any) -> Any:
     """A result dataclass as what JSON holds."""
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}

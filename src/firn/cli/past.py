@@ -145,7 +145,7 @@ def _detail(summary: Mapping[str, Any]) -> str:
         if name in ("where", "query", "to"):
             shown.append(f"{name} {value}")
         elif name in ("data_files", "logs", "orphans") and value:
-            shown.append(output.plural(value, name.replace("_", " ").removesuffix("s")))
+            shown.append(output.counted(value, name.replace("_", " ")))
         elif name == "bytes":
             shown.append(output.size(value))
     return ", ".join(shown)

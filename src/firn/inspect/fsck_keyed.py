@@ -22,6 +22,7 @@ from firn.errors import (
 )
 from firn.inspect.findings import Finding, Findings, note, of_error, shown
 from firn.inspect.fsck_files import GONE, THREADS
+from firn.inspect.words import count
 from firn.journal.manifest.model import L0File, Manifest, SSTInfo, View
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def _check_others(
         found.add(
             note(
                 table.bucket.uri(table.prefix),
-                f"{garbage:,} files are compacted, fences, or of compactions that didn't end",
+                f"{count(garbage, 'object')} left: compacted flushes, fences, or of compactions that didn't end",
                 "Sweep deletes those that nobody can need any more",
             )
         )
