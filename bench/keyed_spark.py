@@ -122,7 +122,6 @@ def asked(
 ) -> None:
     """Every query of both, in turn; the answers must be the same but for the values that were put again."""
     low, high = f"{7 * (keys // 2):016}", f"{7 * (keys // 2 + keys // 20):016}"
-    frame = spark.read.parquet(plain)
     for name, text in QUERIES.items():
         query = text.format(low=low, high=high)
         found: dict[str, list[Any]] = {}
@@ -131,7 +130,8 @@ def asked(
             found[FIRN] = [tuple(row) for row in db.sql(query).collect()]
 
         def spark_query(query: str = query, found: dict[str, list[Any]] = found) -> None:
-            frame.createOrReplaceTempView("t")
+            # Each query finds out what there is, as one of a table does.
+            spark.read.parquet(plain).createOrReplaceTempView("t")
             found[PARQUET] = [tuple(row) for row in spark.sql(query).collect()]
 
         work: dict[str, Callable[[], None]] = {FIRN: firn_query, PARQUET: spark_query}
