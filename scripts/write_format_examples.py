@@ -398,6 +398,7 @@ def _life_of_records() -> dict[str, str]:
         "record-keys": "\n".join(store.keys("prod")),
         "record-definition": body(definition_key("prod/people")),
         "commit": body(f"prod/_commits/{3:020}"),
+        "horizon": body("prod/_firn/horizon"),
         "row": body(ada),
         "tombstone": body(bob),
     }
