@@ -129,7 +129,7 @@ def measure(name: str, url: str, keys: int, samples: int, seed: int) -> dict[str
     rng.shuffle(everything)
     chosen = everything[: min(samples, keys)]
     there = [key for key, _ in rng.sample(chosen, len(chosen))]
-    absent = [key[:-1] + b"x" for key in there]
+    absent = [key[:-1] + b"x" for key in there]  # between keys that are there
     found: dict[str, Any] = {}
     facts: dict[str, dict[str, Any]] = {}
 
