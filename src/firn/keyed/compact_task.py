@@ -4,7 +4,8 @@ A module-level function `fn(bucket, context, task)` for a `firn.runner.Runner`; 
 picklable. It only adds objects: nothing changes for readers until the driver commits. The result depends on
 nothing but the task, so a task that runs twice writes the same bytes.
 
-Memory: a few batches a run, and what `RunWriter` holds.
+Memory, however large the share: of the runs together some times `PIECE_BYTES` (fetched, decoded, merged), or where
+that is more, a block of each; the indices and filters of the files; and what `RunWriter` holds.
 """
 
 from __future__ import annotations
