@@ -30,7 +30,7 @@ from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, layout
 from firn.journal.manifest import ManifestJournal, SSTInfo, View
 from firn.journal.model import Commit, DataFile
-from firn.journal.sequence import Ddl
+from firn.journal.sequence import Ddl, SequenceLayout
 from firn.journal.writer import frame
 from firn.journal.writer.actions import Define
 from firn.journal.writer.catalog_pb2 import Transaction
@@ -41,6 +41,7 @@ from firn.lake.descriptor import Descriptor, create_descriptor
 from firn.lake.engines import InProcess
 from firn.lake.partition import PartitionSpec
 from firn.records.applying import settle
+from firn.records.collecting import collect
 from firn.records.definition import Index, RecordDefinition, create_definition
 from firn.records.definitions import define
 from firn.records.row_tables import RowTable
@@ -76,6 +77,12 @@ def manifest_examples() -> dict[str, str]:
         return _life_of_a_manifest()
 
 
+def record_log_examples() -> dict[str, str]:
+    """The same of the page of their log."""
+    with _fixed_names():
+        return _life_of_a_record_log()
+
+
 def record_examples() -> dict[str, str]:
     """The same of the page of record tables."""
     with _fixed_names():
@@ -87,6 +94,7 @@ PAGES: Mapping[Path, Callable[[], dict[str, str]]] = {
     FORMATS / "writer-catalog.md": catalog_examples,
     FORMATS / "keyed-manifest.md": manifest_examples,
     FORMATS / "records.md": record_examples,
+    FORMATS / "record-log.md": record_log_examples,
 }
 
 
@@ -369,8 +377,38 @@ def _life_of_a_manifest() -> dict[str, str]:
 
 
 def _life_of_records() -> dict[str, str]:
-    """Two people are written in one commit, one moves in a second and one is deleted in a third; all is applied, and
-    what nobody can see any more is collected an hour later but for the last commit."""
+    """Two people are written in one commit, one moves in a second and one is deleted in a third; all is applied."""
+    store, definition = _people()
+
+    def body(key: str) -> str:
+        return store.fetch(key).data.decode()
+
+    ada, bob = definition.layout("prod/people").row("ada"), definition.layout("prod/people").row("bob/2")
+    return {
+        "record-keys": "\n".join(store.keys("prod")),
+        "record-definition": body(definition_key("prod/people")),
+        "commit": body(f"prod/_commits/{3:020}"),
+        "horizon": body("prod/_firn/horizon"),
+        "row": body(ada),
+        "tombstone": body(bob),
+    }
+
+
+def _life_of_a_record_log() -> dict[str, str]:
+    """The same, and what nobody sees any more is collected a minute later."""
+    store, _ = _people()
+    store.time.advance(60_000)
+    bucket = store.bucket()
+    collect(RecordStore(bucket, "prod", clock=bucket.client.clock), retention_s=30)
+    layout = SequenceLayout("prod")
+    return {
+        "log-keys": "\n".join(store.keys("prod")),
+        "collected-horizon": store.fetch(layout.horizon_key).data.decode(),
+        "pack": store.fetch(layout.pack_key(1)).data.decode(),
+    }
+
+
+def _people() -> tuple[_Recorder, RecordDefinition]:
     store = _Recorder()
     bucket = store.bucket()
     definition = RecordDefinition("people", db="prod", indices=(Index("city"), Index("email", unique=True)))
@@ -389,19 +427,7 @@ def _life_of_records() -> dict[str, str]:
     with begin(records) as tx:
         tx.delete("people", "bob/2")
     settle(records)
-
-    def body(key: str) -> str:
-        return bucket.get(key).data.decode()
-
-    ada, bob = definition.layout("prod/people").row("ada"), definition.layout("prod/people").row("bob/2")
-    return {
-        "record-keys": "\n".join(store.keys("prod")),
-        "record-definition": body(definition_key("prod/people")),
-        "commit": body(f"prod/_commits/{3:020}"),
-        "horizon": body("prod/_firn/horizon"),
-        "row": body(ada),
-        "tombstone": body(bob),
-    }
+    return store, definition
 
 
 def _life_of_a_lone_row() -> dict[str, str]:

@@ -14,6 +14,8 @@ from firn.journal.manifest.codec import decode_manifest, decode_pointer, decode_
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
 from firn.journal.manifest.model import L0File
 from firn.journal.manifest.walk import walk
+from firn.journal.sequence import SequenceLayout
+from firn.journal.sequence.codec import decode_horizon, decode_pack
 from firn.journal.sequence.codec import decode_record as decode_commit
 from firn.journal.writer.actions import Add
 from firn.journal.writer.layout import WriterLayout
@@ -164,6 +166,23 @@ def test_the_fields_on_the_page_are_all_of_the_transaction():
     for (start, head), end in zip(lines, ends, strict=True):
         value = data[start + len(head) : end]
         assert not value or head[-1] == len(value), "every byte belongs to a value that is shown"
+
+
+def test_the_log_of_records_is_one_life():
+    """The pack and the objects on the page are all of the log, and nothing is there that nobody sees any more."""
+    shown = SHOWN["record-log.md"]
+    keys = shown["log-keys"].splitlines()
+    layout = SequenceLayout("prod")
+    horizon = decode_horizon(shown["collected-horizon"].encode(), where="horizon")
+    pack = decode_pack(1, shown["pack"].encode(), where="pack")
+    left = [number for key in keys if (number := layout.parse_record(key)) is not None]
+
+    assert [record.number for record in pack.records] + left == [1, 2, 3, 4]
+    assert pack.hi == horizon.lo == min(horizon.horizon, horizon.applied, left[-1] - 1)
+    assert decode_commit(3, SHOWN["records.md"]["commit"].encode(), where="commit") == pack.records[2]
+    replaced = {write.id for write in pack.records[2].group[0].writes}
+    entries = {(key.split("___")[2], int(key.split("___")[3])) for key in keys if "/indices/" in key}
+    assert not {(id, 2) for id in replaced} & entries
 
 
 def test_the_records_are_one_life():

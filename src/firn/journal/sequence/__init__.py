@@ -2,7 +2,7 @@
 
 `layout` names objects, `model`, `catalog` and `codec` hold them, `store` reads them. `log` is what a process knows
 of the log's end, `overlay` what it knows of rows that lag behind; `committing` and `group` add records, `truncating`
-packs old ones. Each module says which numbered rules of docs/format/records.md it keeps. Start reading at `log`.
+packs old ones. Each module says which numbered rules of docs/format/record-log.md it keeps. Start reading at `log`.
 """
 
 from firn.journal.sequence.committing import Moment, Outcome, Proposal, commit
