@@ -331,6 +331,25 @@ class Session:
         if off or name not in {doctor["_id"] for doctor in on}:
             self.upsert("doctors", name, {"shift": shift, "on": not off})
 
+    def moves(self) -> None:
+        """Rows that are deleted and inserted again while others know something of them."""
+        ids = self.random.sample(USERS, 3)
+        looked = self.random.randint(0, 2)
+        for id in ids[:looked]:
+            self.get("moved", id)
+        if self.random.random() < 0.3:
+            self.find("moved", n=self.random.randrange(3))
+        self.think()
+        there = {row["_id"] for row in self.scan("moved")} if self.random.random() < 0.2 else None
+        for id in ids[self.random.randint(0, 2) :]:
+            document = {"n": self.random.randrange(3), "by": self.tx.txid}
+            if self.random.random() < 0.6 if there is None else id not in there:
+                self.insert("moved", id, document)
+            elif self.get("moved", id) is not None:
+                self.delete("moved", id)
+        for id in self.random.sample(USERS, 2):
+            self.get("moved", id)
+
     def users(self) -> None:
         """Users with emails that nobody else may have."""
         id = self.random.choice(USERS)

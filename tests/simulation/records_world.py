@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from firn.journal.sequence import Ddl, Record, SequenceLayout
+from firn.bucket.base import BytesLike
+from firn.journal.sequence import Ddl, Record, RowWrite, SequenceLayout
 from firn.records import applying, collecting
 from firn.records.definition import Index, RecordDefinition
 from firn.records.definitions import define
@@ -22,11 +23,13 @@ from simulation.records_model import TOTAL, Model
 PREFIX = "db"
 LAYOUT = SequenceLayout(PREFIX)
 SKEW_MS = 3_600_000
+MOST_STEPS = 50_000
 
 DEFINITIONS: Mapping[str, RecordDefinition] = {
     "bank": RecordDefinition("bank", db="db", indices=(Index("kind"), Index("balance"))),
-    "lists": RecordDefinition("lists", db="db", indices=(Index("group"),), properties={"inline": "60B"}),
+    "lists": RecordDefinition("lists", db="db", indices=(Index("group"),), properties={"inline": "32B"}),
     "doctors": RecordDefinition("doctors", db="db", indices=(Index("shift"),)),
+    "moved": RecordDefinition("moved", db="db", indices=(Index("n"),)),
     "users": RecordDefinition("users", db="db", indices=(Index("email", unique=True),)),
 }
 
@@ -46,6 +49,7 @@ class RecordsShape:
     faults: float = 1.0
     stalls: float = 1.0
     stall_s: float = 300.0
+    crash: float = 0.002
     page_size: int | None = None
 
 
@@ -65,7 +69,34 @@ RECORDS_SHAPES: dict[str, RecordsShape] = {
     "locks": RecordsShape(habits=_habits(mix={"bank": 2, "lists": 1}, lock=1.0)),
     # R of nothing: the horizon is asked for each time, and collected at once.
     "impatient": RecordsShape(collectors=2, habits=_habits(freshness_s=0.0, max_lag=2)),
+    # Processes that come and go while the log is truncated.
+    "truncated": RecordsShape(
+        clients=3,
+        collectors=3,
+        crash=0.01,
+        habits=_habits(12, {"bank": 2, "lists": 1, "users": 1}, pause_s=20),
+    ),
+    # Who reads while rows are brought up to date.
+    "appliers": RecordsShape(clients=5, appliers=4, habits=_habits(pause_s=3, max_lag=1)),
+    "movers": RecordsShape(clients=5, habits=_habits(rounds=15, mix={"moves": 1}, pause_s=3)),
 }
+
+
+class Remembering(SimStore):
+    """Knows all staged bodies that ever were, by their names."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.bodies: dict[str, bytes] = {}
+
+    def write(self, key: str, data: BytesLike, *, absent: bool = False, match: str | None = None) -> str:
+        if key.startswith(LAYOUT.bodies_prefix):
+            self.bodies[key.removeprefix(LAYOUT.bodies_prefix)] = bytes(data)
+        return super().write(key, data, absent=absent, match=match)
+
+    def body(self, write: RowWrite) -> bytes:
+        """What a write put, even if nothing refers to it any more."""
+        return write.body if write.ref is None else self.bodies[write.ref]  # type: ignore[return-value]
 
 
 def build(seed: int | Replay, shape: RecordsShape) -> World:
@@ -73,12 +104,14 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
     number = seed if isinstance(seed, int) else 0
     rng = random.Random(f"records {number}")
     page_size = rng.choice([1, 2, 3, 1000]) if shape.page_size is None else shape.page_size
-    store = SimStore(
+    store = Remembering(
         page_size=page_size,
         etags=rng.choice(["content", "counter"]),
         modified_step_ms=rng.choice([1, 1000]),
     )
-    world = World(seed, store=store, faults=_faults(seed, shape), wake=rng.choice(["idle", "any"]))
+    world = World(
+        seed, store=store, faults=_faults(seed, shape), wake=rng.choice(["idle", "any"]), max_steps=MOST_STEPS
+    )
     setup = world.observer("setup")
 
     def open_store(bucket: Any, clock: Any) -> RecordStore:
@@ -118,7 +151,7 @@ def _faults(seed: int | Replay, shape: RecordsShape) -> RandomFaults | None:
         return None
     return RandomFaults(
         seed,
-        crash=0.002 * f,
+        crash=shape.crash * f,
         lost_ack=0.02 * f,
         retried=0.02 * f,
         delayed=0.01 * s,
@@ -146,11 +179,11 @@ def create(store: RecordStore) -> None:
     applying.settle(store)
 
 
-def final(model: Model, store: RecordStore, objects: SimStore) -> None:
+def final(model: Model, store: RecordStore, objects: Remembering) -> None:
     """With everybody gone: the log explains all that was seen; rows and indices are what it says; nothing is left
     behind but what is needed."""
     records = whole_log(store)
-    model.holds(records, store.body)
+    model.holds(records, objects.body)
     with begin(store) as tx:
         tx.upsert("doctors", "day0", {"shift": "day", "on": True})
     applying.settle(store)

@@ -11,7 +11,7 @@ from firn.testing import World, simulate
 from simulation.records_world import RECORDS_SHAPES, build
 from simulation.seeds import seeds, soak_seconds
 
-ENOUGH = 50
+ENOUGH = 40
 ALWAYS = {"committed", "applied", "truncated", "versions dropped"}
 ALSO = {
     "mixed": {"stale_object", "duplicate_key", "snapshot_too_old", "store_unavailable"},
@@ -20,6 +20,7 @@ ALSO = {
     "sleepers": {"transaction_timed_out", "snapshot_too_old", "entries swept"},
     "locks": {"object_locked"},
     "serializable": {"doctors: stale_object", "lists: stale_object"},
+    "movers": {"moves: stale_object", "moves: duplicate_key"},
 }
 
 
@@ -41,7 +42,7 @@ def test_every_transaction_was_what_it_was_promised(name: str) -> None:
         happened += model.happened
         transactions += len(model.observed)
     if len(chosen) >= ENOUGH:
-        assert transactions >= 2000
+        assert transactions >= 1300
         expected = ALWAYS | ALSO.get(name, set())
         assert expected <= happened.keys(), f"never happened: {expected - happened.keys()}"
 
