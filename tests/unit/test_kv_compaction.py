@@ -133,6 +133,32 @@ def test_a_full_compaction_drops_what_has_expired_since() -> None:
     assert compact(table, full=True).rounds == 0
 
 
+def test_a_checkpoint_keeps_what_a_full_compaction_drops() -> None:
+    table = new_table()
+    now = table.clock.now_ms()
+    Flusher(table).flush([(b"a", b"1", PUT, now + 60_000), (b"b", b"2")])
+    assert compact(table, full=True).rows_out == 2
+    table.checkpoint("kept", "7d")
+    (held,) = table.journal.read().manifest.ssts
+
+    class At:
+        def __init__(self, ms: int) -> None:
+            self.ms = ms
+
+        def now_ms(self) -> int:
+            return self.ms
+
+    earlier, table.clock = table.clock, At(now + 60_000)  # type: ignore[assignment]
+    assert compact(table, full=True).rows_out == 1
+    table.sweep(older_than="0s")
+    assert held.file not in {sst.file for sst in table.journal.read().manifest.ssts}
+    table.clock = earlier  # a reader whose clock is behind
+    with table.reader("kept") as reader:
+        assert reader.multi_get([b"a", b"b"]) == [b"1", b"2"]
+    with table.reader() as reader:
+        assert reader.multi_get([b"a", b"b"]) == [None, b"2"]
+
+
 def test_everything_may_go() -> None:
     table = new_table()
     writer = Flusher(table)
