@@ -70,6 +70,10 @@ if TYPE_CHECKING:
     from firn.records.definition import Index
     from firn.records.documents import Record
     from firn.records.predicates import Prefix, Range
+    from firn.records.row_tables import RowTable
+    from firn.records.rows import Rows
+    from firn.records.table import IndexInfo, RecordTable
+    from firn.records.transaction import Transaction
     from firn.runner import LocalRunner, Runner
 
 __version__ = "0.1.0"
@@ -98,6 +102,7 @@ __all__ = [
     "ForkError",
     "HandleClosedError",
     "Index",
+    "IndexInfo",
     "InvalidInputError",
     "KeyedReader",
     "KeyedScan",
@@ -121,7 +126,10 @@ __all__ = [
     "Range",
     "RebuildReport",
     "Record",
+    "RecordTable",
     "RepairReport",
+    "RowTable",
+    "Rows",
     "Runner",
     "Scan",
     "SchemaConflictError",
@@ -133,6 +141,7 @@ __all__ = [
     "SweepReport",
     "TableExistsError",
     "TableNotFoundError",
+    "Transaction",
     "TransactionClosedError",
     "TransactionTimedOutError",
     "UnsupportedError",
@@ -167,6 +176,10 @@ _MODULES = (
     "firn.records.definition",
     "firn.records.documents",
     "firn.records.predicates",
+    "firn.records.row_tables",
+    "firn.records.rows",
+    "firn.records.table",
+    "firn.records.transaction",
     "firn.runner",
 )
 

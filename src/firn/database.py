@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
-from firn.bucket.keys import key_below
 from firn.engines import DatabaseEngines
-from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError
-from firn.journal.definition import definition_key
+from firn.errors import InvalidInputError
 from firn.journal.lock import ExclusiveLock
-from firn.keyed.definition import KeyedDefinition
 from firn.keyed.table import KeyedTable
 from firn.keyed_tables import KeyedOptions, KeyedTables
-from firn.kinds import KEYED, LAKE, Definition, Kind, check_kind, decode_definition, read_any, wrong_kind
+from firn.kinds import KEYED, LAKE, RECORDS, Kind, check_kind, check_options
 from firn.lake.results import DropReport
 from firn.lake.table import LakeTable
 from firn.lakes import LakeOptions, LakeTables
-from firn.names import check_name, is_name
+from firn.names import check_name
+from firn.record_tables import AnyRecordTable, RecordOptions, RecordTables
+from firn.records.definition import Index, Isolation
+from firn.records.row_tables import RowTable
+from firn.records.table import RecordTable
 from firn.runner import Runner
+from firn.tables import AnyTable, Tables
+from firn.transactions import Transactions
 from firn.upkeep import WriterUpkeep
 from firn.writers import WriterTables, WriterTransaction
 
@@ -85,7 +87,7 @@ def split_table_url(url: str) -> tuple[str, str]:
     return base, name
 
 
-class Database(WriterUpkeep):
+class Database(Transactions, WriterUpkeep):
     """Tables of one prefix. Made by `connect`; safe to share between threads."""
 
     def __init__(
@@ -111,6 +113,16 @@ class Database(WriterUpkeep):
         place = (self.bucket, self.prefix, self.options, self.engines)
         self._lakes = LakeTables(*place, self._writer_tables, lock)
         self._keyed = KeyedTables(*place)
+        self._records = RecordTables(self.bucket, self.prefix, self.url)
+        self._tables = Tables(
+            self.bucket,
+            self.prefix,
+            self.url,
+            self._lakes,
+            self._keyed,
+            self._records,
+            self._writer_tables,
+        )
 
     def __repr__(self) -> str:
         return f"<Database {self.url}>"
@@ -143,12 +155,35 @@ class Database(WriterUpkeep):
         properties: Mapping[str, Any] | None = ...,
     ) -> KeyedTable: ...
 
+    @overload
+    def create_table(
+        self,
+        name: str,
+        *,
+        kind: Literal["records"],
+        schema: pa.Schema | Mapping[str, Any] | None = ...,
+        indices: Iterable[str | Index] = ...,
+        isolation: Literal["snapshot"] = ...,
+        properties: Mapping[str, Any] | None = ...,
+    ) -> RecordTable: ...
+
+    @overload
+    def create_table(
+        self,
+        name: str,
+        *,
+        kind: Literal["records"],
+        schema: pa.Schema | Mapping[str, Any] | None = ...,
+        isolation: Literal["row"],
+        properties: Mapping[str, Any] | None = ...,
+    ) -> RowTable: ...
+
     def create_table(
         self,
         name: str,
         *,
         kind: Kind = "lake",
-        schema: pa.Schema | Mapping[str, str] | None = None,
+        schema: pa.Schema | Mapping[str, Any] | None = None,
         partition_by: Sequence[str] = (),
         sort_by: Sequence[str] = (),
         key: Sequence[str] | Mapping[str, str] | None = None,
@@ -156,15 +191,19 @@ class Database(WriterUpkeep):
         merge: str | Mapping[str, str] | None = None,
         ttl: float | str | timedelta | None = None,
         journal: str = "leaderless",
+        indices: Iterable[str | Index] = (),
+        isolation: Isolation = "snapshot",
         properties: Mapping[str, Any] | None = None,
-    ) -> LakeTable | KeyedTable:
+    ) -> AnyTable:
         """Create a table.
 
         Args:
             name: letters, digits, `_ - .`, at most 100, not beginning with `_`.
-            kind: "lake": rows in Parquet files, any number of writers. "keyed": sorted keys, one writer.
+            kind: "lake": rows in Parquet files, any number of writers. "keyed": sorted keys, one writer. "records":
+                JSON documents by id and through indices, changed in transactions, any number of writers.
             schema: an Arrow schema, or DuckDB type names by column; else the first append decides. Of a keyed
-                table: the columns of its values; else values are bytes.
+                table: the columns of its values; else values are bytes. Of a record table: the fields that documents
+                may have, or a JSON schema that they follow; else any JSON object is one.
             partition_by: columns or transforms: `col`, `year(col)`, `month(col)`, `day(col)`, `hour(col)`,
                 `bucket(16, col)`, `truncate(4, col)`.
             sort_by: columns by which each file is sorted, like `"date"` or `"delay desc"`; by default the key.
@@ -179,14 +218,19 @@ class Database(WriterUpkeep):
             ttl: how long an entry of a keyed table lives, unless its put says otherwise.
             journal: "leaderless": any process appends, maintenance takes a lock. "writer": each writer has a
                 history of its own in this database, and `connect` needs `writer=`.
+            indices: the fields by which rows of a record table are found: names, dotted paths into documents, or
+                `firn.Index(field, unique=True)`.
+            isolation: of a record table. "snapshot": in transactions. "row": one by one, at one PUT a write, without
+                transactions and indices.
             properties: see docs/howto/properties.md.
 
         Raises:
             TableExistsError: the name is taken.
             InvalidInputError: a name, type, transform or property that can't be.
-            UnsupportedError: a keyed table in a store without conditional puts.
+            UnsupportedError: a keyed or record table in a store without conditional puts.
 
-        Cost: 1 PUT + 1 LIST; of a keyed table 2 PUTs, 2 GETs and 1 LIST.
+        Cost: 1 PUT + 1 LIST; of a keyed table 2 PUTs, 2 GETs and 1 LIST; of a record table 3 PUTs, 2 GETs and
+        1 LIST, and what beginning a transaction costs.
 
         Example:
             >>> import firn
@@ -199,22 +243,35 @@ class Database(WriterUpkeep):
         """
         check_name(name)
         check_kind(kind)
-        lake_only = {"partition_by": partition_by, "sort_by": sort_by, "version_by": version_by}
+        given: dict[str, Any] = {
+            option: value
+            for option, value, default in (
+                ("partition_by", partition_by, ()),
+                ("sort_by", sort_by, ()),
+                ("version_by", version_by, None),
+                ("journal", journal, "leaderless"),
+                ("key", key, None),
+                ("merge", merge, None),
+                ("ttl", ttl, None),
+                ("indices", indices, ()),
+                ("isolation", isolation, "snapshot"),
+            )
+            if value != default and value not in ([], {}, ())
+        }
+        check_options(kind, given)
+        common = {"schema": schema, "properties": properties or {}, **given}
+        if kind == RECORDS:
+            record = self._records.describe(name, RecordOptions(**common))
+            self._tables.free(name, kind=RECORDS)
+            return self._records.create(record)
         if kind == KEYED:
-            given = [option for option, value in lake_only.items() if value]
-            given += ["journal"] if journal != "leaderless" else []
-            if given:
-                raise InvalidInputError(f"{given[0]} is for lake tables; a keyed table has no such thing.")
-            definition = self._keyed.describe(name, KeyedOptions(schema, key, merge, ttl, properties or {}))
-            self._free(name, keyed=True)
-            return self._keyed.create(definition)
-        if merge is not None or ttl is not None:
-            raise InvalidInputError("merge and ttl are for keyed tables: create one with kind='keyed'.")
-        asked = LakeOptions(schema, partition_by, sort_by, key, version_by, journal, properties or {})
-        descriptor = self._lakes.describe(name, asked)
+            keyed = self._keyed.describe(name, KeyedOptions(**common))
+            return self._keyed.create(keyed, over=self._tables.free(name, kind=KEYED).over)
+        descriptor = self._lakes.describe(name, LakeOptions(**common))
         if journal == "writer":
             return self._lakes.define(descriptor)
-        return self._lakes.create(descriptor, self._free(name))
+        vacant = self._tables.free(name)
+        return self._lakes.create(descriptor, vacant.there, over=vacant.over)
 
     @overload
     def table(self, name: str, *, kind: Literal["lake"]) -> LakeTable: ...
@@ -223,14 +280,17 @@ class Database(WriterUpkeep):
     def table(self, name: str, *, kind: Literal["keyed"]) -> KeyedTable: ...
 
     @overload
+    def table(self, name: str, *, kind: Literal["records"]) -> AnyRecordTable: ...
+
+    @overload
     def table(self, name: str) -> Any: ...
 
     def table(self, name: str, *, kind: Kind | None = None) -> Any:
-        """Open a table: a `LakeTable` or a `KeyedTable`. 1 GET; where there is no definition, 1 LIST to find a log
-        of the reference's.
+        """Open a table: a `LakeTable`, a `KeyedTable`, or a `RecordTable` (or `RowTable`). 1 GET; where there is no
+        definition, 1 LIST to find a log of the reference's.
 
         Args:
-            kind: "lake" or "keyed": the one that the caller can do with.
+            kind: "lake", "keyed" or "records": the one that the caller can do with.
 
         Raises:
             TableNotFoundError: no such table; the message names similar ones.
@@ -239,29 +299,12 @@ class Database(WriterUpkeep):
         check_name(name)
         if kind is not None:
             check_kind(kind)
-        return self._table(name, read_any(self.bucket, self._prefix(name)), kind)
+        return self._tables.find(name, kind)
 
     def tables(self, kind: Kind | None = None) -> list[str]:
         """Names of all tables, sorted; with `kind`, of those only. 1 LIST + 1 GET a directory; a second LIST for
         those without definition. Where there are writers, also what reading all of them costs."""
-        names = [n for n in self.bucket.list_dirs(key_below(self.prefix, "")) if is_name(n)]
-        blobs = self.bucket.get_many([definition_key(self._prefix(n)) for n in names])
-        found: set[str] = set()
-        may_have_writers = False
-        for name, blob in zip(names, blobs, strict=True):
-            if blob is not None:
-                definition = decode_definition(blob.data, blob.info.key)
-                if not definition.dropped and kind in (None, definition.kind):
-                    found.add(name)
-            elif kind == KEYED:
-                continue  # without a definition there are lake tables only
-            elif self._lakes.has_log(name):
-                found.add(name)
-            else:
-                may_have_writers = True
-        if may_have_writers:
-            found.update(self._writer_tables.names())
-        return sorted(found)
+        return self._tables.names(kind)
 
     def drop_table(self, name: str, *, dry_run: bool = False) -> DropReport:
         """Delete a table.
@@ -269,6 +312,9 @@ class Database(WriterUpkeep):
         A table with a log of its own goes with all its objects, at once and for good: no grace, no way back.
         The definition goes first to a state in which nobody opens the table; a crash leaves it there, and
         dropping or creating it again ends the work. Registered files outside the table stay.
+
+        A record table's definition stays, so that the next one of its name has objects of its own. Transactions that
+        are open see its rows vanish.
 
         Of a table of writers' catalogs, the connection's writer drops its own part by one commit; `prune`
         and `sweep` give the space back. Other writers' rows stay until they drop theirs.
@@ -292,12 +338,7 @@ class Database(WriterUpkeep):
             (['events'], True, [])
         """
         check_name(name)
-        definition = read_any(self.bucket, self._prefix(name))
-        if definition is None:  # else it may be one whose drop was interrupted, which nobody opens
-            definition = self._table(name, None).descriptor
-        if isinstance(definition, KeyedDefinition):
-            return self._keyed.drop(definition, dry_run=dry_run)
-        return self._lakes.drop(definition, dry_run=dry_run)
+        return self._tables.drop(name, dry_run=dry_run)
 
     def transaction(self) -> WriterTransaction:
         """Change several tables with `journal="writer"` at once: in one revision of this connection's writer, when
@@ -359,47 +400,3 @@ class Database(WriterUpkeep):
         from firn.spark.sql import run_sql
 
         return run_sql(self.engines.session(), query, self)
-
-    # -- parts
-
-    def _prefix(self, name: str) -> str:
-        return key_below(self.prefix, name)
-
-    def _table(self, name: str, definition: Definition | None, kind: Kind | None = None) -> Any:
-        """The table of a name, with the definition that was read for it."""
-        found: LakeTable | KeyedTable | None = None
-        if definition is None:
-            found = self._lakes.find(name)
-        elif not definition.dropped:
-            found = self._open(definition)
-        if found is None:
-            close = difflib.get_close_matches(name, self.tables(), n=3)
-            hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
-            raise TableNotFoundError(f"there is no table {name!r} in {self.url}.{hint}")
-        has = KEYED if isinstance(found, KeyedTable) else LAKE
-        if kind not in (None, has):
-            raise wrong_kind(name, has, kind)
-        return found
-
-    def _open(self, definition: Definition) -> LakeTable | KeyedTable:
-        if isinstance(definition, KeyedDefinition):
-            return self._keyed.open(definition)
-        return self._lakes.open(definition)
-
-    def _free(self, name: str, *, keyed: bool = False) -> Definition | None:
-        """See that no table has the name, and end the drop of one that had; what was there."""
-        self._writer_tables.check_free(name)
-        prefix = self._prefix(name)
-        there = read_any(self.bucket, prefix)
-        if (there is not None and not there.dropped) or (
-            there is None and keyed and self._lakes.has_log(name)
-        ):
-            raise TableExistsError(
-                f"{self.bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose "
-                "another name."
-            )
-        if isinstance(there, KeyedDefinition):
-            self._keyed.erase(there)
-        elif there is not None:
-            self._lakes.erase(there)
-        return there

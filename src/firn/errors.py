@@ -122,12 +122,14 @@ class StaleObjectError(ConflictError):
     """A row was changed or deleted by somebody else since this transaction, or the ETag's owner, saw it.
 
     `current` is the row as it is now, None if it was deleted. Of a conflict that concerns no single row, as
-    ``serializable=True`` may find, it is None too.
+    ``serializable=True`` may find, it is None too. `lasting` says that beginning again won't help: the ETag that was
+    given is of the past.
     """
 
-    def __init__(self, message: str = "", current: Any = None) -> None:
+    def __init__(self, message: str = "", current: Any = None, *, lasting: bool = False) -> None:
         super().__init__(message)
         self.current = current
+        self.lasting = lasting
 
 
 class ObjectLockedError(ConflictError):

@@ -65,9 +65,10 @@ class KeyedTables:
         definition.check()
         return definition
 
-    def create(self, definition: KeyedDefinition) -> KeyedTable:
-        """Make a table where no other is. 2 PUTs: the definition, which claims the name, then the pointer."""
-        made = create_definition(self.bucket, key_below(self.prefix, definition.name), definition)
+    def create(self, definition: KeyedDefinition, *, over: str | None = None) -> KeyedTable:
+        """Make a table where no other is, or over the definition with that ETag. 2 PUTs: the definition, which claims
+        the name, then the pointer."""
+        made = create_definition(self.bucket, key_below(self.prefix, definition.name), definition, over=over)
         table = self.open(made)
         table.found()
         return table

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import orjson
 
@@ -12,14 +13,29 @@ from firn.journal.definition import definition_key
 from firn.keyed.definition import FORMAT_VERSION as KEYED_TABLES
 from firn.keyed.definition import KeyedDefinition
 from firn.lake.descriptor import Descriptor
+from firn.records.definition import FORMAT_VERSION as RECORD_TABLES
+from firn.records.definition import RecordDefinition
 
-Kind = Literal["lake", "keyed"]
+Kind = Literal["lake", "keyed", "records"]
 
 LAKE: Literal["lake"] = "lake"
 KEYED: Literal["keyed"] = "keyed"
-KINDS = (LAKE, KEYED)
+RECORDS: Literal["records"] = "records"
+KINDS = (LAKE, KEYED, RECORDS)
 
-Definition = Descriptor | KeyedDefinition
+Definition = Descriptor | KeyedDefinition | RecordDefinition
+
+_KINDS_OF: Mapping[str, tuple[Kind, ...]] = {
+    "partition_by": (LAKE,),
+    "sort_by": (LAKE,),
+    "version_by": (LAKE,),
+    "journal": (LAKE,),
+    "key": (LAKE, KEYED),
+    "merge": (KEYED,),
+    "ttl": (KEYED,),
+    "indices": (RECORDS,),
+    "isolation": (RECORDS,),
+}
 
 
 def decode_definition(data: bytes, where: str) -> Definition:
@@ -31,11 +47,13 @@ def decode_definition(data: bytes, where: str) -> Definition:
     """
     try:
         raw = orjson.loads(data)
-        keyed = raw["kind"] == KEYED or raw["firn"] == KEYED_TABLES
+        kind, version = raw["kind"], raw["firn"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        keyed = False  # the lake's decoder says what is wrong with it
-    if keyed:
+        kind = version = None  # the lake's decoder says what is wrong with it
+    if kind == KEYED or version == KEYED_TABLES:
         return KeyedDefinition.decode(data, where)
+    if kind == RECORDS or version == RECORD_TABLES:
+        return RecordDefinition.decode(data, where)
     descriptor = Descriptor.decode(data, where)
     if descriptor.kind != LAKE:
         raise UnsupportedError(
@@ -56,7 +74,19 @@ def check_kind(kind: str) -> None:
         raise InvalidInputError(f"kind={kind!r}: there are {', '.join(map(repr, KINDS))}.")
 
 
+def check_options(kind: Kind, given: Mapping[str, Any]) -> None:
+    """Refuse options of other kinds of tables."""
+    foreign = [option for option in given if kind not in _KINDS_OF[option]]
+    if foreign:
+        kinds = " and ".join(repr(k) for k in _KINDS_OF[foreign[0]])
+        raise InvalidInputError(f"{foreign[0]} is for tables of kind {kinds}; this one is to be {kind!r}.")
+
+
 def wrong_kind(name: str, has: str, asked: str) -> InvalidInputError:
-    """For a verb that only the other kind of table has."""
-    hint = "Use `firn keyed`, or db.sql to query it." if has == KEYED else "Use the verbs of lake tables."
+    """For a verb that only another kind of table has."""
+    hint = {
+        LAKE: "Use the verbs of lake tables.",
+        KEYED: "Use `firn keyed`, or db.sql to query it.",
+        RECORDS: "Use `firn records`, or db.begin to change it.",
+    }[has]
     return InvalidInputError(f"{name} is a {has} table, and this needs a {asked} table. {hint}")

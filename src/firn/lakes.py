@@ -72,8 +72,11 @@ class LakeTables:
         order = parse_sort(asked.sort_by or (keys.key if keys is not None else ()), columns)
         return Descriptor(name, "lake", journal, columns, spec, order, properties, keys=keys)
 
-    def create(self, descriptor: Descriptor, there: Definition | None) -> LakeTable:
-        """Make a table with a log of its own, where `there` is no definition. See `Database.create_table`."""
+    def create(
+        self, descriptor: Descriptor, there: Definition | None, *, over: str | None = None
+    ) -> LakeTable:
+        """Make a table with a log of its own, where `there` is no definition, or one that `over` is the ETag of. See
+        `Database.create_table`."""
         name = descriptor.name
         prefix = key_below(self.prefix, name)
         if there is None and self.has_log(name):
@@ -85,7 +88,7 @@ class LakeTables:
                 )
             if not descriptor.properties.get("shared"):
                 descriptor = shared(descriptor)
-        return self.open(create_descriptor(self.bucket, prefix, descriptor))
+        return self.open(create_descriptor(self.bucket, prefix, descriptor, over=over))
 
     def define(self, descriptor: Descriptor) -> LakeTable:
         """Make a table of writers' catalogs. See `WriterTables.define`."""

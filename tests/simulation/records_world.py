@@ -26,11 +26,13 @@ SKEW_MS = 3_600_000
 MOST_STEPS = 50_000
 
 DEFINITIONS: Mapping[str, RecordDefinition] = {
-    "bank": RecordDefinition("bank", db="db", indices=(Index("kind"), Index("balance"))),
-    "lists": RecordDefinition("lists", db="db", indices=(Index("group"),), properties={"inline": "32B"}),
-    "doctors": RecordDefinition("doctors", db="db", indices=(Index("shift"),)),
-    "moved": RecordDefinition("moved", db="db", indices=(Index("n"),)),
-    "users": RecordDefinition("users", db="db", indices=(Index("email", unique=True),)),
+    "bank": RecordDefinition("bank", db="db", state="ready", indices=(Index("kind"), Index("balance"))),
+    "lists": RecordDefinition(
+        "lists", db="db", state="ready", indices=(Index("group"),), properties={"inline": "32B"}
+    ),
+    "doctors": RecordDefinition("doctors", db="db", state="ready", indices=(Index("shift"),)),
+    "moved": RecordDefinition("moved", db="db", state="ready", indices=(Index("n"),)),
+    "users": RecordDefinition("users", db="db", state="ready", indices=(Index("email", unique=True),)),
 }
 
 ALL = {"bank": 4, "lists": 4, "doctors": 1, "users": 3}
@@ -226,7 +228,7 @@ def all_rows(store: RecordStore) -> list[tuple[str, Row]]:
     return [
         (table, row)
         for table in DEFINITIONS
-        for row in store.rows([info.key for info in store.bucket.list(store.layout(table).rows).objects])
+        for row in store.rows([info.key for info in store.bucket.list(store.layout(table, 0).rows).objects])
     ]
 
 

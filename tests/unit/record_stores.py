@@ -29,8 +29,8 @@ class Database:
         self.simulated = SimStore(**options)
         indices = (Index("n"), Index("u", unique=True))
         self.definitions = {
-            "t": RecordDefinition("t", db="db", indices=indices, properties=properties or {}),
-            "plain": RecordDefinition("plain", db="db"),
+            "t": RecordDefinition("t", db="db", state="ready", indices=indices, properties=properties or {}),
+            "plain": RecordDefinition("plain", db="db", state="ready"),
         }
         for name, definition in self.definitions.items():
             self.create(name, *definition.indices)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from firn.bucket.base import Bucket
-from firn.bucket.conditional import create
-from firn.errors import ObjectExistsError, ObjectNotFoundError, TableExistsError
+from firn.bucket.conditional import create, swap
+from firn.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, TableExistsError
 
 T = TypeVar("T")
 
@@ -30,24 +30,29 @@ def read_object(bucket: Bucket, prefix: str, decode: Callable[[bytes, str], T]) 
     return decode(data, bucket.uri(key))
 
 
-def create_object(bucket: Bucket, prefix: str, name: str, data: bytes, *, nonce: str) -> None:
+def create_object(
+    bucket: Bucket, prefix: str, name: str, data: bytes, *, nonce: str, over: str | None = None
+) -> None:
     """Write it where none is: 1 conditional PUT, or GET + PUT where the store has none.
 
     Args:
         nonce: a text that stands in `data` and in no other table's definition.
+        over: the ETag of the definition that it replaces: that of a table which was dropped, and keeps its own.
 
     Raises:
         TableExistsError: there is a table.
     """
     key = definition_key(prefix)
     try:
-        if bucket.capabilities.conditional_put:
+        if over is not None:
+            swap(bucket, key, data, over, nonce=nonce)
+        elif bucket.capabilities.conditional_put:
             create(bucket, key, data, nonce=nonce)
         elif bucket.get_many([key])[0] is None:
             bucket.put(key, data)
         else:
             raise ObjectExistsError(key)
-    except ObjectExistsError:
+    except (ObjectExistsError, ObjectChangedError):
         raise TableExistsError(
             f"{bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose another name."
         ) from None

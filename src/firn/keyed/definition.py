@@ -137,8 +137,10 @@ def read_definition(bucket: Bucket, prefix: str) -> KeyedDefinition | None:
     return read_object(bucket, prefix, KeyedDefinition.decode)
 
 
-def create_definition(bucket: Bucket, prefix: str, definition: KeyedDefinition) -> KeyedDefinition:
-    """Write a new definition under an id of its own. 1 conditional PUT.
+def create_definition(
+    bucket: Bucket, prefix: str, definition: KeyedDefinition, *, over: str | None = None
+) -> KeyedDefinition:
+    """Write a new definition under an id of its own. 1 conditional PUT. `over` as `create_object` has it.
 
     Raises:
         TableExistsError: there is a table.
@@ -150,7 +152,7 @@ def create_definition(bucket: Bucket, prefix: str, definition: KeyedDefinition) 
             "table in another store, or use a lake table."
         )
     definition = replace(definition, id=secrets.token_hex(16))
-    create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id)
+    create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id, over=over)
     return definition
 
 

@@ -129,14 +129,17 @@ def read_descriptor(bucket: Bucket, prefix: str) -> Descriptor | None:
     return read_object(bucket, prefix, Descriptor.decode)
 
 
-def create_descriptor(bucket: Bucket, prefix: str, descriptor: Descriptor) -> Descriptor:
-    """Write a new definition under an id of its own: 1 conditional PUT, or GET + PUT where the store has none.
+def create_descriptor(
+    bucket: Bucket, prefix: str, descriptor: Descriptor, *, over: str | None = None
+) -> Descriptor:
+    """Write a new definition under an id of its own: 1 conditional PUT, or GET + PUT where the store has none. `over`
+    as `create_object` has it.
 
     Raises:
         TableExistsError: there is a table.
     """
     descriptor = replace(descriptor, id=secrets.token_hex(16))
-    create_object(bucket, prefix, descriptor.name, descriptor.encode(), nonce=descriptor.id)
+    create_object(bucket, prefix, descriptor.name, descriptor.encode(), nonce=descriptor.id, over=over)
     return descriptor
 
 

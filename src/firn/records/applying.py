@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firn.errors import ConflictError, ObjectChangedError, ObjectExistsError, OutcomeUnknownError
 from firn.journal.sequence import Horizon, Record
+from firn.records.layout import RecordLayout
 from firn.records.store import RecordStore
 
 
@@ -21,10 +22,11 @@ def apply(store: RecordStore) -> int:
     settled: set[tuple[str, str]] = set()
     for record in pending:
         for table, id in _rows(record):
-            since = catalog[table].since if table in catalog else upto
-            if record.number > since and (table, id) not in settled:
-                _apply_row(store, table, id, since, upto)
-                settled.add((table, id))
+            state = catalog.get(table)
+            if state is None or record.number <= state.since or (table, id) in settled:
+                continue
+            _apply_row(store, store.layout(table, state.generation), id, state.since, upto)
+            settled.add((table, id))
         store.log.mark_applied(record.number)
     return len(pending)
 
@@ -46,12 +48,12 @@ def _rows(record: Record) -> list[tuple[str, str]]:
     return [(write.table, write.id) for member in record.group for write in member.writes]
 
 
-def _apply_row(store: RecordStore, table: str, id: str, since: int, upto: int) -> None:
+def _apply_row(store: RecordStore, layout: RecordLayout, id: str, since: int, upto: int) -> None:
     """GET the row, put the entries of all its versions that are due, then the row."""
-    layout, backoff = store.layout(table), store.backoff()
+    backoff = store.backoff()
     while True:
-        due = [change for change in store.log.unapplied(table, id, upto) if change[0] > since]
-        stored = store.row(table, id)
+        due = [change for change in store.log.unapplied(layout.table, id, upto) if change[0] > since]
+        stored = store.row(layout, id)
         row = stored.row.extended(due)
         if row is stored.row:
             return
@@ -65,7 +67,7 @@ def _apply_row(store: RecordStore, table: str, id: str, since: int, upto: int) -
                     for stem in version.entries
                 ]
             )
-            store.put_row(table, row, stored.etag)
+            store.put_row(layout, row, stored.etag)
             return
         except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:
             if not backoff.wait():

@@ -7,7 +7,7 @@ from typing import Final
 
 from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.sequence import Horizon, truncate
-from firn.records.layout import index_part
+from firn.records.layout import RecordLayout, index_part
 from firn.records.row import Row
 from firn.records.store import RecordStore
 
@@ -35,7 +35,7 @@ def collect(store: RecordStore, *, retention_s: float) -> Collected:
     these; then as `truncate`.
     """
     log = store.log
-    log.refresh()
+    catalog = log.refresh().catalog
     horizon = log.learn(log.store.horizon())
     unneeded = _newest_unneeded(store, horizon, max(retention_s, log.freshness_s))
     oldest = store.oldest_read()
@@ -47,10 +47,11 @@ def collect(store: RecordStore, *, retention_s: float) -> Collected:
         for record in log.records(horizon.lo, reached)
         for member in record.group
         for write in member.writes
+        if write.table in catalog and record.number > catalog[write.table].since
     }
     versions = entries = 0
     for table, id in sorted(rows):
-        dropped = _prune(store, table, id, reached)
+        dropped = _prune(store, store.layout(table, catalog[table].generation), id, reached)
         versions, entries = versions + dropped[0], entries + dropped[1]
     return Collected(reached, versions, entries, truncate(log).lo)
 
@@ -69,19 +70,19 @@ def _newest_unneeded(store: RecordStore, horizon: Horizon, age_s: float) -> int:
     return reached
 
 
-def _prune(store: RecordStore, table: str, id: str, horizon: int) -> tuple[int, int]:
+def _prune(store: RecordStore, layout: RecordLayout, id: str, horizon: int) -> tuple[int, int]:
     """Drop a row's old versions; how many, and how many entries they had. The entries go first: then the row tells
     which have to, whoever is interrupted."""
-    layout, backoff = store.layout(table), store.backoff()
+    backoff = store.backoff()
     while True:
-        stored = store.row(table, id)
+        stored = store.row(layout, id)
         row, dropped = stored.row.pruned(horizon)
         if not dropped:
             return 0, 0
         entries = [layout.entry_of_stem(stem, old.seq) for old in dropped for stem in old.entries]
         store.bucket.delete_many(entries)
         try:
-            store.put_row(table, row, stored.etag)
+            store.put_row(layout, row, stored.etag)
         except (ObjectChangedError, OutcomeUnknownError):
             if not backoff.wait():
                 return 0, len(entries)
@@ -111,8 +112,9 @@ def sweep(store: RecordStore, *, orphan_age_s: float) -> Swept:
     catalog = log.refresh().catalog
     horizon = log.learn(log.store.horizon())
     before_ms = log.store.now_ms() - round(orphan_age_s * 1000) - _STEP_MS
-    entries = sum(_sweep_entries(store, table, horizon.horizon) for table in sorted(catalog))
-    bodies = _sweep_bodies(store, sorted(catalog), horizon, before_ms)
+    layouts = [store.layout(table, state.generation) for table, state in sorted(catalog.items())]
+    entries = sum(_sweep_entries(store, layout, horizon.horizon) for layout in layouts)
+    bodies = _sweep_bodies(store, layouts, horizon, before_ms)
     packs = [
         info.key
         for info in store.bucket.list(log.store.layout.packs_prefix).objects
@@ -122,15 +124,14 @@ def sweep(store: RecordStore, *, orphan_age_s: float) -> Swept:
     return Swept(entries, bodies, len(packs))
 
 
-def _sweep_entries(store: RecordStore, table: str, horizon: int) -> int:
+def _sweep_entries(store: RecordStore, layout: RecordLayout, horizon: int) -> int:
     """Those with a number up to the horizon, whose version is in its row by now or never will be again; all such of
     indices that no snapshot from the horizon on has. None above: the version may be about to come."""
-    layout = store.layout(table)
     old: dict[str, list[tuple[int, str]]] = {}
     garbage: list[str] = []
     listed = store.bucket.list(layout.indices).objects
     # Looked at after the LIST: an index whose entries are in that is in these, or was dropped.
-    used = _indices_since(store, table, horizon)
+    used = _indices_since(store, layout.table, horizon)
     for info in listed:
         entry = layout.entry_anywhere(info.key)
         if entry is None or entry.seq > horizon:
@@ -159,7 +160,7 @@ def _indices_since(store: RecordStore, table: str, horizon: int) -> set[str]:
     }
 
 
-def _sweep_bodies(store: RecordStore, tables: list[str], horizon: Horizon, before_ms: int) -> int:
+def _sweep_bodies(store: RecordStore, layouts: list[RecordLayout], horizon: Horizon, before_ms: int) -> int:
     """Rows are read before the log: what is in neither is in nothing, as a body is put long before its commit."""
     log = store.log
     prefix = log.store.layout.bodies_prefix
@@ -171,8 +172,8 @@ def _sweep_bodies(store: RecordStore, tables: list[str], horizon: Horizon, befor
     if not old:
         return 0
     used: set[str | None] = set()
-    for table in tables:
-        used |= {version.ref for row in _all_rows(store, table) for version in row.versions}
+    for layout in layouts:
+        used |= {version.ref for row in _all_rows(store, layout) for version in row.versions}
     for record in log.records(horizon.lo, log.refresh().number):
         used |= {write.ref for member in record.group for write in member.writes}
     garbage = old - used
@@ -180,7 +181,6 @@ def _sweep_bodies(store: RecordStore, tables: list[str], horizon: Horizon, befor
     return len(garbage)
 
 
-def _all_rows(store: RecordStore, table: str) -> list[Row]:
-    layout = store.layout(table)
+def _all_rows(store: RecordStore, layout: RecordLayout) -> list[Row]:
     keys = [info.key for info in store.bucket.list(layout.rows).objects]
     return store.rows([key for key in keys if layout.row_name(key) is not None])

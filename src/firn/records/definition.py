@@ -55,7 +55,8 @@ class RecordDefinition:
     `indices` are those that the table was created with; the log knows which there are now. `columns` are the
     declared fields, name → DuckDB type, `schema` the JSON schema; None where none is. `db` is the name that
     index entries give the database, for ever, so that a copy of it elsewhere computes the same names. In the
-    state "creating" the name is claimed and the log may not know the table yet.
+    state "creating" the name is claimed and the log may not know the table yet. The definition of a dropped table
+    stays: the next of its name has the next `generation`, and objects of its own.
     """
 
     name: str
@@ -68,6 +69,7 @@ class RecordDefinition:
     id: str = ""
     state: State = "creating"
     dropped: bool = False
+    generation: int = 0
 
     kind = KIND
 
@@ -81,7 +83,7 @@ class RecordDefinition:
 
     def layout(self, prefix: str) -> RecordLayout:
         """The names of the table's objects, `prefix` being its directory."""
-        return RecordLayout(prefix, self.name, self.db)
+        return RecordLayout(prefix, self.name, self.db, self.generation)
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks of a cluster get the definition alone, and make again what follows from it.
@@ -124,6 +126,7 @@ class RecordDefinition:
             "properties": dict(self.properties),
             "state": self.state,
             "dropped": self.dropped,
+            "generation": self.generation,
         }
         return orjson.dumps({**body, "crc": _crc(body)}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
 
@@ -156,6 +159,7 @@ class RecordDefinition:
                 id=raw["id"],
                 state=raw["state"],
                 dropped=raw["dropped"],
+                generation=raw["generation"],
             )
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptObjectError(_damaged(where, repr(error))) from error
@@ -207,8 +211,13 @@ def read_definition(bucket: Bucket, prefix: str) -> RecordDefinition | None:
     return read_object(bucket, prefix, RecordDefinition.decode)
 
 
-def create_definition(bucket: Bucket, prefix: str, definition: RecordDefinition) -> RecordDefinition:
+def create_definition(
+    bucket: Bucket, prefix: str, definition: RecordDefinition, *, over: str | None = None
+) -> RecordDefinition:
     """Write a new definition under an id of its own. 1 conditional PUT.
+
+    Args:
+        over: the ETag of the definition that it is to replace; None where there is none.
 
     Raises:
         TableExistsError: there is a table.
@@ -220,7 +229,7 @@ def create_definition(bucket: Bucket, prefix: str, definition: RecordDefinition)
             "the table in another store, or use a lake table."
         )
     definition = replace(definition, id=secrets.token_hex(16))
-    create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id)
+    create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id, over=over)
     return definition
 
 

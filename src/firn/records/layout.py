@@ -5,6 +5,8 @@
     <database>/<table>/indices/<field>~<n>/…         once <n> indices of the field were dropped
     <database>/<table>/_firn/table.json
     <database>/<table>/_firn/locks/<id>
+    <database>/<table>/data~<n>/…                    and `indices~<n>`, `locks~<n>`, once <n> tables of the name
+                                                     were dropped
 
 Names of bounded length: with names of tables as `firn.names` has them, a key below the database's prefix has at
 most 800 bytes, and no segment more than 255.
@@ -24,6 +26,7 @@ from firn.records.names import HASHED, SEPARATOR, field_part, id_part, owner_par
 SUFFIX: Final = ".json"
 SEQUENCE_DIGITS: Final = 20
 _DIGITS = re.compile(r"[0-9]{20}")
+_OF_TABLE = re.compile(rf"(?:data|indices|locks)(?:{HASHED}([1-9][0-9]*))?")
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class RecordLayout:
         prefix: the table's directory, with the database's, without a slash at its end.
         table: its name.
         db: the database's name, as the table's definition recorded it.
+        generation: how many tables of the name were dropped before: who still deletes theirs mustn't find this one.
 
     Example:
         >>> layout = RecordLayout("prod/people", "people", "prod")
@@ -62,21 +66,26 @@ class RecordLayout:
     prefix: str
     table: str
     db: str
+    generation: int = 0
 
     @cached_property
     def rows(self) -> str:
         """What the keys of all rows begin with."""
-        return f"{self.prefix}/data/"
+        return f"{self.prefix}/data{self._mark}/"
 
     @cached_property
     def indices(self) -> str:
         """What the keys of all entries of all indices begin with."""
-        return f"{self.prefix}/indices/"
+        return f"{self.prefix}/indices{self._mark}/"
 
     @cached_property
     def locks(self) -> str:
         """What the keys of all locks begin with."""
-        return f"{self.prefix}/_firn/locks/"
+        return f"{self.prefix}/_firn/locks{self._mark}/"
+
+    @cached_property
+    def _mark(self) -> str:
+        return f"{HASHED}{self.generation}" if self.generation else ""
 
     @cached_property
     def _owner(self) -> str:
@@ -151,6 +160,16 @@ class RecordLayout:
         if len(parts) != 4 or not _DIGITS.fullmatch(parts[3]):
             return None
         return Entry(level, value, parts[2], int(parts[3]))
+
+
+def generation_of(directory: str) -> int | None:
+    """The generation of the table that has a directory of this name; None where no record table has one.
+
+    >>> generation_of("data"), generation_of("indices~3"), generation_of("_log")
+    (0, 3, None)
+    """
+    match = _OF_TABLE.fullmatch(directory)
+    return None if match is None else int(match[1] or 0)
 
 
 def index_part(field: str, generation: int = 0) -> str:

@@ -17,6 +17,7 @@ from firn.errors import (
     ObjectLockedError,
     OutcomeUnknownError,
 )
+from firn.records.layout import RecordLayout
 from firn.records.store import RecordStore
 
 LEASE_S: Final = 60.0
@@ -33,14 +34,14 @@ class Locks:
         self._lease_ms = round(lease_s * 1000)
         self._held: dict[str, str] = {}
 
-    def take(self, table: str, id: str) -> None:
+    def take(self, layout: RecordLayout, id: str) -> None:
         """Take a row's lock. 1 PUT where it never was locked; else PUT, GET, PUT; while somebody has it, PUT and
         HEAD for the store's time.
 
         Raises:
             ObjectLockedError: another transaction has it.
         """
-        key, backoff = self._store.layout(table).lock(id), self._store.backoff()
+        table, key, backoff = layout.table, layout.lock(id), self._store.backoff()
         while key not in self._held:
             try:
                 self._held[key] = self._taken(table, id, key)
@@ -74,9 +75,9 @@ class Locks:
         for key in list(self._held):
             self._release(key)
 
-    def release_row(self, table: str, id: str) -> None:
+    def release_row(self, layout: RecordLayout, id: str) -> None:
         """Give one back."""
-        self._release(self._store.layout(table).lock(id))
+        self._release(layout.lock(id))
 
     def _release(self, key: str) -> None:
         nonce = secrets.token_hex(16)

@@ -67,7 +67,7 @@ class Snapshot:
         change = self.store.log.newest(table.name, id, self.number)
         if change is not None:
             return self._seen(table, id, *change)
-        return self._at(table, id, self.store.row(table.name, id).row.at(self.number))
+        return self._at(table, id, self.store.row(table.layout, id).row.at(self.number))
 
     def find(self, table: Table, where: Where) -> dict[str, Seen]:
         """The rows that match, by id (rule 11). 1 LIST sequence (for a range of text, 1 a first level that may hold

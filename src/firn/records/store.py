@@ -54,6 +54,10 @@ class Reader(Protocol):
     def is_open(self) -> bool: ...
 
 
+def _nobody() -> None:
+    """Nobody wants to know."""
+
+
 class RecordStore:
     """One database's record tables. Making one costs no request; it is safe to share between threads.
 
@@ -78,6 +82,8 @@ class RecordStore:
     ) -> None:
         self.bucket, self.prefix, self.clock = bucket, prefix, clock
         self.max_lag = max_lag
+        self.committed: Callable[[], object] = _nobody
+        """Told when this process has committed something: by who applies it in the background."""
         self.log = SequenceLog(bucket, prefix, clock=clock, freshness_s=freshness_s)
         self.group = GroupCommit(self.log)
         self._definitions = definitions or self._read_definition
@@ -105,7 +111,7 @@ class RecordStore:
             TableNotFoundError: there is none.
         """
         state = catalog.get(name)
-        definition = None if state is None else self._definition(name, state.since)
+        definition = None if state is None else self._definition(name, state)
         if state is None or definition is None:
             raise TableNotFoundError(
                 f"{self.bucket.uri(key_below(self.prefix, name))} is no record table: it was dropped, or never "
@@ -114,13 +120,13 @@ class RecordStore:
         layout = definition.layout(key_below(self.prefix, name))
         return Table(name, state, definition.documents, layout, definition.settings.inline)
 
-    def layout(self, table: str) -> RecordLayout:
+    def layout(self, table: str, generation: int) -> RecordLayout:
         """Names of a table's objects for those who need no definition: whole entries aren't made by it."""
-        return RecordLayout(key_below(self.prefix, table), table, "")
+        return RecordLayout(key_below(self.prefix, table), table, "", generation)
 
-    def row(self, table: str, id: str) -> StoredRow:
+    def row(self, layout: RecordLayout, id: str) -> StoredRow:
         """A row's object. 1 GET."""
-        key = self.layout(table).row(id)
+        key = layout.row(id)
         try:
             blob = whole(self.bucket, self.bucket.get(key), self.clock)
         except ObjectNotFoundError:
@@ -135,14 +141,14 @@ class RecordStore:
             if blob is not None
         ]
 
-    def put_row(self, table: str, row: Row, etag: str | None) -> str:
+    def put_row(self, layout: RecordLayout, row: Row, etag: str | None) -> str:
         """Replace the version of a row's object that was read; the new ETag. 1 PUT.
 
         Raises:
             ObjectChangedError, ObjectExistsError: another is there.
             OutcomeUnknownError: no answer came.
         """
-        key, data = self.layout(table).row(row.id), encode_row(row)
+        key, data = layout.row(row.id), encode_row(row)
         if etag is None:
             return self.bucket.put_if_absent(key, data)
         return self.bucket.put_if_match(key, data, etag)
@@ -167,14 +173,18 @@ class RecordStore:
     def _decoded(self, blob: Blob) -> Row:
         return decode_row(blob.data, where=self.bucket.uri(blob.info.key))
 
-    def _definition(self, name: str, since: int) -> RecordDefinition | None:
+    def _definition(self, name: str, state: TableState) -> RecordDefinition | None:
+        """None: the table was dropped since, or its creator never got to the end."""
         with self._mutex:
-            known = self._known.get((name, since))
+            known = self._known.get((name, state.since))
         if known is None:
             known = self._definitions(name)
-            if known is not None:
-                with self._mutex:
-                    self._known[name, since] = known
+            if known is None or known.dropped or known.state != "ready":
+                return None
+            if known.generation != state.generation:
+                return None
+            with self._mutex:
+                self._known[name, state.since] = known
         return known
 
     def _read_definition(self, name: str) -> RecordDefinition | None:

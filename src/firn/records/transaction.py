@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from firn.errors import (
     DuplicateKeyError,
+    InvalidInputError,
     OutcomeUnknownError,
     StaleObjectError,
     TransactionClosedError,
@@ -21,6 +22,7 @@ from firn.records.documents import Record
 from firn.records.locking import Locks
 from firn.records.names import check_id
 from firn.records.predicates import matches
+from firn.records.rows import Order, OrderBy, Rows
 from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
 from firn.records.store import RecordStore, Table
 from firn.records.uniqueness import claims_of
@@ -72,6 +74,11 @@ class Transaction:
         store.reads(self)
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether it may be committed, and nobody knows."""
+        return self._state == "unknown"
+
+    @property
     def snapshot(self) -> int:
         """The number of the last commit that it sees."""
         return self._at.number
@@ -95,18 +102,56 @@ class Transaction:
             raise no_such_key(table, id)
         return found
 
-    def find(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> list[Record]:
-        """The rows that match, sorted by id. `firn.Prefix` and `firn.Range` may stand for values; `where` is for
-        fields that can't be written as a keyword. See `Snapshot.find`."""
-        opened = self._table(table)
-        asked = self._asked(opened, {**(where or {}), **equalities})
-        return self._merged(opened, asked, self._at.find(opened, asked))
+    def find(
+        self,
+        table: str,
+        where: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order_by: OrderBy | None = None,
+        limit: int | None = None,
+        after: Record | str | None = None,
+        **equalities: Any,
+    ) -> Rows:
+        """The rows that match, found through an index. 1 LIST sequence (for a range of text, 1 a first level that may
+        hold any, and 1), 1 GET a row that matches, and 1 for the horizon if nobody has asked for it within R.
 
-    def scan(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> list[Record]:
-        """The same without an index: all rows are read. 1 LIST sequence, 1 GET a row of the table."""
-        opened = self._table(table)
+        Args:
+            where: what fields must be: a value, `firn.Prefix` or `firn.Range`. At least one field has an index. As
+                keywords, too, where the field's name can be one.
+            order_by: a field, or a list of them, like "n desc"; the rows' ids by default.
+            limit: rows to return at most. All that match are read all the same.
+            after: the last row of the page before, or its id.
+
+        Raises:
+            InvalidInputError: no field has an index.
+            SnapshotTooOldError: what the snapshot sees may have been collected.
+        """
+        opened, order = self._table(table), Order(order_by)
         asked = self._asked(opened, {**(where or {}), **equalities})
-        return self._merged(opened, asked, self._at.scan(opened, asked))
+        found = self._merged(opened, asked, self._at.find(opened, asked))
+        return Rows.of(
+            order.page(found, limit=limit, after=self._after(order, table, after)), opened.documents
+        )
+
+    def scan(
+        self,
+        table: str,
+        where: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order_by: OrderBy | None = None,
+        limit: int | None = None,
+        after: Record | str | None = None,
+        **equalities: Any,
+    ) -> Rows:
+        """The same without an index: all rows are read. 1 LIST sequence, 1 GET a row of the table."""
+        opened, order = self._table(table), Order(order_by)
+        asked = self._asked(opened, {**(where or {}), **equalities})
+        found = self._merged(opened, asked, self._at.scan(opened, asked))
+        return Rows.of(
+            order.page(found, limit=limit, after=self._after(order, table, after)), opened.documents
+        )
 
     def count(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match; all without conditions. Cost as `find`, or `scan`."""
@@ -201,7 +246,13 @@ class Transaction:
             self._end("rolled back")
             raise
         self._end("committed")
+        self._store.committed()
         return self.committed
+
+    def landed(self, number: int) -> None:
+        """Its outcome was unknown, and somebody has found it in the log."""
+        self._state, self.committed = "committed", number
+        self._store.committed()
 
     def rollback(self) -> None:
         """Forget all writes. No request, but to release locks."""
@@ -233,7 +284,13 @@ class Transaction:
 
     def _table(self, name: str) -> Table:
         self._must_be_open()
-        return self._at.table(name)
+        found = self._at.table(name)
+        if found.state.isolation == "row":
+            raise InvalidInputError(
+                f"{name!r} has isolation='row': its rows are changed one by one, in no transaction. Use the verbs of "
+                f"db.table({name!r}), or a table with isolation='snapshot'."
+            )
+        return found
 
     def _written_table(self, name: str, head: Head) -> Table:
         """A table that was written to, as it is now."""
@@ -246,6 +303,10 @@ class Transaction:
         asked = {field: table.documents.predicate(field, given) for field, given in where.items()}
         self._footprint.predicates.append((table.name, asked))
         return asked
+
+    def _after(self, order: Order, table: str, after: Record | str | None) -> Record | str | None:
+        """Where a page begins: in an order by fields, an id's row has to be read."""
+        return after if order.by_id or not isinstance(after, str) else self.get(table, after)
 
     def _merged(self, table: Table, where: Where, found: Mapping[str, Seen]) -> list[Record]:
         """What a snapshot found, with own writes laid over it."""
@@ -282,7 +343,9 @@ class Transaction:
         if etag is not None and (current is None or current.etag != etag):
             found = "was deleted" if current is None else f"is at {current.etag!r}"
             raise StaleObjectError(
-                f"row {id!r} of {table.name!r} {found}, not at {etag!r} any more; read it again", current
+                f"row {id!r} of {table.name!r} {found}, not at {etag!r} any more; read it again",
+                current,
+                lasting=True,
             )
         if current is None:
             raise no_such_key(table.name, id)
@@ -338,12 +401,13 @@ class Transaction:
         """Rule 25: take the row's lock, and fail at once if the row moved meanwhile."""
         if self._locks is None or key in self._footprint.writes:
             return
-        self._locks.take(*key)
+        layout = self._at.table(key[0]).layout
+        self._locks.take(layout, key[1])
         head = self._store.log.refresh()
         others = list(unseen(self._store.log.records(self.snapshot, head.number)))
         found = conflict(Footprint(writes={key}), others, self._matches, serializable=False)
         if found is not None:
-            self._locks.release_row(*key)
+            self._locks.release_row(layout, key[1])
             raise StaleObjectError(str(found), self._now(found, others))
 
     def _must_be_open(self) -> None:

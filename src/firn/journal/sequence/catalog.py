@@ -25,13 +25,16 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
     """
     table = catalog.get(ddl.table)
     if ddl.verb == "create":
-        if table is not None:
+        # One before it was dropped, or its creator never got to the end: who creates a table knows.
+        if table is not None and table.generation >= ddl.generation:
             raise TableExistsError(f"the table {ddl.table!r} exists; open it, or choose another name")
         ready = {name: IndexState("ready", unique, number, number) for name, unique in ddl.indices}
-        return {**catalog, ddl.table: TableState(number, ddl.isolation, ready)}
+        return {**catalog, ddl.table: TableState(number, ddl.isolation, ready, generation=ddl.generation)}
     if table is None:
         raise TableNotFoundError(f"there is no record table {ddl.table!r}: it was dropped, or never created")
     if ddl.verb == "drop":
+        if ddl.generation != table.generation:
+            raise TableNotFoundError(f"the record table {ddl.table!r} is another by now; open it again")
         return {name: state for name, state in catalog.items() if name != ddl.table}
     fields = dict(table.fields)
     index = fields.pop(ddl.field, None)

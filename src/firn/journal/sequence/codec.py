@@ -181,6 +181,7 @@ def _ddl_fields(ddl: Ddl) -> dict[str, Any]:
         "indices": dict(ddl.indices),
         "field": ddl.field,
         "unique": ddl.unique,
+        "generation": ddl.generation,
     }
 
 
@@ -192,6 +193,7 @@ def _ddl(raw: Mapping[str, Any]) -> Ddl:
         indices=tuple((text(name), truth(unique)) for name, unique in raw["indices"].items()),
         field=text(raw["field"]),
         unique=truth(raw["unique"]),
+        generation=number(raw["generation"]),
     )
 
 
@@ -206,7 +208,13 @@ def _table_fields(table: TableState) -> dict[str, Any]:
         }
         for name, index in table.fields.items()
     }
-    return {"since": table.since, "isolation": table.isolation, "fields": fields, "gone": dict(table.gone)}
+    return {
+        "since": table.since,
+        "isolation": table.isolation,
+        "fields": fields,
+        "gone": dict(table.gone),
+        "generation": table.generation,
+    }
 
 
 def _catalog(raw: Mapping[str, Any]) -> Catalog:
@@ -225,7 +233,8 @@ def _table(raw: Mapping[str, Any]) -> TableState:
         for name, index in raw["fields"].items()
     }
     gone = {text(name): number(count, least=1) for name, count in raw["gone"].items()}
-    return TableState(number(raw["since"]), _one_of(raw["isolation"], Isolation), fields, gone)
+    isolation = _one_of(raw["isolation"], Isolation)
+    return TableState(number(raw["since"]), isolation, fields, gone, number(raw["generation"]))
 
 
 def _one_of(value: Any, names: Any) -> Any:

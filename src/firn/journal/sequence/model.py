@@ -35,7 +35,8 @@ class RowWrite:
 @dataclass(frozen=True, slots=True)
 class Ddl:
     """A change of the definitions. `indices` are the fields that a created table is indexed by at once, with
-    whether each is unique; `field` and `unique` are of the index that is built, ready or dropped."""
+    whether each is unique; `field` and `unique` are of the index that is built, ready or dropped. `generation`
+    tells the table that is created, and one that is dropped, from others of its name."""
 
     verb: DdlVerb
     table: str
@@ -43,6 +44,7 @@ class Ddl:
     indices: tuple[tuple[str, bool], ...] = ()
     field: str = ""
     unique: bool = False
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,13 @@ class IndexState:
 @dataclass(frozen=True, slots=True)
 class TableState:
     """A record table: versions and entries with numbers up to `since` belong to an earlier one of its name. `gone` is
-    how many indices of a field were dropped."""
+    how many indices of a field were dropped, `generation` how many tables of the name came before."""
 
     since: int
     isolation: Isolation
     fields: Mapping[str, IndexState]
     gone: Mapping[str, int] = field(default_factory=dict)
+    generation: int = 0
 
 
 Catalog = Mapping[str, TableState]

@@ -1,0 +1,273 @@
+"""The record tables of a database: made, opened, erased.
+
+Whose definition stands in `_firn/table.json` has the name; the log has the table once it has a commit that creates
+the one of that generation. So of several that make a table of one name at once, or crash at it, one wins, and
+whoever comes next can end what was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from firn.bucket.base import Bucket
+from firn.bucket.keys import key_below
+from firn.clock import Clock, SystemClock
+from firn.errors import (
+    ConflictError,
+    CorruptObjectError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from firn.journal.definition import definition_key
+from firn.journal.patience import Backoff
+from firn.journal.sequence import Ddl, TableState
+from firn.journal.writer.federation import default_name
+from firn.lake.results import DropReport
+from firn.records.definition import (
+    Index,
+    Isolation,
+    RecordDefinition,
+    create_definition,
+    indices_of,
+    schema_of,
+)
+from firn.records.definitions import define
+from firn.records.layout import generation_of
+from firn.records.row_tables import RowTable
+from firn.records.session import Session
+from firn.records.table import RecordTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AnyRecordTable = RecordTable | RowTable
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """What `Database.create_table` was told of a record table."""
+
+    schema: pa.Schema | Mapping[str, Any] | None = None
+    indices: Iterable[str | Index] = ()
+    isolation: Isolation = "snapshot"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+class RecordTables:
+    """Makes record tables of definitions. Making one costs no request and starts no thread."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        background: bool = True,
+    ) -> None:
+        self._bucket, self._prefix, self._url = bucket, prefix, url
+        self._clock: Clock = clock or SystemClock()
+        self.session = Session(bucket, prefix, clock=self._clock, background=background)
+
+    def describe(self, name: str, asked: RecordOptions) -> RecordDefinition:
+        """The definition that the options ask for. `InvalidInputError` for what can't be; no requests."""
+        columns, schema = schema_of(asked.schema)
+        definition = RecordDefinition(
+            name,
+            db=default_name(self._url),
+            indices=indices_of(asked.indices),
+            columns=columns,
+            schema=schema,
+            isolation=asked.isolation,
+            properties=dict(asked.properties),
+        )
+        definition.check()
+        return definition
+
+    def create(self, definition: RecordDefinition) -> AnyRecordTable:
+        """Make a table, where at most one was that is dropped, or whose creator didn't get to the end.
+
+        PUT of the definition, which claims the name; a commit; PUT of the definition, which nobody need look up in
+        the log any more.
+
+        Raises:
+            TableExistsError: there is one, or somebody else has made one meanwhile.
+            UnsupportedError: the store has no conditional puts.
+        """
+        name = definition.name
+        there = self._definition(name)
+        if there is None:
+            generation, over = self._mark(name)[0], None
+        else:
+            before, over = there
+            if self.usable(before) is not None:
+                raise self._taken(name)
+            if (
+                before.dropped
+            ):  # else its creator may be alive, and somebody write to it until the name is taken
+                self.erase(before)
+            generation = before.generation + 1
+        definition = replace(definition, generation=generation)
+        definition = create_definition(self._bucket, key_below(self._prefix, name), definition, over=over)
+        try:
+            create = Ddl(
+                "create",
+                name,
+                isolation=definition.isolation,
+                indices=tuple((index.field, index.unique) for index in definition.indices),
+                generation=generation,
+            )
+            define(self.session.store, create)
+        except TableExistsError:  # of a later generation
+            raise self._taken(name) from None
+        ready = self._end(definition)
+        if ready is None:
+            raise self._taken(name)
+        return self.open(ready)
+
+    def open(self, definition: RecordDefinition) -> AnyRecordTable:
+        """No requests."""
+        prefix = key_below(self._prefix, definition.name)
+        if definition.isolation == "row":
+            return RowTable(self._bucket, prefix, definition, clock=self._clock)
+        return RecordTable(self._bucket, prefix, definition, self.session)
+
+    def usable(self, definition: RecordDefinition) -> RecordDefinition | None:
+        """The definition of a table that is there, None if it is of none. No request, but for one whose creator may
+        not have got to the end: as `SequenceLog.refresh`; then the end is made here, 1 GET, 1 PUT."""
+        if definition.dropped or definition.state == "ready":
+            return None if definition.dropped else definition
+        return None if self._state(definition) is None else self._end(definition)
+
+    def drop(self, definition: RecordDefinition, *, dry_run: bool = False) -> DropReport:
+        """See `Database.drop_table`."""
+        if not dry_run and not definition.dropped:
+            dropped = self._change(
+                definition.name, lambda now: replace(now, dropped=True) if now.id == definition.id else None
+            )
+            if dropped is None:
+                raise TableNotFoundError(f"{self._uri(definition.name)} was dropped by somebody else.")
+            definition = dropped
+        return self.erase(definition, dry_run=dry_run)
+
+    def erase(self, definition: RecordDefinition, *, dry_run: bool = False) -> DropReport:
+        """End the drop of a table: tell the log, after which nobody commits to it, then delete its objects.
+
+        The definition stays, so that the next table of the name has objects of its own: whoever is asleep here, or
+        in an applier of the log, mustn't touch its.
+        """
+        prefix = key_below(self._prefix, definition.name)
+        if not dry_run and self._state(definition) is not None:
+            self._undefine(definition)
+        own = {
+            info.key: info.size
+            for above in (f"{prefix}/", f"{prefix}/_firn/")
+            for name in self._bucket.list_dirs(above)
+            if (generation := generation_of(name)) is not None and generation <= definition.generation
+            for info in self._bucket.list(f"{above}{name}/").objects
+        }
+        if not dry_run:
+            self._bucket.delete_many(list(own))
+        return DropReport(tuple(sorted(own)), sum(own.values()), dry_run=dry_run)
+
+    def give_up(self, definition: RecordDefinition) -> str | None:
+        """Erase a dropped table for good, as one of another kind is to have its name; the ETag of the definition to
+        replace. `_firn/generations/<table>` remembers its generation. 2 GETs and 1 PUT more."""
+        if definition.dropped:
+            self.erase(definition)
+        now = self._definition(definition.name)
+        if now is None or now[0] != definition:
+            raise self._taken(definition.name)
+        backoff = Backoff(self._clock)
+        wanted = definition.generation + 1
+        while (mark := self._mark(definition.name))[0] < wanted:
+            data = orjson.dumps({"firn": 1, "generation": wanted})
+            try:
+                if mark[1] is None:
+                    self._bucket.put_if_absent(self._mark_key(definition.name), data)
+                else:
+                    self._bucket.put_if_match(self._mark_key(definition.name), data, mark[1])
+            except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:
+                if not backoff.wait():
+                    raise ConflictError(f"others change {self._uri(definition.name)}; retry") from error
+        return now[1]
+
+    # -- how
+
+    def _end(self, definition: RecordDefinition) -> RecordDefinition | None:
+        """End a creation. Only then anybody writes to the table, or else who takes the name over could undo it."""
+        return self._change(
+            definition.name,
+            lambda now: replace(now, state="ready") if now.id == definition.id and not now.dropped else None,
+        )
+
+    def _undefine(self, definition: RecordDefinition) -> None:
+        try:
+            define(self.session.store, Ddl("drop", definition.name, generation=definition.generation))
+        except TableNotFoundError:
+            return  # somebody else ended the same drop
+
+    def _state(self, definition: RecordDefinition) -> TableState | None:
+        """What the log has of that very table."""
+        state = self.session.store.log.refresh().catalog.get(definition.name)
+        return state if state is not None and state.generation == definition.generation else None
+
+    def _change(
+        self, name: str, change: Callable[[RecordDefinition], RecordDefinition | None]
+    ) -> RecordDefinition | None:
+        """Replace the definition as it is now; None, and nothing changed, if `change` says so or there is none."""
+        backoff = Backoff(self._clock)
+        while (now := self._definition(name)) is not None:
+            definition, etag = now
+            wanted = change(definition)
+            if wanted is None or wanted == definition:
+                return wanted
+            try:
+                key = definition_key(key_below(self._prefix, name))
+                self._bucket.put_if_match(key, wanted.encode(), etag)
+                return wanted
+            except (ObjectChangedError, OutcomeUnknownError) as error:  # maybe by this very put: look again
+                if not backoff.wait():
+                    raise ConflictError(f"others change {self._uri(name)} all the time; retry") from error
+        return None
+
+    def _definition(self, name: str) -> tuple[RecordDefinition, str] | None:
+        key = definition_key(key_below(self._prefix, name))
+        try:
+            blob = self._bucket.get(key)
+        except ObjectNotFoundError:
+            return None
+        return RecordDefinition.decode(blob.data, self._bucket.uri(key)), blob.info.etag
+
+    def _mark(self, name: str) -> tuple[int, str | None]:
+        """The generation that the next table of the name has where no definition tells, and the object's ETag."""
+        key = self._mark_key(name)
+        try:
+            blob = self._bucket.get(key)
+        except ObjectNotFoundError:
+            return 0, None
+        try:
+            return int(orjson.loads(blob.data)["generation"]), blob.info.etag
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptObjectError(
+                f"{self._bucket.uri(key)} is not what Firn writes ({error!r}). Choose another name for the table."
+            ) from error
+
+    def _mark_key(self, name: str) -> str:
+        return key_below(self._prefix, "_firn", "generations", name)
+
+    def _uri(self, name: str) -> str:
+        return self._bucket.uri(key_below(self._prefix, name))
+
+    def _taken(self, name: str) -> TableExistsError:
+        return TableExistsError(
+            f"{self._uri(name)} is a table already. Open it with db.table({name!r}), or choose another name."
+        )

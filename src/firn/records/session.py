@@ -1,0 +1,155 @@
+"""A process's share in a database of record tables: one view of its log for all threads, and what applies commits."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from firn.background import Background
+from firn.bucket.base import Bucket
+from firn.clock import Clock, SystemClock
+from firn.errors import ConflictError, FirnError
+from firn.journal.sequence import Horizon
+from firn.records.applying import apply
+from firn.records.store import RecordStore
+from firn.records.transacting import ATTEMPTS, transact
+from firn.records.transaction import TIMEOUT_S, Transaction, begin
+from firn.unclosed import unclosed
+from firn.units import parse_duration
+
+T = TypeVar("T")
+
+Duration = float | str | timedelta
+
+IDLE_S: Final = 2.0
+"""After so long without commits, all are told what is applied (rule 21)."""
+
+_AT_EXIT_S: Final = 5.0
+
+log = logging.getLogger("firn.records")
+
+
+class Session:
+    """Makes transactions. Safe to share between threads; a forked child begins its own view of the log.
+
+    Making one costs no request and starts no thread. The first commit starts the one that brings commits into rows
+    and indices, which readers would else lay over what they read; what is left at the end of the process is
+    applied then, or by whoever comes next.
+
+    Args:
+        bucket: where the database is.
+        prefix: its key prefix, without a trailing slash; "" for the bucket's root.
+        clock: time; simulations turn their own.
+        background: whether commits are applied by a thread.
+    """
+
+    def __init__(
+        self, bucket: Bucket, prefix: str, *, clock: Clock | None = None, background: bool = True
+    ) -> None:
+        self._bucket, self._prefix = bucket, prefix
+        self._clock: Clock = clock or SystemClock()
+        self._background = background
+        self._mutex = threading.Lock()
+        self._store: RecordStore | None = None
+        self._applier: Applier | None = None
+
+    @property
+    def store(self) -> RecordStore:
+        """What the process knows of the database. No request."""
+        with self._mutex:
+            if self._store is None:
+                self._store = RecordStore(self._bucket, self._prefix, clock=self._clock)
+                if self._background:
+                    self._applier = Applier(self._store)
+                    self._store.committed = self._applier.poke
+                unclosed.add(self)
+            return self._store
+
+    def begin(
+        self, *, serializable: bool = False, timeout: Duration = TIMEOUT_S, lock: bool = False
+    ) -> Transaction:
+        """See `Database.begin`."""
+        seconds = parse_duration(timeout)
+        return begin(self.store, serializable=serializable, lock=lock, timeout_s=seconds)
+
+    def transact(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        serializable: bool = False,
+        timeout: Duration = TIMEOUT_S,
+        lock: bool = False,
+        attempts: int = ATTEMPTS,
+    ) -> T:
+        """See `Database.transact`."""
+        seconds = parse_duration(timeout)
+        return transact(
+            self.store, work, serializable=serializable, lock=lock, timeout_s=seconds, attempts=attempts
+        )
+
+    def _close_at_exit(self) -> None:
+        if self._applier is not None:
+            self._applier.finish(_AT_EXIT_S)
+
+    def _orphaned(self) -> None:
+        """In a forked child: the parent's threads aren't there, and a lock of theirs may never be free."""
+        self._mutex = threading.Lock()
+        self._store = self._applier = None
+
+
+class Applier:
+    """A thread that applies what was committed, until its session is gone or the process ends."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self._mutex = threading.Lock()
+        self._thread: Background | None = None
+        self._told = 0
+
+    def poke(self) -> None:
+        """Something was committed."""
+        with self._mutex:
+            if self._thread is None:
+                me = weakref.ref(self)
+                self._thread = Background("firn-applier", lambda: _work(me), _failed, first=0.0)
+                weakref.finalize(self, self._thread.stop, 0.0)
+        self._thread.poke()
+
+    def work(self) -> float | None:
+        """Apply what there is, and when there has been nothing for a while, say so; until when to wait."""
+        try:
+            if apply(self._store):
+                return IDLE_S
+            applied = self._store.log.applied
+            if applied > self._told:
+                self._store.log.store.raise_horizon(Horizon(applied=applied))
+                self._told = applied
+        except ConflictError as error:
+            log.info("commits are applied later: %s", error)
+            return IDLE_S
+        return None
+
+    def finish(self, seconds: float) -> None:
+        """The process ends: apply what is left, unless that takes too long. Nothing is lost, anyone may do it."""
+        if self._thread is None:
+            return
+        self._thread.stop(seconds)
+        try:
+            if not self._thread.running:
+                self.work()
+                self.work()
+        except FirnError as error:
+            log.info("commits are left for others to apply: %s", error)
+
+
+def _work(ref: weakref.ref[Applier]) -> float | None:
+    applier = ref()
+    return None if applier is None else applier.work()
+
+
+def _failed(error: BaseException) -> None:
+    log.error("commits aren't applied any more in the background, readers lay them over rows: %s", error)

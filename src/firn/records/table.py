@@ -1,0 +1,190 @@
+"""`RecordTable`: what users hold. Every verb is a transaction of its own, through the session of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from firn.bucket.base import Bucket
+from firn.records import indexing
+from firn.records.definition import RecordDefinition
+from firn.records.documents import Record
+from firn.records.names import check_id
+from firn.records.rows import OrderBy, Rows
+from firn.records.session import Session
+from firn.records.snapshot import etag_of
+from firn.records.transaction import Transaction
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """An index of a record table: of which field, whether unique, and whether it can be used or is being built."""
+
+    field: str
+    unique: bool
+    ready: bool
+
+
+class RecordTable:
+    """JSON documents by id and through indices. Get one from `Database.create_table` or `Database.table`.
+
+    Each verb is a transaction of its own, begun again where others were faster; `Database.begin` makes one of
+    several. Making one costs no request; it is safe to share between threads.
+
+    Example:
+        >>> import firn
+        >>> db = firn.connect("memory://")
+        >>> airports = db.create_table("airports", kind="records", indices=["state"])
+        >>> etag = airports.insert("DTW", {"city": "Detroit", "state": "MI"})
+        >>> airports.update("DTW", {**airports.get("DTW"), "gates": 129}, etag=etag) != etag
+        True
+        >>> [row["city"] for row in airports.find(state="MI")]
+        ['Detroit']
+    """
+
+    def __init__(self, bucket: Bucket, prefix: str, definition: RecordDefinition, session: Session) -> None:
+        self.bucket, self.prefix, self.definition, self.session = bucket, prefix, definition, session
+
+    def __repr__(self) -> str:
+        return f"<RecordTable {self.bucket.uri(self.prefix)}>"
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    # -- reading
+
+    def get(self, id: str) -> Record:
+        """The row of that id. 2 GETs, and 1 a commit that this process hasn't seen.
+
+        Raises:
+            NoSuchKeyError: there is none.
+        """
+        return self.session.begin().get(self.name, id)
+
+    def find(
+        self,
+        where: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order_by: OrderBy | None = None,
+        limit: int | None = None,
+        after: Record | str | None = None,
+        **equalities: Any,
+    ) -> Rows:
+        """The rows that match, found through an index. See `Transaction.find`; 1 GET more.
+
+        Example:
+            >>> import firn
+            >>> people = firn.connect("memory://").create_table("people", kind="records", indices=["name", "age"])
+            >>> for id, name, age in [("1", "Ada", 36), ("2", "Alan", 41), ("3", "Grace", 85)]:
+            ...     _ = people.insert(id, {"name": name, "age": age})
+            >>> [row["name"] for row in people.find(name=firn.Prefix("A"), order_by="age desc")]
+            ['Alan', 'Ada']
+            >>> [row["name"] for row in people.find(age=firn.Range(40, None))]
+            ['Alan', 'Grace']
+        """
+        tx = self.session.begin()
+        return tx.find(self.name, where, order_by=order_by, limit=limit, after=after, **equalities)
+
+    def scan(
+        self,
+        where: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order_by: OrderBy | None = None,
+        limit: int | None = None,
+        after: Record | str | None = None,
+        **equalities: Any,
+    ) -> Rows:
+        """The rows that match, all by default, at one snapshot and without an index; `to_arrow()` makes a table of
+        them. See `Transaction.scan`; 1 GET more."""
+        tx = self.session.begin()
+        return tx.scan(self.name, where, order_by=order_by, limit=limit, after=after, **equalities)
+
+    def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
+        """How many rows match, through an index; without conditions all. Cost as `find`, or `scan`."""
+        return self.session.begin().count(self.name, where, **equalities)
+
+    # -- writing
+
+    def insert(self, id: str, document: Mapping[str, Any]) -> str:
+        """A new row; its ETag. 2 GETs, 1 PUT, and 1 GET a commit that this process hasn't seen.
+
+        Raises:
+            DuplicateKeyError: there is such a row, or its value of a unique index.
+            InvalidInputError: what the table's schema or JSON doesn't allow.
+            OutcomeUnknownError: the store failed for so long that it may or may not be there.
+        """
+        return self._written(id, lambda tx: tx.insert(self.name, id, document))
+
+    def upsert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
+        """The row becomes that document, whether it is there or not; its ETag. 1 GET, 1 PUT; with an `etag` as
+        `update`."""
+        return self._written(id, lambda tx: tx.upsert(self.name, id, document, etag=etag))
+
+    def update(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
+        """The row becomes that document; its ETag. 2 GETs, 1 PUT, and 1 GET a commit that this process hasn't seen.
+
+        Args:
+            id: the row's.
+            document: all of it; a `_id` in it is ignored, so that a row that was read can be changed and given.
+            etag: of the version that is to be replaced; "" for `upsert`, None for whatever there is.
+
+        Raises:
+            NoSuchKeyError: there is no such row.
+            StaleObjectError: it has another ETag, or is gone; `current` is what there is.
+        """
+        return self._written(id, lambda tx: tx.update(self.name, id, document, etag=etag))
+
+    def delete(self, id: str, *, etag: str | None = None) -> None:
+        """Delete the row. Arguments, errors and cost as `update`; with "" a missing one is fine."""
+        self.session.transact(lambda tx: tx.delete(self.name, check_id(id), etag=etag))
+
+    # -- indices
+
+    def indices(self) -> list[IndexInfo]:
+        """The indices that there are now, by field. 1 GET, and 1 a commit that this process hasn't seen."""
+        catalog = self.session.store.log.refresh().catalog
+        state = self.session.store.table(self.name, catalog).state
+        return [
+            IndexInfo(field, index.unique, index.stage == "ready")
+            for field, index in sorted(state.fields.items())
+        ]
+
+    def create_index(self, field: str, *, unique: bool = False) -> int:
+        """Build an index while others read and write; the number of the commit from which it is used. One that was
+        interrupted is ended.
+
+        1 GET a row and 1 PUT a version that is kept, and 2 commits; see `firn.records.indexing`.
+
+        Raises:
+            ConflictError: there is such an index.
+            InvalidInputError: the field can't be indexed, or a row has a list or an object there.
+            DuplicateKeyError: `unique`, and two rows have one value.
+        """
+        return indexing.build_index(self.session.store, self.name, field, unique=unique)
+
+    def drop_index(self, field: str) -> int:
+        """Use an index no more, from the commit on whose number is returned. 1 GET, 1 PUT.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return indexing.drop_index(self.session.store, self.name, field)
+
+    # -- how
+
+    def _written(self, id: str, work: Callable[[Transaction], str]) -> str:
+        """Commit one write; the ETag of the version that it made."""
+
+        def alone(tx: Transaction) -> Transaction:
+            work(tx)
+            return tx
+
+        number = self.session.transact(alone).committed
+        assert number is not None
+        return etag_of(self.name, id, number)

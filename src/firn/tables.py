@@ -1,0 +1,159 @@
+"""The tables of a database, of all kinds: found by name, and names that are free."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from firn.bucket.base import Bucket
+from firn.bucket.keys import key_below
+from firn.errors import TableExistsError, TableNotFoundError
+from firn.journal.definition import definition_key
+from firn.keyed.definition import KeyedDefinition
+from firn.keyed.table import KeyedTable
+from firn.keyed_tables import KeyedTables
+from firn.kinds import (
+    KEYED,
+    LAKE,
+    RECORDS,
+    Definition,
+    Kind,
+    decode_definition,
+    read_any,
+    wrong_kind,
+)
+from firn.lake.results import DropReport
+from firn.lake.table import LakeTable
+from firn.lakes import LakeTables
+from firn.names import is_name
+from firn.record_tables import AnyRecordTable, RecordTables
+from firn.records.definition import RecordDefinition
+from firn.writers import WriterTables
+
+AnyTable = LakeTable | KeyedTable | AnyRecordTable
+
+
+@dataclass(frozen=True)
+class Vacant:
+    """A name that no table has: the definition that was there, and its ETag where it has to be replaced."""
+
+    there: Definition | None
+    over: str | None
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Which kind a table is of is asked here, and nowhere above."""
+
+    bucket: Bucket
+    prefix: str
+    url: str
+    lakes: LakeTables
+    keyed: KeyedTables
+    records: RecordTables
+    writers: WriterTables
+
+    def names(self, kind: Kind | None) -> list[str]:
+        """See `Database.tables`."""
+        names = [n for n in self.bucket.list_dirs(key_below(self.prefix, "")) if is_name(n)]
+        blobs = self.bucket.get_many([definition_key(self._prefix(n)) for n in names])
+        found: set[str] = set()
+        may_have_writers = False
+        for name, blob in zip(names, blobs, strict=True):
+            if blob is not None:
+                definition = decode_definition(blob.data, blob.info.key)
+                if _listed(definition) and kind in (None, definition.kind):
+                    found.add(name)
+            elif kind in (KEYED, RECORDS):
+                continue  # without a definition there are lake tables only
+            elif self.lakes.has_log(name):
+                found.add(name)
+            else:
+                may_have_writers = True
+        if may_have_writers:
+            found.update(self.writers.names())
+        return sorted(found)
+
+    def find(self, name: str, kind: Kind | None = None) -> AnyTable:
+        """See `Database.table`."""
+        found = self._find(name, read_any(self.bucket, self._prefix(name)))
+        if found is None:
+            raise self._no_table(name)
+        has = _kind_of(found)
+        if kind is not None and kind != has:
+            raise wrong_kind(name, has, kind)
+        return found
+
+    def drop(self, name: str, *, dry_run: bool) -> DropReport:
+        """See `Database.drop_table`."""
+        definition = read_any(self.bucket, self._prefix(name))
+        if definition is None:  # else it may be one whose drop was interrupted, which nobody opens
+            found = self._find(name, None)
+            if not isinstance(found, LakeTable):
+                raise self._no_table(name)
+            definition = found.descriptor
+        if isinstance(definition, KeyedDefinition):
+            return self.keyed.drop(definition, dry_run=dry_run)
+        if isinstance(definition, RecordDefinition):
+            report = self.records.drop(definition, dry_run=dry_run)
+            if definition.dropped and not report.objects:
+                raise self._no_table(name)
+            return report
+        return self.lakes.drop(definition, dry_run=dry_run)
+
+    def free(self, name: str, *, kind: Kind = LAKE) -> Vacant:
+        """See that no table has the name, and end the drop of one that had."""
+        self.writers.check_free(name)
+        prefix = self._prefix(name)
+        there = read_any(self.bucket, prefix)
+        unborn = isinstance(there, RecordDefinition) and self.records.usable(there) is None
+        if (there is not None and not there.dropped and not unborn) or (
+            there is None and kind != LAKE and self.lakes.has_log(name)
+        ):
+            raise TableExistsError(
+                f"{self.bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose "
+                "another name."
+            )
+        over = None
+        if isinstance(there, KeyedDefinition):
+            self.keyed.erase(there)
+        elif isinstance(there, RecordDefinition):
+            # Its definition stays, and who makes a record table of the name finds it.
+            over = None if kind == RECORDS else self.records.give_up(there)
+        elif there is not None:
+            self.lakes.erase(there)
+        return Vacant(there, over)
+
+    # -- how
+
+    def _find(self, name: str, definition: Definition | None) -> AnyTable | None:
+        """The table with the definition that was read for it."""
+        if definition is None:
+            return self.lakes.find(name)
+        if isinstance(definition, RecordDefinition):
+            usable = self.records.usable(definition)
+            return None if usable is None else self.records.open(usable)
+        if definition.dropped:
+            return None
+        if isinstance(definition, KeyedDefinition):
+            return self.keyed.open(definition)
+        return self.lakes.open(definition)
+
+    def _no_table(self, name: str) -> TableNotFoundError:
+        close = difflib.get_close_matches(name, self.names(None), n=3)
+        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        return TableNotFoundError(f"there is no table {name!r} in {self.url}.{hint}")
+
+    def _prefix(self, name: str) -> str:
+        return key_below(self.prefix, name)
+
+
+def _kind_of(table: AnyTable) -> Kind:
+    if isinstance(table, LakeTable):
+        return LAKE
+    return KEYED if isinstance(table, KeyedTable) else RECORDS
+
+
+def _listed(definition: Definition) -> bool:
+    unborn = isinstance(definition, RecordDefinition) and definition.state != "ready"
+    return not definition.dropped and not unborn

@@ -1,0 +1,94 @@
+"""Transactions over record tables: what `Database` offers for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from firn.record_tables import RecordTables
+from firn.records.session import Duration
+from firn.records.transacting import ATTEMPTS
+from firn.records.transaction import Transaction
+
+T = TypeVar("T")
+
+
+class Transactions:
+    """The part of `Database` that begins transactions."""
+
+    _records: RecordTables
+
+    def begin(
+        self, *, serializable: bool = False, timeout: Duration = "10m", lock: bool = False
+    ) -> Transaction:
+        """Begin a transaction over any record tables of the database: its reads see one snapshot, the commits until
+        now, and its own writes. As a context manager it commits at the end, or rolls back after an error.
+
+        Args:
+            serializable: commit only if nothing that was read has changed either. Without, two transactions may each
+                rely on what the other changes, as long as they write no row in common; see docs/howto/records.md.
+            timeout: after how long the transaction can do nothing more.
+            lock: take advisory locks on rows before they are changed, so that conflicts show early: 1 PUT more a
+                row, and 1 when it ends.
+
+        Raises:
+            InvalidInputError: a timeout that can't be.
+            StoreError: the bucket failed.
+
+        Cost: 1 GET, and 1 a commit that this process hasn't seen; at first 1 LIST and 2 GETs more. See `Transaction`
+        for what is done in it.
+
+        Example:
+            >>> import firn
+            >>> db = firn.connect("memory://")
+            >>> stock = db.create_table("stock", kind="records")
+            >>> for airport in ("DTW", "HNL"):
+            ...     _ = stock.insert(airport, {"planes": 5})
+            >>> with db.begin() as tx:
+            ...     for airport, more in (("DTW", -2), ("HNL", 2)):
+            ...         row = tx.get("stock", airport)
+            ...         _ = tx.update("stock", airport, {"planes": row["planes"] + more})
+            >>> [row["planes"] for row in stock.scan()]
+            [3, 7]
+        """
+        return self._records.session.begin(serializable=serializable, timeout=timeout, lock=lock)
+
+    def transact(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        serializable: bool = False,
+        timeout: Duration = "10m",
+        lock: bool = False,
+        attempts: int = ATTEMPTS,
+    ) -> T:
+        """Run a function in a transaction, commit, and return what it returned; again, in another transaction and
+        after a pause, if somebody else was faster. It counts once, even where the store didn't answer.
+
+        Args:
+            work: takes the transaction. It may run several times: what it does beside the transaction should bear
+                that.
+            serializable: see `begin`, as for `timeout` and `lock`.
+            attempts: how often at most.
+
+        Raises:
+            ConflictError: others were faster each time. Nothing is visible.
+            OutcomeUnknownError: the store failed for so long that it may or may not be committed.
+            Exception: what `work` raises. Nothing is visible.
+
+        Cost: that of `begin`, what `work` does, and the commit; each time.
+
+        Example:
+            >>> import firn
+            >>> db = firn.connect("memory://")
+            >>> _ = db.create_table("counters", kind="records").insert("visits", {"n": 0})
+            >>> def more(tx):
+            ...     row = tx.get("counters", "visits")
+            ...     tx.update("counters", "visits", {"n": row["n"] + 1})
+            ...     return row["n"] + 1
+            >>> db.transact(more), db.transact(more)
+            (1, 2)
+        """
+        return self._records.session.transact(
+            work, serializable=serializable, timeout=timeout, lock=lock, attempts=attempts
+        )
