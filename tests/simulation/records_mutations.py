@@ -1,0 +1,788 @@
+"""Each rule of record tables' protocol, left out: a mutation patches the journal or the tables, and simulations must
+notice.
+
+The rules are those of docs/format/record-log.md, by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from firn.errors import ObjectChangedError, ObjectExistsError, OutcomeUnknownError, StoreUnavailableError
+from firn.journal.sequence import Head, Horizon, Record, SequenceLog, Transaction, committing, truncating
+from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
+from firn.journal.sequence.model import Pack
+from firn.journal.sequence.store import SequenceStore
+from firn.records import applying, collecting, indexing, transaction, uniqueness, validating, writes
+from firn.records.layout import RecordLayout
+from firn.records.row import Row, Version
+from firn.records.snapshot import Seen, Snapshot, Where
+from firn.records.store import RecordStore, Table
+from firn.records.transaction import Transaction as Open
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+FIRST = 6
+"""The commit with the first rows."""
+
+
+# -- objects
+
+
+def say_that_all_is_applied(patch: pytest.MonkeyPatch) -> None:
+    """Rule 1: all up to A are applied."""
+    sound = SequenceLog.next_record
+
+    def next_record(self: SequenceLog, head: Head, group: Any) -> Record:
+        return replace(sound(self, head, group), applied=head.number, done=())
+
+    patch.setattr(SequenceLog, "next_record", next_record)
+
+
+def forget_what_is_done_above(patch: pytest.MonkeyPatch) -> None:
+    """Rule 1: what is done above A has no holes below."""
+    sound = SequenceLog._learn_applied
+
+    def learn(self: SequenceLog, applied: int, done: Any) -> None:
+        sound(self, max([applied, *done]), ())
+
+    patch.setattr(SequenceLog, "_learn_applied", learn)
+
+
+def stage_after_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Rule 1: large bodies are staged first."""
+    sound, commit = writes.Buffer.stage, Open.commit
+
+    def name_only(self: writes.Buffer, store: RecordStore, inline: Mapping[str, int]) -> None:
+        self.late = (store, [])  # type: ignore[attr-defined]
+        for n, (key, write) in enumerate(self._writes.items()):
+            if write.body is not None and len(write.body) > inline[write.table]:
+                ref = f"{self._txid}.{n}"
+                self.late[1].append((store.log.store.layout.body_key(ref), write.body))  # type: ignore[attr-defined]
+                self._writes[key] = replace(write, ref=ref)
+
+    def committed(self: Open) -> int:
+        number = commit(self)
+        if self._writes:
+            store, bodies = self._writes.late  # type: ignore[attr-defined]
+            for key, body in bodies:
+                store.bucket.put(key, body)
+        return number
+
+    assert sound
+    patch.setattr(writes.Buffer, "stage", name_only)
+    patch.setattr(Open, "commit", committed)
+
+
+def set_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    """Rule 2: fields are only raised, by If-Match."""
+
+    def raise_horizon(self: SequenceStore, wanted: Horizon) -> Horizon:
+        found = self.horizon()
+        changed = Horizon(
+            wanted.horizon or found.horizon, wanted.lo or found.lo, wanted.applied or found.applied
+        )
+        self.bucket.put(self.layout.horizon_key, encode_horizon(changed))
+        return changed
+
+    patch.setattr(SequenceStore, "raise_horizon", raise_horizon)
+
+
+def put_packs_over_one_another(patch: pytest.MonkeyPatch) -> None:
+    """Rules 3 and 22: put-if-absent, and adopt the `hi` of the pack that is there."""
+
+    def pack(log: SequenceLog, first: int, last: int) -> int | None:
+        records = log.store.records(range(first, last + 1))
+        if len(records) <= last - first:
+            return None
+        log.store.bucket.put(
+            log.store.layout.pack_key(first), encode_pack(Pack(tuple(records[n] for n in sorted(records))))
+        )
+        return last
+
+    patch.setattr(truncating, "_pack", pack)
+
+
+def delete_rows(patch: pytest.MonkeyPatch) -> None:
+    """Rule 4: never, as a stalled applier would bring them back."""
+    sound = collecting._prune
+
+    def prune(store: RecordStore, table: str, id: str, horizon: int) -> tuple[int, int]:
+        done = sound(store, table, id, horizon)
+        row = store.row(table, id).row
+        if len(row.versions) == 1 and row.versions[0].deleted and row.newest <= horizon:
+            store.bucket.delete(store.layout(table).row(id))
+        return done
+
+    patch.setattr(collecting, "_prune", prune)
+
+
+def use_entries_again(patch: pytest.MonkeyPatch) -> None:
+    """Rule 5: entries end in their version's number."""
+    sound = RecordLayout.entry_of_stem
+    patch.setattr(RecordLayout, "entry_of_stem", lambda self, stem, seq: sound(self, stem, FIRST))
+
+
+# -- begin
+
+
+def never_ask_for_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    """Rules 6 and 17: what is beyond a truncated log is no record."""
+    patch.setattr(SequenceLog, "is_ghost", lambda self, known, number: False)
+
+
+def ask_for_the_horizon_first(patch: pytest.MonkeyPatch) -> None:
+    """Rule 6: probe, then the horizon."""
+
+    def refresh(self: SequenceLog) -> Head:
+        while True:
+            known = self._known()
+            if known is None:
+                opened = self._open()
+                if opened is not None:
+                    return opened
+                continue
+            if not self.is_ghost(known, known.number + 1):
+                return self._adopt(*self._probe(known.number))
+
+    patch.setattr(SequenceLog, "refresh", refresh)
+
+
+def use_what_was_probed_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Rule 7: only after the horizon was asked for."""
+    sound = SequenceLog._probe
+
+    def probe(self: SequenceLog, known: int) -> tuple[list[Record], float]:
+        found = sound(self, known)
+        if self._head is not None:
+            self._adopt(*found)
+        return found
+
+    patch.setattr(SequenceLog, "_probe", probe)
+
+
+def judge_a_snapshot_by_the_newest_head(patch: pytest.MonkeyPatch) -> None:
+    """Rule 8: capture head and time together."""
+    sound = SequenceLog.is_fresh
+
+    def is_fresh(self: SequenceLog, head: Head) -> bool:
+        return sound(self, self._head or head)
+
+    patch.setattr(SequenceLog, "is_fresh", is_fresh)
+
+
+def validate_by_the_time_of_the_answer(patch: pytest.MonkeyPatch) -> None:
+    """Rule 8: the time before the probe was sent."""
+    sound = SequenceLog._probe
+
+    def probe(self: SequenceLog, known: int) -> tuple[list[Record], float]:
+        return sound(self, known)[0], self.now_s()
+
+    patch.setattr(SequenceLog, "_probe", probe)
+
+
+def open_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    """Rule 9: GET the horizon last, and begin again if the greatest number was truncated."""
+    sound = SequenceLog._open
+
+    def open_(self: SequenceLog) -> Head | None:
+        real = self.store
+
+        class Blind(SequenceStore):
+            def horizon(self) -> Horizon:
+                return replace(super().horizon(), lo=0)
+
+        self.store = Blind(real.bucket, real.layout, real.clock)
+        try:
+            return sound(self)
+        finally:
+            self.store = real
+
+    patch.setattr(SequenceLog, "_open", open_)
+
+
+def open_with_an_old_horizon(patch: pytest.MonkeyPatch) -> None:
+    """Rule 9: last, not first."""
+    sound = SequenceLog._open
+
+    def open_(self: SequenceLog) -> Head | None:
+        real, old = self.store, self.store.horizon()
+
+        class First(SequenceStore):
+            def horizon(self) -> Horizon:
+                return old
+
+        self.store = First(real.bucket, real.layout, real.clock)
+        try:
+            return sound(self)
+        finally:
+            self.store = real
+
+    patch.setattr(SequenceLog, "_open", open_)
+
+
+def take_the_list_for_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Rule 9: begin with the greatest number, and with all that isn't applied."""
+    sound = SequenceLog._open
+
+    def open_(self: SequenceLog) -> Head | None:
+        head = sound(self)
+        if head is not None:
+            with self._mutex:
+                while self._overlaid:
+                    self._overlay.forget(self._overlaid.popleft())
+        return head
+
+    patch.setattr(SequenceLog, "_open", open_)
+
+
+# -- read and find
+
+
+def look_at_the_overlay_after_the_row(patch: pytest.MonkeyPatch) -> None:
+    """Rule 10: how far rows are applied is looked at before the GET."""
+
+    def get(self: Snapshot, table: Table, id: str) -> Seen | None:
+        row = self.store.row(table.name, id).row
+        change = self.store.log.newest(table.name, id, self.number)
+        if change is not None:
+            return self._seen(table, id, *change)
+        return self._at(table, id, row.at(self.number))
+
+    patch.setattr(Snapshot, "get", get)
+
+
+def forget_the_overlay(patch: pytest.MonkeyPatch) -> None:
+    """Rule 10: lay what isn't applied over rows."""
+    patch.setattr(SequenceLog, "newest", lambda self, table, id, upto: None)
+
+
+def forget_the_overlay_of_indices(patch: pytest.MonkeyPatch) -> None:
+    """Rule 10: and over indices."""
+    patch.setattr(SequenceLog, "changes", lambda self, table, upto: {})
+
+
+def read_the_newest_version(patch: pytest.MonkeyPatch) -> None:
+    """Rule 10: the newest that isn't newer than the snapshot."""
+    patch.setattr(Row, "at", lambda self, snapshot: self.versions[0] if self.versions else None)
+
+
+def take_cut_versions_for_none(patch: pytest.MonkeyPatch) -> None:
+    """Rule 10: none and `cut` beyond the snapshot is too old."""
+
+    def at(self: Row, snapshot: int) -> Version | None:
+        return next((version for version in self.versions if version.seq <= snapshot), None)
+
+    patch.setattr(Row, "at", at)
+
+
+def believe_old_indices(patch: pytest.MonkeyPatch) -> None:
+    """Rule 11: entries that are gone are missed silently, the horizon tells."""
+    patch.setattr(SequenceLog, "must_reach", lambda self, head: None)
+
+
+def ask_before_the_list(patch: pytest.MonkeyPatch) -> None:
+    """Rule 11: page the LIST to its end, then the horizon."""
+    sound = Snapshot.through
+    must_reach = SequenceLog.must_reach
+
+    def through(self: Snapshot, table: Table, field: str, where: Where) -> dict[str, Seen]:
+        must_reach(self.store.log, self.head)
+        return sound(self, table, field, where)
+
+    patch.setattr(Snapshot, "through", through)
+    patch.setattr(SequenceLog, "must_reach", lambda self, head: None)
+
+
+def believe_entries(patch: pytest.MonkeyPatch) -> None:
+    """Rule 11: re-check the predicate against each row."""
+
+    def through(self: Snapshot, table: Table, field: str, where: Where) -> dict[str, Seen]:
+        changes = self.store.log.changes(table.name, self.number)
+        names = self._listed(table, field, where[field])
+        self.store.log.must_reach(self.head)
+        keys = [table.layout.row_named(name) for name in sorted(names)]
+        return self._read(table, keys, {id: c for id, c in changes.items() if id in names})
+
+    patch.setattr(Snapshot, "through", through)
+
+
+# -- insert
+
+
+def move_without_looking_back(patch: pytest.MonkeyPatch) -> None:
+    """Rule 12: the snapshot moves only if nothing that the transaction knows was touched."""
+    sound = Open._look
+
+    def look(self: Open, table: Table, id: str) -> None:
+        kept, self._must_stand = self._must_stand, lambda others, serializable: None  # type: ignore[method-assign, assignment]
+        try:
+            sound(self, table, id)
+        finally:
+            self._must_stand = kept  # type: ignore[method-assign]
+
+    patch.setattr(Open, "_look", look)
+
+
+def move_for_commits_only(patch: pytest.MonkeyPatch) -> None:
+    """Rule 12: the whole snapshot moves, reads included."""
+    sound = Open._look
+
+    def look(self: Open, table: Table, id: str) -> None:
+        before = self._at
+        sound(self, table, id)
+        self._reads_at = before  # type: ignore[attr-defined]
+
+    def get(self: Open, table: Table, id: str) -> Seen | None:
+        at = getattr(self, "_reads_at", self._at)
+        self._footprint.reads.add((table.name, id))
+        found: Seen | None = at.get(table, id)
+        return found
+
+    patch.setattr(Open, "_look", look)
+    patch.setattr(Open, "_read", get)
+
+
+# -- commit
+
+
+def forget_own_commits(patch: pytest.MonkeyPatch) -> None:
+    """Rule 13: own txid → it had succeeded."""
+    patch.setattr(committing, "find", lambda txid, records: None)
+
+
+def overwrite_others(patch: pytest.MonkeyPatch) -> None:
+    """Rule 13: overlapping writes."""
+    sound = transaction.conflict
+    patch.setattr(
+        transaction,
+        "conflict",
+        lambda footprint, others, matches, *, serializable: sound(
+            validating.Footprint(footprint.reads, footprint.predicates),
+            others,
+            matches,
+            serializable=serializable,
+        ),
+    )
+
+
+def ignore_claims(patch: pytest.MonkeyPatch) -> None:
+    """Rules 13 and 26: a claimed unique value."""
+    patch.setattr(uniqueness, "check_claims", lambda claims, others: None)
+
+
+def forget_reads(patch: pytest.MonkeyPatch) -> None:
+    """Rule 14: ids read."""
+    sound = transaction.conflict
+    patch.setattr(
+        transaction,
+        "conflict",
+        lambda footprint, others, matches, *, serializable: sound(
+            validating.Footprint(set(), footprint.predicates, footprint.writes),
+            others,
+            matches,
+            serializable=serializable,
+        ),
+    )
+
+
+def forget_predicates(patch: pytest.MonkeyPatch) -> None:
+    """Rule 14: predicates, against new bodies."""
+    sound = transaction.conflict
+    patch.setattr(
+        transaction,
+        "conflict",
+        lambda footprint, others, matches, *, serializable: sound(
+            validating.Footprint(footprint.reads, [], footprint.writes),
+            others,
+            matches,
+            serializable=serializable,
+        ),
+    )
+
+
+def forget_misses(patch: pytest.MonkeyPatch) -> None:
+    """Rule 14: misses too."""
+    sound = Open._read
+
+    def read(self: Open, table: Table, id: str) -> Seen | None:
+        seen = sound(self, table, id)
+        if seen is None:
+            self._footprint.reads.discard((table.name, id))
+        return seen
+
+    patch.setattr(Open, "_read", read)
+
+
+def admit_all_into_a_group(patch: pytest.MonkeyPatch) -> None:
+    """Rule 15: against the earlier members."""
+    patch.setattr(committing, "Moment", lambda head, since, earlier: _Moment(head, since, ()))
+
+
+class _Moment:
+    def __init__(self, head: Head, since: Sequence[Record], earlier: Sequence[Transaction]) -> None:
+        self.head, self.since, self.earlier = head, since, earlier
+
+
+def use_the_indices_of_the_snapshot(patch: pytest.MonkeyPatch) -> None:
+    """Rule 16: take the definitions afresh."""
+    patch.setattr(Open, "_written_table", lambda self, name, head: self._at.table(name))
+
+
+def check_at_the_first_attempt_only(patch: pytest.MonkeyPatch) -> None:
+    """Rule 16: re-check at every attempt."""
+    sound = Open.admit
+
+    def admit(self: Open, moment: Any) -> Transaction:
+        if not hasattr(self, "_admitted"):
+            self._admitted = sound(self, moment)  # type: ignore[attr-defined]
+        return self._admitted  # type: ignore[attr-defined, no-any-return]
+
+    patch.setattr(Open, "admit", admit)
+
+
+def acknowledge_ghosts(patch: pytest.MonkeyPatch) -> None:
+    """Rule 17: the horizon after the PUT."""
+    patch.setattr(committing, "_counts", lambda log, head, record: True)
+
+
+def go_on_at_the_next_number(patch: pytest.MonkeyPatch) -> None:
+    """Rule 18: after an unknown outcome the same number."""
+
+    def put(log: SequenceLog, record: Record) -> float | None:
+        sent_s = log.now_s()
+        while True:
+            try:
+                key = log.store.layout.record_key(record.number)
+                log.store.bucket.put_if_absent(key, encode_record(record))
+                return sent_s
+            except ObjectExistsError:
+                return None
+            except OutcomeUnknownError:
+                record = replace(record, number=record.number + 1)
+
+    patch.setattr(committing, "_put", put)
+
+
+def give_up_without_an_answer(patch: pytest.MonkeyPatch) -> None:
+    """Rules 18 and 19: an unanswered commit hasn't failed."""
+
+    def put(log: SequenceLog, record: Record) -> float | None:
+        sent_s = log.now_s()
+        try:
+            log.store.bucket.put_if_absent(log.store.layout.record_key(record.number), encode_record(record))
+        except ObjectExistsError:
+            return None
+        except OutcomeUnknownError as error:
+            raise StoreUnavailableError("failed") from error
+        return sent_s
+
+    patch.setattr(committing, "_put", put)
+
+
+def report_failures_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Rule 19: settle every attempted number first."""
+    patch.setattr(committing, "_settled", lambda log, txid, sent, error: error)
+
+
+# -- apply
+
+
+def rows_before_entries(patch: pytest.MonkeyPatch) -> None:
+    """Rule 20: entries, then the row."""
+
+    def apply_row(store: RecordStore, table: str, id: str, since: int, upto: int) -> None:
+        layout = store.layout(table)
+        while True:
+            due = [change for change in store.log.unapplied(table, id, upto) if change[0] > since]
+            stored = store.row(table, id)
+            row = stored.row.extended(due)
+            if row is stored.row:
+                return
+            with suppress(ObjectChangedError, ObjectExistsError, OutcomeUnknownError):
+                store.put_row(table, row, stored.etag)
+                fresh = [version for version in row.versions if version.seq > stored.row.newest]
+                store.bucket.put_many(
+                    [(layout.entry_of_stem(stem, v.seq), b"") for v in fresh for stem in v.entries]
+                )
+                return
+
+    patch.setattr(applying, "_apply_row", apply_row)
+
+
+def rows_without_a_condition(patch: pytest.MonkeyPatch) -> None:
+    """Rule 20: by If-Match or if-absent."""
+    from firn.records.row import encode_row
+
+    patch.setattr(
+        RecordStore,
+        "put_row",
+        lambda self, table, row, etag: self.bucket.put(self.layout(table).row(row.id), encode_row(row)),
+    )
+
+
+def apply_one_version_only(patch: pytest.MonkeyPatch) -> None:
+    """Rule 20: all pending versions up to n."""
+    sound = SequenceLog.unapplied
+    patch.setattr(SequenceLog, "unapplied", lambda self, *args: sound(self, *args)[-1:])
+
+
+def done_before_it_is(patch: pytest.MonkeyPatch) -> None:
+    """Rule 20: `done` after all acknowledgements."""
+    sound = applying.apply
+
+    def apply(store: RecordStore) -> int:
+        pending = store.log.pending()
+        mark, store.log.mark_applied = store.log.mark_applied, lambda number: None  # type: ignore[method-assign]
+        try:
+            before = list(pending)
+            for record in before:
+                mark(record.number)
+            return sound(store)
+        finally:
+            store.log.mark_applied = mark  # type: ignore[method-assign]
+
+    for module in (applying, transaction, indexing):
+        if hasattr(module, "apply"):
+            patch.setattr(module, "apply", apply)
+
+
+def never_apply(patch: pytest.MonkeyPatch) -> None:
+    """Rule 21: who sees that too much waits applies it first."""
+    patch.setattr(transaction, "keep_up", lambda store: None)
+
+
+# -- truncate and collect
+
+
+def _limited(patch: pytest.MonkeyPatch, limit: Callable[[Horizon, SequenceLog, Head], int]) -> None:
+    def truncate(log: SequenceLog, *, largest: int = 1000) -> Any:
+        store, head = log.store, log.refresh()
+        while True:
+            horizon = log.learn(store.horizon())
+            last = limit(horizon, log, head)
+            if horizon.lo < last:
+                hi = truncating._pack(log, horizon.lo + 1, last)
+                if hi is not None:
+                    horizon = store.raise_horizon(Horizon(lo=hi))
+            truncating._delete(log, horizon.lo)
+            if horizon.lo >= last:
+                return truncating.Truncated(horizon.lo, 0)
+
+    patch.setattr(collecting, "truncate", truncate)
+
+
+def truncate_beyond_what_is_applied(patch: pytest.MonkeyPatch) -> None:
+    """Rule 22: lo ≤ A."""
+    _limited(patch, lambda horizon, log, head: head.number - 1)
+
+
+def truncate_beyond_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    """Rule 22: lo ≤ H."""
+    _limited(patch, lambda horizon, log, head: min(log.applied, head.number - 1))
+
+
+def truncate_the_last_record(patch: pytest.MonkeyPatch) -> None:
+    """Rule 22: lo < head."""
+
+    def newest(store: RecordStore, horizon: Horizon, age_s: float) -> int:
+        return store.log.applied
+
+    patch.setattr(collecting, "_newest_unneeded", newest)
+    _limited(patch, lambda horizon, log, head: min(horizon.horizon, log.applied, head.number))
+
+
+def truncate_without_packs(patch: pytest.MonkeyPatch) -> None:
+    """Rule 22: write the pack."""
+    patch.setattr(truncating, "_pack", lambda log, first, last: last)
+
+
+def delete_before_the_boundary(patch: pytest.MonkeyPatch) -> None:
+    """Rule 22: raise lo, then delete."""
+    sound = truncating._pack
+
+    def pack(log: SequenceLog, first: int, last: int) -> int | None:
+        hi = sound(log, first, last)
+        if hi is not None:
+            truncating._delete(log, hi)
+        return hi
+
+    patch.setattr(truncating, "_pack", pack)
+
+
+def collect_what_is_not_applied(patch: pytest.MonkeyPatch) -> None:
+    """Rule 23: H ≤ A."""
+    patch.setattr(
+        collecting,
+        "_newest_unneeded",
+        lambda store, horizon, age_s: max(horizon.horizon, store.log.head().number - 1),
+    )
+
+
+def delete_entries_before_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    """Rule 23: raise H first."""
+    raise_horizon, truncate = SequenceStore.raise_horizon, collecting.truncate
+    waiting: dict[int, Horizon] = {}
+
+    def later(self: SequenceStore, wanted: Horizon) -> Horizon:
+        if not wanted.horizon:
+            return raise_horizon(self, wanted)
+        waiting[id(self)] = wanted
+        return replace(self.horizon(), horizon=wanted.horizon)
+
+    def now(log: SequenceLog) -> Any:
+        if id(log.store) in waiting:
+            raise_horizon(log.store, waiting.pop(id(log.store)))
+        return truncate(log)
+
+    patch.setattr(SequenceStore, "raise_horizon", later)
+    patch.setattr(collecting, "truncate", now)
+
+
+def collect_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Rule 23: only where record H + 1 is older than R."""
+    sound = collecting._newest_unneeded
+    patch.setattr(collecting, "_newest_unneeded", lambda store, horizon, age_s: sound(store, horizon, -10.0))
+
+
+def prune_what_is_still_seen(patch: pytest.MonkeyPatch) -> None:
+    """Rule 23: keep the newest up to H."""
+
+    def pruned(self: Row, horizon: int) -> tuple[Row, tuple[Version, ...]]:
+        kept = tuple(version for version in self.versions if version.seq > horizon)
+        if not kept or len(kept) == len(self.versions):
+            return self, ()
+        return replace(self, versions=kept, cut=kept[-1].seq), self.versions[len(kept) :]
+
+    patch.setattr(Row, "pruned", pruned)
+
+
+def prune_without_a_mark(patch: pytest.MonkeyPatch) -> None:
+    """Rule 23: with `cut`."""
+    sound = Row.pruned
+
+    def pruned(self: Row, horizon: int) -> tuple[Row, tuple[Version, ...]]:
+        row, dropped = sound(self, horizon)
+        return replace(row, cut=0), dropped
+
+    patch.setattr(Row, "pruned", pruned)
+
+
+def sweep_above_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    """Rule 24: none above H."""
+    sound = collecting._sweep_entries
+    patch.setattr(
+        collecting,
+        "_sweep_entries",
+        lambda store, table, horizon: sound(store, table, store.log.head().number),
+    )
+
+
+def sweep_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Rule 24: sweep what rows lack."""
+    patch.setattr(collecting, "_sweep_entries", lambda store, table, horizon: 0)
+
+
+# -- locks, unique values, indices
+
+
+def trust_locks(patch: pytest.MonkeyPatch) -> None:
+    """Rule 25: 13 always runs."""
+    sound = Open._must_stand
+
+    def must_stand(self: Open, others: Any, *, serializable: bool) -> None:
+        if self._locks is None:
+            sound(self, others, serializable=serializable)
+
+    patch.setattr(Open, "_must_stand", must_stand)
+
+
+def end_locks_by_the_own_clock(patch: pytest.MonkeyPatch) -> None:
+    """Rule 25: by the store's clock."""
+    patch.setattr(SequenceStore, "now_ms", lambda self: self.clock.now_ms())
+
+
+def lock_without_a_probe(patch: pytest.MonkeyPatch) -> None:
+    """Rule 25: then probe, and fail at once if the row moved."""
+
+    def lock(self: Open, key: validating.RowKey) -> None:
+        if self._locks is not None:
+            self._locks.take(*key)
+
+    patch.setattr(Open, "_lock", lock)
+
+
+def look_for_no_holder(patch: pytest.MonkeyPatch) -> None:
+    """Rule 26: find each new value at the snapshot."""
+    patch.setattr(Snapshot, "holders", lambda self, table, field, value: set())
+
+
+def claim_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Rule 26: claim it in the record."""
+    sound = transaction.claims_of
+
+    def claims_of(*args: Any) -> tuple[str, ...]:
+        sound(*args)
+        return ()
+
+    patch.setattr(transaction, "claims_of", claims_of)
+
+
+def build_without_waiting(patch: pytest.MonkeyPatch) -> None:
+    """Rule 27: wait for A ≥ d1."""
+    patch.setattr(indexing, "wait_until_applied", lambda store, number: None)
+
+
+def build_without_filling(patch: pytest.MonkeyPatch) -> None:
+    """Rule 27: LIST rows and put entries."""
+    patch.setattr(indexing, "backfill", lambda *args, **options: 0)
+
+
+def fill_the_newest_versions_only(patch: pytest.MonkeyPatch) -> None:
+    """Rule 27: for all retained versions."""
+    sound = RecordStore.rows
+    backfill = indexing.backfill
+
+    def filled(store: RecordStore, *args: Any, **options: Any) -> int:
+        patched = RecordStore.rows
+        RecordStore.rows = lambda self, keys: [replace(r, versions=r.versions[:1]) for r in sound(self, keys)]  # type: ignore[method-assign]
+        try:
+            return backfill(store, *args, **options)
+        finally:
+            RecordStore.rows = patched  # type: ignore[method-assign]
+
+    patch.setattr(indexing, "backfill", filled)
+
+
+def enter_ready_indices_only(patch: pytest.MonkeyPatch) -> None:
+    """Rule 27: writers after d1 add entries."""
+    sound = Open._written_table
+
+    def table(self: Open, name: str, head: Head) -> Table:
+        found = sound(self, name, head)
+        fields = {field: index for field, index in found.state.fields.items() if index.stage == "ready"}
+        return replace(found, state=replace(found.state, fields=fields))
+
+    patch.setattr(Open, "_written_table", table)
+
+
+def use_an_index_while_it_is_built(patch: pytest.MonkeyPatch) -> None:
+    """Rule 27: use it from d2 on."""
+    from firn.journal.sequence import catalog
+
+    sound = catalog.changed
+
+    def changed(definitions: Any, ddl: Any, number: int) -> Any:
+        built = sound(definitions, ddl, number)
+        if ddl.verb != "build":
+            return built
+        table = built[ddl.table]
+        index = replace(table.fields[ddl.field], stage="ready", ready=number)
+        return {**built, ddl.table: replace(table, fields={**table.fields, ddl.field: index})}
+
+    patch.setattr(catalog, "changed", changed)

@@ -1,0 +1,131 @@
+"""A check that can't fail is no check: with any one rule of record tables left out, simulations or scenarios fail,
+and without that they pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from firn.errors import FirnError
+from firn.testing import SimulationFailure, simulate
+from simulation import records_mutations as without
+from simulation import records_scenarios as scenarios
+from simulation.records_world import RECORDS_SHAPES, build
+
+FURTHER_SEEDS = 200
+"""Looked through from the hint on, as any change of the program shuffles what seeds mean."""
+
+BY_SEED = [
+    (without.say_that_all_is_applied, "calm", 0),
+    (without.stage_after_the_commit, "truncated", 17),
+    (without.set_the_horizon, "truncated", 1),
+    (without.put_packs_over_one_another, "impatient", 3),
+    (without.use_entries_again, "calm", 0),
+    (without.take_the_list_for_the_end, "calm", 0),
+    (without.forget_the_overlay, "calm", 0),
+    (without.forget_the_overlay_of_indices, "calm", 0),
+    (without.read_the_newest_version, "sleepers", 4),
+    (without.take_cut_versions_for_none, "impatient", 11),
+    (without.believe_entries, "calm", 0),
+    (without.move_without_looking_back, "movers", 0),
+    (without.move_for_commits_only, "movers", 1),
+    (without.forget_own_commits, "mixed", 0),
+    (without.overwrite_others, "calm", 0),
+    (without.ignore_claims, "users", 0),
+    (without.forget_reads, "serializable", 0),
+    (without.forget_predicates, "serializable", 2),
+    (without.forget_misses, "serializable", 5),
+    (without.use_the_indices_of_the_snapshot, "users", 21),
+    (without.check_at_the_first_attempt_only, "calm", 0),
+    (without.go_on_at_the_next_number, "mixed", 0),
+    (without.give_up_without_an_answer, "mixed", 0),
+    (without.rows_before_entries, "mixed", 2),
+    (without.rows_without_a_condition, "appliers", 0),
+    (without.apply_one_version_only, "calm", 0),
+    (without.done_before_it_is, "calm", 0),
+    (without.truncate_beyond_what_is_applied, "truncated", 0),
+    (without.truncate_beyond_the_horizon, "calm", 1),
+    (without.truncate_the_last_record, "calm", 1),
+    (without.truncate_without_packs, "calm", 0),
+    (without.delete_before_the_boundary, "truncated", 3),
+    (without.delete_entries_before_the_horizon, "bank", 7),
+    (without.collect_at_once, "appliers", 11),
+    (without.prune_what_is_still_seen, "bank", 5),
+    (without.prune_without_a_mark, "bank", 0),
+    (without.sweep_nothing, "users", 0),
+    (without.trust_locks, "locks", 1),
+    (without.look_for_no_holder, "users", 0),
+    (without.claim_nothing, "users", 0),
+    (without.build_without_waiting, "users", 0),
+    (without.build_without_filling, "users", 0),
+    (without.fill_the_newest_versions_only, "users", 31),
+]
+
+STEP_BY_STEP = [
+    (without.forget_what_is_done_above, scenarios.a_hole_in_what_is_done),
+    (without.delete_rows, scenarios.a_stalled_applier),
+    (without.never_ask_for_the_horizon, scenarios.a_ghost_that_was_found),
+    (without.ask_for_the_horizon_first, scenarios.a_ghost_after_the_horizon),
+    (without.use_what_was_probed_at_once, scenarios.a_ghost_that_another_thread_sees),
+    (without.judge_a_snapshot_by_the_newest_head, scenarios.an_old_snapshot_in_a_process_that_knows_more),
+    (without.validate_by_the_time_of_the_answer, scenarios.a_slow_answer),
+    (without.open_without_the_horizon, scenarios.a_log_that_is_truncated_while_it_is_opened),
+    (without.open_with_an_old_horizon, scenarios.a_log_that_is_truncated_while_it_is_opened),
+    (without.look_at_the_overlay_after_the_row, scenarios.a_row_that_is_brought_up_to_date_while_it_is_read),
+    (without.believe_old_indices, scenarios.an_old_snapshot_in_a_process_that_knows_more),
+    (without.ask_before_the_list, scenarios.a_list_that_takes_long),
+    (without.admit_all_into_a_group, scenarios.a_group_that_overlaps),
+    (without.acknowledge_ghosts, scenarios.a_commit_into_the_past),
+    (without.report_failures_at_once, scenarios.a_store_that_fails_after_the_commit),
+    (without.never_apply, scenarios.nobody_applies),
+    (without.collect_what_is_not_applied, scenarios.a_collection_that_is_ahead_of_appliers),
+    (without.sweep_above_the_horizon, scenarios.a_sweep_between_entries_and_row),
+    (without.end_locks_by_the_own_clock, scenarios.locks_and_clocks),
+    (without.lock_without_a_probe, scenarios.a_lock_on_what_has_moved),
+    (without.enter_ready_indices_only, scenarios.a_writer_that_overtakes_a_build),
+    (without.use_an_index_while_it_is_built, scenarios.a_find_during_a_build),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutation", "shape", "hint"), BY_SEED, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_dropped_rule_is_noticed(
+    mutation: without.Mutation, shape: str, hint: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = RECORDS_SHAPES[shape]
+    with monkeypatch.context() as patched, pytest.raises(SimulationFailure) as failure:
+        mutation(patched)
+        simulate(lambda seed: build(seed, chosen), range(hint, hint + FURTHER_SEEDS))
+    seed = failure.value.seed
+    assert isinstance(seed, int)
+    simulate(lambda seed: build(seed, chosen), [seed])
+
+
+@pytest.mark.parametrize(
+    ("mutation", "scenario"), STEP_BY_STEP, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_dropped_rule_is_noticed_step_by_step(
+    mutation: without.Mutation, scenario: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario()
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises((AssertionError, FirnError, pytest.fail.Exception)),
+    ):
+        mutation(patched)
+        scenario()
+
+
+def test_all_mutations_are_tried() -> None:
+    tried = {mutation for mutation, *_ in (*BY_SEED, *STEP_BY_STEP)}
+    there = {
+        found
+        for name, found in vars(without).items()
+        if getattr(found, "__module__", "") == without.__name__
+        and callable(found)
+        and not isinstance(found, type)
+        and not name.startswith("_")
+    }
+    assert there == tried
