@@ -112,11 +112,11 @@ def delete_rows(patch: pytest.MonkeyPatch) -> None:
     """Rule 4: never, as a stalled applier would bring them back."""
     sound = collecting._prune
 
-    def prune(store: RecordStore, table: str, id: str, horizon: int) -> tuple[int, int]:
-        done = sound(store, table, id, horizon)
-        row = store.row(table, id).row
+    def prune(store: RecordStore, layout: RecordLayout, id: str, horizon: int) -> tuple[int, int]:
+        done = sound(store, layout, id, horizon)
+        row = store.row(layout, id).row
         if len(row.versions) == 1 and row.versions[0].deleted and row.newest <= horizon:
-            store.bucket.delete(store.layout(table).row(id))
+            store.bucket.delete(layout.row(id))
         return done
 
     patch.setattr(collecting, "_prune", prune)
@@ -248,7 +248,7 @@ def look_at_the_overlay_after_the_row(patch: pytest.MonkeyPatch) -> None:
     """Rule 10: how far rows are applied is looked at before the GET."""
 
     def get(self: Snapshot, table: Table, id: str) -> Seen | None:
-        row = self.store.row(table.name, id).row
+        row = self.store.row(table.layout, id).row
         change = self.store.log.newest(table.name, id, self.number)
         if change is not None:
             return self._seen(table, id, *change)
@@ -496,16 +496,15 @@ def report_failures_at_once(patch: pytest.MonkeyPatch) -> None:
 def rows_before_entries(patch: pytest.MonkeyPatch) -> None:
     """Rule 20: entries, then the row."""
 
-    def apply_row(store: RecordStore, table: str, id: str, since: int, upto: int) -> None:
-        layout = store.layout(table)
+    def apply_row(store: RecordStore, layout: RecordLayout, id: str, since: int, upto: int) -> None:
         while True:
-            due = [change for change in store.log.unapplied(table, id, upto) if change[0] > since]
-            stored = store.row(table, id)
+            due = [change for change in store.log.unapplied(layout.table, id, upto) if change[0] > since]
+            stored = store.row(layout, id)
             row = stored.row.extended(due)
             if row is stored.row:
                 return
             with suppress(ObjectChangedError, ObjectExistsError, OutcomeUnknownError):
-                store.put_row(table, row, stored.etag)
+                store.put_row(layout, row, stored.etag)
                 fresh = [version for version in row.versions if version.seq > stored.row.newest]
                 store.bucket.put_many(
                     [(layout.entry_of_stem(stem, v.seq), b"") for v in fresh for stem in v.entries]
@@ -522,7 +521,7 @@ def rows_without_a_condition(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         RecordStore,
         "put_row",
-        lambda self, table, row, etag: self.bucket.put(self.layout(table).row(row.id), encode_row(row)),
+        lambda self, layout, row, etag: self.bucket.put(layout.row(row.id), encode_row(row)),
     )
 
 
@@ -679,13 +678,13 @@ def sweep_above_the_horizon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         collecting,
         "_sweep_entries",
-        lambda store, table, horizon: sound(store, table, store.log.head().number),
+        lambda store, layout, horizon: sound(store, layout, store.log.head().number),
     )
 
 
 def sweep_nothing(patch: pytest.MonkeyPatch) -> None:
     """Rule 24: sweep what rows lack."""
-    patch.setattr(collecting, "_sweep_entries", lambda store, table, horizon: 0)
+    patch.setattr(collecting, "_sweep_entries", lambda store, layout, horizon: 0)
 
 
 # -- locks, unique values, indices
@@ -712,7 +711,7 @@ def lock_without_a_probe(patch: pytest.MonkeyPatch) -> None:
 
     def lock(self: Open, key: validating.RowKey) -> None:
         if self._locks is not None:
-            self._locks.take(*key)
+            self._locks.take(self._at.table(key[0]).layout, key[1])
 
     patch.setattr(Open, "_lock", lock)
 

@@ -27,6 +27,7 @@ from firn.records.definition import Index, RecordDefinition
 from firn.records.definitions import define
 from firn.records.index_values import encode_value
 from firn.records.indexing import build_index
+from firn.records.layout import RecordLayout
 from firn.records.store import RecordStore, StoredRow
 from firn.records.transaction import Transaction as Open
 from firn.records.transaction import begin
@@ -60,7 +61,7 @@ class Base:
 
     def __init__(self) -> None:
         self.objects = SimStore()
-        self.definition = RecordDefinition("t", db="db", indices=(Index("n"),))
+        self.definition = RecordDefinition("t", db="db", state="ready", indices=(Index("n"),))
         define(self.store(), Ddl("create", "t", indices=(("n", False),)))
 
     def store(self, before: Before | None = None, *, skew_ms: int = 0, **options: Any) -> RecordStore:
@@ -209,8 +210,8 @@ def a_row_that_is_brought_up_to_date_while_it_is_read() -> None:
     tx = begin(store)
     fetch = store.row
 
-    def row(table: str, id: str) -> StoredRow:
-        found = fetch(table, id)
+    def row(layout: RecordLayout, id: str) -> StoredRow:
+        found = fetch(layout, id)
         store.row = fetch  # type: ignore[method-assign]
         apply(store)
         return found
