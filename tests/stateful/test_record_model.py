@@ -94,7 +94,7 @@ class Records:
     def __init__(self) -> None:
         self.store = SimStore(page_size=3)
         self.definition = RecordDefinition(
-            "t", db="db", indices=(Index("n"), Index("name"), Index("mail", unique=True))
+            "t", db="db", indices=(Index("n"), Index("name"), Index("mail", unique=True)), state="ready"
         )
         named = tuple((index.field, index.unique) for index in self.definition.indices)
         define(self.opened(), Ddl("create", "t", indices=named))
