@@ -66,6 +66,20 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.keyed.sizing.sizing",
         ),
     ),
+    "records": (
+        "Record tables",
+        (
+            "firn.records.table.RecordTable",
+            "firn.records.transaction.Transaction",
+            "firn.records.rows.Rows",
+            "firn.records.documents.Record",
+            "firn.records.definition.Index",
+            "firn.records.table.IndexInfo",
+            "firn.records.predicates.Prefix",
+            "firn.records.predicates.Range",
+            "firn.records.row_tables.RowTable",
+        ),
+    ),
     "engines": (
         "Locks and runners",
         (
