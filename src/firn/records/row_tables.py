@@ -38,7 +38,8 @@ _PAGE: Final = 256  # rows that a scan reads at a time
 
 
 class RowTable:
-    """A table with isolation="row". Making one costs no request; it is safe to share between threads.
+    """A table with isolation="row". Get one from `Database.create_table` or `Database.table`, without a request; it is
+    safe to share between threads.
 
     Each call is atomic for its row and sees all that was acknowledged before it began; nothing holds for two
     calls together. A row that was read tells its ETag, and a write that is given one succeeds only if the row is
@@ -51,12 +52,12 @@ class RowTable:
         clock: for waits between attempts.
 
     Example:
-        >>> from firn.testing import SimStore
-        >>> table = RowTable(SimStore().bucket(), "db/stock", RecordDefinition("stock", isolation="row"))
-        >>> etag = table.insert("DTW", {"quantity": 3})
-        >>> row = table.get("DTW")
-        >>> newer = table.update("DTW", {**row, "quantity": row["quantity"] - 1}, etag=row.etag)
-        >>> table.update("DTW", {"quantity": 9}, etag=row.etag)
+        >>> import firn
+        >>> stock = firn.connect("memory://").create_table("stock", kind="records", isolation="row")
+        >>> etag = stock.insert("DTW", {"quantity": 3})
+        >>> row = stock.get("DTW")
+        >>> newer = stock.update("DTW", {**row, "quantity": row["quantity"] - 1}, etag=row.etag)
+        >>> stock.update("DTW", {"quantity": 9}, etag=row.etag)
         Traceback (most recent call last):
         firn.errors.StaleObjectError: stock['DTW'] was changed since: it is at version 2, ...
     """
