@@ -38,8 +38,8 @@ _PAGE: Final = 256  # rows that a scan reads at a time
 
 
 class RowTable:
-    """A table with isolation="row". Get one from `Database.create_table` or `Database.table`, without a request; it is
-    safe to share between threads.
+    """A table with isolation="row". Get one from `Database.create_table` or `Database.table`. Safe to share between
+    threads.
 
     Each call is atomic for its row and sees all that was acknowledged before it began; nothing holds for two
     calls together. A row that was read tells its ETag, and a write that is given one succeeds only if the row is
