@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 from firn.errors import ObjectChangedError, ObjectExistsError, OutcomeUnknownError, StoreUnavailableError
-from firn.journal.sequence import Head, Horizon, Record, SequenceLog, Transaction, committing, truncating
+from firn.journal.sequence import (
+    Head,
+    Horizon,
+    Record,
+    SequenceLog,
+    TableState,
+    Transaction,
+    committing,
+    truncating,
+)
 from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
 from firn.journal.sequence.model import Pack
 from firn.journal.sequence.store import SequenceStore
@@ -496,9 +505,10 @@ def report_failures_at_once(patch: pytest.MonkeyPatch) -> None:
 def rows_before_entries(patch: pytest.MonkeyPatch) -> None:
     """Rule 20: entries, then the row."""
 
-    def apply_row(store: RecordStore, layout: RecordLayout, id: str, since: int, upto: int) -> None:
+    def apply_row(store: RecordStore, table: str, id: str, state: TableState, upto: int) -> None:
+        layout = store.layout(table, state.generation)
         while True:
-            due = [change for change in store.log.unapplied(layout.table, id, upto) if change[0] > since]
+            due = [change for change in store.log.unapplied(table, id, upto) if change[0] > state.since]
             stored = store.row(layout, id)
             row = stored.row.extended(due)
             if row is stored.row:

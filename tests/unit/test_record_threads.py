@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from pathlib import Path
 
 from firn.bucket import open_bucket
 from firn.clock import SystemClock
@@ -13,8 +14,9 @@ from firn.records.applying import settle
 from firn.records.collecting import collect
 from firn.records.definition import Index, RecordDefinition
 from firn.records.definitions import define
+from firn.records.layout import RecordLayout
 from firn.records.predicates import Range
-from firn.records.store import RecordStore
+from firn.records.store import RecordStore, StoredRow
 from firn.records.transaction import begin
 
 ACCOUNTS = 6
@@ -92,3 +94,23 @@ def test_the_sum_stays_whatever_threads_do() -> None:
     head = log.refresh().number
     landed = [member.txid for record in log.records(0, head) for member in record.group]
     assert len(landed) == len(set(landed))
+
+
+def test_rows_are_brought_up_to_date_at_once(tmp_path: Path) -> None:
+    """Where requests take time, each row waits for its own only."""
+    bucket = open_bucket(tmp_path)
+    store = RecordStore(bucket, "db", clock=SystemClock(), definitions={"bank": DEFINITION}.get)
+    define(store, Ddl("create", "bank", indices=(("balance", False),)))
+    with begin(store) as tx:
+        for n in range(4):
+            tx.upsert("bank", f"a{n}", {"balance": n})
+    together, fetch = threading.Barrier(4, timeout=30), store.row
+
+    def row(layout: RecordLayout, id: str) -> StoredRow:
+        together.wait()
+        return fetch(layout, id)
+
+    store.row = row  # type: ignore[method-assign]
+    settle(store)
+    assert store.log.lag == 0
+    assert {r["balance"] for r in begin(store).scan("bank")} == {0, 1, 2, 3}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from firn.bucket.flight import in_flight
 from firn.errors import ConflictError, ObjectChangedError, ObjectExistsError, OutcomeUnknownError
-from firn.journal.sequence import Horizon, Record
-from firn.records.layout import RecordLayout
+from firn.journal.sequence import Horizon, Record, TableState
 from firn.records.store import RecordStore
+
+CHUNK: Final = 32
+"""Commits whose rows are brought up to date at once."""
 
 
 def apply(store: RecordStore) -> int:
@@ -20,14 +25,20 @@ def apply(store: RecordStore) -> int:
     upto = pending[-1].number
     catalog = store.log.head().catalog
     settled: set[tuple[str, str]] = set()
-    for record in pending:
-        for table, id in _rows(record):
-            state = catalog.get(table)
-            if state is None or record.number <= state.since or (table, id) in settled:
-                continue
-            _apply_row(store, store.layout(table, state.generation), id, state.since, upto)
-            settled.add((table, id))
-        store.log.mark_applied(record.number)
+    for start in range(0, len(pending), CHUNK):
+        records = pending[start : start + CHUNK]
+        rows: dict[tuple[str, str], TableState] = {}
+        for record in records:
+            for table, id in _rows(record):
+                state = catalog.get(table)
+                if state is not None and record.number > state.since and (table, id) not in settled:
+                    rows[table, id] = state
+        in_flight(
+            lambda row: _apply_row(store, *row, upto), [(*row, rows[row]) for row in rows], store.in_flight
+        )
+        settled |= rows.keys()
+        for record in records:
+            store.log.mark_applied(record.number)
     return len(pending)
 
 
@@ -48,11 +59,11 @@ def _rows(record: Record) -> list[tuple[str, str]]:
     return [(write.table, write.id) for member in record.group for write in member.writes]
 
 
-def _apply_row(store: RecordStore, layout: RecordLayout, id: str, since: int, upto: int) -> None:
+def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto: int) -> None:
     """GET the row, put the entries of all its versions that are due, then the row."""
-    backoff = store.backoff()
+    layout, backoff = store.layout(table, state.generation), store.backoff()
     while True:
-        due = [change for change in store.log.unapplied(layout.table, id, upto) if change[0] > since]
+        due = [change for change in store.log.unapplied(table, id, upto) if change[0] > state.since]
         stored = store.row(layout, id)
         row = stored.row.extended(due)
         if row is stored.row:

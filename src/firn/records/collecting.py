@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from firn.bucket.flight import in_flight
 from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.sequence import Horizon, truncate
 from firn.records.layout import RecordLayout, index_part
+from firn.records.names import id_part
 from firn.records.row import Row
 from firn.records.store import RecordStore
+
+BATCH: Final = 1000
+"""Rows that are read at once."""
 
 _STEP_MS: Final = 1000
 """Times of objects are kept in whole seconds by some stores."""
@@ -49,10 +54,11 @@ def collect(store: RecordStore, *, retention_s: float) -> Collected:
         for write in member.writes
         if write.table in catalog and record.number > catalog[write.table].since
     }
-    versions = entries = 0
-    for table, id in sorted(rows):
-        dropped = _prune(store, store.layout(table, catalog[table].generation), id, reached)
-        versions, entries = versions + dropped[0], entries + dropped[1]
+    layouts = {table: store.layout(table, catalog[table].generation) for table, _ in rows}
+    dropped = in_flight(
+        lambda row: _prune(store, layouts[row[0]], row[1], reached), sorted(rows), store.in_flight
+    )
+    versions, entries = (sum(counts) for counts in zip(*dropped, strict=True)) if dropped else (0, 0)
     return Collected(reached, versions, entries, truncate(log).lo)
 
 
@@ -140,10 +146,13 @@ def _sweep_entries(store: RecordStore, layout: RecordLayout, horizon: int) -> in
             old.setdefault(entry.id_name, []).append((entry.seq, info.key))
         else:
             garbage.append(info.key)
-    for id_name, found in old.items():
-        rows = store.rows([layout.row_named(id_name)])
-        there = {version.seq for row in rows for version in row.versions}
-        garbage += [key for seq, key in found if seq not in there]
+    names = sorted(old)
+    for start in range(0, len(names), BATCH):
+        keys = [layout.row_named(name) for name in names[start : start + BATCH]]
+        there = {(id_part(row.id), version.seq) for row in store.rows(keys) for version in row.versions}
+        garbage += [
+            key for name in names[start : start + BATCH] for seq, key in old[name] if (name, seq) not in there
+        ]
     store.bucket.delete_many(garbage)
     return len(garbage)
 

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from weakref import WeakSet
 
 from firn.bucket.base import Blob, Bucket
+from firn.bucket.flight import MAX_IN_FLIGHT
 from firn.bucket.keys import key_below
 from firn.clock import Clock
 from firn.errors import ObjectNotFoundError, SnapshotTooOldError, TableNotFoundError
@@ -90,6 +91,11 @@ class RecordStore:
         self._mutex = threading.Lock()
         self._known: dict[tuple[str, int], RecordDefinition] = {}
         self._readers: WeakSet[Reader] = WeakSet()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are sent at once; a bucket in this process's memory answers none later than asked."""
+        return MAX_IN_FLIGHT if self.bucket.capabilities.shareable else 1
 
     def backoff(self) -> Backoff:
         return Backoff(self.clock)
