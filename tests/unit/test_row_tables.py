@@ -98,7 +98,7 @@ def test_an_etag_is_of_one_version(table):
         with pytest.raises(firn.StaleObjectError, match=r"stock\['DTW'\] .* version 2.* version 1") as raised:
             write()
         assert raised.value.current == {"_id": "DTW", "quantity": 3}
-        assert raised.value.current.etag == second
+        assert raised.value.current.etag == second and raised.value.lasting
 
 
 def test_an_etag_of_long_ago_is_stale(table):
@@ -118,7 +118,7 @@ def test_deleted_rows(table):
     for call in (lambda: table.update("DTW", {}, etag=etag), lambda: table.delete("DTW", etag=etag)):
         with pytest.raises(firn.StaleObjectError, match="deleted") as raised:
             call()
-        assert raised.value.current is None
+        assert raised.value.current is None and raised.value.lasting
     table.delete("DTW", etag="")
     assert list(table.scan()) == []
     again = table.insert("DTW", {"n": 2})

@@ -273,11 +273,12 @@ class RowTable:
 
     def _stale(self, id: str, prior: Version, current: LoneRow | None) -> StaleObjectError:
         if current is None or current.body is None:
-            return StaleObjectError(f"{self._named(id)} was deleted since it was read.", None)
+            return StaleObjectError(f"{self._named(id)} was deleted since it was read.", lasting=True)
         return StaleObjectError(
             f"{self._named(id)} was changed since: it is at version {current.version.number}, the ETag is of version "
             f"{prior.number}. Read it again and retry.",
             self._record(current),
+            lasting=True,
         )
 
     def _missing(self, id: str) -> NoSuchKeyError:
