@@ -86,6 +86,17 @@ def test_ghosts_are_not_taken_for_the_end(db):
     assert db.log().refresh().number == 9
 
 
+def test_ghosts_are_not_taken_for_records_when_a_log_is_opened(db):
+    """The last record may say that less is applied than was truncated since."""
+    db.commit(*(f"r{n}" for n in range(1, 10)))
+    db.apply(8)
+    truncate(db.log("keeper"))
+    ghost(db, 3)
+    log = db.log()
+    assert log.refresh().number == 9
+    assert [log.records(n - 1, n)[0].group[0].txid for n in range(1, 10)] == [f"r{n}" for n in range(1, 10)]
+
+
 def test_a_log_that_is_truncated_while_it_is_opened_is_opened_again(db):
     """Rule 9: between the LIST and the horizon the greatest number was truncated."""
     db.commit("a", "b")

@@ -222,6 +222,8 @@ class SequenceLog:
         if horizon.lo >= max(top, 1):
             return None
         head = top + len(found)
+        # Between what the last record says is applied and what was truncated since there may be ghosts.
+        records = {number: record for number, record in records.items() if number > horizon.lo}
         applied = max([horizon.applied, *(record.applied for record in records.values())])
         if not records.keys() >= set(range(applied + 1, head + 1)):
             return None
