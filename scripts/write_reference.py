@@ -94,7 +94,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Page → title and what stands on it; a package stands for all of its `__all__`, a module for its classes."""
 
-PARTS = frozenset(("firn.upkeep.WriterUpkeep",))
+PARTS = frozenset(("firn.upkeep.WriterUpkeep", "firn.transactions.Transactions"))
 """Classes that are parts of another one on a page, and have no entry of their own."""
 
 _SECTION = re.compile(r"(Args|Raises|Example|Cost):(.*)")

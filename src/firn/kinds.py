@@ -89,4 +89,7 @@ def wrong_kind(name: str, has: str, asked: str) -> InvalidInputError:
         KEYED: "Use `firn keyed`, or db.sql to query it.",
         RECORDS: "Use `firn records`, or db.begin to change it.",
     }[has]
-    return InvalidInputError(f"{name} is a {has} table, and this needs a {asked} table. {hint}")
+    named: Mapping[str, str] = {RECORDS: "record"}
+    return InvalidInputError(
+        f"{name} is a {named.get(has, has)} table, and this needs a {named.get(asked, asked)} table. {hint}"
+    )

@@ -62,7 +62,7 @@ def test_a_record_table_is_listed_opened_and_known_as_such(db: Database, people:
     opened = db.table("people", kind="records")
     assert isinstance(opened, RecordTable)
     assert opened.get("ada")["city"] == "London"
-    with pytest.raises(InvalidInputError, match="people is a records table"):
+    with pytest.raises(InvalidInputError, match="people is a record table"):
         db.table("people", kind="keyed")
     with pytest.raises(InvalidInputError, match="events is a lake table"):
         db.table("events", kind="records")

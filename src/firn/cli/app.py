@@ -19,6 +19,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 START, READ, WRITE, MAINTAIN, LOOK = "Start here", "Read", "Write", "Maintain", "Look inside"
 KEYED = "Keyed tables"
+RECORDS = "Record tables"
 
 _HELP = """Tables of Parquet files that are nothing but objects in a bucket or a directory.
 

@@ -11,14 +11,20 @@ _MODULES = tuple(
     for name in ("demo.command", "read", "past", "write", "ingest", "maintain", "catalog", "look")
 )
 _GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("read", "feed", "write", "maintain", "size"))
+_RECORDS = tuple(f"firn.cli.records.{name}" for name in ("read", "write", "upkeep"))
 
 
 def register() -> None:
     """Import the modules whose decorators define the commands; those load heavy libraries when they run."""
     from firn.cli.keyed.group import keyed
+    from firn.cli.records.group import records
 
-    for module in (*_MODULES, *_GROUPS):
+    for module in (*_MODULES, *_GROUPS, *_RECORDS):
         import_module(module)
     # Whoever has imported one of them before has put its commands first.
-    for commands, modules in ((app.registered_commands, _MODULES), (keyed.registered_commands, _GROUPS)):
+    for commands, modules in (
+        (app.registered_commands, _MODULES),
+        (keyed.registered_commands, _GROUPS),
+        (records.registered_commands, _RECORDS),
+    ):
         commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))

@@ -108,8 +108,14 @@ def ingest(
     pattern = None if timestamp_format is None else spark_pattern(timestamp_format)
     database = open_database(url, options, must_exist=False, writer=writer)
     from firn.keyed.table import KeyedTable
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
 
     found = _found(database, name, kind)
+    if kind == "records" or isinstance(found, RecordTable | RowTable):
+        raise InvalidInputError(
+            "a record table takes rows by `firn records put` and `firn records tx`, not by ingest."
+        )
     is_keyed = isinstance(found, KeyedTable) or (found is None and kind == "keyed")
     if is_keyed:
         lake_only = {

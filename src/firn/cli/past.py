@@ -51,15 +51,23 @@ def log(
     """Print a table's history: commits and sweeps, the newest last. Of a database: its writers' transactions.
 
     Those of a database have their uuids, and both sides of a fork. Of a keyed table: its manifests, the newest first.
+    Of a record table: the commits that changed it.
     """
     database, name = open_target(target, db, options)
     if name is None:
         _database_log(database, writer, at, limit, json)
         return
+    from firn.cli.records.history import print_commits
     from firn.keyed.table import KeyedTable
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
 
     table = database.table(name)
-    if not isinstance(table, KeyedTable):
+    if isinstance(table, RecordTable | RowTable):
+        if writer is not None or at is not None:
+            raise InvalidInputError(f"{name} is a record table: leave --writer and --at out.")
+        print_commits(table, limit, json)
+    elif not isinstance(table, KeyedTable):
         _table_log(database, table, writer, at, limit, json)
     elif writer is not None or at is not None:
         raise InvalidInputError(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many rows.")]
@@ -158,11 +160,15 @@ def tables(
         output.note(f"No tables in {url}.")
 
 
-def _table(table: LakeTable | KeyedTable) -> dict[str, Any]:
+def _table(table: LakeTable | KeyedTable | RecordTable | RowTable) -> dict[str, Any]:
     from firn.keyed.table import KeyedTable
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
 
     if isinstance(table, KeyedTable):
         return _keyed_table(table)
+    if isinstance(table, RecordTable | RowTable):
+        return _record_table(table)
     snapshot, d = table.snapshot(), table.descriptor
     rows = [f.live_rows for f in snapshot.files]
     return {
@@ -198,6 +204,24 @@ def _keyed_table(table: KeyedTable) -> dict[str, Any]:
     }
 
 
+def _record_table(table: RecordTable | RowTable) -> dict[str, Any]:
+    """Of a record table: the objects of its rows, of which some may be of rows that were deleted."""
+    layout = table.definition.layout(table.prefix)
+    rows = table.bucket.list(layout.rows).objects
+    newest = max((info.modified_ms for info in rows), default=None)
+    return {
+        "name": table.name,
+        "kind": table.definition.kind,
+        "rows": None,
+        "files": len(rows),
+        "bytes": sum(info.size for info in rows),
+        "partition_by": [],
+        "sort_by": [],
+        "version": None,
+        "time": None if newest is None else datetime.fromtimestamp(newest / 1000, timezone.utc),
+    }
+
+
 def _line(table: dict[str, Any]) -> list[str]:
     return [
         table["name"],
@@ -217,9 +241,16 @@ def schema(
 ) -> None:
     """Print a table's columns and types, its partitioning, sort order and properties."""
     from firn.keyed.table import KeyedTable
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
 
     url, name = locate(table, db)
     opened = open_database(url, options).table(name)
+    if isinstance(opened, RecordTable | RowTable):
+        if at is not None:
+            raise InvalidInputError(f"{name} is a record table, whose columns never change: leave out --at.")
+        _record_schema(opened, json)
+        return
     if isinstance(opened, KeyedTable):
         if at is not None:
             raise InvalidInputError(f"{name} is a keyed table, whose columns never change: leave out --at.")
@@ -247,6 +278,37 @@ def schema(
     for title, values in (("partitioned by", fields), ("sorted by", d.sort_by)):
         if values:
             output.line(f"{title}: {', '.join(values)}")
+    for name, value in d.properties.items():
+        output.line(f"property {name}: {value}")
+
+
+def _record_schema(table: RecordTable | RowTable, json: bool) -> None:
+    from firn.records.table import RecordTable
+
+    d = table.definition
+    indices = table.indices() if isinstance(table, RecordTable) else []
+    columns = {"_id": "VARCHAR", **(d.columns or {})}
+    if json:
+        output.document(
+            {
+                "table": table.name,
+                "columns": [{"name": c, "type": t} for c, t in columns.items()],
+                "schema": d.schema,
+                "indices": [{"field": i.field, "unique": i.unique, "ready": i.ready} for i in indices],
+                "isolation": d.isolation,
+                "properties": dict(d.properties),
+            }
+        )
+        return
+    output.table(["column", "type"], columns.items())
+    if d.columns is None:
+        output.note(
+            "Documents may have any other field." if d.schema is None else "Documents follow a JSON schema."
+        )
+    for index in indices:
+        kind = ("unique index" if index.unique else "index") + ("" if index.ready else ", being built")
+        output.line(f"{kind}: {index.field}")
+    output.line(f"isolation: {d.isolation}")
     for name, value in d.properties.items():
         output.line(f"property {name}: {value}")
 

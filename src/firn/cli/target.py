@@ -152,7 +152,7 @@ def _at_url(url: str, options: Sequence[str] | None) -> tuple[Database, str | No
     from firn.bucket.keys import key_below
     from firn.bucket.urls import parse_url
     from firn.database import split_table_url
-    from firn.journal.writer.federation import TABLE_DIRS
+    from firn.journal.writer.federation import has_table
 
     address = parse_url(url)
     here, is_table = None, False
@@ -160,7 +160,7 @@ def _at_url(url: str, options: Sequence[str] | None) -> tuple[Database, str | No
         here = open_database(url, options)
         if _is_recorded(here) or "/" not in url.rstrip("/"):
             return here, None
-        is_table = not TABLE_DIRS.isdisjoint(here.bucket.list_dirs(key_below(here.prefix, "")))
+        is_table = has_table(here.bucket.list_dirs(key_below(here.prefix, "")))
     try:
         base, name = split_table_url(url)
         parent = open_database(base, options)

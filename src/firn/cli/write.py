@@ -53,8 +53,8 @@ Kind = Annotated[
     str,
     typer.Option(
         "--kind",
-        metavar="lake|keyed",
-        help="Rows in files, for many writers; or single keys, with one writer.",
+        metavar="lake|keyed|records",
+        help="Rows in files, for many writers; single keys, with one writer; or documents, in transactions.",
     ),
 ]
 VersionBy = Annotated[
@@ -139,6 +139,24 @@ def create(
         str | None,
         typer.Option("--ttl", metavar="TIME", help="Of a keyed table: how long an entry is there, like 7d."),
     ] = None,
+    index: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--index", metavar="FIELD", help="Of a record table: find rows by this field. Repeatable."
+        ),
+    ] = None,
+    unique: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unique", metavar="FIELD", help="The same, and no two rows have one value. Repeatable."
+        ),
+    ] = None,
+    isolation: Annotated[
+        str,
+        typer.Option(
+            "--isolation", metavar="snapshot|row", help="Of a record table: row is without transactions."
+        ),
+    ] = "snapshot",
     properties: Properties = None,
     json: Json = False,
     options: StoreOptions = None,
@@ -148,6 +166,8 @@ def create(
     firn create ./prod/flights --partition-by 'month(date)' --sort-by date
 
     firn create ./prod/delays --kind keyed --column flights=BIGINT --column minutes=BIGINT --merge add
+
+    firn create ./prod/airports --kind records --index state --unique code
     """
     url, name = locate(table, db)
     database = open_database(url, options, must_exist=False, writer=writer)
@@ -168,12 +188,20 @@ def create(
         version_by=version_by,
         merge=merge if merge is None or "=" not in merge else pairs(merge.split(","), "--merge"),
         ttl=ttl,
+        indices=_indices(index, unique),
+        isolation=isolation,
         properties=pairs(properties, "--property"),
     )
     if json:
         output.document({"table": made.name, "url": made.bucket.uri(made.prefix)})
     else:
         output.line(f"created {made.name} in {url}")
+
+
+def _indices(fields: list[str] | None, unique: list[str] | None) -> list[Any]:
+    from firn.records.definition import Index
+
+    return [*map(Index, fields or ()), *(Index(field, unique=True) for field in unique or ())]
 
 
 @app.command(rich_help_panel=WRITE)

@@ -20,6 +20,10 @@ def decode_object(name: str, size: int, read: Read) -> Decoded:
     """Decode by the name; where it tells nothing, by how the bytes begin."""
     if keyed.is_sst(name):
         return keyed.decode_sst(name, size, read)
+    if (entry := re.search(_INDEX_ENTRY, name)) is not None:
+        return Decoded(
+            "index entry", {"field": entry[1], "value": entry[2], "row": entry[3], "commit": int(entry[4])}
+        )
     if (kind := keyed.kind_of(name)) is not None:
         return keyed.decode_json(kind, name, read(0, size))
     head = read(0, min(size, 16))
@@ -43,9 +47,18 @@ def decode_object(name: str, size: int, read: Read) -> Decoded:
     return _bytes(data)
 
 
+_INDEX_ENTRY = r"(?:^|/)indices(?:~[0-9]+)?/([^/]+)/[^/]+/([^/]+)/[^/]+?___[^/]+?___([^/]+?)___([0-9]{20})$"
+
 _JSON_KINDS = (
     (r"_firn/table\.json$", "table definition"),
     (r"_firn/lock\.json$", "maintenance lock"),
+    (r"(^|/)_commits/[0-9]{20}$", "commit of record tables"),
+    (r"_firn/horizon$", "horizon of record tables"),
+    (r"_firn/packs/[0-9]{20}$", "pack of commits"),
+    (r"_firn/bodies/[^/]+$", "staged document"),
+    (r"_firn/locks(~[0-9]+)?/[^/]+$", "lock of a row"),
+    (r"_firn/generations/[^/]+$", "how many record tables had a name"),
+    (r"(^|/)data(~[0-9]+)?/[^/]+\.json$", "row of a record table"),
     (r"_firn/sweep\.json$", "record of sweeps"),
     (r"_firn/batches/[^/]+$", "batch claim"),
     (r"_firn/newest-checkpoint$", "hint to a writer's newest checkpoint"),

@@ -12,6 +12,7 @@ from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
 from firn.inspect.findings import Finding, Findings, note, of_error
 from firn.inspect.fsck_keyed import check_keyed
 from firn.inspect.fsck_leaderless import check_log
+from firn.inspect.fsck_records import check_records, is_tombstone
 from firn.inspect.fsck_writer import check_catalog
 from firn.inspect.transactions import chosen_writers, federation_of
 from firn.journal.leaderless import LeaderlessJournal
@@ -19,7 +20,11 @@ from firn.journal.model import Snapshot
 from firn.journal.writer.layout import database_key
 from firn.journal.writer.union import definitions
 from firn.keyed.table import KeyedTable
+from firn.kinds import read_any
 from firn.lake.deletes import predicates
+from firn.records.definition import RecordDefinition
+from firn.records.row_tables import RowTable
+from firn.records.table import RecordTable
 
 __all__ = ["Finding", "FsckReport", "check"]
 
@@ -102,6 +107,9 @@ def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
     try:
         opened = db.table(name)
     except TableNotFoundError:
+        definition = read_any(db.bucket, key_below(db.prefix, name))
+        if isinstance(definition, RecordDefinition) and is_tombstone(db.bucket, definition, db.prefix):
+            return found  # it stays for the next table of the name
         found.add(note(where, "it is a table that is being dropped", "Drop it again to end that"))
         return found
     except FirnError as error:
@@ -109,6 +117,8 @@ def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
         return found
     if isinstance(opened, KeyedTable):
         return check_keyed(opened, footers=footers, blocks=blocks)
+    if isinstance(opened, RecordTable | RowTable):
+        return check_records(opened)
     found.count("tables", 1)
     if isinstance(opened.journal, LeaderlessJournal):
         more = check_log(opened.journal, footers=footers)

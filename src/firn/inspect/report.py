@@ -15,8 +15,11 @@ from firn.inspect import figures
 from firn.inspect.facts import Point, Step, TableFacts, table_facts
 from firn.inspect.keyed_section import keyed_children
 from firn.inspect.page import Html, cards, dot, figure, grid, joined, page, pair, panel, tag
+from firn.inspect.records_section import record_children
 from firn.inspect.words import duration, sentences
 from firn.keyed.table import KeyedTable
+from firn.records.row_tables import RowTable
+from firn.records.table import RecordTable
 from firn.units import size_text
 
 RECENT_COMMITS = 50
@@ -136,6 +139,9 @@ def _any(name: str, table: Any) -> Html:
     """A table's section, by its kind."""
     if isinstance(table, KeyedTable):
         url, children = keyed_children(table)
+        return _section(name, url, *children)
+    if isinstance(table, RecordTable | RowTable):
+        url, children = record_children(table)
         return _section(name, url, *children)
     return _table(name, table_facts(table))
 

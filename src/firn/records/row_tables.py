@@ -66,7 +66,8 @@ class RowTable:
         self, bucket: Bucket, prefix: str, definition: RecordDefinition, *, clock: Clock | None = None
     ) -> None:
         self.definition = definition
-        self._bucket = bucket
+        self.bucket = bucket
+        self.prefix = prefix
         self._clock = clock or SystemClock()
         self._layout = definition.layout(prefix)
         self._documents = definition.documents
@@ -159,11 +160,11 @@ class RowTable:
     def _scan(self, asked: Mapping[str, Predicate]) -> Iterator[Record]:
         keys = [
             info.key
-            for info in self._bucket.list(self._layout.rows).objects
+            for info in self.bucket.list(self._layout.rows).objects
             if self._layout.row_name(info.key)
         ]
         for at in range(0, len(keys), _PAGE):
-            for blob in self._bucket.get_many(keys[at : at + _PAGE]):
+            for blob in self.bucket.get_many(keys[at : at + _PAGE]):
                 found = None if blob is None else self._record(self._decoded(blob))
                 if found is not None and matches(found, asked):
                     yield found
@@ -237,26 +238,26 @@ class RowTable:
     def _put(self, id: str, data: bytes, prior: Version) -> str:
         key = self._layout.row(id)
         if prior.number:
-            return self._bucket.put_if_match(key, data, prior.etag, retry_for=0)
-        return self._bucket.put_if_absent(key, data, retry_for=0)
+            return self.bucket.put_if_match(key, data, prior.etag, retry_for=0)
+        return self.bucket.put_if_absent(key, data, retry_for=0)
 
     def _read(self, id: str) -> LoneRow | None:
         """The row's object, None if it never was. 1 GET."""
         try:
-            blob = whole(self._bucket, self._bucket.get(self._layout.row(id)), self._clock)
+            blob = whole(self.bucket, self.bucket.get(self._layout.row(id)), self._clock)
         except ObjectNotFoundError:
             return None
         found = self._decoded(blob)
         if found.id != id:
             raise CorruptObjectError(
-                f"{self._bucket.uri(blob.info.key)} is of the row {shown_id(found.id)}, not of {shown_id(id)}: it "
+                f"{self.bucket.uri(blob.info.key)} is of the row {shown_id(found.id)}, not of {shown_id(id)}: it "
                 "was copied from elsewhere. Copy the object back from a backup."
             )
         return found
 
     def _decoded(self, blob: Blob) -> LoneRow:
-        blob = whole(self._bucket, blob, self._clock)
-        return decode_row(blob.data, blob.info.etag, where=self._bucket.uri(blob.info.key))
+        blob = whole(self.bucket, blob, self._clock)
+        return decode_row(blob.data, blob.info.etag, where=self.bucket.uri(blob.info.key))
 
     def _record(self, row: LoneRow | None) -> Record | None:
         if row is None or row.body is None:

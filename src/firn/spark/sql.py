@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlglot import exp
 
-from firn.errors import InvalidInputError, TableNotFoundError
+from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
 from firn.lake.dialect import function_names, parse, to_duckdb, to_spark
 from firn.lake.predicate import Predicate
+from firn.records.row_tables import RowTable
+from firn.records.table import RecordTable
 from firn.spark.pushdown import argument, conjuncts_by_table, used_columns
 from firn.spark.reads import TableRead, plan_read
 
@@ -163,7 +165,13 @@ def _find(tables: Tables, name: str) -> Any:
             if not found
             else f"{name!r} can mean the tables {' and '.join(map(repr, found))}; write one of them exactly."
         )
-    return tables.table(found[0])
+    table = tables.table(found[0])
+    if isinstance(table, RecordTable | RowTable):
+        raise UnsupportedError(
+            f"{found[0]} is a record table, which Spark can't read yet: read it by scan(), or append its rows to a "
+            "lake table."
+        )
+    return table
 
 
 def _run(

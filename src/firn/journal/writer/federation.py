@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -42,9 +42,20 @@ PARALLEL = 32
 DEGRADES = (CorruptObjectError, ForkError, SnapshotTooOldError, UnsupportedError)
 """What one writer's objects can have that leaves the others readable. A store that doesn't answer isn't in it."""
 
-TABLE_DIRS = frozenset(("_firn", "_log"))
+_TABLE_DIRS = frozenset(("_firn", "_log"))
+_COMMITS = "_commits"
 _COMPONENT = re.compile(r"([^=,\s]+)=(\d{1,19})")
 _T = TypeVar("_T")
+
+
+def has_table(dirs: Iterable[str]) -> bool:
+    """Whether a directory with these in it is a table's: it has a definition or a log. A database of record tables
+    has objects of its own, too, but commits beside them.
+
+    >>> has_table(["_firn", "data"]), has_table(["_firn", "_commits", "people"])
+    (True, False)
+    """
+    return not _TABLE_DIRS.isdisjoint(dirs) and _COMMITS not in dirs
 
 
 @dataclass(frozen=True)
@@ -156,7 +167,7 @@ class Federation:
         names = [n for n in self.bucket.list_dirs(below) if is_place(n) and n not in self._tables]
         new = [n for n in names if n not in self._histories]
         for name, dirs in zip(new, _in_parallel(self._dirs_of, new), strict=True):
-            if not TABLE_DIRS.isdisjoint(dirs):
+            if has_table(dirs):
                 self._tables.add(name)
             elif self.name in dirs:
                 self.history(name)
@@ -164,7 +175,7 @@ class Federation:
 
     def is_table(self, name: str) -> bool:
         """Whether a name below the prefix is that of a table with a directory of its own. 1 LIST."""
-        return not TABLE_DIRS.isdisjoint(self._dirs_of(name))
+        return has_table(self._dirs_of(name))
 
     def load(self) -> Union:
         """All writers as they are now. 1 LIST + what each one's `History.load` costs, in parallel.

@@ -1,0 +1,95 @@
+"""Commands that read record tables: get, find, scan."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from firn.cli import output
+from firn.cli.read import Limit
+from firn.cli.records.group import records
+from firn.cli.records.target import IdArg, conditions, open_indexed, open_records, plain_row, print_rows
+from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.errors import InvalidInputError
+
+OrderBy = Annotated[
+    list[str] | None,
+    typer.Option("--order-by", metavar="FIELD", help="Like city, or 'n desc'; else by id. Repeatable."),
+]
+After = Annotated[
+    str | None, typer.Option("--after", metavar="ID", help="Only rows behind this one in the order.")
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CONDITION...", help="FIELD=VALUE, FIELD=PREFIX* or FIELD=START..END (without END itself)."
+    ),
+]
+
+
+@records.command()
+def get(
+    table: TableArg, id: IdArg, db: DbOption = None, json: Json = False, options: StoreOptions = None
+) -> None:
+    """Print a row as JSON. With --json its ETag, too.
+
+    firn records get ./prod/airports DTW
+    """
+    _, opened = open_records(table, db, options)
+    row = opened.get(id)
+    plain = plain_row(opened.definition.documents, row)
+    output.document({**plain, "_etag": row.etag} if json else plain)
+
+
+@records.command()
+def find(
+    table: TableArg,
+    where: Where = None,
+    db: DbOption = None,
+    order_by: OrderBy = None,
+    limit: Limit = None,
+    after: After = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Print the rows that match, found through an index. With --json a line each, with ETags.
+
+    firn records find ./prod/airports state=MI 'city=A*'
+    """
+    opened = open_indexed(table, db, options)
+    asked = conditions(opened.definition.documents, where or ())
+    if not asked:
+        raise InvalidInputError("find needs a condition, like state=MI; firn records scan prints all rows.")
+    found = opened.find(asked, order_by=order_by, limit=limit, after=after)
+    print_rows(opened.definition.documents, found, json)
+
+
+@records.command()
+def scan(
+    table: TableArg,
+    where: Where = None,
+    db: DbOption = None,
+    order_by: OrderBy = None,
+    limit: Limit = None,
+    after: After = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Print all rows, or those that match; every row is read. With --json a line each, with ETags.
+
+    firn records scan ./prod/airports --limit 10
+    """
+    from firn.records.rows import Order
+    from firn.records.table import RecordTable
+
+    _, opened = open_records(table, db, options)
+    documents = opened.definition.documents
+    asked = conditions(documents, where or ())
+    if isinstance(opened, RecordTable):
+        found = opened.scan(asked, order_by=order_by, limit=limit, after=after)
+        print_rows(documents, found, json)
+        return
+    order = Order(order_by)
+    start = opened.get(after) if after is not None and not order.by_id else after
+    print_rows(documents, order.page(opened.scan(asked), limit=limit, after=start), json)

@@ -1,0 +1,131 @@
+"""Opening the record table that a command names, and documents and conditions as words of a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from firn.cli import output
+from firn.cli.inputs import read_bytes
+from firn.cli.target import locate, open_database
+from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from firn.database import Database
+    from firn.record_tables import AnyRecordTable
+    from firn.records.documents import Documents, Record
+    from firn.records.table import RecordTable
+
+IdArg = Annotated[str, typer.Argument(metavar="ID", help="The row's id.")]
+Etag = Annotated[
+    str | None,
+    typer.Option(
+        "--etag", metavar="ETAG", help="Only if the row still is this version, as get --json shows it."
+    ),
+]
+
+
+def open_records(
+    table: str, db: str | None, options: Sequence[str] | None = None
+) -> tuple[Database, AnyRecordTable]:
+    """A record table that exists, with its database. InvalidInputError if it is of another kind."""
+    url, name = locate(table, db)
+    database = open_database(url, options)
+    return database, database.table(name, kind="records")
+
+
+def open_indexed(table: str, db: str | None, options: Sequence[str] | None = None) -> RecordTable:
+    """One whose rows are changed in transactions, and may have indices."""
+    from firn.records.table import RecordTable
+
+    _, opened = open_records(table, db, options)
+    if not isinstance(opened, RecordTable):
+        raise InvalidInputError(f"{opened.name} has isolation='row': no indices, and no transactions.")
+    return opened
+
+
+def document_of(documents: Documents, word: str) -> dict[str, Any]:
+    """A document that was given as JSON; `-` is standard input."""
+    return documents.from_json(json_object(read_bytes("-") if word == "-" else word, "the document"))
+
+
+def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInputError(
+            f"{what} is not JSON: {error}. Write an object like '{{\"n\": 1}}'."
+        ) from None
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"{what} is JSON, but no object. Write one like '{{\"n\": 1}}'.")
+    return found
+
+
+def conditions(documents: Documents, words: Sequence[str]) -> dict[str, Any]:
+    """Conditions as `FIELD=VALUE`, `FIELD=PREFIX*` or `FIELD=START..END`; values are JSON where they can be, else
+    text. A quoted JSON string is always text: `code="7"`."""
+    from firn.records.predicates import Prefix, Range
+
+    found: dict[str, Any] = {}
+    for word in words:
+        field, equals, text = word.partition("=")
+        if not equals or not field:
+            raise InvalidInputError(
+                f"{word!r} is no condition: write FIELD=VALUE, FIELD=PREFIX* or FIELD=START..END."
+            )
+        if field in found:
+            raise InvalidInputError(f"two conditions on {field}: rows can be asked for one of each field.")
+        if text.startswith('"'):
+            found[field] = _value(documents, field, text)
+        elif text.endswith("*"):
+            found[field] = Prefix(text[:-1])
+        elif ".." in text:
+            start, _, end = text.partition("..")
+            found[field] = Range(
+                _value(documents, field, start) if start else None,
+                _value(documents, field, end) if end else None,
+            )
+        else:
+            found[field] = _value(documents, field, text)
+    return found
+
+
+def _value(documents: Documents, field: str, text: str) -> Any:
+    value: Any
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = text
+    if documents.columns and field in documents.columns:
+        if documents.columns[field] == "VARCHAR" and not isinstance(value, str):
+            value = text
+        return documents.from_json({field: value})[field]
+    return value
+
+
+def plain_row(documents: Documents, row: Record) -> dict[str, Any]:
+    """A row as JSON has it."""
+    return {"_id": row.id, **documents.to_json(row.document)}
+
+
+def print_rows(documents: Documents, rows: Sequence[Record], json: bool) -> None:
+    """A line of JSON each, or a table."""
+    plain = [plain_row(documents, row) for row in rows]
+    if json:
+        for row, found in zip(rows, plain, strict=True):
+            output.document({**found, "_etag": row.etag})
+        return
+    if not plain:
+        output.note("No such rows.", answer=True)
+        return
+    heads = list(dict.fromkeys(name for row in plain for name in row))
+    output.table(heads, [[_cell(row.get(name)) for name in heads] for row in plain])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

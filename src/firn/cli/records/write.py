@@ -1,0 +1,161 @@
+"""Commands that change record tables: put, delete, tx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from firn.cli import output
+from firn.cli.inputs import read_bytes
+from firn.cli.records.group import records
+from firn.cli.records.target import Etag, IdArg, document_of, json_object, open_records, plain_row
+from firn.cli.target import DbOption, Json, StoreOptions, TableArg, open_database
+from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from firn.database import Database
+    from firn.records.transaction import Transaction
+
+VERBS = ("insert", "upsert", "update", "delete", "get")
+
+
+@records.command()
+def put(
+    table: TableArg,
+    id: IdArg,
+    document: Annotated[str, typer.Argument(metavar="DOCUMENT", help="A JSON object; - is standard input.")],
+    db: DbOption = None,
+    insert: Annotated[bool, typer.Option("--insert", help="Refuse to replace a row.")] = False,
+    etag: Etag = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Make a row a document, whether it is there or not. With --json prints the new ETag.
+
+    firn records put ./prod/airports DTW '{"city": "Detroit", "state": "MI"}'
+    """
+    if insert and etag is not None:
+        raise InvalidInputError(
+            "--insert is for rows that aren't there, --etag for one that is: give one of them."
+        )
+    _, opened = open_records(table, db, options)
+    given = document_of(opened.definition.documents, document)
+    if insert:
+        made = opened.insert(id, given)
+    elif etag is not None:
+        made = opened.update(id, given, etag=etag)
+    else:
+        made = opened.upsert(id, given)
+    if json:
+        output.document({"table": opened.name, "id": id, "etag": made})
+    else:
+        output.line(f"put {id} in {opened.name}")
+
+
+@records.command()
+def delete(
+    table: TableArg,
+    id: IdArg,
+    db: DbOption = None,
+    etag: Etag = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Delete a row.
+
+    firn records delete ./prod/airports DTW
+    """
+    _, opened = open_records(table, db, options)
+    opened.delete(id, etag=etag)
+    if json:
+        output.document({"table": opened.name, "id": id, "deleted": True})
+    else:
+        output.line(f"deleted {id} from {opened.name}")
+
+
+@records.command()
+def tx(
+    database: Annotated[str, typer.Argument(metavar="DATABASE", help="A directory, s3://…, gs://…, az://…")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A file of JSON lines; - is standard input.")
+    ] = "-",
+    serializable: Annotated[
+        bool, typer.Option("--serializable", help="Commit only if nothing that was read has changed either.")
+    ] = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Make all changes of a file in one transaction, or none.
+
+    Each line is an operation: {"op": "upsert", "table": "airports", "id": "DTW", "document": {…}}. Operations are
+    insert, upsert, update, delete and get; "etag" makes an update or delete conditional. What get reads is printed.
+
+    firn records tx ./prod changes.jsonl
+    """
+    opened = open_database(database, options)
+    operations = _operations(opened, read_bytes(file))
+
+    def work(transaction: Transaction) -> list[Any]:
+        return [operation(transaction) for operation in operations]
+
+    outer: list[Transaction] = []
+
+    def remembered(transaction: Transaction) -> list[Any]:
+        outer[:] = [transaction]
+        return work(transaction)
+
+    found = opened.transact(remembered, serializable=serializable)
+    rows = [row for row in found if row is not None]
+    if json:
+        output.document({"commit": outer[0].committed, "operations": len(operations), "rows": rows})
+        return
+    for row in rows:
+        output.document(row)
+    output.note(f"{output.plural(len(operations), 'operation')} committed at {outer[0].committed}.")
+
+
+Operation = Callable[["Transaction"], Any]
+
+
+def _operations(database: Database, data: bytes) -> list[Operation]:
+    found = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            raw = json_object(line, f"line {number}")
+            try:
+                found.append(_operation(database, raw))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"line {number}: {error}") from None
+    if not found:
+        raise InvalidInputError("there is no operation: write a line of JSON for each.")
+    return found
+
+
+def _operation(database: Database, raw: Mapping[str, Any]) -> Operation:
+    verb, table, id = raw.get("op"), raw.get("table"), raw.get("id")
+    if verb not in VERBS:
+        raise InvalidInputError(f"op is {verb!r}; there are {', '.join(VERBS)}.")
+    if not isinstance(table, str) or not isinstance(id, str):
+        raise InvalidInputError("table and id have to be texts.")
+    needed = {"op", "table", "id"} | ({"document"} if verb in ("insert", "upsert", "update") else set())
+    allowed = needed | ({"etag"} if verb in ("upsert", "update", "delete") else set())
+    if missing := sorted(needed - raw.keys()):
+        raise InvalidInputError(f"{verb} needs {missing[0]!r}.")
+    if unknown := sorted(raw.keys() - allowed):
+        raise InvalidInputError(f"{verb} has no {unknown[0]!r}; it has {', '.join(sorted(allowed))}.")
+    documents = database.table(table, kind="records").definition.documents
+    if verb == "get":
+        return lambda tx: plain_row(documents, tx.get(table, id))
+    given = {} if raw.get("etag") is None else {"etag": raw["etag"]}
+    if verb == "delete":
+        return lambda tx: tx.delete(table, id, **given)
+    if not isinstance(raw["document"], dict):
+        raise InvalidInputError("document has to be a JSON object.")
+    document = documents.from_json(raw["document"])
+
+    def write(tx: Transaction) -> None:
+        getattr(tx, verb)(table, id, document, **given)
+
+    return write

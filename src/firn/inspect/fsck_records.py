@@ -1,0 +1,142 @@
+"""Check a record table: that every row can be read, and that indices say the same as rows.
+
+What commits that aren't applied yet will bring isn't missed. A wrong or left over index entry misleads nobody, since
+readers look at the row; a missing one hides a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firn.bucket.base import Bucket
+from firn.bucket.keys import key_below
+from firn.errors import FirnError, ObjectNotFoundError
+from firn.inspect.findings import Findings, note, of_error
+from firn.journal.definition import definition_key
+from firn.journal.patience import whole
+from firn.records.definition import RecordDefinition
+from firn.records.lone_row import decode_row as decode_lone_row
+from firn.records.row import Row, decode_row
+from firn.records.row_tables import RowTable
+from firn.records.store import RecordStore, Table
+from firn.records.table import RecordTable
+
+_BATCH = 1000
+
+
+def check_records(table: RecordTable | RowTable) -> Findings:
+    """1 LIST sequence of entries and one of rows, 1 GET a row, and what opening the log costs."""
+    found = Findings()
+    found.count("tables", 1)
+    if isinstance(table, RowTable):
+        _check_lone_rows(table, found)
+        return found
+    where = table.bucket.uri(table.prefix)
+    try:
+        store = table.session.store
+        log = store.log
+        head = log.refresh()
+        opened = store.table(table.name, head.catalog)
+        horizon = log.learn(log.store.horizon())
+        log.records(horizon.lo, head.number)  # each is there, and can be read
+    except FirnError as error:
+        found.add(of_error(where, error))
+        return found
+    found.count("commits", head.number - horizon.lo)
+    if horizon.applied > head.number or horizon.horizon > head.number:
+        found.add(
+            of_error(
+                store.bucket.uri(log.store.layout.horizon_key),
+                f"is at {horizon}, but the last commit is {head.number}. Copy the commits back from a backup",
+            )
+        )
+    # Rows are read before the entries are listed: a version's entries are there before it is.
+    try:
+        wanted = dict(_expected(store, opened, found))
+    except FirnError as error:
+        found.add(of_error(where, error))
+        return found
+    ready = {
+        opened.layout.index(field, index.generation): field
+        for field, index in opened.state.fields.items()
+        if index.stage == "ready"
+    }
+    there = {info.key for directory in ready for info in store.bucket.list(directory).objects}
+    found.count("index entries", len(there))
+    for key in sorted(wanted.keys() - there):
+        found.add(
+            of_error(
+                store.bucket.uri(key),
+                f"is missing, so row {wanted[key]!r} isn't found by it. Drop the index and build it again",
+            )
+        )
+    left = [
+        key
+        for key in there - wanted.keys()
+        if (entry := opened.layout.entry_anywhere(key)) is None or entry.seq <= horizon.horizon
+    ]
+    if left:
+        found.add(
+            note(where, f"{len(left):,} index entries belong to no version of a row", "A sweep removes them")
+        )
+    return found
+
+
+def is_tombstone(bucket: Bucket, definition: RecordDefinition, database: str) -> bool:
+    """Whether only the definition is left of a table that was dropped."""
+    prefix = key_below(database, definition.name)
+    left = [info.key for info in bucket.list(f"{prefix}/").objects]
+    return definition.dropped and left == [definition_key(prefix)]
+
+
+def _expected(store: RecordStore, table: Table, found: Findings) -> Iterator[tuple[str, str]]:
+    """The keys of all entries that there have to be, with the ids of their rows."""
+    fields = {name: index for name, index in table.state.fields.items() if index.stage == "ready"}
+    for row in _rows(store, table, found):
+        for version in row.versions:
+            if version.deleted or version.seq <= table.state.since:
+                continue
+            document = table.documents.decode(store.body(version))
+            for name, index in fields.items():
+                value = table.documents.index_value(row.id, document, name)
+                yield (
+                    f"{table.layout.entry(name, value, row.id, version.seq, index.generation)}",
+                    row.id,
+                )
+
+
+def _rows(store: RecordStore, table: Table, found: Findings) -> Iterator[Row]:
+    listed = [info.key for info in store.bucket.list(table.layout.rows).objects]
+    keys = [key for key in listed if table.layout.row_name(key) is not None]
+    if strange := len(listed) - len(keys):
+        found.add(note(store.bucket.uri(table.layout.rows), f"{strange:,} objects are no rows"))
+    found.count("rows", len(keys))
+    for start in range(0, len(keys), _BATCH):
+        for blob in store.bucket.get_many(keys[start : start + _BATCH]):
+            if blob is None:
+                continue
+            where = store.bucket.uri(blob.info.key)
+            try:
+                row = decode_row(whole(store.bucket, blob, store.clock).data, where=where)
+                if table.layout.row(row.id) != blob.info.key:
+                    found.add(of_error(where, f"holds row {row.id!r}, which has another name. Remove it"))
+                    continue
+            except ObjectNotFoundError:
+                continue
+            except FirnError as error:
+                found.add(of_error(where, error))
+                continue
+            yield row
+
+
+def _check_lone_rows(table: RowTable, found: Findings) -> None:
+    bucket, layout = table.bucket, table.definition.layout(table.prefix)
+    keys = [info.key for info in bucket.list(layout.rows).objects if layout.row_name(info.key) is not None]
+    found.count("rows", len(keys))
+    for start in range(0, len(keys), _BATCH):
+        for blob in bucket.get_many(keys[start : start + _BATCH]):
+            if blob is not None:
+                try:
+                    decode_lone_row(blob.data, blob.info.etag, where=bucket.uri(blob.info.key))
+                except FirnError as error:
+                    found.add(of_error(bucket.uri(blob.info.key), error))

@@ -1,0 +1,199 @@
+"""`firn records`: commands for record tables, and what the other commands say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cli_runs import done, run
+
+import firn
+from firn.inspect.fsck import check as fsck
+from firn.records.applying import settle
+
+
+@pytest.fixture
+def airports(tmp_path: Path) -> str:
+    table = str(tmp_path / "airports")
+    done("create", table, "--kind", "records", "--index", "state", "--unique", "code")
+    for id, document in (
+        ("ARB", {"city": "Ann Arbor", "state": "MI", "code": 8}),
+        ("DTW", {"city": "Detroit", "state": "MI", "code": 7}),
+        ("HNL", {"city": "Honolulu", "state": "HI", "code": 5}),
+    ):
+        done("records", "put", table, id, orjson.dumps(document).decode())
+    return table
+
+
+def found(*args: Any) -> list[str]:
+    return [line["_id"] for line in done(*args, "--json").lines]
+
+
+def test_get_and_conditional_puts(airports: str) -> None:
+    row = done("records", "get", airports, "DTW", "--json").json
+    assert row["city"] == "Detroit"
+    put = done(
+        "records", "put", airports, "DTW", "-", "--etag", row["_etag"], "--json", stdin='{"state": "OH"}'
+    )
+    assert put.json["etag"] != row["_etag"]
+    assert done("records", "get", airports, "DTW").json == {"_id": "DTW", "state": "OH"}
+    late = run("records", "put", airports, "DTW", "{}", "--etag", row["_etag"])
+    assert late.code != 0 and "read it again" in late.err
+    assert "update it" in run("records", "put", airports, "DTW", "{}", "--insert").err
+    assert run("records", "delete", airports, "DTW", "--etag", row["_etag"]).code != 0
+    done("records", "delete", airports, "DTW")
+    assert run("records", "get", airports, "DTW").code == 3
+
+
+def test_find_and_scan(airports: str) -> None:
+    assert found("records", "find", airports, "state=MI", "--order-by", "city desc") == ["DTW", "ARB"]
+    assert found("records", "find", airports, "state=M*", "city=Detroit") == ["DTW"]
+    assert found("records", "find", airports, "code=5..8") == ["DTW", "HNL"]
+    assert found("records", "scan", airports) == ["ARB", "DTW", "HNL"]
+    assert found("records", "scan", airports, "--limit", 1, "--after", "ARB") == ["DTW"]
+    assert found("records", "scan", airports, "city=A*") == ["ARB"]
+    assert "Honolulu" in done("records", "scan", airports).out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["find"], "needs a condition"),
+        (["find", "city=Detroit"], "needs a field that is indexed"),
+        (["find", "state"], "is no condition"),
+        (["find", "state=MI", "state=HI"], "two conditions"),
+        (["put", "X", "[1]"], "no object"),
+        (["put", "X", "{"], "not JSON"),
+        (["put", "X", "{}", "--insert", "--etag", "1"], "give one of them"),
+        (["index", "--drop"], "name the field"),
+        (["index", "city", "--drop", "--unique"], "--unique is for"),
+    ],
+)
+def test_what_is_refused(airports: str, args: list[str], message: str) -> None:
+    refused = run("records", args[0], airports, *args[1:])
+    assert refused.code == 2 and message in refused.err
+
+
+def test_a_transaction_from_lines(airports: str, tmp_path: Path) -> None:
+    lines = [
+        {"op": "get", "table": "airports", "id": "HNL"},
+        {"op": "update", "table": "airports", "id": "HNL", "document": {"state": "MI"}},
+        {"op": "insert", "table": "airports", "id": "JFK", "document": {"state": "NY"}},
+        {"op": "delete", "table": "airports", "id": "DTW"},
+    ]
+    file = tmp_path / "tx.jsonl"
+    file.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+    answer = done("records", "tx", tmp_path, file, "--json").json
+    assert answer["rows"][0]["city"] == "Honolulu" and answer["operations"] == 4
+    assert found("records", "find", airports, "state=MI") == ["ARB", "HNL"]
+    # All or nothing: the last line fails.
+    lines = [
+        {"op": "upsert", "table": "airports", "id": "LAX", "document": {}},
+        {"op": "delete", "table": "airports", "id": "DTW"},
+    ]
+    failed = run("records", "tx", tmp_path, stdin=b"\n".join(map(orjson.dumps, lines)))
+    assert failed.code == 3 and "'DTW'" in failed.err
+    assert run("records", "get", airports, "LAX").code == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "no operation"),
+        ("{}", "line 1: op is None"),
+        ('{"op": "delete", "table": "airports"}', "line 1: table and id"),
+        ('{"op": "insert", "table": "airports", "id": "a"}', "insert needs 'document'"),
+        ('{"op": "get", "table": "airports", "id": "a", "etag": ""}', "get has no 'etag'"),
+        ('{"op": "insert", "table": "airports", "id": "a", "document": 1}', "document has to be"),
+    ],
+)
+def test_lines_that_are_no_operations(airports: str, tmp_path: Path, line: str, message: str) -> None:
+    refused = run("records", "tx", tmp_path, stdin=line)
+    assert refused.code == 2 and message in refused.err
+
+
+def test_indices(airports: str) -> None:
+    done("records", "index", airports, "city")
+    assert found("records", "find", airports, "city=Detroit") == ["DTW"]
+    listed = done("records", "index", airports, "--json").json["indices"]
+    assert [index["field"] for index in listed] == ["city", "code", "state"]
+    assert "unique" in done("records", "index", airports).out
+    done("records", "index", airports, "city", "--drop")
+    assert run("records", "index", airports, "city", "--drop").code == 3
+
+
+def test_other_commands_know_record_tables(airports: str, tmp_path: Path) -> None:
+    settle(firn.connect(tmp_path).table("airports").session.store)
+    (listed,) = done("tables", tmp_path, "--json").json["tables"]
+    assert (listed["kind"], listed["files"]) == ("records", 3)
+    assert done("schema", airports, "--json").json["indices"][0]["field"] == "code"
+    assert "unique index: code" in done("schema", airports).out
+    commits = done("log", airports, "--json").json["commits"]
+    assert [commit["changed"] for commit in commits] == ["create", "", "", ""]
+    assert commits[-1]["rows"] == ["HNL"]
+    for verb in ("append", "ingest"):
+        rows = tmp_path / "rows.json"
+        rows.write_text('[{"n": 1}]')
+        refused = run("append", airports, rows) if verb == "append" else run("ingest", rows, "--to", airports)
+        assert refused.code == 2 and "record" in refused.err
+    assert "firn records" in run("keyed", "get", airports, "a").err
+    done("report", tmp_path, "-o", tmp_path / "report.html")
+    assert "last commit" in (tmp_path / "report.html").read_text()
+
+
+def test_every_object_of_a_record_table_is_dumped_by_its_kind(airports: str, tmp_path: Path) -> None:
+    store = firn.connect(tmp_path).table("airports").session.store
+    settle(store)
+    kinds = {
+        done("dump", tmp_path / info.key, "--json").json["kind"] for info in store.bucket.list("").objects
+    }
+    assert kinds == {
+        "commit of record tables",
+        "horizon of record tables",
+        "index entry",
+        "row of a record table",
+        "table definition",
+    }
+
+
+def test_fsck_finds_what_is_damaged(airports: str, tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    store = db.table("airports").session.store
+    settle(store)
+    assert fsck(db).problems == ()
+    entry = next(info.key for info in db.bucket.list("airports/indices/state/").objects if "DTW" in info.key)
+    db.bucket.delete(entry)
+    (problem,) = fsck(db).problems
+    assert problem.object.endswith(entry) and "isn't found" in problem.what
+    db.bucket.put(entry, b"")
+    db.bucket.put("airports/data/ARB.json", b"{}")
+    assert any("ARB.json" in problem.object for problem in fsck(db).problems)
+
+
+def test_what_a_drop_leaves_is_no_problem(airports: str, tmp_path: Path) -> None:
+    settle(firn.connect(tmp_path).table("airports").session.store)
+    done("drop", airports, "--yes")
+    assert fsck(firn.connect(tmp_path)).findings == ()
+    assert done("tables", tmp_path, "--json").json["tables"] == []
+
+
+def test_fsck_finds_a_gap_in_the_log(airports: str, tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    db.bucket.delete("_commits/00000000000000000002")
+    assert fsck(firn.connect(tmp_path)).problems
+
+
+def test_a_table_of_single_rows(tmp_path: Path) -> None:
+    stock = str(tmp_path / "stock")
+    done("create", stock, "--kind", "records", "--isolation", "row")
+    done("records", "put", stock, "DTW", '{"planes": 3}')
+    assert found("records", "scan", stock, "planes=3") == ["DTW"]
+    for command in (["find", stock, "planes=3"], ["index", stock]):
+        assert "isolation='row'" in run("records", *command).err
+    assert "without commits" in run("log", stock).err
+    assert fsck(firn.connect(tmp_path)).problems == ()
+    done("schema", stock)
+    (listed,) = done("tables", tmp_path, "--json").json["tables"]
+    assert listed["files"] == 1
