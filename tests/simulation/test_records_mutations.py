@@ -9,6 +9,7 @@ import pytest
 
 from firn.errors import FirnError
 from firn.testing import SimulationFailure, simulate
+from simulation import records_log_mutations as log_without
 from simulation import records_mutations as without
 from simulation import records_scenarios as scenarios
 from simulation.records_world import RECORDS_SHAPES, build
@@ -17,12 +18,12 @@ FURTHER_SEEDS = 200
 """Looked through from the hint on, as any change of the program shuffles what seeds mean."""
 
 BY_SEED = [
-    (without.say_that_all_is_applied, "calm", 0),
-    (without.stage_after_the_commit, "truncated", 17),
-    (without.set_the_horizon, "truncated", 1),
-    (without.put_packs_over_one_another, "impatient", 3),
-    (without.use_entries_again, "calm", 0),
-    (without.take_the_list_for_the_end, "calm", 0),
+    (log_without.say_that_all_is_applied, "calm", 0),
+    (log_without.stage_after_the_commit, "truncated", 17),
+    (log_without.set_the_horizon, "truncated", 1),
+    (log_without.put_packs_over_one_another, "impatient", 3),
+    (log_without.use_entries_again, "calm", 0),
+    (log_without.take_the_list_for_the_end, "calm", 0),
     (without.forget_the_overlay, "calm", 0),
     (without.forget_the_overlay_of_indices, "calm", 0),
     (without.read_the_newest_version, "sleepers", 4),
@@ -30,16 +31,16 @@ BY_SEED = [
     (without.believe_entries, "calm", 0),
     (without.move_without_looking_back, "movers", 0),
     (without.move_for_commits_only, "movers", 1),
-    (without.forget_own_commits, "mixed", 0),
-    (without.overwrite_others, "calm", 0),
-    (without.ignore_claims, "users", 0),
-    (without.forget_reads, "serializable", 0),
-    (without.forget_predicates, "serializable", 2),
-    (without.forget_misses, "serializable", 5),
-    (without.use_the_indices_of_the_snapshot, "users", 21),
-    (without.check_at_the_first_attempt_only, "calm", 0),
-    (without.go_on_at_the_next_number, "mixed", 0),
-    (without.give_up_without_an_answer, "mixed", 0),
+    (log_without.forget_own_commits, "mixed", 0),
+    (log_without.overwrite_others, "calm", 0),
+    (log_without.ignore_claims, "users", 0),
+    (log_without.forget_reads, "serializable", 0),
+    (log_without.forget_predicates, "serializable", 2),
+    (log_without.forget_misses, "serializable", 5),
+    (log_without.use_the_indices_of_the_snapshot, "users", 21),
+    (log_without.check_at_the_first_attempt_only, "calm", 0),
+    (log_without.go_on_at_the_next_number, "mixed", 0),
+    (log_without.give_up_without_an_answer, "mixed", 0),
     (without.rows_before_entries, "mixed", 2),
     (without.rows_without_a_condition, "appliers", 0),
     (without.apply_one_version_only, "calm", 0),
@@ -63,21 +64,21 @@ BY_SEED = [
 ]
 
 STEP_BY_STEP = [
-    (without.forget_what_is_done_above, scenarios.a_hole_in_what_is_done),
-    (without.delete_rows, scenarios.a_stalled_applier),
-    (without.never_ask_for_the_horizon, scenarios.a_ghost_that_was_found),
-    (without.ask_for_the_horizon_first, scenarios.a_ghost_after_the_horizon),
-    (without.use_what_was_probed_at_once, scenarios.a_ghost_that_another_thread_sees),
-    (without.judge_a_snapshot_by_the_newest_head, scenarios.an_old_snapshot_in_a_process_that_knows_more),
-    (without.validate_by_the_time_of_the_answer, scenarios.a_slow_answer),
-    (without.open_without_the_horizon, scenarios.a_log_that_is_truncated_while_it_is_opened),
-    (without.open_with_an_old_horizon, scenarios.a_log_that_is_truncated_while_it_is_opened),
+    (log_without.forget_what_is_done_above, scenarios.a_hole_in_what_is_done),
+    (log_without.delete_rows, scenarios.a_stalled_applier),
+    (log_without.never_ask_for_the_horizon, scenarios.a_ghost_that_was_found),
+    (log_without.ask_for_the_horizon_first, scenarios.a_ghost_after_the_horizon),
+    (log_without.use_what_was_probed_at_once, scenarios.a_ghost_that_another_thread_sees),
+    (log_without.judge_a_snapshot_by_the_newest_head, scenarios.an_old_snapshot_in_a_process_that_knows_more),
+    (log_without.validate_by_the_time_of_the_answer, scenarios.a_slow_answer),
+    (log_without.open_without_the_horizon, scenarios.a_log_that_is_truncated_while_it_is_opened),
+    (log_without.open_with_an_old_horizon, scenarios.a_log_that_is_truncated_while_it_is_opened),
     (without.look_at_the_overlay_after_the_row, scenarios.a_row_that_is_brought_up_to_date_while_it_is_read),
     (without.believe_old_indices, scenarios.an_old_snapshot_in_a_process_that_knows_more),
     (without.ask_before_the_list, scenarios.a_list_that_takes_long),
-    (without.admit_all_into_a_group, scenarios.a_group_that_overlaps),
-    (without.acknowledge_ghosts, scenarios.a_commit_into_the_past),
-    (without.report_failures_at_once, scenarios.a_store_that_fails_after_the_commit),
+    (log_without.admit_all_into_a_group, scenarios.a_group_that_overlaps),
+    (log_without.acknowledge_ghosts, scenarios.a_commit_into_the_past),
+    (log_without.report_failures_at_once, scenarios.a_store_that_fails_after_the_commit),
     (without.never_apply, scenarios.nobody_applies),
     (without.collect_what_is_not_applied, scenarios.a_collection_that_is_ahead_of_appliers),
     (without.sweep_above_the_horizon, scenarios.a_sweep_between_entries_and_row),
@@ -92,7 +93,7 @@ STEP_BY_STEP = [
     ("mutation", "shape", "hint"), BY_SEED, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_a_dropped_rule_is_noticed(
-    mutation: without.Mutation, shape: str, hint: int, monkeypatch: pytest.MonkeyPatch
+    mutation: log_without.Mutation, shape: str, hint: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = RECORDS_SHAPES[shape]
     with monkeypatch.context() as patched, pytest.raises(SimulationFailure) as failure:
@@ -107,7 +108,7 @@ def test_a_dropped_rule_is_noticed(
     ("mutation", "scenario"), STEP_BY_STEP, ids=lambda value: getattr(value, "__name__", "")
 )
 def test_a_dropped_rule_is_noticed_step_by_step(
-    mutation: without.Mutation, scenario: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    mutation: log_without.Mutation, scenario: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario()
     with (
@@ -122,8 +123,9 @@ def test_all_mutations_are_tried() -> None:
     tried = {mutation for mutation, *_ in (*BY_SEED, *STEP_BY_STEP)}
     there = {
         found
-        for name, found in vars(without).items()
-        if getattr(found, "__module__", "") == without.__name__
+        for module in (without, log_without)
+        for name, found in vars(module).items()
+        if getattr(found, "__module__", "") == module.__name__
         and callable(found)
         and not isinstance(found, type)
         and not name.startswith("_")
