@@ -75,6 +75,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.documents.Record",
             "firn.records.definition.Index",
             "firn.records.table.IndexInfo",
+            "firn.records.collecting.RecordSweepReport",
             "firn.records.predicates.Prefix",
             "firn.records.predicates.Range",
             "firn.records.row_tables.RowTable",

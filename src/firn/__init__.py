@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from firn.lake.results import AppendResult, ChangeResult, DropReport, Partition
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
+    from firn.records.collecting import RecordSweepReport
     from firn.records.definition import Index
     from firn.records.documents import Record
     from firn.records.predicates import Prefix, Range
@@ -126,6 +127,7 @@ __all__ = [
     "Range",
     "RebuildReport",
     "Record",
+    "RecordSweepReport",
     "RecordTable",
     "RepairReport",
     "RowTable",
@@ -173,6 +175,7 @@ _MODULES = (
     "firn.lake.results",
     "firn.lake.scan",
     "firn.lake.table",
+    "firn.records.collecting",
     "firn.records.definition",
     "firn.records.documents",
     "firn.records.predicates",

@@ -197,3 +197,11 @@ def test_a_table_of_single_rows(tmp_path: Path) -> None:
     done("schema", stock)
     (listed,) = done("tables", tmp_path, "--json").json["tables"]
     assert listed["files"] == 1
+
+
+def test_sweep(airports: str) -> None:
+    planned = done("records", "sweep", airports, "--dry-run", "--json").json
+    assert planned["dry_run"] and planned["versions"] == 0
+    assert "packed" in done("records", "sweep", airports).out
+    assert run("records", "sweep", airports, "--older-than", "soon").code == 2
+    assert found("records", "scan", airports) == ["ARB", "DTW", "HNL"]

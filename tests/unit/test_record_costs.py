@@ -7,7 +7,7 @@ from record_stores import Database, R
 
 from firn.errors import NoSuchKeyError
 from firn.records.applying import apply, settle
-from firn.records.collecting import collect, sweep
+from firn.records.collecting import collect, sweep, sweep_all
 from firn.records.indexing import build_index
 from firn.records.transaction import begin
 from firn.testing import crash_points
@@ -255,3 +255,23 @@ def test_a_crash_at_every_request(operation):
         modes=("before", "after", "lost_ack", "retried", "failed"),
     )
     assert visited > 20
+
+
+def test_a_sweep_does_what_its_dry_run_says() -> None:
+    db = Database()
+    for n in range(4):
+        db.put(a={"n": n}, **({"b": {"n": n, "u": f"{n}"} if n < 2 else None} if n < 3 else {}))
+    db.apply()
+    db.age(3_700)
+    db.put(a={"n": 9})
+    db.apply()
+    db.age(3_700)
+    before = db.paths()
+    ages = {"retention_s": 3_600, "orphan_age_s": 7 * 86_400}
+    planned = sweep_all(db.store("one"), **ages, dry_run=True)
+    assert db.paths() == before
+    done = sweep_all(db.store("two"), **ages, dry_run=False)
+    assert (planned.horizon, planned.versions, planned.entries) == (done.horizon, done.versions, done.entries)
+    assert done.versions == 5 and planned.packed == done.packed == done.horizon
+    assert [row.document for row in db.begin("reader").find("t", n=9)] == [{"n": 9}]
+    assert sweep_all(db.store("three"), **ages, dry_run=True).versions == 0

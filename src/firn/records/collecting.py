@@ -8,6 +8,7 @@ from typing import Final
 from firn.bucket.flight import in_flight
 from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.sequence import Horizon, truncate
+from firn.records.applying import settle
 from firn.records.layout import RecordLayout, index_part
 from firn.records.names import id_part
 from firn.records.row import Row
@@ -31,22 +32,25 @@ class Collected:
     lo: int
 
 
-def collect(store: RecordStore, *, retention_s: float) -> Collected:
+def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) -> Collected:
     """Give up snapshots that nobody can have begun at within `retention_s`, and that nobody in this process reads at;
     drop what only these see, and truncate.
 
     As `refresh`; PUT and HEAD for the store's time, 1 LIST sequence, 1 GET and 1 PUT for the horizon; 1 GET a record
     that isn't in memory, 1 GET a row that these wrote, 1 PUT a row that has old versions, 1 DELETE an entry of
-    these; then as `truncate`.
+    these; then as `truncate`. With `dry_run` nothing is written, and the time is this machine's.
     """
     log = store.log
-    catalog = log.refresh().catalog
+    head = log.refresh()
+    catalog = head.catalog
     horizon = log.learn(log.store.horizon())
-    unneeded = _newest_unneeded(store, horizon, max(retention_s, log.freshness_s))
+    before_ms = _before_ms(store, max(retention_s, log.freshness_s), dry_run)
+    unneeded = _newest_unneeded(store, horizon, before_ms)
     oldest = store.oldest_read()
     reached = max(horizon.horizon, unneeded if oldest is None else min(unneeded, oldest))
-    # First all are told, then anything goes.
-    horizon = log.store.raise_horizon(Horizon(horizon=reached, applied=log.applied))
+    if not dry_run:
+        # First all are told, then anything goes.
+        horizon = log.store.raise_horizon(Horizon(horizon=reached, applied=log.applied))
     rows = {
         (write.table, write.id)
         for record in log.records(horizon.lo, reached)
@@ -56,17 +60,26 @@ def collect(store: RecordStore, *, retention_s: float) -> Collected:
     }
     layouts = {table: store.layout(table, catalog[table].generation) for table, _ in rows}
     dropped = in_flight(
-        lambda row: _prune(store, layouts[row[0]], row[1], reached), sorted(rows), store.in_flight
+        lambda row: _prune(store, layouts[row[0]], row[1], reached, dry_run), sorted(rows), store.in_flight
     )
     versions, entries = (sum(counts) for counts in zip(*dropped, strict=True)) if dropped else (0, 0)
+    if dry_run:
+        return Collected(
+            reached, versions, entries, max(horizon.lo, min(reached, log.applied, head.number - 1))
+        )
     return Collected(reached, versions, entries, truncate(log).lo)
 
 
-def _newest_unneeded(store: RecordStore, horizon: Horizon, age_s: float) -> int:
-    """The greatest applied number whose successor is a record older than `age_s`: nobody who began since then, or
+def _before_ms(store: RecordStore, age_s: float, dry_run: bool) -> int:
+    """What was written before then is older than that, by the store's clock."""
+    now_ms = store.clock.now_ms() if dry_run else store.log.store.now_ms()
+    return now_ms - round(age_s * 1000) - _STEP_MS
+
+
+def _newest_unneeded(store: RecordStore, horizon: Horizon, before_ms: int) -> int:
+    """The greatest applied number whose successor is a record from before then: nobody who began since then, or
     validated the end of the log since then, is at an older snapshot (rule 23)."""
     log = store.log
-    before_ms = log.store.now_ms() - round(age_s * 1000) - _STEP_MS
     start = log.store.layout.record_key(horizon.horizon) if horizon.horizon else None
     reached = horizon.horizon
     for info in log.store.bucket.list(log.store.layout.records_prefix, after=start).objects:
@@ -76,7 +89,7 @@ def _newest_unneeded(store: RecordStore, horizon: Horizon, age_s: float) -> int:
     return reached
 
 
-def _prune(store: RecordStore, layout: RecordLayout, id: str, horizon: int) -> tuple[int, int]:
+def _prune(store: RecordStore, layout: RecordLayout, id: str, horizon: int, dry_run: bool) -> tuple[int, int]:
     """Drop a row's old versions; how many, and how many entries they had. The entries go first: then the row tells
     which have to, whoever is interrupted."""
     backoff = store.backoff()
@@ -86,6 +99,8 @@ def _prune(store: RecordStore, layout: RecordLayout, id: str, horizon: int) -> t
         if not dropped:
             return 0, 0
         entries = [layout.entry_of_stem(stem, old.seq) for old in dropped for stem in old.entries]
+        if dry_run:
+            return len(dropped), len(entries)
         store.bucket.delete_many(entries)
         try:
             store.put_row(layout, row, stored.etag)
@@ -107,30 +122,31 @@ class Swept:
     packs: int
 
 
-def sweep(store: RecordStore, *, orphan_age_s: float) -> Swept:
+def sweep(store: RecordStore, *, orphan_age_s: float, dry_run: bool = False) -> Swept:
     """Delete what was left behind: entries of versions that rows don't have (rule 24), staged bodies that nothing
     refers to and packs, both older than `orphan_age_s`.
 
     1 LIST sequence of all entries and 1 GET a row that has any at or before the horizon; where there are old staged
-    bodies, all rows.
+    bodies, all rows. With `dry_run` nothing is written, and the time is this machine's.
     """
     log = store.log
     catalog = log.refresh().catalog
     horizon = log.learn(log.store.horizon())
-    before_ms = log.store.now_ms() - round(orphan_age_s * 1000) - _STEP_MS
+    before_ms = _before_ms(store, orphan_age_s, dry_run)
     layouts = [store.layout(table, state.generation) for table, state in sorted(catalog.items())]
-    entries = sum(_sweep_entries(store, layout, horizon.horizon) for layout in layouts)
-    bodies = _sweep_bodies(store, layouts, horizon, before_ms)
+    entries = [key for layout in layouts for key in _old_entries(store, layout, horizon.horizon)]
+    bodies = _old_bodies(store, layouts, horizon, before_ms)
     packs = [
         info.key
         for info in store.bucket.list(log.store.layout.packs_prefix).objects
         if info.modified_ms < before_ms and log.store.layout.parse_pack(info.key) is not None
     ]
-    store.bucket.delete_many(packs)
-    return Swept(entries, bodies, len(packs))
+    if not dry_run:
+        store.bucket.delete_many([*entries, *bodies, *packs])
+    return Swept(len(entries), len(bodies), len(packs))
 
 
-def _sweep_entries(store: RecordStore, layout: RecordLayout, horizon: int) -> int:
+def _old_entries(store: RecordStore, layout: RecordLayout, horizon: int) -> list[str]:
     """Those with a number up to the horizon, whose version is in its row by now or never will be again; all such of
     indices that no snapshot from the horizon on has. None above: the version may be about to come."""
     old: dict[str, list[tuple[int, str]]] = {}
@@ -153,8 +169,7 @@ def _sweep_entries(store: RecordStore, layout: RecordLayout, horizon: int) -> in
         garbage += [
             key for name in names[start : start + BATCH] for seq, key in old[name] if (name, seq) not in there
         ]
-    store.bucket.delete_many(garbage)
-    return len(garbage)
+    return garbage
 
 
 def _indices_since(store: RecordStore, table: str, horizon: int) -> set[str]:
@@ -169,7 +184,9 @@ def _indices_since(store: RecordStore, table: str, horizon: int) -> set[str]:
     }
 
 
-def _sweep_bodies(store: RecordStore, layouts: list[RecordLayout], horizon: Horizon, before_ms: int) -> int:
+def _old_bodies(
+    store: RecordStore, layouts: list[RecordLayout], horizon: Horizon, before_ms: int
+) -> list[str]:
     """Rows are read before the log: what is in neither is in nothing, as a body is put long before its commit."""
     log = store.log
     prefix = log.store.layout.bodies_prefix
@@ -179,17 +196,47 @@ def _sweep_bodies(store: RecordStore, layouts: list[RecordLayout], horizon: Hori
         if info.modified_ms < before_ms
     }
     if not old:
-        return 0
+        return []
     used: set[str | None] = set()
     for layout in layouts:
         used |= {version.ref for row in _all_rows(store, layout) for version in row.versions}
     for record in log.records(horizon.lo, log.refresh().number):
         used |= {write.ref for member in record.group for write in member.writes}
-    garbage = old - used
-    store.bucket.delete_many(log.store.layout.body_key(ref) for ref in garbage)
-    return len(garbage)
+    return [log.store.layout.body_key(ref) for ref in sorted(old - used)]
 
 
 def _all_rows(store: RecordStore, layout: RecordLayout) -> list[Row]:
     keys = [info.key for info in store.bucket.list(layout.rows).objects]
     return store.rows([key for key in keys if layout.row_name(key) is not None])
+
+
+RETENTION: Final = "1h"
+ORPHAN_AGE: Final = "7d"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSweepReport:
+    """What a sweep of a database's record tables deleted, or would delete.
+
+    `horizon` is the oldest commit that can still be read at, `versions` of rows went with their `entries`, commits up
+    to `packed` are in packs; `left_over` entries, staged documents and old packs belonged to nothing.
+    """
+
+    horizon: int
+    versions: int
+    entries: int
+    packed: int
+    left_over: int
+    dry_run: bool = False
+
+
+def sweep_all(
+    store: RecordStore, *, retention_s: float, orphan_age_s: float, dry_run: bool
+) -> RecordSweepReport:
+    """Apply, `collect` and `sweep`."""
+    if not dry_run:
+        settle(store)
+    done = collect(store, retention_s=retention_s, dry_run=dry_run)
+    swept = sweep(store, orphan_age_s=orphan_age_s, dry_run=dry_run)
+    left = swept.entries + swept.bodies + swept.packs
+    return RecordSweepReport(done.horizon, done.versions, done.entries, done.lo, left, dry_run)

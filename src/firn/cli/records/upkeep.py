@@ -1,7 +1,8 @@
-"""Commands that look after record tables: index."""
+"""Commands that look after record tables: index, sweep."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from firn.cli import output
 from firn.cli.records.group import records
 from firn.cli.records.target import open_indexed
-from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
 from firn.errors import InvalidInputError
 
 
@@ -52,3 +53,41 @@ def index(
         output.document({"table": opened.name, "field": field, "dropped": drop, "commit": number})
     else:
         output.line(f"{'dropped' if drop else 'built'} the index of {opened.name} on {field}")
+
+
+@records.command()
+def sweep(
+    table: TableArg,
+    db: DbOption = None,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="What only older snapshots see; above any transaction.",
+        ),
+    ] = "1h",
+    orphans: Annotated[
+        str,
+        typer.Option(
+            "--orphans", metavar="AGE", help="Objects that nothing refers to; above any transaction."
+        ),
+    ] = "7d",
+    dry_run: DryRun = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Delete old versions, index entries and commits, of all record tables of the database, which share a log.
+
+    firn records sweep ./prod/airports --dry-run
+    """
+    opened = open_indexed(table, db, options)
+    report = opened.sweep(older_than, orphans, dry_run=dry_run)
+    if json:
+        output.document(dataclasses.asdict(report))
+        return
+    verb = "would delete" if dry_run else "deleted"
+    output.line(
+        f"{verb} {output.plural(report.versions, 'version')} with {report.entries:,} index entries and "
+        f"{report.left_over:,} left over; commits up to {report.packed:,} are packed"
+    )
