@@ -300,6 +300,10 @@ def test_a_table_of_single_rows(db: Database) -> None:
     etag = stock.insert("DTW", {"planes": 3})
     stock.update("DTW", {"planes": 2}, etag=etag)
     assert db.table("stock").get("DTW")["planes"] == 2
+    for name in ("find", "create_index", "drop_index", "sweep"):
+        with pytest.raises(InvalidInputError, match="no indices"):
+            getattr(stock, name)("planes")
+    assert not hasattr(stock, "append")
     tx = db.begin()
     for verb in (tx.get, tx.delete):
         with pytest.raises(InvalidInputError, match="isolation='row'"):

@@ -18,6 +18,7 @@ from firn.clock import Clock, SystemClock
 from firn.errors import (
     CorruptObjectError,
     DuplicateKeyError,
+    InvalidInputError,
     NoSuchKeyError,
     ObjectChangedError,
     ObjectExistsError,
@@ -35,6 +36,9 @@ from firn.records.names import check_id
 from firn.records.predicates import Predicate, matches
 
 _PAGE: Final = 256  # rows that a scan reads at a time
+
+
+_OF_TRANSACTIONS: Final = frozenset(("find", "indices", "create_index", "drop_index", "sweep"))
 
 
 class RowTable:
@@ -75,6 +79,15 @@ class RowTable:
     @property
     def name(self) -> str:
         return self.definition.name
+
+    def __getattr__(self, verb: str) -> Any:
+        """Say why a verb of other record tables isn't here."""
+        if verb in _OF_TRANSACTIONS:
+            raise InvalidInputError(
+                f"{self.name} has isolation='row': no indices, no versions. Use get, scan or count, or a table with "
+                "isolation='snapshot'."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {verb!r}")
 
     def get(self, id: str) -> Record:
         """The row of that id. 1 GET.
