@@ -113,8 +113,10 @@ def delete_rows(patch: pytest.MonkeyPatch) -> None:
     """Rule 4: never, as a stalled applier would bring them back."""
     sound = collecting._prune
 
-    def prune(store: RecordStore, layout: RecordLayout, id: str, horizon: int) -> tuple[int, int]:
-        done = sound(store, layout, id, horizon)
+    def prune(
+        store: RecordStore, layout: RecordLayout, id: str, horizon: int, dry_run: bool
+    ) -> tuple[int, int]:
+        done = sound(store, layout, id, horizon, dry_run)
         row = store.row(layout, id).row
         if len(row.versions) == 1 and row.versions[0].deleted and row.newest <= horizon:
             store.bucket.delete(layout.row(id))

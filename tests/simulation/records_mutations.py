@@ -292,7 +292,9 @@ def delete_entries_before_the_horizon(patch: pytest.MonkeyPatch) -> None:
 def collect_at_once(patch: pytest.MonkeyPatch) -> None:
     """Rule 23: only where record H + 1 is older than R."""
     sound = collecting._newest_unneeded
-    patch.setattr(collecting, "_newest_unneeded", lambda store, horizon, age_s: sound(store, horizon, -10.0))
+    patch.setattr(
+        collecting, "_newest_unneeded", lambda store, horizon, before_ms: sound(store, horizon, 1 << 62)
+    )
 
 
 def prune_what_is_still_seen(patch: pytest.MonkeyPatch) -> None:
@@ -320,17 +322,17 @@ def prune_without_a_mark(patch: pytest.MonkeyPatch) -> None:
 
 def sweep_above_the_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 24: none above H."""
-    sound = collecting._sweep_entries
+    sound = collecting._old_entries
     patch.setattr(
         collecting,
-        "_sweep_entries",
+        "_old_entries",
         lambda store, layout, horizon: sound(store, layout, store.log.head().number),
     )
 
 
 def sweep_nothing(patch: pytest.MonkeyPatch) -> None:
     """Rule 24: sweep what rows lack."""
-    patch.setattr(collecting, "_sweep_entries", lambda store, layout, horizon: 0)
+    patch.setattr(collecting, "_old_entries", lambda store, layout, horizon: [])
 
 
 # -- locks, unique values, indices

@@ -35,7 +35,9 @@ from firn.lake.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.lake.upload import Uploader
 from firn.lakes import LakeTables
+from firn.record_tables import RecordTables
 from firn.runner import LocalRunner
+from firn.tables import Tables
 from firn.testing import (
     CrashMode,
     CrashPoint,
@@ -302,6 +304,10 @@ class SimDatabase(Database):
         )
         self._lakes = LakeTables(bucket, self.prefix, {}, self.engines, self._writer_tables, None)
         self._keyed = KeyedTables(bucket, self.prefix, {}, self.engines)
+        self._records = RecordTables(bucket, self.prefix, self.url, clock=bucket.clock, background=False)
+        self._tables = Tables(
+            bucket, self.prefix, self.url, self._lakes, self._keyed, self._records, self._writer_tables
+        )
 
 
 def test_create_table() -> None:
