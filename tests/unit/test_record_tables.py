@@ -110,7 +110,7 @@ def test_options_of_record_tables_are_theirs_alone(db: Database, options: dict[s
 
 
 def test_a_dropped_table_is_gone_and_another_of_its_name_is_empty(db: Database, people: RecordTable) -> None:
-    applied(db)  # else this process's applier may put rows meanwhile, which belong to no table
+    applied(db)  # else rows may be put back meanwhile, which belong to no table
     old = db.begin()
     planned = db.drop_table("people", dry_run=True)
     assert "ada" in ids(people.scan())
@@ -151,7 +151,8 @@ def test_another_kind_may_have_the_name_of_a_dropped_table_and_the_other_way_rou
 
 
 def applied(db: Database) -> Database:
-    """With all commits in rows and indices."""
+    """With all commits in rows and indices, and no thread that may put them there once more."""
+    db._records.session._close_at_exit()
     settle(db._records.session.store)
     return db
 
