@@ -40,6 +40,25 @@ PROGRAMS = (
     Program("bloom_pruning", False, ("--files", "40", "--rows", "500", "--lookups", "20", "--rounds", "1")),
     Program("keyed_lake", False, ("--rows", "50000", "--batches", "5", "--rounds", "2")),
     Program("keyed", False, ("--keys", "20000", "--samples", "500", "--rounds", "1")),
+    Program(
+        "records",
+        False,
+        (
+            *("--rows", "1", "10", "--indices", "0", "2", "--latencies", "0", "20", "--clients", "1", "4"),
+            *(
+                "--conflicts",
+                "0",
+                "10",
+                "--seconds",
+                "0.3",
+                "--commits",
+                "1000",
+                "10000",
+                "--entries",
+                "50000",
+            ),
+        ),
+    ),
     Program("keyed_spark", False, ("--keys", "50000", "--rounds", "2")),
     Program(
         "writer_catalog",

@@ -42,10 +42,12 @@ def server_program() -> Path | None:
 
 @dataclass
 class SlowStore:
-    """A running server behind its proxy; `place` is the bucket's directory, for filling it fast."""
+    """A running server behind its proxy; `place` is the bucket's directory, for filling it fast, and `direct` the
+    server's own endpoint, for whoever isn't to wait."""
 
     endpoint: str
     place: Path
+    direct: str = ""
     requests: Counter[str] = field(default_factory=Counter)
     bytes_in: int = 0
     bytes_out: int = 0
@@ -106,7 +108,7 @@ def slow_store(latency_s: float) -> Iterator[SlowStore]:
         )
         stack.callback(_stop, process)
         _wait_for(port, process)
-        store = SlowStore("", place)
+        store = SlowStore("", place, f"http://127.0.0.1:{port}")
         proxy = _Proxy(store, port, latency_s)
         stack.callback(proxy.stop)
         store.endpoint = f"http://127.0.0.1:{proxy.port}"

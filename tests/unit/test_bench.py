@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -220,3 +221,54 @@ def test_keyed(run):
         assert found[f"{store}, 400 keys: flush", "firn"]["put"] == 8
         assert found[f"{store}, 400 keys: cold get", "firn"]["gets_a_key"] <= 1
         assert found[f"{store}, 400 keys: compact", "firn"]["written_bytes"] > 0
+
+
+def test_records(bench, tmp_path):
+    program = bench("records")
+    program.main(
+        [
+            *("--out", str(tmp_path), "--rows", "1", "3", "--indices", "0", "2", "--stores", "memory", "directory"),
+            *("--clients", "1", "2", "--conflicts", "50", "--seconds", "0.01", "--readers", "1"),
+            *("--commits", "20", "40", "--entries", "200", "--samples", "5"),
+        ]
+    )  # fmt: skip
+    result = json.loads((tmp_path / "records.json").read_text())
+    found = measures(result)
+    assert found["n = 3, c = 0: get, change and commit rows", "firn"]["requests"] == 3 + 2
+    assert found["n = 3, c = 1: apply that", "firn"]["requests"] == "6 12"
+    for store, peers in (("memory", set()), ("directory", {"SQLite"})):
+        alone, both = (
+            f"{store}, {n} at once, {share}% of changes to one row" for n, share in ((1, 0), (2, 50))
+        )
+        assert {engine for name, engine in found if name == alone} == {"firn", *peers}
+        assert {engine for name, engine in found if name == both} == {"firn", "firn, a Database each", *peers}
+        assert found[both, "firn"]["changes_a_s"] > 0
+        assert found[f"{store}, 1 readers, 1 writers", "firn"]["changes_a_s"] > 0
+    assert found["40 commits: begin", "firn"]["requests_each"] == 1
+    assert found["truncate 40 commits", "firn"]["records"] == 39
+    assert found["find 10 of 200", "SQLite"]["ratio_to_firn"] > 0
+    assert {t["met"] for t in result["targets"] if "requests" in t["name"]} == {True}
+
+
+def test_s3_is_left_out_where_there_is_no_server(bench, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench("record_places"), "server_program", lambda: None)
+    figures = bench("records").main(["--parts", "readers", "--stores", "S3", "--out", str(tmp_path)])
+    assert figures.measures == {}
+    assert "S3 was left out" in figures.notes[0]
+
+
+def test_percentiles(bench):
+    percentile = bench("record_clients").percentile
+    hundred = list(range(1, 101))
+    assert [percentile(hundred, share) for share in (0.5, 0.99, 1)] == [50, 99, 100]
+    assert percentile([7], 0.5) == percentile([7], 0.99) == 7
+
+
+def test_a_change_that_is_lost_is_seen(bench, monkeypatch):
+    """No engine is fast by losing what it was told."""
+    clients = bench("record_clients")
+
+    client = SimpleNamespace(change=lambda id: 1)
+    losing = SimpleNamespace(clients=[client], spent=dict, total=lambda: 1)
+    with pytest.raises(AssertionError, match="1 changes are there"):
+        clients._changes(bench("figures").Figures("p", {}), "w", "e", losing, 0.0, 0.001)
