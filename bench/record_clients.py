@@ -151,6 +151,7 @@ def readers(figures: Figures, place: Place, *, number: int, seconds: float, peer
         with opened() as (work, writers):
             for client in work.clients:
                 client.read(HOT)
+            worst: list[float] = []
             for writing in (0, number):
                 name = f"{place.name}, {number} readers, {writing} writers"
                 before = work.spent()
@@ -162,6 +163,8 @@ def readers(figures: Figures, place: Place, *, number: int, seconds: float, peer
                 facts = {f"{verb}s_each": round(n / found["done"], 2) for verb, n in spent.items() if n}
                 if writing:
                     facts["changes_a_s"] = summary(laps[number:], elapsed, "changes")["changes_a_s"]
+                    facts["p99_over_alone"] = round(found["p99_ms"] / worst[0], 2)
+                worst.append(found["p99_ms"])
                 figures.record(name, engine, found["p50_ms"] / 1000, **found, **facts)
                 if writing and engine == FIRN:
                     figures.target(f"{name}: PUTs of readers", spent["put"], at_most=0)

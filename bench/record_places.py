@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.slow_store import server_program, slow_store
+from firn.bucket import open_bucket, split_url
 
 MEMORY, DIRECTORY, S3 = "memory", "directory", "S3"
 
@@ -47,7 +48,7 @@ def places(
     """The stores that were asked for, one at a time; each ends when the next is taken.
 
     S3 is versitygw on this machine: its latencies are those of a proxy, without one it is asked itself. `url` is a
-    place more, which is as far away as it is.
+    place more, which is as far away as it is; what was put there is deleted.
     """
     if MEMORY in names:
         yield Place(MEMORY, f"memory://bench-{time.monotonic_ns()}")
@@ -65,4 +66,14 @@ def places(
                 yield Place(name, store.url, through, direct, latency_ms / 1000)
     if url is not None:
         given = url.rstrip("/")
-        yield Place(given, f"{given}/bench-{uuid.uuid4().hex[:12]}", options, options)
+        place = Place(given, f"{given}/bench-{uuid.uuid4().hex[:12]}", options, options)
+        try:
+            yield place
+        finally:
+            _erase(place)
+
+
+def _erase(place: Place) -> None:
+    root, prefix = split_url(place.root)
+    bucket = open_bucket(root, options=dict(place.options))
+    bucket.delete_many([info.key for info in bucket.list(f"{prefix}/" if prefix else "").objects])

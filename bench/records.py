@@ -67,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> Figures:
         "Seconds of clients and readers are the median of one transaction; its requests are those of appliers too.",
         "All clients are threads of one Python, the proxy of a slow store as well: on few cores they share them.",
         "SQLite syncs its log at each commit, Firn each object and its directory; memory and S3 here sync nothing.",
+        "SQLite's writers wait for one another by looking again and again: some wait long, and most don't.",
     ]
     finish(figures, options.out)
     return figures

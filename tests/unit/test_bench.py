@@ -257,6 +257,31 @@ def test_s3_is_left_out_where_there_is_no_server(bench, monkeypatch, tmp_path):
     assert "S3 was left out" in figures.notes[0]
 
 
+def test_a_bucket_of_ones_own_is_left_as_it_was(bench, tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    program, url = bench("records"), str(tmp_path / "bucket")
+    figures = program.main(
+        [
+            "--parts",
+            "readers",
+            "--stores",
+            "--url",
+            url,
+            "--seconds",
+            "0.01",
+            "--readers",
+            "1",
+            "--out",
+            str(tmp_path),
+        ]
+    )
+    assert figures.measure(f"{url}, 1 readers, 1 writers", "firn").detail["reads_a_s"] > 0
+    assert [
+        file for file in (tmp_path / "bucket").rglob("*") if file.is_file() and ".firn" not in str(file)
+    ] == []
+
+
 def test_percentiles(bench):
     percentile = bench("record_clients").percentile
     hundred = list(range(1, 101))
