@@ -1,16 +1,27 @@
 """`<table>/_firn/table.json`: the object that says that there is a table, and what it was created with.
 
-Whoever creates it has the table's name, whatever kind of table it is; what stands in it is the kind's own.
+Whoever creates it has the table's name, whatever kind of table it is; what stands in it is the kind's own. Keyed
+and record tables have it in one frame, of version, features and checksum; lake tables' is older and their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import google_crc32c
+import orjson
 
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
-from firn.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, TableExistsError
+from firn.errors import (
+    CorruptObjectError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    TableExistsError,
+    UnsupportedError,
+)
 
 T = TypeVar("T")
 
@@ -56,3 +67,48 @@ def create_object(
         raise TableExistsError(
             f"{bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose another name."
         ) from None
+
+
+def encode_framed(version: int, kind: str, fields: Mapping[str, Any]) -> bytes:
+    """A definition's bytes: JSON to be read by people, too, with a checksum."""
+    body = {"firn": version, "features": [], "kind": kind, **fields}
+    return orjson.dumps({**body, "crc": _crc(body)}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+
+
+def decode_framed(
+    data: bytes, where: str, read: Callable[[Mapping[str, Any]], T], *, version: int, noun: str, remedy: str
+) -> T:
+    """What `read` makes of a definition's fields.
+
+    Args:
+        where: the object's full name, for messages.
+        noun: what it defines: "keyed table".
+        remedy: what is untouched where it is damaged, and what to do.
+
+    Raises:
+        CorruptObjectError: it isn't what any Firn writes.
+        UnsupportedError: it has another version, or a feature, which this Firn doesn't know.
+    """
+
+    def damaged(why: str) -> CorruptObjectError:
+        return CorruptObjectError(f"{where} is not a {noun}'s definition ({why}). {remedy}")
+
+    try:
+        raw = orjson.loads(data)
+        found, features = raw["firn"], raw.get("features", [])
+        if found == version and raw.pop("crc") != _crc(raw):
+            raise damaged("its checksum is wrong")
+        if found != version or features:
+            what = f"needs {', '.join(map(str, features))}" if features else f"has format version {found!r}"
+            raise UnsupportedError(
+                f"{where} {what}; this version of Firn reads {noun}s of format {version} without further features. "
+                "Upgrade Firn to open the table."
+            )
+        return read(raw)
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(repr(error)) from error
+
+
+def _crc(body: Mapping[str, Any]) -> str:
+    """CRC-32C of the rest, as compact JSON with sorted keys."""
+    return f"{google_crc32c.value(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)):08x}"

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-import google_crc32c
-import orjson
-
 from firn.bucket.base import Bucket
-from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
-from firn.journal.definition import create_object, read_object
+from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
 from firn.keyed.keys import Keys
 from firn.keyed.operators import Operator, operator_of
 from firn.keyed.settings import KeyedSettings
@@ -21,6 +18,11 @@ from firn.keyed.values import Values
 
 KIND = "keyed"  # frozen
 FORMAT_VERSION = 3  # frozen: lake tables have 1 and 2, so that each version of Firn names what it can't read
+
+_REMEDY = (
+    "Its data and manifests are untouched: restore the object from a backup, or write it again with the properties "
+    "that the table was created with."
+)
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,8 @@ class KeyedDefinition:
 
     def encode(self) -> bytes:
         body = {
-            "firn": FORMAT_VERSION,
-            "features": [],
             "id": self.id,
             "name": self.name,
-            "kind": KIND,
             # Lists, since the order of columns counts and keys of a JSON object are sorted.
             "columns": None if self.columns is None else [list(item) for item in self.columns.items()],
             "key": None if self.key is None else [list(item) for item in self.key.items()],
@@ -96,40 +95,29 @@ class KeyedDefinition:
             "dropped": self.dropped,
             "parent": None if self.parent is None else dict(self.parent),
         }
-        return orjson.dumps({**body, "crc": _crc(body)}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+        return encode_framed(FORMAT_VERSION, KIND, body)
 
     @staticmethod
     def decode(data: bytes, where: str) -> KeyedDefinition:
         """Raises `CorruptObjectError` and, for a newer format or an unknown feature, `UnsupportedError`."""
-        try:
-            raw = orjson.loads(data)
-            version, features = raw["firn"], raw.get("features", [])
-            if version == FORMAT_VERSION and raw.pop("crc") != _crc(raw):
-                raise CorruptObjectError(_damaged(where, "its checksum is wrong"))
-            if version != FORMAT_VERSION or features:
-                found = (
-                    f"needs {', '.join(map(str, features))}"
-                    if features
-                    else f"has format version {version!r}"
-                )
-                raise UnsupportedError(
-                    f"{where} {found}; this version of Firn reads keyed tables of format {FORMAT_VERSION} without "
-                    "further features. Upgrade Firn to open the table."
-                )
-            return KeyedDefinition(
-                name=raw["name"],
-                columns=None if raw["columns"] is None else dict(raw["columns"]),
-                key=None if raw["key"] is None else dict(raw["key"]),
-                merge=raw["merge"],
-                ttl_ms=raw["ttl_ms"],
-                properties=raw["properties"],
-                first_epoch=raw["first_epoch"],
-                id=raw["id"],
-                dropped=raw["dropped"],
-                parent=raw["parent"],
-            )
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptObjectError(_damaged(where, repr(error))) from error
+        return decode_framed(
+            data, where, KeyedDefinition._read, version=FORMAT_VERSION, noun="keyed table", remedy=_REMEDY
+        )
+
+    @staticmethod
+    def _read(raw: Mapping[str, Any]) -> KeyedDefinition:
+        return KeyedDefinition(
+            name=raw["name"],
+            columns=None if raw["columns"] is None else dict(raw["columns"]),
+            key=None if raw["key"] is None else dict(raw["key"]),
+            merge=raw["merge"],
+            ttl_ms=raw["ttl_ms"],
+            properties=raw["properties"],
+            first_epoch=raw["first_epoch"],
+            id=raw["id"],
+            dropped=raw["dropped"],
+            parent=raw["parent"],
+        )
 
 
 def read_definition(bucket: Bucket, prefix: str) -> KeyedDefinition | None:
@@ -154,15 +142,3 @@ def create_definition(
     definition = replace(definition, id=secrets.token_hex(16))
     create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id, over=over)
     return definition
-
-
-def _crc(body: Mapping[str, Any]) -> str:
-    """CRC-32C of the rest, as compact JSON with sorted keys."""
-    return f"{google_crc32c.value(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)):08x}"
-
-
-def _damaged(where: str, why: str) -> str:
-    return (
-        f"{where} is not a keyed table's definition ({why}). Its data and manifests are untouched: restore the "
-        "object from a backup, or write it again with the properties that the table was created with."
-    )

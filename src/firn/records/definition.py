@@ -8,14 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import google_crc32c
-import orjson
-
 from firn.arrow.inputs import declared_columns
 from firn.arrow.pyvalues import shown
 from firn.bucket.base import Bucket
-from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
-from firn.journal.definition import create_object, read_object
+from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
 from firn.records.documents import Documents
 from firn.records.layout import RecordLayout
 from firn.records.settings import RecordSettings
@@ -25,6 +22,11 @@ if TYPE_CHECKING:
 
 KIND = "records"  # frozen
 FORMAT_VERSION = 4  # frozen: lake tables have 1 and 2, keyed tables 3
+
+_REMEDY = (
+    "Its rows and the log are untouched: restore the object from a backup, or write it again as the table was "
+    "created."
+)
 
 Isolation = Literal["snapshot", "row"]
 """How a table's rows are changed: "snapshot" in transactions, "row" one by one without any."""
@@ -112,11 +114,8 @@ class RecordDefinition:
 
     def encode(self) -> bytes:
         body = {
-            "firn": FORMAT_VERSION,
-            "features": [],
             "id": self.id,
             "name": self.name,
-            "kind": KIND,
             "db": self.db,
             "indices": [{"field": index.field, "unique": index.unique} for index in self.indices],
             # A list, since the order of columns counts and keys of a JSON object are sorted.
@@ -128,41 +127,30 @@ class RecordDefinition:
             "dropped": self.dropped,
             "generation": self.generation,
         }
-        return orjson.dumps({**body, "crc": _crc(body)}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+        return encode_framed(FORMAT_VERSION, KIND, body)
 
     @staticmethod
     def decode(data: bytes, where: str) -> RecordDefinition:
         """Raises `CorruptObjectError` and, for a newer format or an unknown feature, `UnsupportedError`."""
-        try:
-            raw = orjson.loads(data)
-            version, features = raw["firn"], raw.get("features", [])
-            if version == FORMAT_VERSION and raw.pop("crc") != _crc(raw):
-                raise CorruptObjectError(_damaged(where, "its checksum is wrong"))
-            if version != FORMAT_VERSION or features:
-                found = (
-                    f"needs {', '.join(map(str, features))}"
-                    if features
-                    else f"has format version {version!r}"
-                )
-                raise UnsupportedError(
-                    f"{where} {found}; this version of Firn reads record tables of format {FORMAT_VERSION} without "
-                    "further features. Upgrade Firn to open the table."
-                )
-            return RecordDefinition(
-                name=raw["name"],
-                db=raw["db"],
-                indices=tuple(Index(index["field"], index["unique"]) for index in raw["indices"]),
-                columns=None if raw["columns"] is None else dict(raw["columns"]),
-                schema=raw["schema"],
-                isolation=raw["isolation"],
-                properties=raw["properties"],
-                id=raw["id"],
-                state=raw["state"],
-                dropped=raw["dropped"],
-                generation=raw["generation"],
-            )
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptObjectError(_damaged(where, repr(error))) from error
+        return decode_framed(
+            data, where, RecordDefinition._read, version=FORMAT_VERSION, noun="record table", remedy=_REMEDY
+        )
+
+    @staticmethod
+    def _read(raw: Mapping[str, Any]) -> RecordDefinition:
+        return RecordDefinition(
+            name=raw["name"],
+            db=raw["db"],
+            indices=tuple(Index(index["field"], index["unique"]) for index in raw["indices"]),
+            columns=None if raw["columns"] is None else dict(raw["columns"]),
+            schema=raw["schema"],
+            isolation=raw["isolation"],
+            properties=raw["properties"],
+            id=raw["id"],
+            state=raw["state"],
+            dropped=raw["dropped"],
+            generation=raw["generation"],
+        )
 
 
 def indices_of(given: Iterable[str | Index]) -> tuple[Index, ...]:
@@ -231,15 +219,3 @@ def create_definition(
     definition = replace(definition, id=secrets.token_hex(16))
     create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id, over=over)
     return definition
-
-
-def _crc(body: Mapping[str, Any]) -> str:
-    """CRC-32C of the rest, as compact JSON with sorted keys."""
-    return f"{google_crc32c.value(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)):08x}"
-
-
-def _damaged(where: str, why: str) -> str:
-    return (
-        f"{where} is not a record table's definition ({why}). Its rows and the log are untouched: restore the "
-        "object from a backup, or write it again as the table was created."
-    )
