@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from firn.testing import SimulationFailure, simulate
 from simulation import manifest_mutations as without
 from simulation.manifest_world import MANIFEST_SHAPES, build
+from simulation.noticed import must_be_noticed
 
 FURTHER_SEEDS = 400
 """Looked through from the hint on, as any change of the program shuffles what seeds mean."""
@@ -50,9 +50,5 @@ def test_a_dropped_rule_is_noticed(
     mutation: without.Mutation, shape: str, hint: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = MANIFEST_SHAPES[shape]
-    with monkeypatch.context() as patched, pytest.raises(SimulationFailure) as failure:
-        mutation(patched)
-        simulate(lambda seed: build(seed, chosen), range(hint, hint + FURTHER_SEEDS))
-    seed = failure.value.seed
-    assert isinstance(seed, int)
-    simulate(lambda seed: build(seed, chosen), [seed])
+    seeds = range(hint, hint + FURTHER_SEEDS)
+    must_be_noticed(mutation, lambda seed: build(seed, chosen), seeds, monkeypatch)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 
 from firn.errors import FirnError
-from firn.testing import SimulationFailure, simulate
 from simulation import mutations as without
 from simulation import scenarios
 from simulation.leaderless_world import build
 from simulation.mutations import Mutation
+from simulation.noticed import must_be_noticed
 from simulation.shapes import SHAPES
 
 FURTHER_SEEDS = 400
@@ -65,12 +65,8 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.mutation.__name__)
 def test_random_seeds_notice(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = SHAPES[case.shape]
-    with monkeypatch.context() as patch, pytest.raises(SimulationFailure) as failure:
-        case.mutation(patch)
-        simulate(lambda seed: build(seed, shape, watch=True), range(case.hint, case.hint + FURTHER_SEEDS))
-    seed = failure.value.seed
-    assert isinstance(seed, int)
-    simulate(lambda seed: build(seed, shape, watch=True), [seed])
+    seeds = range(case.hint, case.hint + FURTHER_SEEDS)
+    must_be_noticed(case.mutation, lambda seed: build(seed, shape, watch=True), seeds, monkeypatch)
 
 
 SCENARIOS: list[tuple[Mutation, Callable[[], None]]] = [

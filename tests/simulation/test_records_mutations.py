@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from firn.errors import FirnError
-from firn.testing import SimulationFailure, simulate
 from simulation import records_log_mutations as log_without
 from simulation import records_mutations as without
 from simulation import records_scenarios as scenarios
+from simulation.noticed import must_be_noticed
 from simulation.records_world import RECORDS_SHAPES, build
 
 FURTHER_SEEDS = 200
@@ -96,12 +96,8 @@ def test_a_dropped_rule_is_noticed(
     mutation: log_without.Mutation, shape: str, hint: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = RECORDS_SHAPES[shape]
-    with monkeypatch.context() as patched, pytest.raises(SimulationFailure) as failure:
-        mutation(patched)
-        simulate(lambda seed: build(seed, chosen), range(hint, hint + FURTHER_SEEDS))
-    seed = failure.value.seed
-    assert isinstance(seed, int)
-    simulate(lambda seed: build(seed, chosen), [seed])
+    seeds = range(hint, hint + FURTHER_SEEDS)
+    must_be_noticed(mutation, lambda seed: build(seed, chosen), seeds, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from firn.journal.writer.identity import prefix_of
 from firn.journal.writer.listing import Names
 from firn.testing import Seed, SimClient, SimStore, SimulationFailure, World, explore, simulate
 from simulation import writer_mutations as without
+from simulation.noticed import must_be_noticed
 from simulation.seeds import seeds, soak_seconds
 from simulation.writer_catalog import commit, handle_of, history_of
 from simulation.writer_model import Model
@@ -183,12 +184,7 @@ def test_a_dropped_rule_is_noticed(
     mutation: without.Mutation, shape: str, hint: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = WRITER_SHAPES[shape]
-    with monkeypatch.context() as patched, pytest.raises(SimulationFailure) as failure:
-        mutation(patched)
-        simulate(lambda seed: build(seed, chosen), range(hint, hint + 400))
-    seed = failure.value.seed
-    assert isinstance(seed, int)
-    simulate(lambda seed: build(seed, chosen), [seed])
+    must_be_noticed(mutation, lambda seed: build(seed, chosen), range(hint, hint + 400), monkeypatch)
 
 
 @pytest.mark.parametrize(
