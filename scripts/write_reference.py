@@ -73,6 +73,8 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.transaction.Transaction",
             "firn.records.rows.Rows",
             "firn.records.documents.Record",
+            "firn.records.changes.Changes",
+            "firn.records.changes.Change",
             "firn.records.definition.Index",
             "firn.records.table.IndexInfo",
             "firn.records.collecting.RecordSweepReport",

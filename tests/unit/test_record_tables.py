@@ -301,7 +301,7 @@ def test_a_table_of_single_rows(db: Database) -> None:
     etag = stock.insert("DTW", {"planes": 3})
     stock.update("DTW", {"planes": 2}, etag=etag)
     assert db.table("stock").get("DTW")["planes"] == 2
-    for name in ("find", "create_index", "drop_index", "sweep"):
+    for name in ("changes", "find", "create_index", "drop_index", "sweep"):
         with pytest.raises(InvalidInputError, match="no indices"):
             getattr(stock, name)("planes")
     assert not hasattr(stock, "append")

@@ -38,7 +38,7 @@ from firn.records.predicates import Predicate, matches
 _PAGE: Final = 256  # rows that a scan reads at a time
 
 
-_OF_TRANSACTIONS: Final = frozenset(("find", "indices", "create_index", "drop_index", "sweep"))
+_OF_TRANSACTIONS: Final = frozenset(("changes", "find", "indices", "create_index", "drop_index", "sweep"))
 
 
 class RowTable:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from firn.bucket.base import Bucket
 from firn.records import indexing
+from firn.records.changes import Changes, since_version
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
 from firn.records.definition import RecordDefinition
 from firn.records.documents import Record
@@ -110,6 +111,37 @@ class RecordTable:
     def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match, through an index; without conditions all. Cost as `find`, or `scan`."""
         return self.session.begin().count(self.name, where, **equalities)
+
+    def changes(self, since: str | int | None = None, upto: str | int | None = None) -> Changes:
+        """What was put and deleted, commit by commit, from the log: iterable, and with `to_arrow()`.
+
+        Nothing is left out and nothing told twice: who goes on with `since=changes.version` hears of every commit. As
+        long as the log reaches back: a sweep packs old commits, and deletes packs that are older than its `orphans`.
+
+        Args:
+            since: a version, which is the number of a commit: of earlier changes, or what `Transaction.commit`
+                returned; None for when the table was created.
+            upto: where to end, a version; None for now.
+
+        Raises:
+            SnapshotTooOldError: what was committed then is swept, or was of another table of the name. Read the table
+                as it is, and its changes from there.
+            InvalidInputError: what is no version.
+
+        Cost: that of beginning a transaction; then 1 GET a commit that this process doesn't remember, 1 for the
+        horizon; of packed ones 1 LIST and 1 GET a thousand; 1 GET a large document.
+
+        Example:
+            >>> import firn
+            >>> people = firn.connect("memory://").create_table("people", kind="records")
+            >>> _ = people.insert("ada", {"born": 1815})
+            >>> version = people.changes().version
+            >>> _ = people.upsert("ada", {"born": 1815, "city": "London"})
+            >>> people.delete("ada")
+            >>> [(change.kind, change.id, change.document) for change in people.changes(since=version)]
+            [('put', 'ada', {'born': 1815, 'city': 'London'}), ('delete', 'ada', None)]
+        """
+        return since_version(self.session.store, self.name, since, upto)
 
     # -- writing
 
