@@ -322,12 +322,12 @@ def admit_all_into_a_group(patch: pytest.MonkeyPatch) -> None:
 
 class _Moment:
     def __init__(self, head: Head, since: Sequence[Record], earlier: Sequence[Transaction]) -> None:
-        self.head, self.since, self.earlier = head, since, earlier
+        self.head, self.since, self.earlier, self.catalog = head, since, earlier, head.catalog
 
 
 def use_the_indices_of_the_snapshot(patch: pytest.MonkeyPatch) -> None:
     """Rule 16: take the definitions afresh."""
-    patch.setattr(Open, "_written_table", lambda self, name, head: self._at.table(name))
+    patch.setattr(Open, "_written_table", lambda self, name, catalog: self._at.table(name))
 
 
 def check_at_the_first_attempt_only(patch: pytest.MonkeyPatch) -> None:

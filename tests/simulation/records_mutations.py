@@ -15,6 +15,7 @@ import pytest
 
 from firn.errors import ObjectChangedError, ObjectExistsError, OutcomeUnknownError
 from firn.journal.sequence import (
+    Catalog,
     Head,
     Horizon,
     SequenceLog,
@@ -410,8 +411,8 @@ def enter_ready_indices_only(patch: pytest.MonkeyPatch) -> None:
     """Rule 27: writers after d1 add entries."""
     sound = Open._written_table
 
-    def table(self: Open, name: str, head: Head) -> Table:
-        found = sound(self, name, head)
+    def table(self: Open, name: str, catalog: Catalog) -> Table:
+        found = sound(self, name, catalog)
         fields = {field: index for field, index in found.state.fields.items() if index.stage == "ready"}
         return replace(found, state=replace(found.state, fields=fields))
 

@@ -20,12 +20,7 @@ class Definition:
     txid: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def admit(self, moment: Moment) -> sequence.Transaction:
-        number = moment.head.number + 1
-        catalog = moment.head.catalog
-        for member in moment.earlier:
-            if member.ddl is not None:
-                catalog = changed(catalog, member.ddl, number)
-        changed(catalog, self.ddl, number)
+        changed(moment.catalog, self.ddl, moment.head.number + 1)
         return sequence.Transaction(self.txid, self.snapshot, ddl=self.ddl)
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from firn.errors import ConflictError, DuplicateKeyError
+from firn.errors import ConflictError, DuplicateKeyError, InvalidInputError, NotFoundError
 from firn.journal import sequence
 from firn.journal.sequence import Ddl, Moment
 from firn.records.applying import apply
 from firn.records.definitions import Definition, define
 from firn.records.snapshot import Snapshot
 from firn.records.store import RecordStore, Table
-from firn.records.uniqueness import claim_of
+from firn.records.uniqueness import claim_of, values_of
 from firn.records.validating import unseen
 
 BATCH = 1000
@@ -53,8 +54,9 @@ def build_index(store: RecordStore, table: str, name: str, *, unique: bool = Fal
         for start in range(0, len(keys), BATCH):
             backfill(store, opened, name, keys[start : start + BATCH], upto=built)
         return _ready(store, opened, name, unique)
-    except (DuplicateKeyError, ValueError):
-        drop_index(store, table, name)
+    except (DuplicateKeyError, InvalidInputError):
+        with suppress(NotFoundError):  # by somebody else
+            define(store, Ddl("unindex", table, field=name, built=built))
         raise
 
 
@@ -89,7 +91,7 @@ def backfill(store: RecordStore, table: Table, name: str, keys: Sequence[str], *
 
 
 def _ready(store: RecordStore, table: Table, name: str, unique: bool) -> int:
-    ddl = Ddl("ready", table.name, field=name, unique=unique)
+    ddl = Ddl("ready", table.name, field=name, unique=unique, built=table.state.fields[name].built)
     head = store.log.refresh()
     holders: dict[str, str] = {}
     if unique:
@@ -98,16 +100,18 @@ def _ready(store: RecordStore, table: Table, name: str, unique: bool) -> int:
             claim = claim_of(table.name, name, value)
             if value is not None and holders.setdefault(claim, id) != id:
                 raise DuplicateKeyError(f"{claim}: rows {holders[claim]!r} and {id!r} have one value")
-    return store.group.commit(_Ready(Definition(ddl, head.number), table.name, holders))
+    return store.group.commit(_Ready(store, Definition(ddl, head.number), table, holders))
 
 
 @dataclass(frozen=True)
 class _Ready:
     """A unique index may be used if no two rows have one value at d2. Writers after d1 claim theirs, but while
-    entries are missing they don't see all that are there: their claims since the look at all rows are judged here."""
+    entries are missing they don't see all that are there: what was written since the look at all rows is judged
+    here."""
 
+    store: RecordStore
     definition: Definition
-    table: str
+    table: Table
     holders: dict[str, str]
     txid: str = field(default_factory=lambda: secrets.token_hex(16))
 
@@ -116,19 +120,21 @@ class _Ready:
         return self.definition.snapshot
 
     def admit(self, moment: Moment) -> sequence.Transaction:
-        members = [*(member for _, member in unseen(moment.since)), *moment.earlier]
-        _check_holders(self.table, self.holders, members)
         admitted = self.definition.admit(moment)
+        if self.definition.ddl.unique:
+            self._check([*(member for _, member in unseen(moment.since)), *moment.earlier])
         return sequence.Transaction(self.txid, self.snapshot, ddl=admitted.ddl)
 
-
-def _check_holders(table: str, holders: dict[str, str], members: Iterable[sequence.Transaction]) -> None:
-    left = dict(holders)
-    for member in members:
-        written = {write.id for write in member.writes if write.table == table}
-        left = {claim: id for claim, id in left.items() if id not in written}
-        for claim in member.claims:
-            if claim in left:
-                raise DuplicateKeyError(
-                    f"{claim}: row {left[claim]!r} and a row written meanwhile have one value"
-                )
+    def _check(self, members: Iterable[sequence.Transaction]) -> None:
+        has = dict(self.holders)
+        for member in members:
+            written = {write.id: write for write in member.writes if write.table == self.table.name}
+            has = {claim: id for claim, id in has.items() if id not in written}
+            for write in written.values():
+                if write.deletes:
+                    continue
+                for claim in values_of(self.table, self.definition.ddl.field, write, self.store.body(write)):
+                    if has.setdefault(claim, write.id) != write.id:
+                        raise DuplicateKeyError(
+                            f"{claim}: row {has[claim]!r} and row {write.id!r}, written meanwhile, have one value"
+                        )

@@ -16,7 +16,7 @@ from firn.errors import (
     TransactionTimedOutError,
 )
 from firn.journal import sequence
-from firn.journal.sequence import Head, Moment, RowWrite
+from firn.journal.sequence import Catalog, Head, Moment, RowWrite
 from firn.records.applying import keep_up
 from firn.records.documents import Record
 from firn.records.locking import Locks
@@ -276,7 +276,7 @@ class Transaction:
         """Rules 13 to 16 and 26, by the definitions as they are now: what to commit."""
         others = [*unseen(moment.since), *((moment.head.number + 1, member) for member in moment.earlier)]
         self._must_stand(others, serializable=self.serializable)
-        tables = {name: self._written_table(name, moment.head) for name in self._writes.tables}
+        tables = {name: self._written_table(name, moment.catalog) for name in self._writes.tables}
         claims = claims_of(self._at, tables, self._writes, others)
         return sequence.Transaction(self.txid, self.snapshot, self._writes.to_log(tables), claims)
 
@@ -292,9 +292,9 @@ class Transaction:
             )
         return found
 
-    def _written_table(self, name: str, head: Head) -> Table:
+    def _written_table(self, name: str, catalog: Catalog) -> Table:
         """A table that was written to, as it is now."""
-        table = self._store.table(name, head.catalog)
+        table = self._store.table(name, catalog)
         if table.state.since > self.snapshot:
             raise StaleObjectError(f"the table {name!r} was dropped and created again meanwhile; begin again")
         return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from firn.errors import DuplicateKeyError
+from firn.journal.sequence import RowWrite
 from firn.records.index_values import IndexValue, encode_value
 from firn.records.names import field_part
 from firn.records.snapshot import Snapshot
@@ -25,14 +26,17 @@ def claims_of(
         DuplicateKeyError: two of its rows, another's row or another's claim have a value.
     """
     claims: list[str] = []
+    others = list(others)
     for table in tables.values():
         own = writes.of(table.name)
+        unclaimed = {claim: id for claim, id in _unclaimed(snapshot, table, others) if id not in own}
         has: dict[str, str] = {}
         for id, field, value, is_new in _values(table, own.values()):
             claim = claim_of(table.name, field, value)
             taken = {has.setdefault(claim, id)} - {id}
             if is_new and not taken:
                 taken = snapshot.holders(table, field, value) - own.keys()
+                taken |= {unclaimed[claim]} if claim in unclaimed else set()
             if taken:
                 raise DuplicateKeyError(
                     f"{claim}: row {min(taken)!r} has this value of the unique index already; row {id!r} can't have "
@@ -42,6 +46,28 @@ def claims_of(
                 claims.append(claim)
     check_claims(claims, others)
     return tuple(claims)
+
+
+def values_of(table: Table, field: str, write: RowWrite, body: bytes) -> Iterator[str]:
+    """The value that a row has after a write, as a claim; none where it is null."""
+    value = table.documents.index_value(write.id, table.documents.decode(body), field)
+    if value is not None:
+        yield claim_of(table.name, field, value)
+
+
+def _unclaimed(snapshot: Snapshot, table: Table, others: Iterable[Unseen]) -> Iterator[tuple[str, str]]:
+    """What rows have that were written after the snapshot, in unique indices that came later still: nobody had to
+    claim it. By claim, the row's id."""
+    fields = [
+        name for name, index in table.state.fields.items() if index.unique and index.built > snapshot.number
+    ]
+    if not fields:
+        return
+    written = {write.id: write for _, other in others for write in other.writes if write.table == table.name}
+    for write in written.values():
+        for field in fields if not write.deletes else ():
+            for claim in values_of(table, field, write, snapshot.store.body(write)):
+                yield claim, write.id
 
 
 def claim_of(table: str, field: str, value: IndexValue) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from firn.errors import ConflictError, NotFoundError, TableExistsError, TableNotFoundError
-from firn.journal.sequence.model import Catalog, Ddl, IndexState, Record, TableState
+from firn.journal.sequence.model import Catalog, Ddl, IndexState, Record, TableState, Transaction
 
 
 def after(record: Record) -> Catalog:
     """The definitions after a record, whose own are those before it."""
-    catalog = record.catalog
-    for member in record.group:
+    return after_members(record.catalog, record.group, record.number)
+
+
+def after_members(catalog: Catalog, group: Iterable[Transaction], number: int) -> Catalog:
+    """The definitions after these members of record `number`."""
+    for member in group:
         if member.ddl is not None:
-            catalog = changed(catalog, member.ddl, record.number)
+            catalog = changed(catalog, member.ddl, number)
     return catalog
 
 
@@ -44,7 +49,7 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
                 f"the table {ddl.table!r} has an index on {ddl.field!r} already; use it, or drop it first"
             )
         fields[ddl.field] = IndexState("build", ddl.unique, number, 0, table.gone.get(ddl.field, 0))
-    elif index is None:
+    elif index is None or (ddl.built and ddl.built != index.built):
         raise NotFoundError(
             f"the table {ddl.table!r} has no index on {ddl.field!r}: it was dropped meanwhile"
         )

@@ -182,6 +182,7 @@ def _ddl_fields(ddl: Ddl) -> dict[str, Any]:
         "field": ddl.field,
         "unique": ddl.unique,
         "generation": ddl.generation,
+        "built": ddl.built,
     }
 
 
@@ -194,6 +195,7 @@ def _ddl(raw: Mapping[str, Any]) -> Ddl:
         field=text(raw["field"]),
         unique=truth(raw["unique"]),
         generation=number(raw["generation"]),
+        built=number(raw["built"]),
     )
 
 

@@ -13,9 +13,10 @@ from firn.errors import (
     SnapshotTooOldError,
     StoreError,
 )
+from firn.journal.sequence.catalog import after_members
 from firn.journal.sequence.codec import encode_record
 from firn.journal.sequence.log import SequenceLog
-from firn.journal.sequence.model import Head, Record, Transaction
+from firn.journal.sequence.model import Catalog, Head, Record, Transaction
 
 LARGEST_BYTES: Final = 4 << 20
 """Bytes of bodies in one record, about: after these, the next transaction goes into another."""
@@ -32,6 +33,11 @@ class Moment:
     head: Head
     since: Sequence[Record]
     earlier: Sequence[Transaction]
+
+    @property
+    def catalog(self) -> Catalog:
+        """The definitions that a transaction is judged by: those after all that comes before it."""
+        return after_members(self.head.catalog, self.earlier, self.head.number + 1)
 
 
 class Proposal(Protocol):

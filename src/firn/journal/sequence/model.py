@@ -36,7 +36,8 @@ class RowWrite:
 class Ddl:
     """A change of the definitions. `indices` are the fields that a created table is indexed by at once, with
     whether each is unique; `field` and `unique` are of the index that is built, ready or dropped. `generation`
-    tells the table that is created, and one that is dropped, from others of its name."""
+    tells the table that is created, and one that is dropped, from others of its name; `built` tells the index that is
+    ready or dropped from others of its field, 0 for whichever there is."""
 
     verb: DdlVerb
     table: str
@@ -45,6 +46,7 @@ class Ddl:
     field: str = ""
     unique: bool = False
     generation: int = 0
+    built: int = 0
 
 
 @dataclass(frozen=True, slots=True)
