@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -18,8 +19,13 @@ import pytest
 
 import firn
 from firn.cli.demo.command import MARKER, prepare
+from firn.cli.demo.flying import fly, pilot
+from firn.cli.demo.processes import Worker
 from firn.cli.demo.proof import search_everything
+from firn.cli.demo.stage import Stage
+from firn.cli.demo.stands import Stands
 from firn.cli.demo.story import ERASED, MONTH
+from firn.inspect.fsck import check as fsck
 
 pytestmark = pytest.mark.spark
 
@@ -130,6 +136,70 @@ def test_delays_are_counted_once_by_two_writers(demo: dict[str, Any]) -> None:
     view = delays.view()
     assert len(view.pointer.infos) >= 1 and not view.l0
     assert step(demo, "Spark compacts the keyed table")["measured"][0]["requests"]["put"] > 0
+
+
+def test_aircraft_are_neither_lost_nor_made_when_processes_are_killed(demo: dict[str, Any]) -> None:
+    flown = step(demo, "two processes fly aircraft")["measured"][-1]
+    assert flown["flights"] == 120
+    killed = step(demo, "SIGKILL")
+    assert killed["counts"] > 0
+    db = firn.connect(demo["where"] / "demo db")
+    assert sum(row["aircraft"] for row in db.table("stands", kind="records").scan()) == 20_000
+    assert db.table("flown", kind="records").scan().to_arrow().num_rows == 240
+    # Two tables, the airports, and 240 flights, of which none was committed twice.
+    assert killed["commits"] == 2 + 1 + 240
+    assert fsck(db).problems == ()
+    # A row each, the LIST, and the end of the log, not all 224 rows.
+    assert step(demo, "found through an index")["measured"][0]["requests"]["get"] < 10
+
+
+@pytest.fixture
+def stands(tmp_path: Path) -> Stands:
+    found = Stands(str(tmp_path), {}, Stage(quiet=True))
+    found.load()
+    with found.db.begin() as tx:
+        fly(tx, found.flights[0], lambda: None)
+    return found
+
+
+def test_flights_are_checked(stands: Stands) -> None:
+    first, second = stands.flights[:2]
+    assert stands.is_flown(first) and not stands.is_flown(second)
+    stands.check_flown([first], "one")
+    assert stands.replay() == 4
+    for flights in ([], [second], [first, second]):
+        with pytest.raises(firn.FirnError, match="one"):
+            stands.check_flown(flights, "one")
+
+
+def test_half_a_flight_is_found(stands: Stands) -> None:
+    def stop() -> None:
+        raise ZeroDivisionError
+
+    tx = stands.db.begin()
+    with pytest.raises(ZeroDivisionError):
+        fly(tx, stands.flights[1], stop)
+    tx.commit()
+    for look in (lambda: stands.is_flown(stands.flights[1]), stands.replay):
+        with pytest.raises(firn.FirnError, match="doesn't hold"):
+            look()
+
+
+def test_a_hole_in_the_log_is_found(stands: Stands) -> None:
+    assert stands.replay() == 4
+    stands.db.bucket.delete("_commits/00000000000000000002")
+    with pytest.raises(firn.FirnError):
+        Stands(stands.url, {}, Stage(quiet=True)).replay()
+
+
+def test_what_a_process_raises_is_heard_and_one_that_was_ended_is_missed() -> None:
+    with Worker(math.sqrt, "four") as worker, pytest.raises(firn.FirnError, match="exactly one argument"):
+        worker.hear()
+    with Worker(pilot, "memory://one", {}) as worker:
+        assert worker.hear() == "ready"
+        worker.kill()
+        with pytest.raises(firn.OutcomeUnknownError, match="from outside"):
+            worker.hear()
 
 
 def test_the_report_is_written(demo: dict[str, Any]) -> None:

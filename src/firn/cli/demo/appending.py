@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty
 from typing import Any
 
+from firn.cli.demo.processes import interrupts_held_back
 from firn.errors import FirnError, OutcomeUnknownError
 
 WRITERS = 4
@@ -63,7 +62,7 @@ def append_from_processes(
         for share in shares
     ]
     try:
-        with _interrupts_held_back():
+        with interrupts_held_back():
             for process in processes:
                 process.start()
         ready.wait(timeout=120)
@@ -83,24 +82,6 @@ def append_from_processes(
         for name, count in counters.items():
             total[name] = total.get(name, 0) + count
     return Appended(sum(d[0] for d in done), sum(d[1] for d in done), seconds, total)
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C reaches the whole group of processes. Those that start here never see it, and leave it to this one
-    to end them; what arrives meanwhile is answered afterwards: half a start would make the other half complain.
-    """
-    came: list[int] = []
-    # A handler as well as a mask: another thread may get the signal, and this one then runs its handler.
-    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
-    if came:
-        raise KeyboardInterrupt
 
 
 def _next_outcome(outcomes: Any, processes: list[Any]) -> tuple[int, int, dict[str, int]]:

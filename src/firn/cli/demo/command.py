@@ -32,7 +32,7 @@ def demo(
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Show all of Firn on real data: four processes append, Spark joins, merge, time travel, erasure, sweep.
+    """Show all of Firn on real data: appends, Spark, merge, time travel, erasure, keyed tables, transactions.
 
     The tables stay for you to play with. An earlier demo's directory is replaced only with --fresh, or if you
     say so; a directory that isn't a demo's is left alone.
@@ -61,7 +61,7 @@ def demo(
             }
         )
         return
-    stage.title("")
+    stage.gap()
     same = " (with the same --option)" if given else ""
     stage.title(f"Done in {seconds:.0f} s. The tables are yours; try{same}:")
     for command in commands:

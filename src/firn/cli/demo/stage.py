@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from firn.cli import output
+from firn.errors import FirnError
 from firn.inspect.facts import Step
 
 if TYPE_CHECKING:
@@ -43,11 +44,15 @@ class Stage:
     def title(self, text: str) -> None:
         self._print(Text(text, style="bold"), 0)
 
+    def gap(self) -> None:
+        """An empty line."""
+        if self._console is not None:
+            self._console.print()
+
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
         """A numbered step: its title before the work begins."""
-        if self._console is not None:
-            self._console.print()
+        self.gap()
         number = len(self.facts) + 1
         self._print(Text.assemble((f"{number:>2} ", "bold cyan"), (title, "bold")), 0)
         self.facts.append({"step": title})
@@ -87,6 +92,12 @@ class Stage:
         for row in rows:
             shown.add_row(*(Text(output.cell(value)) for value in row))
         self._print(shown, 5)
+
+
+def check(true: bool, claim: str) -> None:
+    """Each step's proof."""
+    if not true:
+        raise FirnError(f"the demo found that this doesn't hold: {claim}. Please report it.")
 
 
 def measure_line(seconds: float, requests: Mapping[str, int], detail: str = "") -> str:

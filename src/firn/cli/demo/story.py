@@ -15,8 +15,10 @@ from firn.cli.demo.airports import AIRPORT_WRITERS, FEDERATED, Airports
 from firn.cli.demo.appending import BATCHES, WRITERS, append_from_processes, every_nth
 from firn.cli.demo.data import AIRPORTS, BIRDSTRIKES, data_file
 from firn.cli.demo.delays import BATCH, JOINED, Delays
+from firn.cli.demo.flying import STANDS
 from firn.cli.demo.proof import search_everything
-from firn.cli.demo.stage import Stage
+from firn.cli.demo.stage import Stage, check
+from firn.cli.demo.stands import Stands
 from firn.cli.ingest import read_frame
 from firn.cli.output import plural, size
 from firn.database import Database, connect
@@ -75,6 +77,7 @@ class Story:
             self.count_delays,
             self.take_over,
             self.join_delays,
+            self.fly_aircraft,
         ):
             step()
         self.write_report()
@@ -88,7 +91,7 @@ class Story:
             before = self.counts()
             with waiting.spinner(f"{WRITERS} processes append {BATCHES} batches each"):
                 done = append_from_processes(self.url, self.options, "flights", every_nth())
-            _check(
+            check(
                 done.rows == 20_000 == self.flights.scan().count(), "all flights that were appended are there"
             )
             stage.change(before, self.counts())
@@ -152,7 +155,7 @@ class Story:
                     ["seconds of the query", f"{slow[1]:.2f}", f"{fast[1]:.2f}"],
                 ],
             )
-            _check(answers == self.answers, "the query's answer is the same after the merge")
+            check(answers == self.answers, "the query's answer is the same after the merge")
             stage.say("✓ the query's answer is the same as before")
 
     def rewind(self) -> None:
@@ -161,7 +164,7 @@ class Story:
             now = _fingerprint(self.flights, None)
             then, meter = self.measure(lambda: _fingerprint(self.flights, self.full_version))
             files = len(self.flights.snapshot(self.full_version).files)
-            _check(now == then, "an older version holds the same rows")
+            check(now == then, "an older version holds the same rows")
             stage.say(f"at {self.full_version}: {plural(files, 'file')}, {plural(then[0], 'row')}")
             stage.say(f"✓ the same {then[0]:,} rows, with {then[1]:,} minutes of delay in all")
             stage.measured("read the older version", meter.seconds, meter.requests)
@@ -174,9 +177,9 @@ class Story:
             _, meter = self.measure(lambda: self.flights.delete("delay > 0"))
             stage.change(before, self.counts())
             stage.measured("delete", meter.seconds, meter.requests)
-            _check(self.counts()["rows"] < before["rows"], "delete deleted rows")
+            check(self.counts()["rows"] < before["rows"], "delete deleted rows")
             _, meter = self.measure(lambda: self.flights.restore(version))
-            _check(_fingerprint(self.flights, None) == rows, "the rows are the same after the restore")
+            check(_fingerprint(self.flights, None) == rows, "the rows are the same after the restore")
             stage.say(f"✓ restored: the same {rows[0]:,} rows as before")
             stage.measured("restore", meter.seconds, meter.requests)
 
@@ -216,7 +219,7 @@ class Story:
             else:
                 raise FirnError("the version before the merge can still be read after the sweep.")
             found = search_everything(self.flights, word=ERASED, since=MONTH[0], until=MONTH[1])
-            _check(found.rows == self.counts()["rows"], "every row that is stored is one that is read")
+            check(found.rows == self.counts()["rows"], "every row that is stored is one that is read")
             self.stage.facts[-1]["searched"] = vars(found)
             stage.say(
                 f"✓ searched all {found.objects} objects that are left, with {plural(found.rows, 'row')} "
@@ -237,7 +240,7 @@ class Story:
             stage.measured("append as writers", done.seconds, done.requests, detail, rows=done.rows)
             stage.quote(FEDERATED)
             answers = self.query(FEDERATED)
-            _check(dict(answers) == self.airports.expected, "the query sees every writer's flights, once")
+            check(dict(answers) == self.airports.expected, "the query sees every writer's flights, once")
             stage.table(["origin", "flights"], [(origin, f"{flights:,}") for origin, flights in answers])
             stage.say(f"✓ one snapshot of all: {self.airports.version()}")
 
@@ -249,12 +252,12 @@ class Story:
         ):
             gone = self.airports.delete_catalog(writer)
             left = self.airports.counts()
-            _check(lost not in left, "without its catalog a writer's flights can't be seen")
+            check(lost not in left, "without its catalog a writer's flights can't be seen")
             stage.say(f"{plural(gone, 'object')} deleted; the others can still be read, and a warning says:")
             stage.quote(self.airports.warning())
             with waiting.spinner("reading the footers of its data files"):
                 detail, meter = self.airports.rebuild(writer)
-            _check(self.airports.counts() == self.airports.expected, "rebuild brought every flight back")
+            check(self.airports.counts() == self.airports.expected, "rebuild brought every flight back")
             stage.measured("rebuild", meter.seconds, meter.requests, detail)
             stage.say(
                 f"✓ all {self.airports.expected[lost]:,} flights are back, in the same commits as before"
@@ -277,10 +280,10 @@ class Story:
         with stage.step("A second writer takes over; the first one goes on, and is fenced"):
             with waiting.spinner("the second writer counts"):
                 done, fenced = self.delays.take_over(self.half.left)
-            _check(bool(fenced), "a writer that goes on after another one has opened is fenced")
+            check(bool(fenced), "a writer that goes on after another one has opened is fenced")
             stage.say("✓ the first writer is told:")
             stage.quote(fenced)
-            _check(self.delays.found() == self.delays.expected(), "every flight is counted once")
+            check(self.delays.found() == self.delays.expected(), "every flight is counted once")
             total = sum(flights for flights, _, _ in self.delays.expected().values())
             stage.say(f"✓ every one of {total:,} flights is counted, and none twice")
             stage.measured(f"{done.flights:,} merges", done.seconds, done.requests, flights=done.flights)
@@ -305,10 +308,14 @@ class Story:
             for line in JOINED.splitlines():
                 stage.quote(line)
             answers = self.query(JOINED)
-            _check(answers == self.answers, "counts that were kept give what 20,000 rows gave")
+            check(answers == self.answers, "counts that were kept give what 20,000 rows gave")
             rows = [(state, f"{flights:,}", f"{delay:.2f}") for state, flights, delay in answers]
             stage.table(["state", "flights", "mean delay"], rows)
             stage.say(f"✓ the same as over all flights, from {report.rows_out:,} keys")
+
+    def fly_aircraft(self) -> None:
+        """See `firn.cli.demo.stands`."""
+        Stands(self.url, self.options, self.stage).tell()
 
     def write_report(self) -> None:
         with self.stage.step("A report of all this"):
@@ -319,7 +326,9 @@ class Story:
     def what_next(self) -> list[str]:
         """Commands for the user to go on with; the tests run them."""
         url = shlex.quote(self.url)
-        flights, delays = (shlex.quote(f"{self.url.rstrip('/')}/{name}") for name in ("flights", "delays"))
+        flights, delays, stands = (
+            shlex.quote(f"{self.url.rstrip('/')}/{name}") for name in ("flights", "delays", STANDS)
+        )
         row = (
             '{"date": "2001-04-01T12:00", "delay": 7, "distance": 236, "origin": "SFO", "destination": "SNA"}'
         )
@@ -332,6 +341,9 @@ class Story:
             f"firn merge {flights} --dry-run",
             f"firn keyed scan {delays} --start A --end C",
             f"firn keyed manifest {delays}",
+            f"firn records find {stands} state=HI --order-by 'aircraft desc'",
+            f"firn records get {stands} HNL",
+            f"firn log {stands} --limit 5",
             f"firn dump {flights}/",
             f'firn sql "SELECT origin, count(*) AS n FROM flights GROUP BY 1 ORDER BY 2 DESC LIMIT 5" --db {url}',
         ]
@@ -384,11 +396,6 @@ def _fingerprint(table: LakeTable, at: str | None) -> tuple[int, int, int]:
 
     rows = table.scan(columns=["delay", "distance"], at=at).to_arrow()
     return rows.num_rows, pc.sum(rows["delay"]).as_py(), pc.sum(rows["distance"]).as_py()
-
-
-def _check(true: bool, claim: str) -> None:
-    if not true:
-        raise FirnError(f"the demo found that this doesn't hold: {claim}. Please report it.")
 
 
 def default_report(url: str) -> str:
