@@ -1,8 +1,9 @@
 """Write the golden SSTs of this version: `python tests/format/make_golden_ssts.py`, once for each release. What is
 there is never written anew.
 
-Three files: values of bytes, typed values, and one without filter and compression. They have puts, deletes and
-merges, entries that expire, and versions of one key over several blocks. `expected.json` says what went in.
+Values of bytes, typed values, and a file without filter and compression; typed values with a column of bytes, of
+which the footer has no bounds. They have puts, deletes and merges, entries that expire, and versions of one key over
+several blocks. `expected.json` says what went in.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ SSTS: dict[str, dict[str, Any]] = {
     "bytes": {"columns": None, "compression": "zstd", "bloom_bits": 10},
     "typed": {"columns": COLUMNS, "compression": "lz4", "bloom_bits": 10},
     "plain": {"columns": None, "compression": None, "bloom_bits": 0},
+    "blobs": {"columns": {"photo": "BLOB", "flights": "BIGINT"}, "compression": "zstd", "bloom_bits": 10},
 }
 
 
@@ -30,22 +32,27 @@ def value_of(stored: Any, values: Values) -> object:
     """A value as a run holds it, out of what JSON holds."""
     if stored is None:
         return None
-    return values.check(stored if values.typed else bytes.fromhex(stored))
+    if not values.typed:
+        return values.check(bytes.fromhex(stored))
+    blobs = [name for name, kind in (values.columns or {}).items() if kind == "BLOB"]
+    return values.check(stored | {name: bytes.fromhex(stored[name]) for name in blobs})
 
 
-def rows(*, typed: bool) -> list[list[Any]]:
+def rows(columns: dict[str, str] | None) -> list[list[Any]]:
     """key in hex, seq, kind, expire_at, value: bytes in hex, or a typed row."""
 
     def value(n: int) -> Any:
-        if not typed:
+        if columns is None:
             return (b"%d" % n * 7).hex()
-        return {
+        row = {
+            "photo": (b"%d" % n * 7).hex(),
             "flights": None if n % 5 == 0 else n - 20,
             "city": f"Köln {n}",
             "late": n / 4,
             "open": n % 2 == 0,
             "codes": [None, "x" * (n % 3)][: n % 4],
         }
+        return {name: row[name] for name in columns}
 
     found: list[list[Any]] = [["", 900, PUT, None, value(0)]]
     found.extend(
@@ -64,7 +71,7 @@ def make(root: Path) -> None:
     expected = {}
     for name, made in SSTS.items():
         values = Values(made["columns"])
-        entries = rows(typed=values.typed)
+        entries = rows(made["columns"])
         writer = SstWriter(
             values.schema, block_bytes=700, compression=made["compression"], bloom_bits=made["bloom_bits"]
         )

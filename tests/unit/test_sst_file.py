@@ -129,6 +129,15 @@ def test_blocks_are_row_groups_and_the_first_begins_at_the_start(large):
     assert index.extent(0)[0] == 0
 
 
+def test_the_footer_has_bounds_of_keys_and_values_but_of_bytes():
+    values = Values({"photo": "BLOB", "flights": "BIGINT", "city": "VARCHAR"})
+    row = values.check({"photo": b"p" * 50, "flights": 4, "city": "Detroit"})
+    group = pq.read_metadata(io.BytesIO(written([Entry(b"AA", 3, PUT, None, row)], values).data)).row_group(0)
+    columns = [group.column(at) for at in range(group.num_columns)]
+    bounds = {c.path_in_schema: (c.statistics.min, c.statistics.max) for c in columns if c.is_stats_set}
+    assert bounds == {"key": (b"AA", b"AA"), "flights": (4, 4), "city": ("Detroit", "Detroit")}
+
+
 def test_what_the_manifest_is_told():
     sst = written(SMALL, block_bytes=1)
     told = (sst.min_key, sst.max_key, sst.rows, sst.max_seq, sst.tombstones, sst.min_expire, sst.merges)

@@ -43,16 +43,16 @@ def encoding(rows: pa.RecordBatch, compression: Compression) -> dict[str, Any]:
             and not _shrinks(rows.column(field.name), compression)
         ):
             plain.add(field.name)
-    flat = [field.name for field in values if not pa.types.is_nested(field.type)]
-    only = len(values) == 1 and pa.types.is_binary(values[0].type)
-    text = [] if only else [field.name for field in values if pa.types.is_string(field.type)]
+    # Nobody prunes by bytes, and their bounds, of every block, would be most of the footer.
+    bounded = [f.name for f in values if not pa.types.is_nested(f.type) and not pa.types.is_binary(f.type)]
+    text = [field.name for field in values if pa.types.is_string(field.type)]
     packed = [name for name in _leaves(schema) if name not in plain]
     return {
         "compression": {name: "none" if name in plain else compression for name in _leaves(schema)},
         "compression_level": dict.fromkeys(packed, ZSTD_LEVEL) if compression == "zstd" else None,
         "use_dictionary": text or False,
         "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
-        "write_statistics": ["key", *([] if only else flat)],
+        "write_statistics": ["key", *bounded],
         # Whoever reads the file without its tail, as Spark does, sees damage by these.
         "write_page_checksum": True,
         "store_schema": False,
