@@ -20,6 +20,7 @@ from firn.journal.sequence import (
 )
 from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
 from firn.journal.sequence.model import Pack
+from firn.journal.sequence.probing import Probed
 from firn.journal.sequence.store import SequenceStore
 from firn.records import collecting, transaction, uniqueness, validating, writes
 from firn.records.layout import RecordLayout
@@ -142,16 +143,17 @@ def never_ask_for_the_horizon(patch: pytest.MonkeyPatch) -> None:
 def ask_for_the_horizon_first(patch: pytest.MonkeyPatch) -> None:
     """Rule 6: probe, then the horizon."""
 
-    def refresh(self: SequenceLog) -> Head:
+    def refresh(self: SequenceLog, *, taken: int = 0) -> Head:
         while True:
             known = self._known()
             if known is None:
-                opened = self._open()
+                opened = self._open(0)
                 if opened is not None:
                     return opened
                 continue
             if not self.is_ghost(known, known.number + 1):
-                return self._adopt(*self._probe(known.number))
+                probed = self._probe(known.number)
+                return self._adopt(probed.records, probed.began_s or 0.0)
 
     patch.setattr(SequenceLog, "refresh", refresh)
 
@@ -160,10 +162,10 @@ def use_what_was_probed_at_once(patch: pytest.MonkeyPatch) -> None:
     """Rule 7: only after the horizon was asked for."""
     sound = SequenceLog._probe
 
-    def probe(self: SequenceLog, known: int) -> tuple[list[Record], float]:
-        found = sound(self, known)
-        if self._head is not None:
-            self._adopt(*found)
+    def probe(self: SequenceLog, known: int, **options: Any) -> Probed:
+        found = sound(self, known, **options)
+        if self._head is not None and found.began_s is not None:
+            self._adopt(found.records, found.began_s)
         return found
 
     patch.setattr(SequenceLog, "_probe", probe)
@@ -183,8 +185,9 @@ def validate_by_the_time_of_the_answer(patch: pytest.MonkeyPatch) -> None:
     """Rule 8: the time before the probe was sent."""
     sound = SequenceLog._probe
 
-    def probe(self: SequenceLog, known: int) -> tuple[list[Record], float]:
-        return sound(self, known)[0], self.now_s()
+    def probe(self: SequenceLog, known: int, **options: Any) -> Probed:
+        found = sound(self, known, **options)
+        return found if found.began_s is None else replace(found, began_s=self.now_s())
 
     patch.setattr(SequenceLog, "_probe", probe)
 
@@ -193,7 +196,7 @@ def open_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: GET the horizon last, and begin again if the greatest number was truncated."""
     sound = SequenceLog._open
 
-    def open_(self: SequenceLog) -> Head | None:
+    def open_(self: SequenceLog, behind: int) -> Head | None:
         real = self.store
 
         class Blind(SequenceStore):
@@ -202,7 +205,7 @@ def open_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
 
         self.store = Blind(real.bucket, real.layout, real.clock)
         try:
-            return sound(self)
+            return sound(self, behind)
         finally:
             self.store = real
 
@@ -213,7 +216,7 @@ def open_with_an_old_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: last, not first."""
     sound = SequenceLog._open
 
-    def open_(self: SequenceLog) -> Head | None:
+    def open_(self: SequenceLog, behind: int) -> Head | None:
         real, old = self.store, self.store.horizon()
 
         class First(SequenceStore):
@@ -222,7 +225,7 @@ def open_with_an_old_horizon(patch: pytest.MonkeyPatch) -> None:
 
         self.store = First(real.bucket, real.layout, real.clock)
         try:
-            return sound(self)
+            return sound(self, behind)
         finally:
             self.store = real
 
@@ -233,8 +236,8 @@ def take_the_list_for_the_end(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: begin with the greatest number, and with all that isn't applied."""
     sound = SequenceLog._open
 
-    def open_(self: SequenceLog) -> Head | None:
-        head = sound(self)
+    def open_(self: SequenceLog, behind: int) -> Head | None:
+        head = sound(self, behind)
         if head is not None:
             with self._mutex:
                 while self._overlaid:

@@ -116,8 +116,10 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
     )
     setup = world.observer("setup")
 
+    far = random.Random(f"records far behind {number}").choice([1, 4, 128])
+
     def open_store(bucket: Any, clock: Any) -> RecordStore:
-        return RecordStore(
+        opened = RecordStore(
             bucket,
             PREFIX,
             clock=clock,
@@ -125,6 +127,8 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
             max_lag=shape.habits.max_lag,
             definitions=DEFINITIONS.get,
         )
+        opened.log.far = far
+        return opened
 
     create(open_store(setup, setup.clock))
     model = Model()

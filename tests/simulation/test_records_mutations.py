@@ -19,7 +19,7 @@ FURTHER_SEEDS = 200
 
 BY_SEED = [
     (log_without.say_that_all_is_applied, "calm", 0),
-    (log_without.stage_after_the_commit, "truncated", 17),
+    (log_without.stage_after_the_commit, "lists", 3),
     (log_without.set_the_horizon, "truncated", 1),
     (log_without.put_packs_over_one_another, "impatient", 3),
     (log_without.use_entries_again, "calm", 0),

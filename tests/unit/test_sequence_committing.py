@@ -433,8 +433,10 @@ def test_beginning(db):
     log = db.log()
     assert cost(log, log.refresh)[1] == {"list": 1, "get": 2}
     assert cost(log, log.refresh)[1] == {"get": 1}
-    db.commit("a", "b", "c")
-    assert cost(log, log.refresh)[1] == {"get": 1 + 3}
+    db.commit("a")
+    assert cost(log, log.refresh)[1] == {"get": 1 + 1}
+    db.commit("b", "c")
+    assert cost(log, log.refresh)[1] == {"get": 1 + 2 + 1}, "two were asked for at once"
     db.age(R)
     assert cost(log, log.refresh)[1] == {"get": 1 + 1}
     assert cost(log, log.head)[1] == {}
@@ -452,6 +454,18 @@ def test_committing(db):
     assert cost(log, lambda: commit(log, [Put("d", 2)]))[1] == {"put": 1, "get": 1}
     db.commit("other")
     assert cost(log, lambda: commit(log, [Put("e", 3)]))[1] == {"put": 2, "get": 2}
+
+
+def test_who_was_refused_asks_for_the_other_one_and_the_next_at_once(db, monkeypatch):
+    log = db.log()
+    log.refresh()
+    db.commit("other")
+    asked, fetch = [], type(log.store).records
+    monkeypatch.setattr(
+        type(log.store), "records", lambda self, numbers: asked.append(list(numbers)) or fetch(self, numbers)
+    )
+    assert commit(log, [Put("mine", 0)]) == {"mine": 2}
+    assert asked == [[1, 2]]
 
 
 def test_a_database_that_always_asks_for_the_horizon(db):

@@ -6,7 +6,7 @@ import pytest
 from sequence_logs import PREFIX, Before, Database, Put, R, put_of
 
 from firn.errors import CorruptObjectError, SnapshotTooOldError
-from firn.journal.sequence import Horizon, Record, SequenceLayout, commit, truncate
+from firn.journal.sequence import Horizon, Record, SequenceLayout, SequenceLog, commit, truncate
 from firn.journal.sequence.codec import encode_record
 from firn.journal.sequence.overlay import Overlay
 
@@ -151,6 +151,83 @@ def test_the_time_of_validation_is_before_the_answer(db):
     head = log.refresh()
     db.age(11)
     assert not log.is_fresh(head)
+
+
+def probes(db, action):
+    """Of which numbers records were asked for, one request after the other."""
+    asked = []
+
+    class Asked:
+        def decide(self, call):
+            if call.verb == "get" and (number := LAYOUT.parse_record(call.key)) is not None:
+                asked.append(number)
+
+    bucket = db.store.bucket("asking", plan=Asked())
+    action(SequenceLog(bucket, PREFIX, clock=bucket.clock))
+    return asked
+
+
+def test_the_end_is_looked_for_by_as_many_as_were_found():
+    for new, last in ((0, 1), (1, 2), (2, 4), (3, 4), (4, 8), (9, 16), (32, 64), (70, 96)):
+        db = Database()
+
+        def chases(log, db=db, new=new):
+            log.refresh()
+            db.commit(*(f"r{n}" for n in range(new)))
+            assert log.refresh().number == new
+
+        assert probes(db, chases) == [1, *range(1, last + 1)], new
+
+
+def test_commits_while_many_numbers_are_asked_for(db):
+    """What is there behind a number that wasn't was committed later."""
+    log = db.log("late", Before("get", LAYOUT.record_key(7), lambda: db.commit("f", "g", "h")))
+    log.refresh()
+    db.commit(*"abcde")
+    head = log.refresh()
+    assert (head.number, [r.number for r in log.records(0, head.number)]) == (5, [1, 2, 3, 4, 5])
+    assert log.refresh().number == 8
+
+
+def test_the_time_of_validation_is_before_all_that_were_asked_for_at_once(db):
+    log = db.log("slow", Before("get", LAYOUT.record_key(7), lambda: db.age(20)))
+    log.refresh()
+    db.commit(*"abcde")
+    head = log.refresh()
+    db.age(11)
+    assert not log.is_fresh(head)
+
+
+def test_who_is_far_behind_opens_the_log_anew(db):
+    """The records between aren't fetched; a transaction that began before them gets them when it commits."""
+    log = db.log(far=4)
+    db.commit("a")
+    log.refresh()
+    db.commit(*(f"r{n}" for n in range(2, 41)))
+    db.apply(39)
+    db.commit("r41")
+    before = log.store.bucket.counters.as_dict()
+    assert log.refresh().number == 41
+    spent = log.store.bucket.counters.since(before)
+    assert (spent["list"], spent["get"]) == (1, 4 + 1 + 1 + 1 + 1), (
+        "the last, the one before it, none, the horizon"
+    )
+    assert (log.applied, [r.number for r in log.pending()]) == (39, [40, 41])
+    assert log.newest("t", "a", 41) is None
+    assert [r.number for r in log.records(1, 41)] == list(range(2, 42))
+    db.commit("x", "y")
+    assert log.refresh().number == 43
+
+
+def test_who_is_far_behind_a_truncated_log_believes_no_ghosts(db):
+    log = db.log("sleeper", far=2)
+    log.refresh()
+    shortened(db, 8)
+    for number in (1, 2, 3):
+        ghost(db, number)
+    db.age(R)
+    assert log.refresh().number == 9
+    assert log.newest("t", "ghost", 9) is None
 
 
 def test_a_snapshot_that_is_too_old_is_noticed(db):

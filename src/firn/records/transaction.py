@@ -37,7 +37,8 @@ State = Literal["open", "committed", "rolled back", "timed out", "unknown"]
 def begin(
     store: RecordStore, *, serializable: bool = False, lock: bool = False, timeout_s: float = TIMEOUT_S
 ) -> Transaction:
-    """Begin at the end of the log as it is now. 1 GET and 1 a new record; see `SequenceLog.refresh`.
+    """Begin at the end of the log as it is now. 1 GET and 1 a new record, 2 at most if there are several; see
+    `SequenceLog.refresh`.
 
     Args:
         serializable: commit only if nothing that was read has changed either.

@@ -83,7 +83,7 @@ def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome
                     log.advance(record, sent_s)
                     outcomes.update((member.txid, record.number) for member in group)
                 else:
-                    log.refresh()
+                    log.refresh(taken=0 if sent_s is not None else record.number)
         except (StoreError, OutcomeUnknownError) as error:
             for proposal in waiting:
                 outcomes.setdefault(proposal.txid, _settled(log, proposal.txid, sent, error))

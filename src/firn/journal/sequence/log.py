@@ -18,10 +18,14 @@ from firn.journal.sequence.catalog import after
 from firn.journal.sequence.layout import SequenceLayout
 from firn.journal.sequence.model import Head, Horizon, Record, Transaction
 from firn.journal.sequence.overlay import Change, Overlay
+from firn.journal.sequence.probing import Probed, probe
 from firn.journal.sequence.store import SequenceStore
 
 FRESHNESS_S: Final = 30.0
 """R: how long the horizon isn't asked for again, and how long a collector waits. All clients of a database agree."""
+
+FAR: Final = 128
+"""Behind by that many records, a process opens the log anew: it needs those that aren't applied, and no others."""
 
 KEPT: Final = 1024
 """Records that a process keeps in memory beyond those that aren't applied, for transactions that began long ago."""
@@ -35,6 +39,7 @@ class SequenceLog:
         prefix: the database's key prefix, without a trailing slash; "" for the bucket's root.
         clock: time, for the age of what is known and waits between retries.
         freshness_s: R of the protocol; 0 asks for the horizon each time.
+        far: behind by how many records the log is opened anew.
         kept: about how many applied records stay in memory.
     """
 
@@ -45,10 +50,12 @@ class SequenceLog:
         *,
         clock: Clock,
         freshness_s: float = FRESHNESS_S,
+        far: int = FAR,
         kept: int = KEPT,
     ) -> None:
         self.store = SequenceStore(bucket, SequenceLayout(prefix), clock)
         self.freshness_s = freshness_s
+        self.far = far
         self._kept = kept
         self._mutex = threading.Lock()
         self._head: Head | None = None
@@ -65,9 +72,13 @@ class SequenceLog:
         """The end as it is known. No request, but for a process that knows nothing yet: as `refresh`."""
         return self._known() or self.refresh()
 
-    def refresh(self) -> Head:
-        """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record; 1 more for the horizon if
-        nobody has asked for it within `freshness_s`. At first: 1 LIST sequence, 1 GET, 1 a record that isn't applied.
+    def refresh(self, *, taken: int = 0) -> Head:
+        """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record, up to as many again if there
+        are several; 1 more for the horizon if nobody has asked for it within `freshness_s`. At first, and behind by
+        more than `far`: 1 LIST sequence, 1 GET, 1 a record that isn't applied.
+
+        Args:
+            taken: the greatest number that the caller knows to be a record's.
 
         Raises:
             CorruptObjectError: records are missing that nobody has applied.
@@ -75,16 +86,17 @@ class SequenceLog:
         backoff = self.store.backoff()
         while True:
             known = self._known()
-            if known is None:
-                opened = self._open()
-                if opened is not None:
-                    return opened
-                if not backoff.wait():
-                    raise self.store.incomplete()
-                continue
-            found, began = self._probe(known.number)
-            if not self.is_ghost(known, known.number + 1):
-                return self._adopt(found, began)
+            if known is not None:
+                probed = self._probe(known.number, certain=max(0, taken - known.number), most=self.far)
+                if probed.began_s is not None:
+                    if not self.is_ghost(known, known.number + 1):
+                        return self._adopt(probed.records, probed.began_s)
+                    continue
+            opened = self._open(0 if known is None else known.number)
+            if opened is not None:
+                return opened
+            if not backoff.wait():
+                raise self.store.incomplete()
 
     def advance(self, record: Record, sent_s: float) -> Head:
         """Take in a record that this process put itself, by a request first sent at `sent_s`."""
@@ -195,33 +207,29 @@ class SequenceLog:
 
     # -- how it comes to know
 
-    def _probe(self, known: int) -> tuple[list[Record], float]:
-        """The records that follow, and when it was asked for the one that isn't there."""
-        found: list[Record] = []
-        while True:
-            began = self.now_s()
-            record = self.store.record(known + len(found) + 1)
-            if record is None:
-                return found, began
-            found.append(record)
+    def _probe(self, known: int, *, certain: int = 0, most: int | None = None) -> Probed:
+        """The records that follow."""
+        return probe(self.store, known, self.now_s, certain=certain, most=most)
 
     def _known(self) -> Head | None:
         with self._mutex:
             return None if self._lost else self._head
 
-    def _open(self) -> Head | None:
-        """Rule 9: without anything known. None: the log was truncated meanwhile, begin again."""
-        top = self.store.last(0)
+    def _open(self, behind: int) -> Head | None:
+        """Rule 9: without anything known, but that the end is at or behind that number. None: the log was truncated
+        meanwhile, begin again."""
+        top = self.store.last(behind)
         last = self.store.record(top) if top else None
         if top and last is None:
             return None
         records = {} if last is None else {**self.store.records(range(last.applied + 1, top)), top: last}
-        found, began = self._probe(top)
-        records.update((record.number, record) for record in found)
+        probed = self._probe(top)
+        assert probed.began_s is not None
+        records.update((record.number, record) for record in probed.records)
         horizon = self.store.horizon()
         if horizon.lo >= max(top, 1):
             return None
-        head = top + len(found)
+        head = top + len(probed.records)
         # Between what the last record says is applied and what was truncated since there may be ghosts.
         records = {number: record for number, record in records.items() if number > horizon.lo}
         applied = max([horizon.applied, *(record.applied for record in records.values())])
@@ -229,7 +237,9 @@ class SequenceLog:
             return None
         done = [n for record in records.values() for n in record.done]
         catalog = after(records[head]) if head else {}
-        self._replace(Head(head, began, catalog), [records[n] for n in sorted(records)], applied, done)
+        self._replace(
+            Head(head, probed.began_s, catalog), [records[n] for n in sorted(records)], applied, done
+        )
         return self._known()
 
     def _replace(self, head: Head, records: Sequence[Record], applied: int, done: Iterable[int]) -> None:
