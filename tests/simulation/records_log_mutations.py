@@ -25,6 +25,7 @@ from firn.journal.sequence.store import SequenceStore
 from firn.records import collecting, transaction, uniqueness, validating, writes
 from firn.records.layout import RecordLayout
 from firn.records.snapshot import Seen
+from firn.records.staged import staged_ref
 from firn.records.store import RecordStore, Table
 from firn.records.transaction import Transaction as Open
 
@@ -65,7 +66,7 @@ def stage_after_the_commit(patch: pytest.MonkeyPatch) -> None:
         self.late = (store, [])  # type: ignore[attr-defined]
         for n, (key, write) in enumerate(self._writes.items()):
             if write.body is not None and len(write.body) > inline[write.table]:
-                ref = f"{self._txid}.{n}"
+                ref = staged_ref(self._txid, n, write.body)
                 self.late[1].append((store.log.store.layout.body_key(ref), write.body))  # type: ignore[attr-defined]
                 self._writes[key] = replace(write, ref=ref)
 

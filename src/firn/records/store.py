@@ -19,6 +19,7 @@ from firn.records.definition import RecordDefinition, read_definition
 from firn.records.documents import Documents
 from firn.records.layout import RecordLayout
 from firn.records.row import Row, Version, decode_row, encode_row
+from firn.records.staged import checked
 
 MAX_LAG: Final = 64
 """L of rule 21: who sees that more records wait to be applied applies them before it goes on."""
@@ -164,17 +165,18 @@ class RecordStore:
 
         Raises:
             SnapshotTooOldError: it was collected.
+            CorruptObjectError: it isn't what was staged.
         """
         if version.body is not None:
             return version.body
         assert version.ref is not None
-        blob = self.log.store.find(self.log.store.layout.body_key(version.ref))
+        key = self.log.store.layout.body_key(version.ref)
+        blob = self.log.store.find(key)
         if blob is None:
             raise SnapshotTooOldError(
-                f"{self.bucket.uri(self.log.store.layout.body_key(version.ref))} was removed with its version of the "
-                "row; begin another transaction"
+                f"{self.bucket.uri(key)} was removed with its version of the row; begin another transaction"
             )
-        return blob.data
+        return checked(version.ref, blob.data, self.bucket.uri(key))
 
     def _decoded(self, blob: Blob) -> Row:
         return decode_row(blob.data, where=self.bucket.uri(blob.info.key))

@@ -240,11 +240,11 @@ class Transaction:
                 self._store, {name: self._at.table(name).inline for name in self._writes.tables}
             )
             self.committed = self._store.group.commit(self)
-        except OutcomeUnknownError:
-            self._end("unknown")
+        except Exception as error:
+            self._end("unknown" if isinstance(error, OutcomeUnknownError) else "rolled back")
             raise
-        except Exception:
-            self._end("rolled back")
+        except BaseException:  # interrupted, as by Ctrl-C, maybe while it was on its way
+            self._end("unknown")
             raise
         self._end("committed")
         self._store.committed()
@@ -275,9 +275,15 @@ class Transaction:
 
     def admit(self, moment: Moment) -> sequence.Transaction:
         """Rules 13 to 16 and 26, by the definitions as they are now: what to commit."""
+        if self._writes.may_be_swept(self._store):
+            raise TransactionTimedOutError(
+                f"transaction {self.txid} staged its large rows days ago, and a sweep may have removed them; begin "
+                "another"
+            )
+        self._tables_must_stand(moment.catalog)
         others = [*unseen(moment.since), *((moment.head.number + 1, member) for member in moment.earlier)]
         self._must_stand(others, serializable=self.serializable)
-        tables = {name: self._written_table(name, moment.catalog) for name in self._writes.tables}
+        tables = {name: self._written_table(name, moment.catalog) for name in sorted(self._writes.tables)}
         claims = claims_of(self._at, tables, self._writes, others)
         return sequence.Transaction(self.txid, self.snapshot, self._writes.to_log(tables), claims)
 
@@ -295,10 +301,7 @@ class Transaction:
 
     def _written_table(self, name: str, catalog: Catalog) -> Table:
         """A table that was written to, as it is now."""
-        table = self._store.table(name, catalog)
-        if table.state.since > self.snapshot:
-            raise StaleObjectError(f"the table {name!r} was dropped and created again meanwhile; begin again")
-        return table
+        return self._store.table(name, catalog)
 
     def _asked(self, table: Table, where: Mapping[str, Any]) -> Where:
         asked = {field: table.documents.predicate(field, given) for field, given in where.items()}
@@ -363,9 +366,19 @@ class Transaction:
             return
         if not write.deletes:
             raise DuplicateKeyError(f"{table.name!r} has a row {id!r} by now; begin again and update it")
-        others = [other for record in since for other in unseen([record])]
-        self._must_stand(others, serializable=True)
+        self._tables_must_stand(head.catalog)
+        self._must_stand(unseen(since), serializable=True)
         self._at = Snapshot(self._store, head)
+
+    def _tables_must_stand(self, catalog: Catalog) -> None:
+        """What was read must be of tables that are still there: rows vanish with theirs."""
+        for name in self._footprint.tables():
+            state, read = catalog.get(name), self._at.head.catalog[name]
+            if state is None and name in self._writes.tables:
+                continue  # it has an error of its own
+            if state is None or state.since != read.since:
+                what = "dropped" if state is None else "dropped and created again"
+                raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
 
     def _must_stand(self, others: Iterable[tuple[int, sequence.Transaction]], *, serializable: bool) -> None:
         others = list(others)

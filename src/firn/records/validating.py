@@ -24,6 +24,10 @@ class Footprint:
     predicates: list[tuple[str, Where]] = field(default_factory=list)
     writes: set[RowKey] = field(default_factory=set)
 
+    def tables(self) -> set[str]:
+        """The tables that the transaction has to do with."""
+        return {table for table, _ in (*self.reads, *self.predicates, *self.writes)}
+
 
 Unseen = tuple[int, Transaction]
 """A transaction that was committed meanwhile, and its record's number."""

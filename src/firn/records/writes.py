@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
-from firn.errors import OutcomeUnknownError, StoreUnavailableError
+from firn.errors import InvalidInputError, OutcomeUnknownError, StoreUnavailableError
 from firn.journal.sequence import RowWrite
+from firn.journal.sequence.committing import LARGEST_BYTES
 from firn.records.documents import Record
 from firn.records.snapshot import Seen
+from firn.records.staged import STAGED_S, staged_ref
 from firn.records.store import RecordStore, Table
+
+SMALLEST: Final = 4 << 10
+"""Bytes of a body that is staged to make a record smaller: below that the object costs more than it saves."""
+
+LARGEST: Final = 64 << 20
+"""Bytes of bodies in a record, at most: all clients read it whole."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Buffer:
         self._txid = txid
         self._writes: dict[tuple[str, str], Pending] = {}
         self._count = 0
+        self.staged_s = 0.0
 
     def __len__(self) -> int:
         return len(self._writes)
@@ -60,23 +70,40 @@ class Buffer:
         return etag
 
     def stage(self, store: RecordStore, inline: Mapping[str, int]) -> None:
-        """Put the bodies larger than their table's `inline`, each once and under a name of its own, before anything
-        names them. 1 PUT each.
+        """Put the bodies larger than their table's `inline`, and so many of the others that a record isn't too large,
+        each once and under a name of its own, before anything names them. 1 PUT each, many at once.
 
         Raises:
+            InvalidInputError: there is too much of small ones.
             StoreUnavailableError: one may not be there; nothing names it.
         """
-        for n, (key, write) in enumerate(self._writes.items()):
-            if write.body is not None and len(write.body) > inline[write.table]:
-                ref = f"{self._txid}.{n}"
-                try:
-                    store.bucket.put(store.log.store.layout.body_key(ref), write.body)
-                except OutcomeUnknownError as error:
-                    raise StoreUnavailableError(
-                        f"row {write.id!r} of {write.table!r} is large and couldn't be put before its commit, which "
-                        f"wasn't sent: {error}"
-                    ) from error
-                self._writes[key] = replace(write, ref=ref)
+        bodies = [(key, write.body) for key, write in self._writes.items() if write.body is not None]
+        bodies.sort(key=lambda item: len(item[1]), reverse=True)
+        left = sum(len(body) for _, body in bodies)
+        chosen: list[tuple[tuple[str, str], str, bytes]] = []
+        for key, body in bodies:
+            if len(body) > inline[key[0]] or (left > LARGEST_BYTES and len(body) > SMALLEST):
+                chosen.append((key, staged_ref(self._txid, len(chosen), body), body))
+                left -= len(body)
+        if left > LARGEST:
+            raise InvalidInputError(
+                f"this transaction writes {left:,} bytes of small documents; at most {LARGEST:,} fit in a commit. "
+                "Write them in several transactions."
+            )
+        self.staged_s = store.log.now_s()
+        layout = store.log.store.layout
+        try:
+            store.bucket.put_many([(layout.body_key(ref), body) for _, ref, body in chosen])
+        except OutcomeUnknownError as error:
+            raise StoreUnavailableError(
+                f"a large row couldn't be put before its commit, which wasn't sent: {error}"
+            ) from error
+        for key, ref, _ in chosen:
+            self._writes[key] = replace(self._writes[key], ref=ref)
+
+    def may_be_swept(self, store: RecordStore) -> bool:
+        """Whether bodies were staged so long ago that a sweep may soon take them for left over."""
+        return store.log.now_s() - self.staged_s > STAGED_S and any(w.ref for w in self._writes.values())
 
     def to_log(self, tables: Mapping[str, Table]) -> tuple[RowWrite, ...]:
         """The writes with their index entries, by the definitions of these tables (rule 16).
