@@ -77,6 +77,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.changes.Change",
             "firn.records.definition.Index",
             "firn.records.table.IndexInfo",
+            "firn.records.loading.LoadReport",
             "firn.records.collecting.RecordSweepReport",
             "firn.records.predicates.Prefix",
             "firn.records.predicates.Range",

@@ -113,7 +113,7 @@ class Database(Transactions, WriterUpkeep):
         place = (self.bucket, self.prefix, self.options, self.engines)
         self._lakes = LakeTables(*place, self._writer_tables, lock)
         self._keyed = KeyedTables(*place)
-        self._records = RecordTables(self.bucket, self.prefix, self.url)
+        self._records = RecordTables(self.bucket, self.prefix, self.url, engines=self.engines)
         self._tables = Tables(
             self.bucket,
             self.prefix,

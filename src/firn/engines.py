@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from firn.keyed.bulk_load import LoadReport
     from firn.keyed.table import KeyedTable
+    from firn.records.loading import LoadReport as RecordLoadReport
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
 
 SPARK_FROM_BYTES = 64 * 2**20
 """A plan that reads more runs on Spark even if no session is active yet."""
@@ -78,6 +81,13 @@ class DatabaseEngines:
         from firn.spark.keyed_load import load_dataframe
 
         return load_dataframe(table, frame)
+
+    def records_load(
+        self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
+    ) -> RecordLoadReport:
+        from firn.spark.records_load import load_dataframe
+
+        return load_dataframe(table, frame, id=id, batch=batch)
 
 
 def _active_session() -> Any:

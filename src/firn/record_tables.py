@@ -40,6 +40,7 @@ from firn.records.definition import (
     schema_of,
 )
 from firn.records.definitions import define
+from firn.records.engines import Engines
 from firn.records.layout import generation_of
 from firn.records.row_tables import RowTable
 from firn.records.session import Session
@@ -72,7 +73,9 @@ class RecordTables:
         *,
         clock: Clock | None = None,
         background: bool = True,
+        engines: Engines | None = None,
     ) -> None:
+        self._engines = engines
         self._bucket, self._prefix, self._url = bucket, prefix, url
         self._clock: Clock = clock or SystemClock()
         self.session = Session(bucket, prefix, clock=self._clock, background=background)
@@ -137,8 +140,8 @@ class RecordTables:
         """No requests."""
         prefix = key_below(self._prefix, definition.name)
         if definition.isolation == "row":
-            return RowTable(self._bucket, prefix, definition, clock=self._clock)
-        return RecordTable(self._bucket, prefix, definition, self.session)
+            return RowTable(self._bucket, prefix, definition, clock=self._clock, engines=self._engines)
+        return RecordTable(self._bucket, prefix, definition, self.session, self._engines)
 
     def usable(self, definition: RecordDefinition) -> RecordDefinition | None:
         """The definition of a table that is there, None if it is of none. No request, but for one whose creator may

@@ -268,3 +268,17 @@ def test_ingest_into_a_writers_catalog(tmp_path: Path) -> None:
     found = done("sql", "SELECT count(*) AS n FROM airports", "--db", tmp_path / "db", "--json")
     assert orjson.loads(found) == {"n": 2 * 3376}
     assert "all is well" in done("fsck", tmp_path / "db")
+
+
+def test_ingest_into_a_record_table(tmp_path: Path) -> None:
+    to = ("--to", tmp_path / "db" / "airports")
+    refused(2, "ingest", DATA / "airports.csv", *to, "--kind", "records", "--partition-by", "state")
+    refused(2, "ingest", DATA / "airports.csv", *to, "--kind", "records")
+    args = ["ingest", DATA / "airports.csv", *to, "--key", "iata", "--json"]
+    loaded = orjson.loads(done(*args, "--kind", "records"))
+    db = firn.connect(tmp_path / "db")
+    table = db.table("airports", kind="records")
+    assert loaded["rows"] == table.count() > 3000
+    assert table.get("DTW")["city"] == "Detroit" and table.get("DTW")["iata"] == "DTW"
+    assert orjson.loads(done(*args))["rows"] == loaded["rows"] == table.count()
+    refused(2, "ingest", DATA / "airports.csv", *to, "--key", "iata", "--key", "city")

@@ -133,11 +133,10 @@ def test_other_commands_know_record_tables(airports: str, tmp_path: Path) -> Non
     commits = done("log", airports, "--json").json["commits"]
     assert [commit["changed"] for commit in commits] == ["create", "", "", ""]
     assert commits[-1]["rows"] == ["HNL"]
-    for verb in ("append", "ingest"):
-        rows = tmp_path / "rows.json"
-        rows.write_text('[{"n": 1}]')
-        refused = run("append", airports, rows) if verb == "append" else run("ingest", rows, "--to", airports)
-        assert refused.code == 2 and "record" in refused.err
+    rows = tmp_path / "rows.json"
+    rows.write_text('[{"n": 1}]')
+    refused = run("append", airports, rows)
+    assert refused.code == 2 and "record" in refused.err
     assert "firn records" in run("keyed", "get", airports, "a").err
     done("report", tmp_path, "-o", tmp_path / "report.html")
     assert "last commit" in (tmp_path / "report.html").read_text()
@@ -205,3 +204,33 @@ def test_sweep(airports: str) -> None:
     assert "packed" in done("records", "sweep", airports).out
     assert run("records", "sweep", airports, "--older-than", "soon").code == 2
     assert found("records", "scan", airports) == ["ARB", "DTW", "HNL"]
+
+
+def test_load(airports: str, tmp_path: Path) -> None:
+    lines = tmp_path / "more.jsonl"
+    lines.write_text(
+        '{"iata": "DTW", "state": "OH"}\n\n{"iata": "CMH", "state": "OH", "runways": [1, null]}\n'
+    )
+    loaded = done("records", "load", airports, lines, "--id", "iata", "--batch", 1, "--json").json
+    assert (loaded["table"], loaded["rows"], loaded["commits"]) == ("airports", 2, 2)
+    assert found("records", "find", airports, "state=OH") == ["CMH", "DTW"]
+    row = done("records", "get", airports, "CMH").json
+    assert row == {"_id": "CMH", "iata": "CMH", "state": "OH", "runways": [1, None]}
+    stdin = '[{"_id": "X", "state": "MI"}]'
+    said = done("records", "load", airports, stdin=stdin)
+    assert "loaded 1 row into airports in 1 commit" in said.out
+    (tmp_path / "more.csv").write_text("_id;state\n007;AK\n8;\n")
+    done("records", "load", airports, tmp_path / "more.csv", "--delimiter", ";")
+    assert done("records", "get", airports, "007").json == {"_id": "007", "state": "AK"}
+    assert done("records", "get", airports, "8").json == {"_id": "8"}
+
+
+def test_load_into_declared_columns(tmp_path: Path) -> None:
+    table = str(tmp_path / "people")
+    done("create", table, "--kind", "records", "--column", "born=DATE")
+    done("records", "load", table, stdin='{"_id": "ada", "born": "1815-12-10"}')
+    assert done("records", "get", table, "ada").json == {"_id": "ada", "born": "1815-12-10"}
+    wrong = run("records", "load", table, stdin='{"_id": "ada"}\n{"_id": "bob", "born": 7}')
+    assert wrong.code == 2 and "line 2" in wrong.err and "born is DATE" in wrong.err
+    assert "standard input, line 1 is not JSON" in run("records", "load", table, stdin="{nothing").err
+    assert run("records", "load", table, tmp_path / "nothing.csv").code == 3

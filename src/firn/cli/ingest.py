@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -15,6 +15,9 @@ from firn.cli import waiting
 from firn.cli.app import WRITE, app
 from firn.cli.inputs import format_of
 from firn.cli.keyed.ingest import check_definition, create_for, load_frame, refuse_lake_options
+from firn.cli.records.load import create_for as create_for_records
+from firn.cli.records.load import id_of
+from firn.cli.records.load import load_frame as load_records
 from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs
 from firn.cli.timeformat import spark_pattern
 from firn.cli.write import (
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 OnlyKind = Annotated[
     str | None,
     typer.Option(
-        "--kind", metavar="lake|keyed", help="Of a table that isn't there yet: lake, unless keyed is given."
+        "--kind", metavar="lake|keyed|records", help="Of a table that isn't there yet; lake by default."
     ),
 ]
 
@@ -74,7 +77,7 @@ def ingest(
             "-k",
             metavar="COLUMN",
             help="Keep one row for each value of these; of a keyed table its key, COLUMN=TYPE if it shall be of "
-            "another type. Repeatable.",
+            "another type. Repeatable. Of a record table the column with the rows' ids, by default _id.",
         ),
     ] = None,
     version_by: VersionBy = None,
@@ -94,7 +97,7 @@ def ingest(
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Read files with Spark and append them; into a keyed table, load them. Creates the table if it isn't there.
+    """Read files with Spark and append them, or load them into a keyed or record table. Creates the table if need be.
 
     firn ingest flights/*.csv --to ./prod/flights --partition-by 'month(date)' --sort-by date
     """
@@ -112,12 +115,9 @@ def ingest(
     from firn.records.table import RecordTable
 
     found = _found(database, name, kind)
-    if kind == "records" or isinstance(found, RecordTable | RowTable):
-        raise InvalidInputError(
-            "a record table takes rows by `firn records put` and `firn records tx`, not by ingest."
-        )
     is_keyed = isinstance(found, KeyedTable) or (found is None and kind == "keyed")
-    if is_keyed:
+    is_records = isinstance(found, RecordTable | RowTable) or (found is None and kind == "records")
+    if is_keyed or is_records:
         lake_only = {
             "--partition-by": partition_by,
             "--sort-by": sort_by,
@@ -127,9 +127,12 @@ def ingest(
             "--query": query,
             "--batch-id": batch_id,
         }
-        refuse_lake_options(name, lake_only)
+        refuse_lake_options(name, "keyed" if is_keyed else "record", lake_only)
     if isinstance(found, KeyedTable):
         check_definition(found, key or [], properties or [])
+    id = id_of(name, key or []) if is_records else ""
+    if is_records and found is not None and properties:
+        raise InvalidInputError(f"{name} exists: its properties were set when it was created.")
     spark = waiting.start_spark()
     frame = read_frame(
         spark,
@@ -145,6 +148,11 @@ def ingest(
             table = found or create_for(database, name, frame, key or [], pairs(properties, "--property"))
             load_frame(database, table, frame, json)
         return
+    if is_records:
+        with _readable(files):
+            rows = found or create_for_records(database, name, frame, id, pairs(properties, "--property"))
+            load_records(database, rows, frame, id, json)
+        return
     asked = _Definition(
         partition_by or [], sort_by or [], key or [], version_by, journal, pairs(properties, "--property")
     )
@@ -159,9 +167,7 @@ def ingest(
 def _found(database: Database, name: str, kind: str | None) -> Any:
     """The table, None if there is none; it is of the kind that was asked for."""
     try:
-        if kind == "keyed":
-            return database.table(name, kind="keyed")
-        return database.table(name) if kind is None else database.table(name, kind="lake")
+        return database.table(name) if kind is None else database.table(name, kind=cast("Any", kind))
     except TableNotFoundError:
         return None
 

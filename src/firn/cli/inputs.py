@@ -86,6 +86,7 @@ def read_all(
 def read_rows(
     name: str,
     *,
+    data: bytes | None = None,
     format: str = "auto",
     delimiter: str | None = None,
     timestamp_format: str | None = None,
@@ -95,6 +96,7 @@ def read_rows(
 
     Args:
         name: a path, or `-` for standard input.
+        data: what it holds, where that has been read.
         format: one of `FORMATS`.
         delimiter: of CSV; a tab for `.tsv`, else a comma.
         timestamp_format: columns all of whose values have it become timestamps.
@@ -103,7 +105,7 @@ def read_rows(
     Raises:
         InvalidInputError: the bytes aren't of that format.
     """
-    data = read_bytes(name)
+    data = read_bytes(name) if data is None else data
     chosen = format_of(name, data[:64]) if format == "auto" else format
     times = None if timestamp_format is None else strptime_format(timestamp_format)
     shown = "standard input" if name == "-" else name

@@ -11,7 +11,10 @@ from firn.records import indexing
 from firn.records.changes import Changes, since_version
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
 from firn.records.definition import RecordDefinition
-from firn.records.documents import Record
+from firn.records.documents import ID, Record
+from firn.records.engines import Engines, InProcess
+from firn.records.load_rows import load_rows
+from firn.records.loading import BATCH, LoadReport, check_batch, load
 from firn.records.names import check_id
 from firn.records.rows import OrderBy, Rows
 from firn.records.session import Duration, Session
@@ -48,8 +51,16 @@ class RecordTable:
         ['Detroit']
     """
 
-    def __init__(self, bucket: Bucket, prefix: str, definition: RecordDefinition, session: Session) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        prefix: str,
+        definition: RecordDefinition,
+        session: Session,
+        engines: Engines | None = None,
+    ) -> None:
         self.bucket, self.prefix, self.definition, self.session = bucket, prefix, definition, session
+        self.engines: Engines = engines or InProcess()
 
     def __repr__(self) -> str:
         return f"<RecordTable {self.bucket.uri(self.prefix)}>"
@@ -177,6 +188,44 @@ class RecordTable:
     def delete(self, id: str, *, etag: str | None = None) -> None:
         """Delete the row. Arguments, errors and cost as `update`; with "" a missing one is fine."""
         self.session.transact(lambda tx: tx.delete(self.name, check_id(id), etag=etag))
+
+    def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> LoadReport:
+        """Put many rows in place of what their ids had, in transactions of at most `batch` rows and about 4 MB.
+
+        What is committed stays, also if a later row can't be; running it again comes to the same. Of rows with one id
+        the last stays; from a Spark DataFrame any of them. Never more than a batch is in memory, and a DataFrame's
+        rows stay on the executors, which load their partitions each.
+
+        Args:
+            rows: documents as a list or iterator of dicts; or a Spark, pandas or polars DataFrame, or Arrow: a
+                table, a reader, an iterator of batches, like `pyarrow.parquet.ParquetFile(…).iter_batches()`. A null
+                of these is a field that the document doesn't have.
+            id: the field or column with the rows' ids: text, or whole numbers, which become text. Another one than
+                `_id` stays in the documents too, unless the table has columns, and none of this name.
+            batch: rows of one transaction, at most.
+
+        Raises:
+            InvalidInputError: a row that the table's schema doesn't allow, or without an id.
+            DuplicateKeyError: two rows have one value of a unique index.
+            UnsupportedError: a Spark DataFrame, and the table lives in this process only.
+
+        Cost: a row 1 GET, 1 PUT, 1 PUT an index entry, and 1 LIST a unique index; a transaction 1 GET and 1 PUT, and
+        1 GET a commit of others.
+
+        Example:
+            >>> import firn
+            >>> airports = firn.connect("memory://").create_table("airports", kind="records", indices=["state"])
+            >>> airports.load([{"iata": "DTW", "state": "MI"}, {"iata": "CMH", "state": "OH"}], id="iata").rows
+            2
+            >>> [row.id for row in airports.find(state="OH")]
+            ['CMH']
+        """
+        check_batch(batch)
+        if self.engines.is_dataframe(rows):
+            return self.engines.records_load(self, rows, id=id, batch=batch)
+        store = self.session.store
+        incoming = load_rows(rows, self.definition.documents, id=id)
+        return load(store, self.name, incoming, batch=batch).report(store.log.head().number)
 
     # -- indices
 

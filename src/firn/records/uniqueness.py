@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from firn.bucket.flight import in_flight
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence import RowWrite
 from firn.records.index_values import IndexValue, encode_value
@@ -31,21 +32,31 @@ def claims_of(
         own = writes.of(table.name)
         unclaimed = {claim: id for claim, id in _unclaimed(snapshot, table, others) if id not in own}
         has: dict[str, str] = {}
+        new: list[tuple[str, str, IndexValue]] = []
         for id, field, value, is_new in _values(table, own.values()):
             claim = claim_of(table.name, field, value)
-            taken = {has.setdefault(claim, id)} - {id}
-            if is_new and not taken:
-                taken = snapshot.holders(table, field, value) - own.keys()
-                taken |= {unclaimed[claim]} if claim in unclaimed else set()
-            if taken:
-                raise DuplicateKeyError(
-                    f"{claim}: row {min(taken)!r} has this value of the unique index already; row {id!r} can't have "
-                    "it too"
-                )
+            _must_be_free(claim, id, {has.setdefault(claim, id)} - {id})
             if is_new:
+                new.append((id, field, value))
                 claims.append(claim)
+        holders = in_flight(
+            lambda item, table=table: snapshot.holders(table, item[1], item[2]),  # type: ignore[misc]
+            new,
+            snapshot.store.in_flight,
+        )
+        for (id, field, value), found in zip(new, holders, strict=True):
+            claim = claim_of(table.name, field, value)
+            taken = found - own.keys()
+            _must_be_free(claim, id, taken | {unclaimed[claim]} if claim in unclaimed else taken)
     check_claims(claims, others)
     return tuple(claims)
+
+
+def _must_be_free(claim: str, id: str, taken: set[str]) -> None:
+    if taken:
+        raise DuplicateKeyError(
+            f"{claim}: row {min(taken)!r} has this value of the unique index already; row {id!r} can't have it too"
+        )
 
 
 def values_of(table: Table, field: str, write: RowWrite, body: bytes) -> Iterator[str]:

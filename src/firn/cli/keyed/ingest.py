@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 BYTES = {"key": "BLOB", "value": "BLOB"}
 
 
-def refuse_lake_options(name: str, given: Mapping[str, Any]) -> None:
-    """`given`: options by name that a keyed table hasn't, and what was asked by them."""
+def refuse_lake_options(name: str, kind: str, given: Mapping[str, Any]) -> None:
+    """`given`: options by name that only lake tables have, and what was asked by them."""
     for option, value in given.items():
         if value:
-            raise InvalidInputError(f"{option} is for lake tables, and {name} is a keyed one: leave it out.")
+            raise InvalidInputError(
+                f"{option} is for lake tables, and {name} is a {kind} table: leave it out."
+            )
 
 
 def check_definition(table: KeyedTable, key: Sequence[str], properties: Sequence[str]) -> None:

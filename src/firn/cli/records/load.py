@@ -1,0 +1,136 @@
+"""`firn records load`, and what `firn ingest` does with a record table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from firn.cli import output, waiting
+from firn.cli.inputs import format_of, read_bytes, read_rows
+from firn.cli.records.group import records
+from firn.cli.records.target import json_object, open_records
+from firn.cli.reports import print_report
+from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.write import Delimiter, Format, check_format
+from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from firn.database import Database
+    from firn.record_tables import AnyRecordTable
+    from firn.records.documents import Documents
+
+Id = Annotated[
+    str | None, typer.Option("--id", metavar="FIELD", help="The field with the rows' ids; by default _id.")
+]
+Batch = Annotated[
+    int, typer.Option("--batch", metavar="ROWS", min=1, help="Rows of one transaction, at most.")
+]
+
+
+@records.command()
+def load(
+    table: TableArg,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILES...", help="JSON, CSV or Parquet; - is standard input."),
+    ] = None,
+    db: DbOption = None,
+    id: Id = None,
+    batch: Batch = 1000,
+    format: Format = "auto",
+    delimiter: Delimiter = None,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Put the rows of files in place of what their ids had, in transactions of batches. What is committed stays;
+    loading again does no harm. `firn ingest` does the same by Spark.
+
+    firn records load ./prod/airports airports.jsonl --id iata
+    """
+    check_format(format)
+    database, opened = open_records(table, db, options)
+    documents = opened.definition.documents
+    meter = waiting.Meter(opened.bucket)
+    rows = (row for name in files or ["-"] for row in _rows(name, documents, format, delimiter))
+    with waiting.progress(database, f"loading {opened.name}"):
+        report = opened.load(rows, id=id or "_id", batch=batch)
+    print_loaded(opened.name, report, meter, json)
+
+
+def print_loaded(name: str, report: Any, meter: waiting.Meter, json: bool) -> None:
+    """What a load did."""
+
+    def line() -> str:
+        commits = f" in {output.plural(report.commits, 'commit')}" if report.commits else ""
+        return f"loaded {output.plural(report.rows, 'row')} into {name}{commits}"
+
+    print_report(name, report, meter, json, line=line)
+
+
+def create_for(
+    database: Database, name: str, frame: DataFrame, id: str, properties: Mapping[str, str]
+) -> AnyRecordTable:
+    """A new table with the frame's columns."""
+    from firn.spark.types import columns_of_schema
+
+    columns = columns_of_schema(frame.schema)
+    if id not in columns:
+        raise InvalidInputError(
+            f"name the column of {name}'s ids by --key: the files have {', '.join(columns)}, and not {id}."
+        )
+    columns.pop("_id", None)
+    return database.create_table(name, kind="records", schema=columns, properties=properties)
+
+
+def id_of(name: str, key: Sequence[str]) -> str:
+    """The column that `--key` names."""
+    if len(key) > 1:
+        raise InvalidInputError(f"{name} is a record table, whose rows have one id each: give one --key.")
+    return key[0] if key else "_id"
+
+
+def load_frame(database: Database, table: AnyRecordTable, frame: DataFrame, id: str, json: bool) -> None:
+    """Load it, and say so."""
+    meter = waiting.Meter(table.bucket)
+    with waiting.progress(database, f"loading {table.name}"):
+        report = table.load(frame, id=id)
+    print_loaded(table.name, report, meter, json)
+
+
+def _rows(name: str, documents: Documents, format: str, delimiter: str | None) -> Iterator[Any]:
+    """Documents of JSON as they are, other formats as Arrow."""
+    data = read_bytes(name)
+    chosen = format_of(name, data[:64]) if format == "auto" else format
+    if chosen not in ("json", "jsonl"):
+        known = {"_id": "VARCHAR", **(documents.columns or {})}
+        yield read_rows(name, data=data, format=chosen, delimiter=delimiter, known=known)
+        return
+    shown = "standard input" if name == "-" else name
+    for place, document in _documents(data, chosen, shown):
+        try:
+            yield documents.from_json(document)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{place}: {error}") from None
+
+
+def _documents(data: bytes, chosen: str, shown: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if chosen == "jsonl":
+        for number, line in enumerate(data.split(b"\n"), 1):
+            if line.strip():
+                place = f"{shown}, line {number}"
+                yield place, json_object(line, place)
+        return
+    import orjson
+
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInputError(f"{shown} isn't JSON: {error}.") from None
+    for number, row in enumerate(found if isinstance(found, list) else [found], 1):
+        if not isinstance(row, dict):
+            raise InvalidInputError(f"{shown}: row {number} isn't a JSON object but {type(row).__name__}.")
+        yield f"{shown}, row {number}", row

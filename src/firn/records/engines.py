@@ -1,0 +1,47 @@
+"""Where the work of a whole record table runs. `firn.database` gives every table an engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from firn.errors import UnsupportedError
+from firn.runner import LocalRunner, Progress, Runner
+
+if TYPE_CHECKING:
+    from firn.records.loading import LoadReport
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
+
+
+class Engines(Protocol):
+    """A cluster's, or this process's."""
+
+    def runner(self, input_bytes: int) -> Runner: ...
+
+    def progress(self, title: str) -> Progress | None: ...
+
+    def is_dataframe(self, data: Any) -> bool:
+        """Whether it is a DataFrame of a cluster."""
+        ...
+
+    def records_load(
+        self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
+    ) -> LoadReport: ...
+
+
+class InProcess:
+    """No cluster: tasks run in threads of this process."""
+
+    def runner(self, input_bytes: int) -> Runner:
+        return LocalRunner()
+
+    def progress(self, title: str) -> Progress | None:
+        return None
+
+    def is_dataframe(self, data: Any) -> bool:
+        return False
+
+    def records_load(self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int) -> LoadReport:
+        raise UnsupportedError(
+            f"{table.name} was made without a database: get it by firn.connect(…).table(…)"
+        )

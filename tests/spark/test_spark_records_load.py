@@ -1,0 +1,124 @@
+"""Record tables loaded by Spark's tasks, and indices built by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+import firn
+from firn.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
+from firn.journal.sequence.store import SequenceStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def db(tmp_path: Path, spark: SparkSession) -> firn.Database:
+    return firn.connect(tmp_path / "db", spark=spark)
+
+
+def numbered(spark: SparkSession, n: int, partitions: int) -> DataFrame:
+    return spark.range(0, n, 1, partitions).select(
+        F.concat(F.lit("r"), "id").alias("_id"), (F.col("id") % 3).alias("n"), F.col("id").alias("u")
+    )
+
+
+def test_a_dataframe_is_loaded_by_tasks(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("t", kind="records", indices=["n"])
+    table.insert("r1", {"n": 9})
+    before = table.bucket.counters.as_dict()
+    report = table.load(numbered(spark, 300, 3), batch=40)
+    spent = table.bucket.counters.since(before)
+    assert (report.rows, report.commits) == (300, 9), "3 tasks of 100 rows"
+    assert spent["get"] >= 300 and spent["put"] >= 300 * 2 + 9, "the tasks' requests are counted"
+    assert report.version == table.session.store.log.refresh().number
+    assert table.count() == 300 and table.count(n=1) == 100 and table.count(n=9) == 0
+    assert table.get("r1").document == {"n": 1, "u": 1}
+    fresh = firn.connect(db.url).table("t", kind="records")
+    assert fresh.count(n=2) == 100
+    assert fresh.session.store.log.applied == report.version, "all that was loaded is applied, and told"
+
+
+def test_the_driver_does_not_read_what_tasks_have_committed(
+    spark: SparkSession, db: firn.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = db.create_table("t", kind="records")
+    read: list[int] = []
+    record = SequenceStore.record
+
+    def counted(store: SequenceStore, number: int) -> Any:
+        read.append(number)
+        return record(store, number)
+
+    monkeypatch.setattr(SequenceStore, "record", counted)
+    report = table.load(numbered(spark, 200, 2), batch=10)
+    assert report.commits == 20
+    assert len(read) <= 3, "the last record, and those that may follow"
+
+
+def test_columns_of_a_dataframe(spark: SparkSession, db: firn.Database) -> None:
+    frame = spark.sql(
+        "SELECT 'a' AS `the id`, DATE '2026-01-31' AS day, CAST(1.5 AS DECIMAL(5,2)) AS price, "
+        "named_struct('x', 1, 'y', CAST(NULL AS STRING)) AS `p.q`, TIMESTAMP '2026-01-31 12:00:00Z' AS seen"
+    )
+    columns = {
+        "the id": "VARCHAR",
+        "day": "DATE",
+        "price": "DECIMAL(5,2)",
+        "p.q": "STRUCT(x INTEGER, y VARCHAR)",
+        "seen": "TIMESTAMP WITH TIME ZONE",
+    }
+    table = db.create_table("t", kind="records", schema=columns)
+    table.load(frame, id="the id")
+    row = table.get("a")
+    assert (row["the id"], str(row["day"]), str(row["price"])) == ("a", "2026-01-31", "1.50")
+    assert (row["p.q"], row["seen"].isoformat()) == ({"x": 1, "y": None}, "2026-01-31T12:00:00+00:00")
+
+
+def test_an_error_of_a_task_has_its_own_type(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("t", kind="records", indices=[firn.Index("u", unique=True)])
+    table.insert("other", {"u": 77})
+    with pytest.raises(DuplicateKeyError, match="row 'other' has this value"):
+        table.load(numbered(spark, 100, 2))
+    with pytest.raises(InvalidInputError, match=r"has no column nothing .*it has _id, n, u"):
+        table.load(numbered(spark, 100, 2), id="nothing")
+    local = firn.connect("memory://").create_table("t", kind="records")
+    with pytest.raises(UnsupportedError, match="lives in this process only"):
+        local.load(numbered(spark, 1, 1))
+
+
+def test_a_task_that_is_tried_again_changes_nothing(
+    spark: SparkSession, db: firn.Database, tmp_path: Path
+) -> None:
+    """The first try ends amid its rows, after it has committed some."""
+    mark = str(tmp_path / "tried")
+
+    def fail_once(batches: Any) -> Any:
+        import os
+
+        for number, batch in enumerate(batches):
+            if number == 1 and not os.path.exists(mark):
+                with open(mark, "w"):
+                    pass
+                raise RuntimeError("the executor is lost")
+            yield batch
+
+    table = db.create_table("t", kind="records", indices=["n"])
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10000")
+    frame = numbered(spark, 20_500, 1).mapInArrow(fail_once, "_id string, n long, u long")
+    small = frame.where("u % 50 = 0")
+    report = table.load(small, batch=50)
+    assert Path(mark).exists() and report.rows == 410
+    assert table.count() == 410
+    assert sorted(row["u"] for row in table.find(n=0)) == list(range(0, 20_500, 150))
+
+
+def test_a_table_of_single_rows_is_loaded_by_tasks(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("t", kind="records", isolation="row")
+    report = table.load(numbered(spark, 100, 2), batch=30)
+    assert (report.rows, report.commits, report.version) == (100, 0, None)
+    assert table.count() == 100 and table.get("r7")["u"] == 7
