@@ -38,6 +38,7 @@ from firn.records.load_rows import Row, load_rows
 from firn.records.loading import BATCH, LoadReport, check_batch
 from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_row
 from firn.records.names import check_id
+from firn.records.own_etags import check_new
 from firn.records.predicates import Predicate, matches
 
 _PAGE: Final = 256  # rows that a scan reads at a time
@@ -113,13 +114,21 @@ class RowTable:
             raise self._missing(id)
         return found
 
-    def insert(self, id: str, document: Mapping[str, Any]) -> str:
+    def insert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """A new row; its ETag. 1 PUT; where the row was there before, 1 GET and 1 PUT more.
+
+        Args:
+            id: the row's.
+            document: all of it.
+            etag: "" for `upsert`; a new row has none.
 
         Raises:
             DuplicateKeyError: there is such a row.
             OutcomeUnknownError: it may or may not have been written: look before retrying.
         """
+        if etag == "":
+            return self.upsert(id, document)
+        check_new(etag)
         body = self._documents.encode(check_id(id), document)
         prior: Version = NEVER
         backoff = Backoff(self._clock)

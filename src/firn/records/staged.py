@@ -18,7 +18,7 @@ def staged_ref(txid: str, number: int, body: bytes) -> str:
     >>> staged_ref("5fe1", 0, b'{"n":1}')
     '5fe1.0.a2e6d0bf'
     """
-    return f"{txid}.{number}.{_checksum(body)}"
+    return f"{txid}.{number}.{checksum(body)}"
 
 
 def checked(ref: str, body: bytes, where: str) -> bytes:
@@ -27,13 +27,14 @@ def checked(ref: str, body: bytes, where: str) -> bytes:
     Raises:
         CorruptObjectError: it isn't what was put.
     """
-    if ref.rpartition(".")[2] != _checksum(body):
+    if ref.rpartition(".")[2] != checksum(body):
         raise CorruptObjectError(
-            f"{where} isn't the document that was put there: its checksum is {_checksum(body)}. Copy the object back "
+            f"{where} isn't the document that was put there: its checksum is {checksum(body)}. Copy the object back "
             "from a backup, or write the row anew."
         )
     return body
 
 
-def _checksum(body: bytes) -> str:
+def checksum(body: bytes) -> str:
+    """CRC-32C, in 8 hexadecimal digits."""
     return f"{google_crc32c.value(body):08x}"

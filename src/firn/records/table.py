@@ -156,15 +156,20 @@ class RecordTable:
 
     # -- writing
 
-    def insert(self, id: str, document: Mapping[str, Any]) -> str:
+    def insert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """A new row; its ETag. 2 GETs, 1 PUT, and 1 GET a commit that this process hasn't seen.
+
+        Args:
+            id: the row's.
+            document: all of it.
+            etag: "" for `upsert`; a new row has none.
 
         Raises:
             DuplicateKeyError: there is such a row, or its value of a unique index.
             InvalidInputError: what the table's schema or JSON doesn't allow.
             OutcomeUnknownError: the store failed for so long that it may or may not be there.
         """
-        return self._written(id, lambda tx: tx.insert(self.name, id, document))
+        return self._written(id, lambda tx: tx.insert(self.name, id, document, etag=etag))
 
     def upsert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document, whether it is there or not; its ETag. 1 GET, 1 PUT; with an `etag` as

@@ -21,6 +21,7 @@ from firn.records.applying import keep_up
 from firn.records.documents import Record
 from firn.records.locking import Locks
 from firn.records.names import check_id
+from firn.records.own_etags import became, check_new
 from firn.records.predicates import matches
 from firn.records.rows import Order, OrderBy, Rows
 from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
@@ -161,13 +162,20 @@ class Transaction:
 
     # -- writing
 
-    def insert(self, table: str, id: str, document: Mapping[str, Any]) -> str:
-        """A new row; its ETag. 1 GET and 1 a new record to see whether it was inserted since (rule 12), 1 GET of it.
+    def insert(self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
+        """A new row; its ETag, which stays good after the commit. 1 GET and 1 a new record to see whether it was
+        inserted since (rule 12), 1 GET of it.
+
+        Args:
+            etag: "" for `upsert`; a new row has none.
 
         Raises:
             DuplicateKeyError: there is such a row, in this snapshot or by now.
             StaleObjectError: the row was deleted since, and something that this transaction knows changed with it.
         """
+        if etag == "":
+            return self.upsert(table, id, document)
+        check_new(etag)
         opened = self._table(table)
         body = encoded(opened, id, document)
         key = (table, id)
@@ -351,7 +359,7 @@ class Transaction:
     def _expect(self, table: Table, id: str, etag: str | None) -> None:
         """The row must be there, with that ETag if one is given."""
         current = self._current(table, id)
-        if etag is not None and (current is None or current.etag != etag):
+        if etag is not None and (current is None or not self._is(table, current, etag)):
             found = "was deleted" if current is None else f"is at {current.etag!r}"
             raise StaleObjectError(
                 f"row {id!r} of {table.name!r} {found}, not at {etag!r} any more; read it again",
@@ -360,6 +368,15 @@ class Transaction:
             )
         if current is None:
             raise no_such_key(table.name, id)
+
+    def _is(self, table: Table, current: Record, etag: str) -> bool:
+        """Whether that is the row's ETag, or was before it was committed."""
+        if current.etag == etag:
+            return True
+        seen = (
+            None if (table.name, current.id) in self._footprint.writes else self._seen[table.name, current.id]
+        )
+        return seen is not None and became(self._store.log, etag, table.name, current.id, seen.seq)
 
     def _look(self, table: Table, id: str) -> None:
         """Rule 12: whether a row may be inserted, by the log up to its end as it is now."""

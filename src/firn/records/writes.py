@@ -10,6 +10,7 @@ from firn.errors import InvalidInputError, OutcomeUnknownError, StoreUnavailable
 from firn.journal.sequence import RowWrite
 from firn.journal.sequence.committing import LARGEST_BYTES
 from firn.records.documents import Record
+from firn.records.own_etags import own_etag
 from firn.records.snapshot import Seen
 from firn.records.staged import STAGED_S, staged_ref
 from firn.records.store import RecordStore, Table
@@ -45,7 +46,6 @@ class Buffer:
     def __init__(self, txid: str) -> None:
         self._txid = txid
         self._writes: dict[tuple[str, str], Pending] = {}
-        self._count = 0
         self.staged_s = 0.0
 
     def __len__(self) -> int:
@@ -64,8 +64,7 @@ class Buffer:
 
     def put(self, write: Pending) -> str:
         """The row's new write; its ETag."""
-        self._count += 1
-        etag = f"tx:{self._txid}:{self._count}"
+        etag = own_etag(self._txid, write.body)
         self._writes[write.table, write.id] = replace(write, etag=etag)
         return etag
 
