@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 import firn
 from firn.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
 from firn.journal.sequence.store import SequenceStore
+from firn.records.applying import settle
+from firn.runner import LocalRunner
+from firn.spark.runner import SparkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,3 +126,106 @@ def test_a_table_of_single_rows_is_loaded_by_tasks(spark: SparkSession, db: firn
     report = table.load(numbered(spark, 100, 2), batch=30)
     assert (report.rows, report.commits, report.version) == (100, 0, None)
     assert table.count() == 100 and table.get("r7")["u"] == 7
+
+
+# -- indices
+
+
+class Dying:
+    """A cluster whose task is killed amid its work, once: the other attempt ends it. Or the driver is, then."""
+
+    distributed = True
+
+    def __init__(self, spark: SparkSession, mark: Path, *, driver: bool = False) -> None:
+        self.inner, self.mark, self.driver, self.maps = SparkRunner(spark), mark, driver, 0
+
+    def map(
+        self, fn: Any, tasks: Any, *, bucket: Any, context: Any, weights: Any, progress: Any = None
+    ) -> Any:
+        self.maps += 1
+        if self.driver:
+            self.inner.map(fn, tasks[:1], bucket=bucket, context=context, weights=weights[:1])
+            raise KeyboardInterrupt
+        wrapped = (fn, context, str(self.mark))
+        return self.inner.map(die_once, tasks, bucket=bucket, context=wrapped, weights=weights)
+
+
+def die_once(bucket: Any, context: Any, keys: Any) -> Any:
+    fn, inner, mark = context
+    if not os.path.exists(mark):
+        fn(bucket, inner, keys[: len(keys) // 2])
+        with open(mark, "w"):
+            pass
+        os._exit(1)
+    return fn(bucket, inner, keys)
+
+
+def entries(table: Any, field: str) -> int:
+    listed = table.bucket.list(table.definition.layout(table.prefix).indices).objects
+    return sum(f"/{field}/" in info.key or f"/{field}~" in info.key for info in listed)
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_an_index_is_built_by_tasks_of_which_one_is_killed(
+    spark: SparkSession, db: firn.Database, tmp_path: Path, unique: bool
+) -> None:
+    table = db.create_table("t", kind="records")
+    table.load([{"_id": f"r{n}", "n": n % 3, "u": n} for n in range(2500)])
+    table.upsert("r0", {"n": 1, "u": 9999})  # an older version, too
+    dying = Dying(spark, tmp_path / "killed")
+    table.create_index("u" if unique else "n", unique=unique, runner=dying)
+    assert dying.mark.exists() and dying.maps == 1 + unique
+    settle(table.session.store)
+    assert entries(table, "u" if unique else "n") == 2501
+    if unique:
+        assert [row.id for row in table.find(u=9999)] == ["r0"] and table.find(u=0) == []
+        with pytest.raises(DuplicateKeyError):
+            table.insert("x", {"u": 77})
+    else:
+        assert table.count(n=1) == 834 and table.count(n=0) == 833
+
+
+def test_a_build_whose_driver_was_killed_is_ended(
+    spark: SparkSession, db: firn.Database, tmp_path: Path
+) -> None:
+    table = db.create_table("t", kind="records")
+    table.load([{"_id": f"r{n}", "n": n % 3} for n in range(2500)])
+    with pytest.raises(KeyboardInterrupt):
+        table.create_index("n", runner=Dying(spark, tmp_path / "mark", driver=True))
+    assert [(index.field, index.ready) for index in table.indices()] == [("n", False)]
+    with pytest.raises(InvalidInputError, match="needs a field that is indexed"):
+        table.find(n=1)
+    table.upsert("r1", {"n": 0})
+    table.create_index("n", runner=SparkRunner(spark))
+    assert (table.count(n=0), table.count(n=1)) == (835, 832)
+
+
+def test_tasks_find_values_that_cannot_be_in_an_index(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("t", kind="records")
+    table.load([{"_id": f"r{n}", "n": n, "list": n} for n in range(1500)])
+    table.upsert("r9", {"n": 1200, "list": [1]})
+    with pytest.raises(InvalidInputError, match=r"'r9'.*at list, which is indexed"):
+        table.create_index("list", runner=SparkRunner(spark))
+    with pytest.raises(DuplicateKeyError, match=r"t/n/.*'r1200' and 'r9'|t/n/.*'r9' and 'r1200'"):
+        table.create_index("n", unique=True, runner=SparkRunner(spark))
+    assert table.indices() == []
+
+
+def test_where_an_index_is_built(
+    spark: SparkSession, db: firn.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By tasks where there are many rows, else here."""
+    asked: list[int] = []
+
+    def runner(size: int) -> LocalRunner:
+        asked.append(size)
+        return LocalRunner()
+
+    table = db.create_table("t", kind="records")
+    table.load([{"_id": f"r{n}", "n": n} for n in range(20)])
+    monkeypatch.setattr(db.engines, "runner", runner)
+    table.create_index("n")
+    assert asked == []
+    monkeypatch.setattr("firn.records.table.TASKS_FROM", 20)
+    table.create_index("m")
+    assert len(asked) == 1 and asked[0] > 20 * 50

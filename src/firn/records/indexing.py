@@ -7,28 +7,66 @@ have every version that lacks one; these get theirs, and the commit d2 says that
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
 
+from firn.bucket.base import Bucket, ObjectInfo
+from firn.clock import SystemClock
 from firn.errors import ConflictError, DuplicateKeyError, InvalidInputError, NotFoundError
 from firn.journal import sequence
-from firn.journal.sequence import Ddl, Moment
+from firn.journal.sequence import Ddl, Moment, RowWrite
 from firn.records.applying import apply
 from firn.records.definitions import Definition, define
-from firn.records.snapshot import Snapshot
+from firn.records.documents import Documents
 from firn.records.store import RecordStore, Table
-from firn.records.uniqueness import claim_of, values_of
+from firn.records.uniqueness import values_of
 from firn.records.validating import unseen
+from firn.runner import Progress, Runner
 
-BATCH = 1000
-"""Rows that are read at once."""
+BATCH: Final = 1000
+"""Rows that are read at once, by one task where there are tasks."""
+
+Choose = Callable[[Sequence[ObjectInfo]], Runner | None]
+"""Where these rows are read: None for here."""
 
 
-def build_index(store: RecordStore, table: str, name: str, *, unique: bool = False) -> int:
+@dataclass(frozen=True)
+class RowsAt:
+    """What is looked for in rows: the values of a field, in versions up to a commit. Picklable."""
+
+    table: Table
+    field: str
+    number: int
+
+
+Work = Callable[[RecordStore, RowsAt, Sequence[str]], list[tuple[str, str]]]
+"""What is to be done with some rows, by their keys: on values of the field it gives back claims and ids."""
+
+
+def _here(infos: Sequence[ObjectInfo]) -> Runner | None:
+    return None
+
+
+def build_index(
+    store: RecordStore,
+    table: str,
+    name: str,
+    *,
+    unique: bool = False,
+    choose: Choose = _here,
+    progress: Progress | None = None,
+) -> int:
     """Build an index on a field, or go on with a build that was interrupted; the commit from which it is used.
 
-    2 commits; as `apply`; 1 LIST sequence, 1 GET a row and 1 PUT a version that is kept; a unique one: as `scan`.
+    2 commits; as `apply`; 1 LIST sequence, 1 GET a row and 1 PUT a version that is kept; a unique one: 1 LIST
+    sequence and 1 GET a row more.
+
+    Args:
+        choose: on which runner rows are read and entries put. A task may run twice, or not to its end: entries of one
+            version have one name, and only a build that came to its end makes the index usable.
 
     Raises:
         ConflictError: there is such an index.
@@ -50,10 +88,9 @@ def build_index(store: RecordStore, table: str, name: str, *, unique: bool = Fal
     built = index.built
     try:
         wait_until_applied(store, built)
-        keys = [info.key for info in store.bucket.list(opened.layout.rows).objects]
-        for start in range(0, len(keys), BATCH):
-            backfill(store, opened, name, keys[start : start + BATCH], upto=built)
-        return _ready(store, opened, name, unique)
+        rows = _Rows(store, choose, progress)
+        list(rows.each(backfill, RowsAt(opened, name, built)))
+        return _ready(rows, opened, name, unique)
     except (DuplicateKeyError, InvalidInputError):
         with suppress(NotFoundError):  # by somebody else
             define(store, Ddl("unindex", table, field=name, built=built))
@@ -77,29 +114,89 @@ def wait_until_applied(store: RecordStore, number: int) -> None:
         apply(store)
 
 
-def backfill(store: RecordStore, table: Table, name: str, keys: Sequence[str], *, upto: int) -> int:
-    """Put the entries of these rows' versions up to a commit; how many. 1 GET a row, 1 PUT an entry."""
-    entries, generation = [], table.state.fields[name].generation
-    for row in store.rows([key for key in keys if table.layout.row_name(key) is not None]):
+def backfill(store: RecordStore, at: RowsAt, keys: Sequence[str]) -> list[tuple[str, str]]:
+    """Put the entries of these rows' versions up to a commit. 1 GET a row, 1 PUT an entry."""
+    table, entries = at.table, []
+    generation = table.state.fields[at.field].generation
+    for row in store.rows(keys):
         for version in row.versions:
-            if table.state.since < version.seq <= upto and not version.deleted:
+            if table.state.since < version.seq <= at.number and not version.deleted:
                 document = table.documents.decode(store.body(version))
-                value = table.documents.index_value(row.id, document, name)
-                entries.append(table.layout.entry(name, value, row.id, version.seq, generation))
+                value = table.documents.index_value(row.id, document, at.field)
+                entries.append(table.layout.entry(at.field, value, row.id, version.seq, generation))
     store.bucket.put_many([(key, b"") for key in entries])
-    return len(entries)
+    return []
 
 
-def _ready(store: RecordStore, table: Table, name: str, unique: bool) -> int:
+def claims(store: RecordStore, at: RowsAt, keys: Sequence[str]) -> list[tuple[str, str]]:
+    """What these rows have at a snapshot, as claims, each with the row's id. 1 GET a row."""
+    found = []
+    for row in store.rows(keys):
+        version = row.at(at.number)
+        if version is not None and version.seq > at.table.state.since and not version.deleted:
+            write = RowWrite(at.table.name, row.id)
+            found += [(claim, row.id) for claim in values_of(at.table, at.field, write, store.body(version))]
+    return found
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """All rows of a table, some at a time: here, or by tasks of a runner."""
+
+    store: RecordStore
+    choose: Choose
+    progress: Progress | None
+
+    def each(self, work: Work, at: RowsAt, skipped: Container[str] = ()) -> Iterator[list[tuple[str, str]]]:
+        """What is found in all rows but those of the keys that are skipped."""
+        layout = at.table.layout
+        infos = [
+            info
+            for info in self.store.bucket.list(layout.rows).objects
+            if layout.row_name(info.key) is not None and info.key not in skipped
+        ]
+        parts = [infos[start : start + BATCH] for start in range(0, len(infos), BATCH)]
+        runner = self.choose(infos)
+        if runner is None or not runner.distributed:
+            for part in parts:
+                yield work(self.store, at, [info.key for info in part])
+            return
+        plain = at.table.documents
+        lean = replace(at.table, documents=Documents(plain.table, plain.columns, plain.schema))
+        yield from runner.map(
+            _task,
+            [[info.key for info in part] for part in parts],
+            bucket=self.store.bucket,
+            context=(work, self.store.prefix, replace(at, table=lean)),
+            weights=[sum(info.size for info in part) for part in parts],
+            progress=self.progress,
+        )
+
+
+def _task(bucket: Bucket, context: tuple[Work, str, RowsAt], keys: Sequence[str]) -> list[tuple[str, str]]:
+    work, database, at = context
+    return work(RecordStore(bucket, database, clock=SystemClock()), at, keys)
+
+
+def _ready(rows: _Rows, table: Table, name: str, unique: bool) -> int:
+    store = rows.store
     ddl = Ddl("ready", table.name, field=name, unique=unique, built=table.state.fields[name].built)
     head = store.log.refresh()
     holders: dict[str, str] = {}
     if unique:
-        for id, seen in Snapshot(store, head).scan(table, {}).items():
-            value = table.documents.index_value(id, seen.document, name)
-            claim = claim_of(table.name, name, value)
-            if value is not None and holders.setdefault(claim, id) != id:
-                raise DuplicateKeyError(f"{claim}: rows {holders[claim]!r} and {id!r} have one value")
+        # How far rows are applied is looked at before any row is (rule 10).
+        changes = store.log.changes(table.name, head.number)
+        lately = [
+            (claim, id)
+            for id, (seq, write) in changes.items()
+            if seq > table.state.since and not write.deletes
+            for claim in values_of(table, name, write, store.body(write))
+        ]
+        skipped = {table.layout.row(id) for id in changes}
+        for found in chain(rows.each(claims, RowsAt(table, name, head.number), skipped), [lately]):
+            for claim, id in found:
+                if holders.setdefault(claim, id) != id:
+                    raise DuplicateKeyError(f"{claim}: rows {holders[claim]!r} and {id!r} have one value")
     return store.group.commit(_Ready(store, Definition(ddl, head.number), table, holders))
 
 

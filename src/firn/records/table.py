@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from firn.bucket.base import Bucket
+from firn.bucket.base import Bucket, ObjectInfo
 from firn.records import indexing
 from firn.records.changes import Changes, since_version
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
@@ -20,9 +20,13 @@ from firn.records.rows import OrderBy, Rows
 from firn.records.session import Duration, Session
 from firn.records.snapshot import etag_of
 from firn.records.transaction import Transaction
+from firn.runner import Runner
 from firn.units import parse_duration
 
 T = TypeVar("T")
+
+TASKS_FROM: Final = 10_000
+"""Rows from which on an index is built by tasks: fewer take less time than tasks need to begin."""
 
 
 @dataclass(frozen=True)
@@ -243,18 +247,31 @@ class RecordTable:
             for field, index in sorted(state.fields.items())
         ]
 
-    def create_index(self, field: str, *, unique: bool = False) -> int:
+    def create_index(self, field: str, *, unique: bool = False, runner: Runner | None = None) -> int:
         """Build an index while others read and write; the number of the commit from which it is used. One that was
-        interrupted is ended.
+        interrupted, wherever that was, is ended.
 
-        1 GET a row and 1 PUT a version that is kept, and 2 commits; see `firn.records.indexing`.
+        1 GET a row and 1 PUT a version that is kept, and 2 commits; a unique one reads each row once more.
+
+        Args:
+            runner: where rows are read and entries put; by default on Spark where there are 10,000 rows or more and a
+                session is active or given, or they have more than 64 MB.
 
         Raises:
             ConflictError: there is such an index.
             InvalidInputError: the field can't be indexed, or a row has a list or an object there.
             DuplicateKeyError: `unique`, and two rows have one value.
         """
-        return indexing.build_index(self.session.store, self.name, field, unique=unique)
+
+        def choose(rows: Sequence[ObjectInfo]) -> Runner | None:
+            if runner is not None or len(rows) < TASKS_FROM:
+                return runner
+            return self.engines.runner(sum(row.size for row in rows))
+
+        progress = self.engines.progress(f"index {self.name} by {field}")
+        return indexing.build_index(
+            self.session.store, self.name, field, unique=unique, choose=choose, progress=progress
+        )
 
     def drop_index(self, field: str) -> int:
         """Use an index no more, from the commit on whose number is returned. 1 GET, 1 PUT.
