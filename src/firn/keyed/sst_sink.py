@@ -15,19 +15,28 @@ _BUFFERED = 256 << 10
 class Sink:
     """A growing file in memory; `stream` is what Arrow writes to. `room`: the bytes that it will have, about."""
 
-    closed = False
-
     def __init__(self, room: int) -> None:
-        self._data = np.empty(max(1, room), np.uint8)
-        self._size = 0
-        self.stream = pa.BufferedOutputStream(pa.PythonFile(self, mode="w"), _BUFFERED)
+        self._room = _Room(room)
+        self.stream = pa.BufferedOutputStream(pa.PythonFile(self._room, mode="w"), _BUFFERED)
 
     def finish(self) -> memoryview:
         """The bytes, which may still be changed."""
         self.stream.flush()
-        return self._data[: self._size].data
+        return self._room.written()
 
-    # -- for Arrow
+
+class _Room:
+    """The file that Arrow sees. It doesn't know the stream, which holds it where no garbage collector looks: of two
+    that hold one another so, neither would ever go."""
+
+    closed = False
+
+    def __init__(self, size: int) -> None:
+        self._data = np.empty(max(1, size), np.uint8)
+        self._size = 0
+
+    def written(self) -> memoryview:
+        return self._data[: self._size].data
 
     def write(self, data: bytes) -> None:
         end = self._size + len(data)
