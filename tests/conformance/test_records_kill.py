@@ -1,57 +1,24 @@
-"""Processes that share record tables, killed by SIGKILL at any moment: what they saw is one order of transactions."""
+"""Processes that share record tables, killed by SIGKILL at any moment: what they saw is one order of transactions,
+and what they leave is whole. Of each thing that is looked at, something planted shows that it would be noticed."""
 
 from __future__ import annotations
 
-import json
-import os
-import random
-import subprocess
-import sys
-import time
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from record_client import MIX, Said, Worker, line, open_store, parsed
+from record_killing import PREFIX, examine, prepare, work_and_kill
 
-import firn
-from firn.records.table import RecordTable
-from firn.testing import History
+from firn.records import applying, transaction
+from firn.records.store import RecordStore
+from firn.records.transaction import begin
+from simulation.records_clients import SHIFTS, Session
 from stores.places import Place
 from stores.servers import Server
-
-LISTS = [f"list{n}" for n in range(5)]
-
-CLIENT = """
-import json, random, sys, time
-import firn
-
-url, options, me, lists = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4])
-db, chance = firn.connect(url, options=options), random.Random(me)
-
-def say(*line):
-    print(json.dumps(line), flush=True)
-
-for n in range(100_000):
-    name, start, operations = f"{me}-{n}", time.monotonic_ns(), []
-    try:
-        tx = db.begin(serializable=True)
-        found = {}
-        for key in chance.sample(lists, 3):
-            rows = tx.find("lists", name=key) if chance.random() < 0.5 else tx.scan("lists", name=key)
-            found[key] = rows[0]["values"] if rows else []
-            operations.append(["r", key, found[key]])
-        for key in chance.sample(sorted(found), chance.randint(0, 2)):
-            operations.append(["a", key, f"{name}/{key}"])
-            tx.upsert("lists", key, {"name": key, "values": [*found[key], f"{name}/{key}"]})
-        say(name, "unknown", start, None, operations)      # what a process that dies in the commit leaves
-        tx.commit()
-        outcome = "committed"
-    except firn.OutcomeUnknownError:
-        continue
-    except firn.FirnError:
-        outcome = "aborted"
-    say(name, outcome, start, time.monotonic_ns(), operations)
-"""
 
 
 @pytest.fixture(params=["directory", pytest.param("s3-versitygw", marks=pytest.mark.stores)])
@@ -63,67 +30,179 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path, servers: Callable[[st
     return Place(request.param, server.new_bucket(), server.options, server.seen)
 
 
-class Client:
-    """A process, and what it has said."""
-
-    def __init__(self, place: Place, name: str) -> None:
-        code = [CLIENT, f"{place.url}/db", json.dumps(place.options), name, json.dumps(LISTS)]
-        paths = os.pathsep.join(path for path in sys.path if path)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", *code],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
-        self.said: list[str] = []
-
-    def hear(self, lines: int) -> None:
-        assert self.process.stdout is not None
-        self.said += [self.process.stdout.readline() for _ in range(lines)]
-
-    def kill(self) -> list[str]:
-        """All whole lines that it ever said."""
-        assert self.process.stdout is not None
-        self.process.kill()
-        self.said += self.process.stdout.readlines()
-        self.process.wait()
-        self.process.stdout.close()
-        return [line for line in self.said if line.endswith("\n")]
+def test_what_processes_saw_that_were_killed(shared: Place) -> None:
+    prepare(shared)
+    said = work_and_kill(shared, clients=3, kills=3, lines=60, seed=1)
+    committed = examine(shared, said)
+    assert committed.keys() == MIX.keys()
+    assert committed.total() >= 100
 
 
-def test_what_processes_saw_that_were_killed(shared: Place, tmp_path: Path) -> None:
-    db = firn.connect(f"{shared.url}/db", options=shared.options)
-    table = db.create_table("lists", kind="records", indices=["name"])
-    assert isinstance(table, RecordTable)
-    chance = random.Random(1)
-    said: list[str] = []
-    clients = [Client(shared, f"p{n}") for n in range(3)]
-    try:
-        for n in range(3, 6):
-            for client in clients:
-                client.hear(12)
-            said += clients.pop(chance.randrange(3)).kill()
-            clients.append(Client(shared, f"p{n}"))
-        for client in clients:
-            client.hear(12)
-    finally:
-        said += [line for client in clients for line in client.kill()]
+@pytest.mark.stores
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_many_that_were_killed(shared: Place, seed: int) -> None:
+    prepare(shared)
+    said = work_and_kill(shared, clients=4, kills=12, lines=100, seed=seed)
+    assert examine(shared, said).total() >= 1000
 
-    last = {json.loads(line)[0]: line for line in said}
-    (tmp_path / "history").write_text("".join(last.values()))
-    history = History(clock=time.monotonic_ns)
-    history.load(tmp_path / "history")
-    with (
-        history.begin("last") as seen,
-        firn.connect(f"{shared.url}/db", options=shared.options).begin() as tx,
-    ):
-        found = {row.id: row.document for row in tx.scan("lists")}
-        for key in LISTS:
-            assert [row.document for row in tx.find("lists", name=key)] == (
-                [found[key]] if key in found else []
-            )
-            seen.read(key, found[key]["values"] if key in found else [])
-    verdict = history.check("serializable")
-    assert verdict, str(verdict)
-    outcomes = [transaction.status for transaction in history.transactions]
-    assert outcomes.count("committed") >= 20
+
+# -- what is planted is found
+
+
+class Run:
+    """Transactions of one process that nobody kills, and the database that they left."""
+
+    def __init__(self) -> None:
+        self.place = Place("memory", f"memory://kill-{uuid.uuid4().hex}", {})
+        prepare(self.place)
+        self.store = open_store(self.place.open(), PREFIX)
+        last: dict[str, Said] = {}
+        worker = Worker(self.store, "one", lambda said: last.update({said.name: parsed(line(said))}))
+        for number in range(60):
+            worker.work(number)
+        applying.settle(self.store)
+        self.said = list(last.values())
+
+    def alter(self, which: Callable[[Said], Any], change: Callable[[Said], Said]) -> None:
+        """Let one transaction have been seen otherwise."""
+        at = next(n for n, said in enumerate(self.said) if which(said))
+        self.said[at] = change(self.said[at])
+
+    def put(self, table: str, id: str, document: dict[str, Any]) -> None:
+        with begin(self.store) as tx:
+            tx.upsert(table, id, document)
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def test_what_nobody_killed_holds(run: Run) -> None:
+    assert examine(run.place, run.said).keys() == MIX.keys()
+
+
+def money_is_made(run: Run, _: Any) -> None:
+    account = begin(run.store).scan("bank")[0]
+    run.put("bank", account.id, {**account.document, "balance": account["balance"] + 1})
+
+
+def nobody_is_on_call(run: Run, _: Any) -> None:
+    for n in range(3):
+        run.put("doctors", f"{SHIFTS[0]}{n}", {"shift": SHIFTS[0], "on": False})
+
+
+def one_email_is_twice(run: Run, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transaction, "claims_of", lambda *_: ())
+    for n in range(2):
+        run.put("users", f"twin{n}", {"email": "twin@example.com", "city": "Oslo"})
+
+
+def an_element_is_lost(run: Run, _: Any) -> None:
+    found = next(row for row in begin(run.store).scan("lists") if row["values"])
+    run.put("lists", found.id, {**found.document, "values": found["values"][:-1]})
+
+
+def an_entry_is_missing(run: Run, _: Any) -> None:
+    bucket = run.place.open()
+    bucket.delete(bucket.list(f"{PREFIX}/bank/indices/kind/").objects[0].key)
+
+
+def an_entry_is_of_no_row(run: Run, patch: pytest.MonkeyPatch) -> None:
+    bucket = run.place.open()
+    bucket.put(f"{PREFIX}/bank/indices/kind/xx/x/db___bank___nobody___00000000000000000003", b"")
+    patch.setattr("record_killing.collecting.sweep", lambda *_, **__: None)
+
+
+def a_version_is_missing(run: Run, _: Any) -> None:
+    table = run.store.table("bank", run.store.log.refresh().catalog)
+    id = next(
+        write.id
+        for r in reversed(_log(run.store))
+        for m in r.group
+        for write in m.writes
+        if write.table == "bank"
+    )
+    stored = run.store.row(table.layout, id)
+    cut = replace(stored.row, versions=stored.row.versions[1:])
+    run.store.put_row(table.layout, cut, stored.etag)
+
+
+def _log(store: RecordStore) -> list[Any]:
+    return list(store.log.records(0, store.log.refresh().number))
+
+
+def a_commit_was_never_made(run: Run, _: Any) -> None:
+    run.alter(_wrote, lambda said: _seen(said, txid="0" * 32))
+
+
+def a_failure_was_a_commit(run: Run, _: Any) -> None:
+    run.alter(_wrote, lambda said: _seen(said, status="aborted"))
+
+
+def a_read_was_of_another_time(run: Run, _: Any) -> None:
+    def change(said: Said) -> Said:
+        look = said.seen.looks[0]
+        return _seen(said, looks=[replace(look, found={**look.found, "nobody": {}}), *said.seen.looks[1:]])
+
+    run.alter(lambda said: said.seen.looks, change)
+
+
+def what_was_committed_before_was_not_seen(run: Run, _: Any) -> None:
+    run.alter(
+        lambda said: said.seen.began > 10 and not said.seen.looks,
+        lambda said: _seen(said, began=said.seen.began - 5),
+    )
+
+
+def _wrote(said: Said) -> bool:
+    return said.seen.status == "committed" and bool(said.seen.writes)
+
+
+def _seen(said: Said, **changes: Any) -> Said:
+    return replace(said, seen=replace(said.seen, **changes))
+
+
+@pytest.mark.parametrize(
+    ("plant", "message"),
+    [
+        (money_is_made, "the bank has"),
+        (nobody_is_on_call, "nobody is on call"),
+        (one_email_is_twice, "an email is twice"),
+        (an_element_is_lost, "anomalies under"),
+        (an_entry_is_missing, "an index lacks"),
+        (an_entry_is_of_no_row, "no row has"),
+        (a_version_is_missing, "was written by"),
+        (a_commit_was_never_made, "was acknowledged as"),
+        (a_failure_was_a_commit, "failed, and is commit"),
+        (a_read_was_of_another_time, "and there was"),
+        (what_was_committed_before_was_not_seen, "was there"),
+    ],
+)
+def test_what_is_planted_is_found(
+    run: Run, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Run, Any], None], message: str
+) -> None:
+    plant(run, monkeypatch)
+    with pytest.raises(AssertionError, match=message):
+        examine(run.place, run.said)
+
+
+def test_write_skew_is_found(run: Run) -> None:
+    """Two doctors who were promised serializability, and had a snapshot. One stays: only what they saw tells."""
+    ids = [f"{SHIFTS[0]}{n}" for n in range(3)]
+    for id in ids:
+        run.put("doctors", id, {"shift": SHIFTS[0], "on": True})
+    worker = Worker(run.store, "skew", lambda _: None)
+    sessions = [Session(worker.clients, worker.client, begin(run.store), 0, None) for _ in range(2)]
+    for session in sessions:
+        assert len(session.find("doctors", shift=SHIFTS[0], on=True)) == 3
+    for session, id in zip(sessions, ids, strict=False):
+        session.upsert("doctors", id, {"shift": SHIFTS[0], "on": False})
+        session.observed.snapshot = session.tx.snapshot
+        session.end()
+        run.said.append(Said(id, "doctors", session.observed, None, 0, None))
+    examine(run.place, run.said)
+    for session in sessions:
+        session.observed.serializable = True
+    with pytest.raises(AssertionError, match="serializable commit"):
+        examine(run.place, run.said)

@@ -4,9 +4,9 @@ its seed."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from firn.bucket.base import BytesLike
 from firn.journal.sequence import Ddl, Record, RowWrite, SequenceLayout
@@ -176,6 +176,11 @@ def create(store: RecordStore) -> None:
     for definition in DEFINITIONS.values():
         indices = tuple((index.field, index.unique) for index in definition.indices)
         define(store, Ddl("create", definition.name, indices=indices))
+    fill(store)
+
+
+def fill(store: RecordStore) -> None:
+    """What the workloads begin with."""
     with begin(store) as tx:
         for n in range(4):
             tx.insert("bank", f"account{n}", {"kind": "account", "balance": TOTAL // 4})
@@ -252,7 +257,13 @@ def follow_the_log(records: list[Record], rows: list[tuple[str, Row]], *, whole:
         assert versions[-len(kept) :] == kept, f"{key} has {versions}, and was written by {numbers}"
 
 
-def has_all_entries(store: RecordStore, rows: list[tuple[str, Row]], objects: SimStore) -> None:
+class Keys(Protocol):
+    """Who can list keys."""
+
+    def keys(self, prefix: str = "") -> Iterable[str]: ...
+
+
+def has_all_entries(store: RecordStore, rows: list[tuple[str, Row]], objects: Keys) -> None:
     """Every version that a snapshot may read is in every index. A collector may have been cut off among others."""
     horizon = store.log.store.horizon().horizon
     readable = [(name, row.pruned(horizon)[0]) for name, row in rows]
@@ -279,7 +290,7 @@ def entries_of(store: RecordStore, rows: list[tuple[str, Row]], *, ready: bool =
     return wanted
 
 
-def entries_there(objects: SimStore) -> set[str]:
+def entries_there(objects: Keys) -> set[str]:
     return {key for key in objects.keys(PREFIX) if "/indices/" in key}
 
 
