@@ -4,6 +4,7 @@ who builds an index."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from firn.errors import (
 )
 from firn.journal.sequence import GroupCommit
 from firn.records import applying, collecting, indexing
+from firn.records.applier import IDLE_S, PATIENCE_S, Applier
 from firn.records.predicates import Range
 from firn.records.store import RecordStore
 from firn.records.transaction import Transaction, begin
@@ -37,7 +39,8 @@ LISTS = tuple(f"list{n}" for n in range(6))
 
 @dataclass(frozen=True)
 class Habits:
-    """What a world's clients do: `mix` are weights of workloads, `rounds` transactions a thread."""
+    """What a world's clients do: `mix` are weights of workloads, `rounds` transactions a thread; `applies`: each
+    process has the thread that applies its commits, and those that others leave behind."""
 
     mix: Mapping[str, int]
     rounds: int
@@ -49,6 +52,21 @@ class Habits:
     timeout_s: float = 600.0
     freshness_s: float = 30.0
     max_lag: int = 64
+    applies: bool = False
+
+
+class Watched(Applier):
+    """Counts what it applies for others."""
+
+    def __init__(self, model: Model, store: RecordStore, client: SimClient) -> None:
+        super().__init__(store, rng=client.random)
+        self._model = model
+
+    def _apply_others(self) -> None:
+        before = len(self._store.log.pending())
+        super()._apply_others()
+        self._model.happened["applied"] += 1
+        self._model.happened["applied for others"] += len(self._store.log.pending()) < before
 
 
 class Turn:
@@ -64,6 +82,22 @@ class Turn:
     def wait(self) -> None:
         while not self._is_set:
             self._process.clock.sleep(0.5)
+
+
+class OneAtATime:
+    """What simulated threads do by one another's end."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._held = False
+
+    def __enter__(self) -> None:
+        while self._held:
+            self._process.clock.sleep(0.5)
+        self._held = True
+
+    def __exit__(self, *raised: object) -> None:
+        self._held = False
 
 
 class Clients:
@@ -82,10 +116,22 @@ class Clients:
         process = Process(client)
         store = self._open_store(process.bucket, process.clock)
         store.group = GroupCommit(store.log, new_turn=lambda: Turn(process))
+        store.applying = OneAtATime(process)
         with process.dying_together():
             for n in range(1, self.habits.threads):
                 process.start(f"thread{n}", lambda thread: self._work(thread, store))
+            if self.habits.applies:
+                process.start("applier", lambda thread: self._apply(thread, store))
             self._work(client, store)
+
+    def _apply(self, client: SimClient, store: RecordStore) -> None:
+        """What the thread of an `Applier` does, but that nobody pokes it."""
+        applier = Watched(self.model, store, client)
+        for _ in range(3 * self.habits.rounds):
+            left_s: float | None = IDLE_S
+            with suppress(*STORE):
+                left_s = applier.work()
+            client.clock.sleep(client.random.random() * min(left_s or PATIENCE_S, 2 * self.habits.pause_s))
 
     def _work(self, client: SimClient, store: RecordStore) -> None:
         names = list(self.habits.mix)

@@ -23,7 +23,7 @@ from firn.journal.sequence import (
     truncating,
 )
 from firn.journal.sequence.store import SequenceStore
-from firn.records import applying, collecting, indexing, transaction, validating
+from firn.records import applier, applying, collecting, indexing, transaction, validating
 from firn.records.row import Row, Version
 from firn.records.snapshot import Seen, Snapshot, Where
 from firn.records.store import RecordStore, Table
@@ -196,6 +196,26 @@ def done_before_it_is(patch: pytest.MonkeyPatch) -> None:
     for module in (applying, transaction, indexing):
         if hasattr(module, "apply"):
             patch.setattr(module, "apply", apply)
+
+
+def own_commits_stand_for_others(patch: pytest.MonkeyPatch) -> None:
+    """Rule 20: a record is done when all of its own rows are, not when a later one is."""
+    sound = applying.apply_own
+
+    def apply_own(store: RecordStore) -> int:
+        upto = max((record.number for record in store.log.pending(own=True)), default=0)
+        count = sound(store)
+        for record in store.log.pending():
+            if record.number <= upto:
+                store.log.mark_applied(record.number)
+        return count
+
+    patch.setattr(applier, "apply_own", apply_own)
+
+
+def leave_others_alone(patch: pytest.MonkeyPatch) -> None:
+    """Rule 21: what a process that crashed has committed is applied by another."""
+    patch.setattr(applier, "apply_only", lambda store, numbers: 0)
 
 
 def never_apply(patch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from firn.journal.sequence import (
     truncate,
 )
 from firn.journal.sequence.codec import encode_record
+from firn.records.applier import IDLE_S, Applier
 from firn.records.applying import apply, settle
 from firn.records.collecting import collect, sweep
 from firn.records.definition import Index, RecordDefinition
@@ -325,6 +326,20 @@ def nobody_applies() -> None:
         with begin(store) as tx:
             tx.upsert("t", "a", {"n": n})
     assert store.log.lag <= 4, "the log runs away"
+
+
+def a_process_that_crashed() -> None:
+    """It has committed, and applied nothing; another one commits and lives on."""
+    base = Base()
+    base.put(a={"n": 1})
+    store = base.store()
+    with begin(store) as tx:
+        tx.upsert("t", "b", {"n": 1})
+    applier = Applier(store)
+    for _ in range(4):
+        store.clock.sleep(applier.work() or IDLE_S)
+    assert store.log.lag == 0, "nobody applies what is left behind"
+    assert store.log.store.horizon().applied == 3
 
 
 def locks_and_clocks() -> None:

@@ -80,6 +80,10 @@ RECORDS_SHAPES: dict[str, RecordsShape] = {
     ),
     # Who reads while rows are brought up to date.
     "appliers": RecordsShape(clients=5, appliers=4, habits=_habits(pause_s=3, max_lag=1)),
+    # Processes that apply what they commit, and what others leave behind, with nobody else to do it.
+    "owners": RecordsShape(
+        clients=5, appliers=0, crash=0.005, habits=_habits(pause_s=3, serializable=0.2, applies=True)
+    ),
     "movers": RecordsShape(clients=5, habits=_habits(rounds=15, mix={"moves": 1}, pause_s=3)),
 }
 

@@ -20,6 +20,7 @@ ALSO = {
     "sleepers": {"transaction_timed_out", "snapshot_too_old", "entries swept"},
     "locks": {"object_locked"},
     "serializable": {"doctors: stale_object", "lists: stale_object"},
+    "owners": {"applied for others"},
     "movers": {"moves: stale_object", "moves: duplicate_key"},
 }
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from typing import Final
 
 from firn.bucket.flight import in_flight
-from firn.errors import ConflictError, ObjectChangedError, ObjectExistsError, OutcomeUnknownError
+from firn.errors import (
+    ConflictError,
+    CorruptObjectError,
+    ObjectChangedError,
+    ObjectExistsError,
+    OutcomeUnknownError,
+)
 from firn.journal.sequence import Horizon, Record, TableState
 from firn.records.store import RecordStore
+
+RowKey = tuple[str, str]
 
 CHUNK: Final = 32
 """Commits whose rows are brought up to date at once."""
@@ -16,36 +26,35 @@ CHUNK: Final = 32
 def apply(store: RecordStore) -> int:
     """Bring rows and indices up to the end of the log as it is known; how many records that took.
 
-    1 GET and 1 PUT a row that the records wrote, however often, and 1 PUT an index entry. A row that is dropped with
-    its table is left as it is.
+    1 GET and 1 PUT a row that the records wrote, however often, and 1 PUT an index entry. A row that is up to date
+    costs its GET; one that is dropped with its table is left as it is. One thread of a process does it at a time.
+
+    Raises:
+        CorruptObjectError: a row is damaged. All others are up to date; the records that wrote it stay.
     """
-    pending = store.log.pending()
-    if not pending:
-        return 0
-    upto = pending[-1].number
-    catalog = store.log.head().catalog
-    settled: set[tuple[str, str]] = set()
-    for start in range(0, len(pending), CHUNK):
-        records = pending[start : start + CHUNK]
-        rows: dict[tuple[str, str], TableState] = {}
-        for record in records:
-            for table, id in _rows(record):
-                state = catalog.get(table)
-                if state is not None and record.number > state.since and (table, id) not in settled:
-                    rows[table, id] = state
-        in_flight(
-            lambda row: _apply_row(store, *row, upto), [(*row, rows[row]) for row in rows], store.in_flight
-        )
-        settled |= rows.keys()
-        for record in records:
-            store.log.mark_applied(record.number)
-    return len(pending)
+    with store.applying:
+        return _apply(store, store.log.pending())
+
+
+def apply_own(store: RecordStore) -> int:
+    """The same for the records that this process has committed, and no others: as long as all do that, no row is
+    brought up to date by more than one. Rows get the versions that others have committed before, too."""
+    with store.applying:
+        return _apply(store, store.log.pending(own=True))
+
+
+def apply_only(store: RecordStore, numbers: Container[int]) -> int:
+    """The same for the records of these numbers."""
+    with store.applying:
+        return _apply(store, [record for record in store.log.pending() if record.number in numbers])
 
 
 def keep_up(store: RecordStore) -> None:
-    """Apply, if more than `max_lag` records wait for it (rule 21)."""
+    """Apply, if more than `max_lag` records wait for it (rule 21). A damaged row is in nobody's way but its own
+    readers': they are told."""
     if store.log.lag > store.max_lag:
-        apply(store)
+        with suppress(CorruptObjectError):
+            apply(store)
 
 
 def settle(store: RecordStore) -> Horizon:
@@ -55,7 +64,39 @@ def settle(store: RecordStore) -> Horizon:
     return store.log.store.raise_horizon(Horizon(applied=store.log.applied))
 
 
-def _rows(record: Record) -> list[tuple[str, str]]:
+def _apply(store: RecordStore, pending: Sequence[Record]) -> int:
+    if not pending:
+        return 0
+    upto = pending[-1].number
+    catalog = store.log.head().catalog
+    settled: set[RowKey] = set()
+    damaged: dict[RowKey, CorruptObjectError] = {}
+
+    def bring(row: tuple[RowKey, TableState]) -> None:
+        try:
+            _apply_row(store, *row[0], row[1], upto)
+        except CorruptObjectError as error:
+            damaged[row[0]] = error
+
+    for start in range(0, len(pending), CHUNK):
+        records = pending[start : start + CHUNK]
+        rows: dict[RowKey, TableState] = {}
+        for record in records:
+            for row in _rows(record):
+                state = catalog.get(row[0])
+                if state is not None and record.number > state.since and row not in settled:
+                    rows[row] = state
+        in_flight(bring, list(rows.items()), store.in_flight)
+        settled |= rows.keys()
+        for record in records:
+            if not any(row in damaged for row in _rows(record)):
+                store.log.mark_applied(record.number)
+    for error in damaged.values():
+        raise error
+    return len(pending)
+
+
+def _rows(record: Record) -> list[RowKey]:
     return [(write.table, write.id) for member in record.group for write in member.writes]
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from firn.background import Background
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.errors import ConflictError, FirnError
-from firn.journal.sequence import Horizon
-from firn.records.applying import apply
+from firn.records.applier import Applier
 from firn.records.store import RecordStore
 from firn.records.transacting import ATTEMPTS, transact
 from firn.records.transaction import TIMEOUT_S, Transaction, begin
@@ -25,12 +20,7 @@ T = TypeVar("T")
 
 Duration = float | str | timedelta
 
-IDLE_S: Final = 2.0
-"""After so long without commits, all are told what is applied (rule 21)."""
-
 _AT_EXIT_S: Final = 5.0
-
-log = logging.getLogger("firn.records")
 
 
 class Session:
@@ -99,57 +89,3 @@ class Session:
         """In a forked child: the parent's threads aren't there, and a lock of theirs may never be free."""
         self._mutex = threading.Lock()
         self._store = self._applier = None
-
-
-class Applier:
-    """A thread that applies what was committed, until its session is gone or the process ends."""
-
-    def __init__(self, store: RecordStore) -> None:
-        self._store = store
-        self._mutex = threading.Lock()
-        self._thread: Background | None = None
-        self._told = 0
-
-    def poke(self) -> None:
-        """Something was committed."""
-        with self._mutex:
-            if self._thread is None:
-                me = weakref.ref(self)
-                self._thread = Background("firn-applier", lambda: _work(me), _failed, first=0.0)
-                weakref.finalize(self, self._thread.stop, 0.0)
-        self._thread.poke()
-
-    def work(self) -> float | None:
-        """Apply what there is, and when there has been nothing for a while, say so; until when to wait."""
-        try:
-            if apply(self._store):
-                return IDLE_S
-            applied = self._store.log.applied
-            if applied > self._told:
-                self._store.log.store.raise_horizon(Horizon(applied=applied))
-                self._told = applied
-        except ConflictError as error:
-            log.info("commits are applied later: %s", error)
-            return IDLE_S
-        return None
-
-    def finish(self, seconds: float) -> None:
-        """The process ends: apply what is left, unless that takes too long. Nothing is lost, anyone may do it."""
-        if self._thread is None:
-            return
-        self._thread.stop(seconds)
-        try:
-            if not self._thread.running:
-                self.work()
-                self.work()
-        except FirnError as error:
-            log.info("commits are left for others to apply: %s", error)
-
-
-def _work(ref: weakref.ref[Applier]) -> float | None:
-    applier = ref()
-    return None if applier is None else applier.work()
-
-
-def _failed(error: BaseException) -> None:
-    log.error("commits aren't applied any more in the background, readers lay them over rows: %s", error)

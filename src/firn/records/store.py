@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import WeakSet
@@ -88,6 +89,8 @@ class RecordStore:
         """Told when this process has committed something: by who applies it in the background."""
         self.log = SequenceLog(bucket, prefix, clock=clock, freshness_s=freshness_s)
         self.group = GroupCommit(self.log)
+        self.applying: AbstractContextManager[object] = threading.Lock()
+        """Held by the thread of this process that applies commits: two would do the same work."""
         self._definitions = definitions or self._read_definition
         self._mutex = threading.Lock()
         self._known: dict[tuple[str, int], RecordDefinition] = {}

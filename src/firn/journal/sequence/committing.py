@@ -109,6 +109,7 @@ def _admitted(
             since = log.records(proposal.snapshot, head.number)
             landed = find(proposal.txid, since)
             if landed is not None:
+                log.own(landed)
                 outcomes[proposal.txid] = landed
             else:
                 group.append(proposal.admit(Moment(head, since, tuple(group))))

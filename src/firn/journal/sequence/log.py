@@ -65,6 +65,7 @@ class SequenceLog:
         self._overlaid: deque[Record] = deque()
         self._applied = 0
         self._done: set[int] = set()
+        self._own: set[int] = set()
 
     # -- the end of the log
 
@@ -73,9 +74,9 @@ class SequenceLog:
         return self._known() or self.refresh()
 
     def refresh(self, *, taken: int = 0) -> Head:
-        """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record, up to as many again if there
-        are several; 1 more for the horizon if nobody has asked for it within `freshness_s`. At first, and behind by
-        more than `far`: 1 LIST sequence, 1 GET, 1 a record that isn't applied.
+        """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record, up to as many again if
+        there are several; 1 more for the horizon if nobody has asked for it within `freshness_s`. At first, and
+        behind by more than `far`: 1 LIST sequence, 1 GET, 1 a record that isn't applied.
 
         Args:
             taken: the greatest number that the caller knows to be a record's.
@@ -100,7 +101,13 @@ class SequenceLog:
 
     def advance(self, record: Record, sent_s: float) -> Head:
         """Take in a record that this process put itself, by a request first sent at `sent_s`."""
+        self.own(record.number)
         return self._adopt([record], sent_s)
+
+    def own(self, number: int) -> None:
+        """This process has committed that record, and is to apply it."""
+        with self._mutex:
+            self._own.add(number)
 
     def forget(self) -> None:
         """Take the end from the bucket at the next request, as a process that begins does: cheaper than one record
@@ -150,10 +157,14 @@ class SequenceLog:
         with self._mutex:
             return 0 if self._head is None else self._head.number - self._applied
 
-    def pending(self) -> list[Record]:
-        """The records that aren't applied, as far as this process knows, ascending."""
+    def pending(self, *, own: bool = False) -> list[Record]:
+        """The records that aren't applied, as far as this process knows, ascending; all, or those that it has
+        committed itself."""
         with self._mutex:
-            return [record for record in self._overlaid if record.number not in self._done]
+            if own and not self._own:
+                return []
+            there = (record for record in self._overlaid if record.number not in self._done)
+            return [record for record in there if not own or record.number in self._own]
 
     def unapplied(self, table: str, id: str, upto: int) -> list[Change]:
         """All writes of a row in (applied, upto], ascending."""
@@ -289,6 +300,7 @@ class SequenceLog:
         while self._applied + 1 in self._done:
             self._applied += 1
         self._done = {number for number in self._done if number > self._applied}
+        self._own = {number for number in self._own if number > self._applied}
         while self._overlaid and self._overlaid[0].number <= self._applied:
             self._overlay.forget(self._overlaid.popleft())
 
