@@ -14,7 +14,7 @@ from simulation.seeds import seeds, soak_seconds
 ENOUGH = 40
 ALWAYS = {"committed", "applied", "truncated", "versions dropped"}
 ALSO = {
-    "mixed": {"stale_object", "duplicate_key", "snapshot_too_old", "store_unavailable"},
+    "mixed": {"stale_object", "duplicate_key", "store_unavailable"},
     "bank": {"bank: stale_object", "bank: duplicate_key"},
     "users": {"users: duplicate_key", "index built", "index dropped", "index used", "entries swept"},
     "sleepers": {"transaction_timed_out", "snapshot_too_old", "entries swept"},
