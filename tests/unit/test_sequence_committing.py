@@ -25,6 +25,7 @@ from firn.journal.sequence import (
     SequenceLog,
     commit,
     truncate,
+    truncating,
 )
 from firn.journal.sequence.codec import encode_record
 from firn.testing import FAILED, LOST_ACK, Rule, Script, SimStore, crash_points, delayed
@@ -480,7 +481,29 @@ def test_truncating(db):
     db.apply(3)
     log = db.log()
     log.refresh()
-    assert cost(log, lambda: truncate(log))[1] == {"get": 1 + 1 + 3 + 1, "put": 2, "list": 1, "delete": 3}
+    assert cost(log, lambda: truncate(log))[1] == {"get": 1 + 2 + 3 + 1, "put": 2, "list": 1, "delete": 3}
+
+
+def test_truncating_into_several_packs_lists_the_log_once_when_it_is_short(db):
+    """A LIST a pack would make the pages of a long log grow with its square."""
+    db = Database(page_size=2)
+    db.commit(*"abcdefghi")
+    db.apply(8)
+    log = db.log()
+    log.refresh()
+    spent = cost(log, lambda: truncate(log, largest=2))[1]
+    assert spent == {"get": 1 + 4 * 2 + 8 + 1, "put": 4 * 2, "list": 1, "delete": 8}
+
+
+def test_what_a_truncation_that_crashed_left_goes_too(db):
+    db.commit(*"abcde")
+    db.apply(4)
+    log = db.log()
+    store = log.store
+    truncating._pack(log, 1, 3)
+    store.raise_horizon(Horizon(lo=3))
+    assert truncate(log, largest=1).deleted == 4
+    assert [key for key in db.paths() if "_commits" in key] == ["_commits/00000000000000000005"]
 
 
 def test_beginning_costs_the_same_however_long_the_log_is():

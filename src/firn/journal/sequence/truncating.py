@@ -25,7 +25,8 @@ class Truncated:
 def truncate(log: SequenceLog, *, largest: int = LARGEST) -> Truncated:
     """Move all records that nobody's snapshot and no applier needs into packs, and delete them.
 
-    As `refresh`; per pack 1 GET of the horizon, 1 GET and 1 DELETE a record, 2 PUT, 1 LIST sequence.
+    As `refresh`; per pack 2 GETs of the horizon and 2 PUTs; 1 GET and 1 DELETE a record; 1 LIST sequence of what is
+    left.
 
     Raises:
         CorruptObjectError: a record is missing.
@@ -35,15 +36,14 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST) -> Truncated:
     while True:
         horizon = log.learn(store.horizon())
         limit = min(horizon.horizon, log.applied, head.number - 1)
-        if horizon.lo < limit:
-            hi = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest))
-            if hi is not None:
-                horizon = store.raise_horizon(Horizon(lo=hi, applied=log.applied))
-            elif not backoff.wait():
-                raise store.incomplete()
-        deleted += _delete(log, horizon.lo)
         if horizon.lo >= limit:
-            return Truncated(horizon.lo, deleted)
+            return Truncated(horizon.lo, deleted + _sweep(log, horizon.lo))
+        hi = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest))
+        if hi is not None:
+            store.raise_horizon(Horizon(lo=hi, applied=log.applied))
+            deleted += _delete(log, range(horizon.lo + 1, hi + 1))
+        elif not backoff.wait():
+            raise store.incomplete()
 
 
 def _pack(log: SequenceLog, first: int, last: int) -> int | None:
@@ -66,8 +66,15 @@ def _pack(log: SequenceLog, first: int, last: int) -> int | None:
             return None
 
 
-def _delete(log: SequenceLog, lo: int) -> int:
-    """Delete the objects of all records up to `lo`, and what landed late in their places. How many there were."""
+def _delete(log: SequenceLog, numbers: range) -> int:
+    """Delete the objects of these records, which are in a pack, by their names: a LIST is of the whole log, and there
+    may be many packs. How many they are."""
+    log.store.bucket.delete_many([log.store.layout.record_key(number) for number in numbers])
+    return len(numbers)
+
+
+def _sweep(log: SequenceLog, lo: int) -> int:
+    """Delete what is left of records up to `lo`: who truncated crashed, or it landed late. How many there were."""
     store = log.store
     keys = [info.key for info in store.bucket.list(store.layout.records_prefix).objects]
     old = [key for key in keys if (number := store.layout.parse_record(key)) is not None and number <= lo]
