@@ -22,7 +22,8 @@ from firn.keyed.batch import WriteBatch
 from firn.keyed.entries import DELETE, MERGE, PUT
 from firn.keyed.table import KeyedTable
 from firn.keyed.writer import KeyedWriter
-from kv_twins import Loop, Twins
+from kv_twins import Twins
+from twins import Loop
 
 State = dict[bytes, int]
 Op = tuple[int, bytes, int]

@@ -8,8 +8,9 @@ import threading
 import pytest
 
 import firn
+from firn.aio import Threads
 from firn.errors import FencedError, InvalidInputError
-from firn.keyed.aio import AsyncKeyedTable, SharedFlush, Threads
+from firn.keyed.aio import AsyncKeyedTable, SharedFlush
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_errors_come_back(table):
 
 def run_with_threads(main):
     async def run():
-        threads = Threads()
+        threads = Threads(4)
         try:
             return await main(threads)
         finally:

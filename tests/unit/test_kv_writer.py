@@ -20,7 +20,8 @@ from firn.errors import (
 )
 from firn.keyed.batch import WriteBatch
 from firn.keyed.table import KeyedTable
-from kv_twins import Loop, Twins
+from kv_twins import Twins
+from twins import Loop
 
 SLOW = {"flush_ms": 3_600_000}
 """So that nothing is flushed but by hand, or because somebody waits."""

@@ -9,16 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
-    Coroutine,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -26,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from firn.errors import InvalidInputError
+from firn.aio import Opening, Threads
 from firn.keyed.batch import WriteBatch
 from firn.keyed.scan import KeyedScan
 
@@ -43,36 +39,7 @@ _CALLS = 32
 _FLUSHES = 4
 _PAIRS = 1000
 """Pairs of a scan that one step into its thread gives."""
-
-
-class Threads:
-    """The threads of one handle. `run` is the only way from the event loop to the twin."""
-
-    def __init__(self) -> None:
-        self._calls = ThreadPoolExecutor(_CALLS, "firn-aio")
-        self._flushes = ThreadPoolExecutor(_FLUSHES, "firn-aio-flush")
-        self.stopped = False
-
-    async def run(self, call: Callable[..., T], *args: Any, **options: Any) -> T:
-        """What the call gives or raises. A task that is cancelled leaves it to end by itself."""
-        self._check()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._calls, partial(call, *args, **options))
-
-    def flush(self, call: Callable[[], None]) -> asyncio.Future[None]:
-        """Begun at once, apart from other calls: those may be waiting for it."""
-        self._check()
-        return asyncio.get_running_loop().run_in_executor(self._flushes, call)
-
-    def stop(self) -> None:
-        """Begin nothing more; what is under way ends by itself."""
-        self.stopped = True
-        self._calls.shutdown(wait=False)
-        self._flushes.shutdown(wait=False)
-
-    def _check(self) -> None:
-        if self.stopped:
-            raise InvalidInputError("this handle of a keyed table is closed. Open the table again.")
+_CLOSED = "this handle of a keyed table is closed. Open the table again."
 
 
 class SharedFlush:
@@ -87,7 +54,7 @@ class SharedFlush:
         turn = self._turn
         if turn is None or turn.begun:
             turn = self._turn = _Turn(self._flush)
-            turn.done = self._threads.flush(turn.run)
+            turn.done = asyncio.wrap_future(self._threads.begin(turn.run))
         assert turn.done is not None
         # One who is cancelled must not cancel the others.
         await asyncio.shield(turn.done)
@@ -160,7 +127,7 @@ class _AsyncHandle(Generic[H]):
     def __init__(self, twin: H) -> None:
         self.twin = twin
         """The one that does it, for whatever has no twin here."""
-        self._threads = Threads()
+        self._threads = Threads(_CALLS, closed=_CLOSED)
 
     async def get(self, key: Any, *, durable: bool = False) -> Any:
         """The value of a key, or None; `durable` leaves out what a crash could still undo."""
@@ -242,7 +209,9 @@ class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
 
     def __init__(self, twin: KeyedWriter) -> None:
         super().__init__(twin)
-        self._shared = SharedFlush(self._threads, twin.flush)
+        # Flushes have threads of their own: calls may be waiting for one.
+        self._flushes = Threads(_FLUSHES, "firn-aio-flush", closed=_CLOSED)
+        self._shared = SharedFlush(self._flushes, twin.flush)
 
     async def put(self, key: Any, value: Any, *, ttl: Duration | None = None, durable: bool = True) -> None:
         """Set a key's value. With `durable`, returns when no crash can undo it; else as soon as it is taken."""
@@ -296,6 +265,13 @@ class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
     def version(self) -> str:
         return self.twin.version
 
+    async def close(self) -> None:
+        """Flush, then let go of the table. Closing again is fine."""
+        try:
+            await super().close()
+        finally:
+            self._flushes.stop()
+
     async def _write(self, durable: bool, call: Callable[..., None], *args: Any, **options: Any) -> None:
         await self._threads.run(call, *args, **options, durable=False)
         if durable:
@@ -303,30 +279,6 @@ class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
 
     async def __aenter__(self) -> AsyncKeyedWriter:
         return self
-
-
-A = TypeVar("A", bound=_AsyncHandle[Any])
-
-
-class Opening(Awaitable[A]):
-    """What is being opened: `await` it, or use it in `async with`, which closes it, too."""
-
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, A]]) -> None:
-        self._make = make
-        self._made: A | None = None
-
-    def __await__(self) -> Generator[Any, None, A]:
-        return self._make().__await__()
-
-    async def __aenter__(self) -> A:
-        self._made = await self._make()
-        return self._made
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._made is not None
-        await self._made.close()
 
 
 class AsyncKeyedTable:
@@ -355,6 +307,6 @@ class AsyncKeyedTable:
 
         return Opening(make)
 
-    async def run(self, verb: Callable[..., T], *args: Any, **options: Any) -> T:
+    async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
         """Any verb of the table, in a thread."""
         return await asyncio.to_thread(verb, *args, **options)

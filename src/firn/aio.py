@@ -1,0 +1,137 @@
+"""What `asyncio` twins stand on: threads in which calls wait for the bucket, so that the event loop never does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from firn.errors import InvalidInputError
+
+T = TypeVar("T")
+
+
+class Threads:
+    """Threads of one handle, or of one database. `run` is the only way from the event loop to a twin.
+
+    Making them starts none. A forked child has threads of its own.
+
+    Args:
+        most: calls that are under way at once; more wait for a thread.
+        name: what the threads are called.
+        closed: what is said to who calls after `stop`.
+    """
+
+    def __init__(
+        self, most: int, name: str = "firn-aio", *, closed: str = "this handle is closed. Open it again."
+    ) -> None:
+        self._most, self._name, self._closed = most, name, closed
+        self._mutex = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = os.getpid()
+        self.stopped = False
+
+    async def run(self, call: Callable[..., T], /, *args: Any, **options: Any) -> T:
+        """What the call gives or raises. A task that is cancelled leaves it to end by itself, or, if it hasn't begun
+        yet, takes it back."""
+        return await asyncio.wrap_future(self.begin(partial(call, *args, **options)))
+
+    def begin(self, call: Callable[[], T]) -> Future[T]:
+        """Have it done in a thread; nobody needs to wait for it."""
+        if self._pid != os.getpid():  # the parent's threads aren't here, and somebody may have had the lock
+            self._mutex, self._pool, self._pid = threading.Lock(), None, os.getpid()
+        with self._mutex:
+            if self.stopped:
+                raise InvalidInputError(self._closed)
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._most, self._name)
+            return self._pool.submit(call)
+
+    def stop(self) -> None:
+        """Begin nothing more; what is under way ends by itself."""
+        with self._mutex:
+            self.stopped = True
+            if self._pool is not None:
+                self._pool.shutdown(wait=False)
+
+
+class Strand:
+    """Calls one after the other, as they were made, whichever tasks made them: for a twin that bears one thread at a
+    time. They take one of the threads while there are any."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._mutex = threading.Lock()
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._at_work = False
+
+    async def run(self, call: Callable[..., T], /, *args: Any, **options: Any) -> T:
+        """See `Threads.run`. A call that was left to end by itself ends before the next one begins."""
+        return await asyncio.wrap_future(self.begin(partial(call, *args, **options)))
+
+    def begin(self, call: Callable[[], T]) -> Future[T]:
+        """Have it done when those before it are; nobody needs to wait for it."""
+        future: Future[T] = Future()
+        with self._mutex:
+            self._waiting.append((future, call))
+            if not self._at_work:
+                try:
+                    self._threads.begin(self._work)
+                except BaseException:
+                    self._waiting.clear()
+                    raise
+                self._at_work = True
+        return future
+
+    def _work(self) -> None:
+        while True:
+            with self._mutex:
+                if not self._waiting:
+                    self._at_work = False
+                    return
+                future, call = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:
+                    future.set_exception(error)
+            # An error's traceback holds this frame: it mustn't hold the error in turn.
+            del future, call
+
+
+class Held(Protocol):
+    """What `async with` lets go of."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+H = TypeVar("H", bound=Held)
+
+
+class Opening(Awaitable[H]):
+    """What is being opened: `await` it, or use it in `async with`, which also lets go of it."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, H]]) -> None:
+        self._make = make
+        self._made: H | None = None
+
+    def __await__(self) -> Generator[Any, None, H]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> H:
+        self._made = await self._make()
+        return self._made
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._made is not None
+        await self._made.__aexit__(kind, error, trace)
