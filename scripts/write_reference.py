@@ -82,6 +82,11 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.predicates.Prefix",
             "firn.records.predicates.Range",
             "firn.records.row_tables.RowTable",
+            "firn.records.aio.AsyncTransactions",
+            "firn.records.aio.AsyncTransaction",
+            "firn.records.aio_tables.AsyncRecordTable",
+            "firn.records.aio_tables.AsyncChanges",
+            "firn.records.aio_tables.AsyncRowTable",
         ),
     ),
     "engines": (

@@ -6,9 +6,10 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -103,6 +104,18 @@ class Strand:
                     future.set_exception(error)
             # An error's traceback holds this frame: it mustn't hold the error in turn.
             del future, call
+
+
+async def each(threads: Threads, make: Callable[[], Iterable[T]], at_once: int) -> AsyncIterator[T]:
+    """The items of an iterable whose making and steps wait: `at_once` of them for each time in a thread."""
+    items = iter(await threads.run(make))
+    while some := await threads.run(_some, items, at_once):
+        for item in some:
+            yield item
+
+
+def _some(items: Iterator[T], count: int) -> list[T]:
+    return list(islice(items, count))
 
 
 class Held(Protocol):

@@ -3,6 +3,7 @@
     FirnError
       InvalidInputError      fix the call: a bad name, predicate, type or option
         SchemaConflictError  fix the data, or widen the table
+        NoSuchVerbError      use another verb, or a table of another kind
       NotFoundError          name something that exists
         TableNotFoundError, ObjectNotFoundError, NoSuchKeyError, SnapshotTooOldError
       AlreadyExistsError     choose another name
@@ -42,6 +43,10 @@ class InvalidInputError(FirnError, ValueError):
 
 class SchemaConflictError(InvalidInputError):
     """Two types for one column that no widening joins."""
+
+
+class NoSuchVerbError(InvalidInputError, AttributeError):
+    """Tables of this kind don't have that verb. Also an `AttributeError`, so that `hasattr` says no."""
 
 
 class NotFoundError(FirnError, LookupError):

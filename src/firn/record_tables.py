@@ -140,7 +140,14 @@ class RecordTables:
         """No requests."""
         prefix = key_below(self._prefix, definition.name)
         if definition.isolation == "row":
-            return RowTable(self._bucket, prefix, definition, clock=self._clock, engines=self._engines)
+            return RowTable(
+                self._bucket,
+                prefix,
+                definition,
+                clock=self._clock,
+                engines=self._engines,
+                threads=self.session.threads,
+            )
         return RecordTable(self._bucket, prefix, definition, self.session, self._engines)
 
     def usable(self, definition: RecordDefinition) -> RecordDefinition | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from firn.record_tables import RecordTables
+from firn.records.aio import AsyncTransactions
 from firn.records.session import Duration
 from firn.records.transacting import ATTEMPTS
 from firn.records.transaction import Transaction
@@ -92,3 +93,20 @@ class Transactions:
         return self._records.session.transact(
             work, serializable=serializable, timeout=timeout, lock=lock, attempts=attempts
         )
+
+    @property
+    def aio(self) -> AsyncTransactions:
+        """The same for asyncio: `async with db.aio.begin() as tx`, `await db.aio.transact(work)`.
+
+        Example:
+            >>> import asyncio, firn
+            >>> db = firn.connect("memory://")
+            >>> stock = db.create_table("stock", kind="records")
+            >>> async def main():
+            ...     async with db.aio.begin() as tx:
+            ...         await tx.insert("stock", "DTW", {"planes": 5})
+            ...     return await stock.aio.get("DTW")
+            >>> asyncio.run(main())["planes"]
+            5
+        """
+        return AsyncTransactions(self._records.session)

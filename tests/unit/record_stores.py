@@ -13,8 +13,9 @@ from firn.records.collecting import Collected, collect
 from firn.records.definition import Index, RecordDefinition
 from firn.records.definitions import define
 from firn.records.store import RecordStore
-from firn.records.transaction import Transaction, begin
+from firn.records.transaction import begin
 from firn.testing import SimBucket, SimStore
+from record_twins import Twins
 
 __all__ = ["PREFIX", "Before", "Database", "R"]
 
@@ -23,10 +24,13 @@ R = 30.0
 
 
 class Database:
-    """Processes that share `db/`; each `store` is a process of its own."""
+    """Processes that share `db/`; each `store` is a process of its own. `begin` gives what `twins` make of it."""
 
-    def __init__(self, *, properties: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, properties: Mapping[str, Any] | None = None, twins: Twins | None = None, **options: Any
+    ) -> None:
         self.simulated = SimStore(**options)
+        self.twins = twins or Twins(None)
         indices = (Index("n"), Index("u", unique=True))
         self.definitions = {
             "t": RecordDefinition("t", db="db", state="ready", indices=indices, properties=properties or {}),
@@ -48,12 +52,12 @@ class Database:
     def on(self, bucket: Any, **options: Any) -> RecordStore:
         return RecordStore(bucket, PREFIX, clock=bucket.clock, definitions=self.definitions.get, **options)
 
-    def begin(self, who: str = "client", **options: Any) -> Transaction:
-        return begin(self.store(who), **options)
+    def begin(self, who: str = "client", **options: Any) -> Any:
+        return self.twins.transaction(begin(self.store(who), **options))
 
     def put(self, **rows: Mapping[str, Any] | None) -> int:
         """Commit rows of `t`; None deletes one."""
-        with self.begin("writer") as tx:
+        with begin(self.store("writer")) as tx:
             for id, document in rows.items():
                 if document is None:
                     tx.delete("t", id)

@@ -16,6 +16,7 @@ from firn.errors import (
     StaleObjectError,
     TransactionClosedError,
 )
+from record_twins import twins_of
 
 OLD, NEW, THEIRS = {"n": 1}, {"n": 2}, {"n": 3}
 VERBS = ("insert", "update", "delete")
@@ -36,10 +37,10 @@ pytestmark = [
 class Cell:
     """One transaction that changes the row, and all others around it."""
 
-    def __init__(self, verb, end, by, lock, applied):
+    def __init__(self, verb, end, by, lock, applied, twins):
         self.verb, self.end, self.by, self.lock = verb, end, by, lock
         self.applied = applied
-        self.db = Database()
+        self.db = Database(twins=twins)
         self.db.put(other={"n": 1}, **({} if BEFORE[verb] is None else {"a": BEFORE[verb]}))
         self.settle()
         self.tx = None
@@ -93,9 +94,10 @@ class Cell:
         return OUTCOME[self.verb, self.end]
 
 
-@pytest.fixture
-def cell(verb, end, by, lock, applied):
-    return Cell(verb, end, by, lock, applied)
+@pytest.fixture(params=["sync", "asyncio"])
+def cell(request, verb, end, by, lock, applied):
+    with twins_of(request.param) as twins:
+        yield Cell(verb, end, by, lock, applied, twins)
 
 
 def test_own_transaction(cell):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
@@ -28,12 +29,20 @@ from firn.record_tables import RecordTables
 from firn.records.applying import settle
 from firn.records.row_tables import RowTable
 from firn.records.table import IndexInfo, RecordTable
+from record_twins import twins_of
 
 ROWS = {"ada": ("London", 36), "alan": ("London", 41), "grace": ("New York", 85), "kurt": ("Princeton", None)}
 
 
+@pytest.fixture(params=["sync", "asyncio"])
+def db(request: pytest.FixtureRequest) -> Iterator[Database]:
+    with twins_of(request.param) as twins:
+        yield twins.database(firn.connect("memory://"))
+
+
 @pytest.fixture
-def db() -> Database:
+def plain() -> Database:
+    """Where it makes no difference how verbs are called."""
     return firn.connect("memory://")
 
 
@@ -71,13 +80,13 @@ def test_a_record_table_is_listed_opened_and_known_as_such(db: Database, people:
 
 
 @pytest.mark.parametrize("kind", ["lake", "keyed", "records"])
-def test_kinds_share_their_names(db: Database, kind: Any) -> None:
-    db.create_table("t", kind="records")
-    db.create_table("l")
-    db.create_table("k", kind="keyed")
+def test_kinds_share_their_names(plain: Database, kind: Any) -> None:
+    plain.create_table("t", kind="records")
+    plain.create_table("l")
+    plain.create_table("k", kind="keyed")
     for name in "tlk":
         with pytest.raises(TableExistsError):
-            db.create_table(name, kind=kind)
+            plain.create_table(name, kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -95,18 +104,18 @@ def test_kinds_share_their_names(db: Database, kind: Any) -> None:
         ({"properties": {"target_size": "1MB"}}, "unknown table property"),
     ],
 )
-def test_what_no_record_table_can_be(db: Database, options: dict[str, Any], message: str) -> None:
+def test_what_no_record_table_can_be(plain: Database, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        db.create_table("t", kind="records", **options)
-    assert db.tables() == []
+        plain.create_table("t", kind="records", **options)
+    assert plain.tables() == []
 
 
 @pytest.mark.parametrize("options", [{"indices": ["a"]}, {"isolation": "row"}])
-def test_options_of_record_tables_are_theirs_alone(db: Database, options: dict[str, Any]) -> None:
+def test_options_of_record_tables_are_theirs_alone(plain: Database, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match="is for tables of kind 'records'"):
-        db.create_table("t", **options)
+        plain.create_table("t", **options)
     with pytest.raises(InvalidInputError, match="is for tables of kind 'records'"):
-        db.create_table("t", kind="keyed", **options)
+        plain.create_table("t", kind="keyed", **options)
 
 
 def test_a_dropped_table_is_gone_and_another_of_its_name_is_empty(db: Database, people: RecordTable) -> None:

@@ -25,6 +25,7 @@ from firn.testing import (
     delayed,
     duplicated,
 )
+from record_twins import twins_of
 
 STOCK = RecordDefinition("stock", isolation="row")
 DTW = "db/stock/data/DTW.json"
@@ -39,9 +40,15 @@ def store():
     return SimStore()
 
 
+@pytest.fixture(params=["sync", "asyncio"])
+def twins(request):
+    with twins_of(request.param) as found:
+        yield found
+
+
 @pytest.fixture
-def table(store):
-    return opened(store.bucket())
+def table(store, twins):
+    return twins.table(opened(store.bucket()))
 
 
 def requests(bucket):
@@ -75,13 +82,13 @@ def test_a_row_is_one_object(table, store):
         (lambda t, etag: t.count(), {"get": 2, "list": 1}),
     ],
 )
-def test_what_calls_cost(store, call, cost):
+def test_what_calls_cost(store, twins, call, cost):
     first = opened(store.bucket())
     etag = first.insert("DTW", {"quantity": 3})
     first.insert("gone", {})
     first.delete("gone")
     bucket = store.bucket()
-    call(opened(bucket), etag)
+    call(twins.table(opened(bucket)), etag)
     assert requests(bucket) == cost
 
 
@@ -254,8 +261,9 @@ def struck(*rules):
 
 @pytest.mark.parametrize("verb", ["insert", "update", "blind", "upsert", "delete"])
 @pytest.mark.parametrize("fault", [LOST_ACK, FAILED, delayed(0.001), duplicated(5), TRUNCATED], ids=str)
-def test_lost_answers_are_settled(verb, fault):
+def test_lost_answers_are_settled(twins, verb, fault):
     store, table, etag = struck(Rule(fault))
+    table = twins.table(table)
     calls = {
         "insert": lambda: table.insert("ORD", {"n": 2}),
         "update": lambda: table.update("DTW", {"n": 2}, etag=etag),
@@ -343,8 +351,9 @@ def test_a_store_that_never_answers_leaves_the_outcome_unknown():
         table.update("DTW", {"n": 2}, etag=etag)
 
 
-def test_a_store_that_is_down_fails_writes_for_sure():
+def test_a_store_that_is_down_fails_writes_for_sure(twins):
     store, table, etag = struck(Rule(FAILED, verb="put_if_match", every=True))
+    table = twins.table(table)
     with pytest.raises(firn.StoreUnavailableError):
         table.update("DTW", {"n": 2}, etag=etag)
     assert opened(store.bucket()).get("DTW").etag == etag
@@ -385,12 +394,12 @@ def with_rows():
     ],
     ids=["insert", "insert again", "update", "update blind", "upsert", "upsert new", "delete"],
 )
-def test_a_crash_leaves_the_row_as_it_was_or_as_it_was_to_be(operation, id, before):
+def test_a_crash_leaves_the_row_as_it_was_or_as_it_was_to_be(twins, operation, id, before):
     acknowledged = []
 
     def run(bucket):
         acknowledged.clear()
-        operation(opened(bucket))
+        operation(twins.table(opened(bucket)))
         acknowledged.append(True)
 
     def found(table):

@@ -22,11 +22,18 @@ class Backoff:
 
     def wait(self) -> bool:
         """Sleep before the next attempt; False, without sleeping, if there were enough of them."""
+        pause = self.next_pause()
+        if pause is None:
+            return False
+        self.clock.sleep(pause)
+        return True
+
+    def next_pause(self) -> float | None:
+        """For whoever sleeps by itself: the seconds until the next attempt, None if there were enough of them."""
         self.failed += 1
         if self.failed >= _PATIENCE.attempts:
-            return False
-        self.clock.sleep(_PATIENCE.wait(self.failed, random.Random(random.getrandbits(64))))
-        return True
+            return None
+        return _PATIENCE.wait(self.failed, random.Random(random.getrandbits(64)))
 
 
 def whole(bucket: Bucket, blob: Blob, clock: Clock) -> Blob:

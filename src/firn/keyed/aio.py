@@ -11,18 +11,16 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
 from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from firn.aio import Opening, Threads
+from firn.aio import Opening, Threads, each
 from firn.keyed.batch import WriteBatch
 from firn.keyed.scan import KeyedScan
 
@@ -81,25 +79,16 @@ class AsyncKeyedScan:
         # Making one may already look for newer flushes.
         self._threads, self._make = threads, scan
 
-    async def __aiter__(self) -> AsyncIterator[tuple[Any, Any]]:
-        pairs = iter(await self._threads.run(self._make))
-        while chunk := await self._threads.run(_some, pairs):
-            for pair in chunk:
-                yield pair
+    def __aiter__(self) -> AsyncIterator[tuple[Any, Any]]:
+        return each(self._threads, self._make, _PAIRS)
 
-    async def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
+    def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Arrow batches: `key`, or the key's columns, then `value`, or the value's columns."""
-        batches = (await self._threads.run(self._make)).to_batches()
-        while (batch := await self._threads.run(next, batches, None)) is not None:
-            yield batch
+        return each(self._threads, lambda: self._make().to_batches(), 1)
 
     async def to_arrow(self) -> pa.Table:
         """All of it as one Arrow table."""
         return await self._threads.run(lambda: self._make().to_arrow())
-
-
-def _some(pairs: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    return list(islice(pairs, _PAIRS))
 
 
 class _Twin(Protocol):

@@ -14,14 +14,15 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+from firn.aio import Threads
 from firn.bucket.base import Blob, Bucket
 from firn.bucket.flight import MAX_IN_FLIGHT, in_flight
 from firn.clock import Clock, SystemClock
 from firn.errors import (
     CorruptObjectError,
     DuplicateKeyError,
-    InvalidInputError,
     NoSuchKeyError,
+    NoSuchVerbError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
@@ -31,6 +32,8 @@ from firn.errors import (
     StoreUnavailableError,
 )
 from firn.journal.patience import Backoff, whole
+from firn.records.aio import CALLS
+from firn.records.aio_tables import AsyncRowTable
 from firn.records.definition import RecordDefinition
 from firn.records.documents import ID, Record, shown_id
 from firn.records.engines import Engines, InProcess
@@ -61,6 +64,7 @@ class RowTable:
         definition: what the table was created with.
         clock: for waits between attempts.
         engines: where whole DataFrames are loaded.
+        threads: those in which asyncio's calls wait; its own by default.
 
     Example:
         >>> import firn
@@ -81,11 +85,13 @@ class RowTable:
         *,
         clock: Clock | None = None,
         engines: Engines | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self.engines: Engines = engines or InProcess()
         self.definition = definition
         self.bucket = bucket
         self.prefix = prefix
+        self.threads = threads or Threads(CALLS)
         self._clock = clock or SystemClock()
         self._layout = definition.layout(prefix)
         self._documents = definition.documents
@@ -97,11 +103,14 @@ class RowTable:
     def __getattr__(self, verb: str) -> Any:
         """Say why a verb of other record tables isn't here."""
         if verb in _OF_TRANSACTIONS:
-            raise InvalidInputError(
+            raise NoSuchVerbError(
                 f"{self.name} has isolation='row': no indices, no versions. Use get, scan or count, or a table with "
                 "isolation='snapshot'."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {verb!r}")
+
+    def __repr__(self) -> str:
+        return f"<RowTable {self.bucket.uri(self.prefix)}>"
 
     def get(self, id: str) -> Record:
         """The row of that id. 1 GET.
@@ -220,6 +229,22 @@ class RowTable:
     def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match. Cost as `scan`."""
         return sum(1 for _ in self.scan(where, **equalities))
+
+    @property
+    def aio(self) -> AsyncRowTable:
+        """The same for asyncio: `await table.aio.get(id)`, `async for row in table.aio.scan()`.
+
+        Example:
+            >>> import asyncio, firn
+            >>> visits = firn.connect("memory://").create_table("visits", kind="records", isolation="row")
+            >>> async def main():
+            ...     etag = await visits.aio.insert("front page", {"n": 1})
+            ...     await visits.aio.update("front page", {"n": 2}, etag=etag)
+            ...     return [row["n"] async for row in visits.aio.scan()]
+            >>> asyncio.run(main())
+            [2]
+        """
+        return AsyncRowTable(self)
 
     def _scan(self, asked: Mapping[str, Predicate]) -> Iterator[Record]:
         keys = [

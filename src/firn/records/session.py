@@ -7,8 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, TypeVar
 
+from firn.aio import Threads
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
+from firn.records.aio import CALLS
 from firn.records.applier import Applier
 from firn.records.store import RecordStore
 from firn.records.transacting import ATTEMPTS, transact
@@ -46,6 +48,8 @@ class Session:
         self._mutex = threading.Lock()
         self._store: RecordStore | None = None
         self._applier: Applier | None = None
+        self.threads = Threads(CALLS)
+        """Those in which asyncio's calls of this database wait."""
 
     @property
     def store(self) -> RecordStore:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.records import indexing
+from firn.records.aio_tables import AsyncRecordTable
 from firn.records.changes import Changes, since_version
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
 from firn.records.definition import RecordDefinition
@@ -316,6 +317,22 @@ class RecordTable:
             orphan_age_s=parse_duration(orphans),
             dry_run=dry_run,
         )
+
+    @property
+    def aio(self) -> AsyncRecordTable:
+        """The same for asyncio: `await table.aio.get(id)`.
+
+        Example:
+            >>> import asyncio, firn
+            >>> people = firn.connect("memory://").create_table("people", kind="records", indices=["city"])
+            >>> async def main():
+            ...     names = ("ada", "alan", "grace")
+            ...     await asyncio.gather(*(people.aio.insert(name, {"city": "London"}) for name in names))
+            ...     return [row.id for row in await people.aio.find(city="London", limit=2)]
+            >>> asyncio.run(main())
+            ['ada', 'alan']
+        """
+        return AsyncRecordTable(self)
 
     # -- how
 

@@ -49,33 +49,62 @@ def transact(
         OutcomeUnknownError: it may be committed, and that can't be found out now.
         Exception: whatever `work` raises; nothing is visible, unless it has committed itself.
     """
-    if attempts < 1:
-        raise InvalidInputError(f"attempts={attempts}: give at least 1.")
-    backoff, duplicates = store.backoff(), 0
-    for left in reversed(range(attempts)):
+    tries = Attempts(store, attempts)
+    while True:
         tx = begin(store, serializable=serializable, lock=lock, timeout_s=timeout_s)
         done: list[T] = []
         try:
             with tx:
                 done.append(work(tx))
             return done[0]
-        except OutcomeUnknownError:
-            if not tx.in_doubt:
-                raise
-            number = settle(store, tx)
-            if number is not None and done:
-                tx.landed(number)
+        except MAY_PASS as error:
+            pause = tries.after(tx, error, worked=bool(done))
+            if pause is None:
                 return done[0]
-            if number is not None or not left:
-                raise
-        except (ConflictError, SnapshotTooOldError, DuplicateKeyError) as error:
-            duplicates += isinstance(error, DuplicateKeyError)
+        store.clock.sleep(pause)
+
+
+MAY_PASS: Final = (OutcomeUnknownError, ConflictError, SnapshotTooOldError, DuplicateKeyError)
+"""Errors of an attempt after which there may be another."""
+
+
+class Attempts:
+    """The attempts at one transaction: what comes after one that failed. Who waits in a thread and who awaits ask
+    here alike."""
+
+    def __init__(self, store: RecordStore, most: int) -> None:
+        if most < 1:
+            raise InvalidInputError(f"attempts={most}: give at least 1.")
+        self._store, self._left = store, most
+        self._backoff = store.backoff()
+        self._duplicates = 0
+
+    def after(self, tx: Transaction, error: FirnError, *, worked: bool) -> float | None:
+        """The seconds to wait before all is begun anew; None if the transaction is committed all the same.
+
+        `worked`: whether the work had come to its end. Raises what is to be told, `error` for the most part. As
+        `settle` where the outcome isn't known, else no request.
+        """
+        self._left -= 1
+        if isinstance(error, OutcomeUnknownError):
+            if not tx.in_doubt:
+                raise error
+            number = settle(self._store, tx)
+            if number is not None and worked:
+                tx.landed(number)
+                return None
+            if number is not None or not self._left:
+                raise error
+        else:
+            self._duplicates += isinstance(error, DuplicateKeyError)
             # A row that appeared meanwhile is seen at the second attempt; if it is in the way then, it stays so.
-            if tx.committed is not None or not left or duplicates > 1 or not _may_pass(store, tx, error):
-                raise
-        if not backoff.wait():
+            over = tx.committed is not None or not self._left or self._duplicates > 1
+            if over or not _may_pass(self._store, tx, error):
+                raise error
+        pause = self._backoff.next_pause()
+        if pause is None:
             raise ConflictError("others changed the same rows at each attempt; retry later")
-    raise AssertionError("the last attempt returns or raises")
+        return pause
 
 
 def settle(store: RecordStore, tx: Transaction) -> int | None:

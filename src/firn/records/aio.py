@@ -1,0 +1,295 @@
+"""`asyncio` twins of transactions: the same verbs, awaited.
+
+Each call runs its twin in a thread, so the event loop never waits for the bucket. Calls of one transaction come one
+after the other; commits of many share records as those of many threads do. Nothing is decided here but what becomes
+of a call whose task is cancelled: it ends by itself, a commit too, and what became of that can be asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from inspect import isawaitable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from firn.aio import Opening, Strand, Threads
+from firn.errors import InvalidInputError
+from firn.records.documents import Record
+from firn.records.rows import OrderBy, Rows
+from firn.records.transacting import ATTEMPTS, MAY_PASS, Attempts
+from firn.records.transaction import TIMEOUT_S, Transaction
+
+if TYPE_CHECKING:
+    from firn.records.session import Duration, Session
+
+T = TypeVar("T")
+
+CALLS: Final = 128
+"""Calls of one database that are under way at once: as many commits as go into one record, and some reads."""
+
+
+class AsyncTransaction:
+    """See `Transaction`. Begin one by `db.aio.begin`. Tasks may share it: their calls come one after the other.
+
+    A task that is cancelled leaves the call that it waits for to end by itself; one that hasn't begun yet is taken
+    back. So a transaction whose task is cancelled before it commits never commits, and one whose task is cancelled
+    while it waits for `commit` is committed or not, never half: `in_doubt` until that has ended, and then `committed`
+    tells, or another `commit`.
+
+    As a context manager it commits at the end, and rolls back if an exception leaves it. Where the task was
+    cancelled, nobody waits for the locks to be released.
+    """
+
+    def __init__(self, twin: Transaction, threads: Threads) -> None:
+        self.twin = twin
+        """The one that does it."""
+        self._strand = Strand(threads)
+        self._ending = self._left = self._unheard = False
+        self._error: BaseException | None = None
+
+    @property
+    def txid(self) -> str:
+        return self.twin.txid
+
+    @property
+    def serializable(self) -> bool:
+        return self.twin.serializable
+
+    @property
+    def committed(self) -> int | None:
+        """The number of its commit, None before."""
+        return self.twin.committed
+
+    @property
+    def snapshot(self) -> int:
+        """The number of the last commit that it sees."""
+        return self.twin.snapshot
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it may be committed, and nobody knows: not yet, or not any more."""
+        return self._ending or self.twin.in_doubt
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still do anything."""
+        return not self._ending and not self._left and self.twin.is_open
+
+    # -- reading
+
+    async def get(self, table: str, id: str) -> Record:
+        """The row of that id."""
+        return await self._strand.run(self.twin.get, table, id)
+
+    async def find(
+        self,
+        table: str,
+        where: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order_by: OrderBy | None = None,
+        limit: int | None = None,
+        after: Record | str | None = None,
+        **equalities: Any,
+    ) -> Rows:
+        """The rows that match, found through an index."""
+        page = {"order_by": order_by, "limit": limit, "after": after}
+        return await self._strand.run(self.twin.find, table, where, **page, **equalities)
+
+    async def scan(
+        self,
+        table: str,
+        where: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order_by: OrderBy | None = None,
+        limit: int | None = None,
+        after: Record | str | None = None,
+        **equalities: Any,
+    ) -> Rows:
+        """The same without an index: all rows are read."""
+        page = {"order_by": order_by, "limit": limit, "after": after}
+        return await self._strand.run(self.twin.scan, table, where, **page, **equalities)
+
+    async def count(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
+        """How many rows match; all without conditions."""
+        return await self._strand.run(self.twin.count, table, where, **equalities)
+
+    # -- writing
+
+    async def insert(
+        self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None
+    ) -> str:
+        """A new row; its ETag."""
+        return await self._strand.run(self.twin.insert, table, id, document, etag=etag)
+
+    async def upsert(
+        self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None
+    ) -> str:
+        """The row becomes that document, whether it is there or not; its ETag."""
+        return await self._strand.run(self.twin.upsert, table, id, document, etag=etag)
+
+    async def update(
+        self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None
+    ) -> str:
+        """The row becomes that document; its ETag."""
+        return await self._strand.run(self.twin.update, table, id, document, etag=etag)
+
+    async def delete(self, table: str, id: str, *, etag: str | None = None) -> None:
+        """Delete the row."""
+        await self._strand.run(self.twin.delete, table, id, etag=etag)
+
+    # -- the end
+
+    async def commit(self) -> int:
+        """Make all writes visible at once; the number of the commit. Where the task that committed was cancelled,
+        another call waits for that to end, and gives or raises what it would have."""
+        await self._end(self.twin.commit)
+        assert self.twin.committed is not None
+        return self.twin.committed
+
+    async def rollback(self) -> None:
+        """Forget all writes."""
+        await self._strand.run(self.twin.rollback)
+
+    async def __aenter__(self) -> AsyncTransaction:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            try:
+                await self._end(partial(self.twin.__exit__, None, None, None))
+            except asyncio.CancelledError as cancelled:
+                # If the commit hasn't begun yet, it never does.
+                self._roll_back(type(cancelled), cancelled)
+                raise
+            return
+        rolled_back = self._roll_back(kind, error)
+        if issubclass(kind, Exception):
+            await asyncio.shield(asyncio.wrap_future(rolled_back))
+
+    # -- how
+
+    async def _end(self, end: Callable[[], object]) -> None:
+        try:
+            await self._strand.run(self._end_or_tell, end)
+        except asyncio.CancelledError:
+            self._unheard = True
+            raise
+
+    def _end_or_tell(self, end: Callable[[], object]) -> None:
+        """In a thread: end it, or tell what became of an end that nobody has waited for."""
+        ended = self._error is not None or self.twin.committed is not None
+        unheard, self._unheard = self._unheard and ended, False
+        if not unheard:
+            self._ending = True
+            try:
+                end()
+            except BaseException as error:
+                self._error = error
+                raise
+            finally:
+                self._ending = False
+        elif self._error is not None:
+            raise self._error
+
+    def _roll_back(self, kind: type[BaseException], error: BaseException | None) -> Future[None]:
+        """Unless it has ended; whoever waits for that or not."""
+        self._left = True
+        return self._strand.begin(partial(self.twin.__exit__, kind, error, None))
+
+
+class AsyncTransactions:
+    """See `Database.begin` and `Database.transact`. Get it as `db.aio`.
+
+    Example:
+        >>> import asyncio, firn
+        >>> db = firn.connect("memory://")
+        >>> stock = db.create_table("stock", kind="records")
+        >>> async def move(giver, taker):
+        ...     async with db.aio.begin() as tx:
+        ...         for airport, more in ((giver, -2), (taker, 2)):
+        ...             row = await tx.get("stock", airport)
+        ...             await tx.update("stock", airport, {"planes": row["planes"] + more})
+        >>> async def main():
+        ...     for airport in ("DTW", "HNL"):
+        ...         await stock.aio.insert(airport, {"planes": 5})
+        ...     await move("DTW", "HNL")
+        ...     return [row["planes"] for row in await stock.aio.scan()]
+        >>> asyncio.run(main())
+        [3, 7]
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def begin(
+        self, *, serializable: bool = False, timeout: Duration = TIMEOUT_S, lock: bool = False
+    ) -> Opening[AsyncTransaction]:
+        """Begin a transaction: `async with db.aio.begin() as tx`, or `tx = await db.aio.begin()`. Arguments, errors
+        and cost as `Database.begin`."""
+        options = {"serializable": serializable, "timeout": timeout, "lock": lock}
+
+        async def make() -> AsyncTransaction:
+            threads = self._session.threads
+            return AsyncTransaction(await threads.run(self._session.begin, **options), threads)
+
+        return Opening(make)
+
+    async def transact(
+        self,
+        work: Callable[[AsyncTransaction], Awaitable[T]],
+        *,
+        serializable: bool = False,
+        timeout: Duration = TIMEOUT_S,
+        lock: bool = False,
+        attempts: int = ATTEMPTS,
+    ) -> T:
+        """Run an async function in a transaction, commit, and return what it returned; again, in another transaction
+        and after a pause, if somebody else was faster. Arguments, errors and cost as `Database.transact`.
+
+        Where the task is cancelled nothing is begun again. What the function did isn't visible if it hadn't returned
+        yet; else it is committed or not, never half. Take `begin` to learn which.
+
+        Example:
+            >>> import asyncio, firn
+            >>> db = firn.connect("memory://")
+            >>> _ = db.create_table("counters", kind="records").insert("visits", {"n": 0})
+            >>> async def more(tx):
+            ...     row = await tx.get("counters", "visits")
+            ...     await tx.update("counters", "visits", {"n": row["n"] + 1})
+            ...     return row["n"] + 1
+            >>> async def main():
+            ...     return await asyncio.gather(*(db.aio.transact(more) for _ in range(3)))
+            >>> sorted(asyncio.run(main()))
+            [1, 2, 3]
+        """
+        threads = self._session.threads
+        tries = Attempts(self._session.store, attempts)
+        while True:
+            tx = await self.begin(serializable=serializable, timeout=timeout, lock=lock)
+            done: list[T] = []
+            try:
+                async with tx:
+                    done.append(await _awaitable(work(tx)))
+                return done[0]
+            except MAY_PASS as error:
+                pause = await threads.run(tries.after, tx.twin, error, worked=bool(done))
+                if pause is None:
+                    return done[0]
+            await asyncio.sleep(pause)
+
+    async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
+        """Any other verb, in a thread: `await db.aio.run(db.create_table, "stock", kind="records")`."""
+        return await self._session.threads.run(verb, *args, **options)
+
+
+def _awaitable(given: Awaitable[T]) -> Awaitable[T]:
+    if not isawaitable(given):
+        raise InvalidInputError("transact needs an async function here; db.transact takes others.")
+    return given
