@@ -15,6 +15,7 @@ from firn.journal.model import ColumnTypes
 from firn.journal.sequence import RowWrite
 from firn.journal.sequence.history import history
 from firn.records.documents import ID, Documents
+from firn.records.snapshot import etag_of
 from firn.records.store import RecordStore, Table
 from firn.records.tabular import row_columns, table_of
 
@@ -97,12 +98,20 @@ def change_table(told: Sequence[Change], documents: Documents, columns: ColumnTy
         ID: [change.id for change in told],
         "_kind": [change.kind for change in told],
         "_seq": [change.seq for change in told],
+        "_etag": [etag_of(documents.table, change.id, change.seq) for change in told if "_etag" in columns],
     }
     return table_of(columns, own, [change.body for change in told], documents)
 
 
 def since_version(store: RecordStore, name: str, since: Any = None, upto: Any = None) -> Changes:
-    """The changes between two versions of a table. As `SequenceLog.refresh`, and nothing is read yet.
+    """The changes between two versions of a table. As `bounds`; nothing is read yet."""
+    table, begin, end = bounds(store, name, since, upto)
+    return Changes(str(begin), str(end), store, table)
+
+
+def bounds(store: RecordStore, name: str, since: Any = None, upto: Any = None) -> tuple[Table, int, int]:
+    """A table as it is now, and the commits between which its changes are asked for: by default from its creation on,
+    and up to now. As `SequenceLog.refresh`.
 
     Raises:
         InvalidInputError: what isn't the number of a commit, or an end before the beginning.
@@ -123,7 +132,7 @@ def since_version(store: RecordStore, name: str, since: Any = None, upto: Any = 
         )
     if end < begin:
         raise InvalidInputError(f"upto is commit {end}, which is before {begin}, where the changes begin.")
-    return Changes(str(begin), str(end), store, table)
+    return table, begin, end
 
 
 def changes(store: RecordStore, table: Table, after: int, upto: int) -> Iterator[Change]:

@@ -7,7 +7,7 @@ and gives dates, times, decimals and bytes as Python values (`firn.records.field
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -89,6 +89,13 @@ class Documents:
     table: str
     columns: Mapping[str, str] | None = None
     schema: Mapping[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What follows from these is made again: types are functions, which can't be pickled.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
 
     def check(self) -> None:
         """Refuse columns and schemas that can't be."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
+import orjson
 import pyarrow as pa
 
+from firn.arrow.pyvalues import shown
 from firn.arrow.types import arrow_schema
+from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
-from firn.records.documents import ID, Documents
+from firn.records.documents import ID, Documents, shown_id
+from firn.records.fields import FieldType, field_type
 
 DOCUMENT: Final = "document"
 """The column that has the JSON of documents without declared columns."""
@@ -32,6 +37,11 @@ def table_of(
 ) -> pa.Table:
     """An Arrow table of these columns: those of `own`, and those of documents, null where there is no body.
 
+    Of documents without declared columns `document` is the JSON, and any other column the field of that name.
+
+    Raises:
+        InvalidInputError: such a field has a value that can't be of the column's type.
+
     >>> people = Documents("people", {"born": "INTEGER"})
     >>> columns = {"_id": "VARCHAR", "born": "INTEGER"}
     >>> table_of(columns, {"_id": ["ada", "x"]}, [b'{"born":1815}', None], people).to_pylist()
@@ -39,17 +49,53 @@ def table_of(
     """
     schema = arrow_schema(columns)
     decoded: Sequence[Mapping[str, Any]] = ()
+    loose: Sequence[Mapping[str, Any] | None] = ()
     arrays = []
     for field in schema:
         if field.name in own:
             values = own[field.name]
-        elif documents.columns is None:
+        elif documents.columns is None and field.name == DOCUMENT:
             values = [None if body is None else body.decode() for body in bodies]
+        elif documents.columns is None:
+            loose = loose or [None if body is None else orjson.loads(body) for body in bodies]
+            values = _picked(loose, own[ID], field.name, columns[field.name], documents.table)
         else:
             decoded = decoded or [{} if body is None else documents.decode(body) for body in bodies]
             values = [document.get(field.name) for document in decoded]
         arrays.append(pa.array(values, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _picked(
+    documents: Sequence[Mapping[str, Any] | None], ids: Sequence[str], name: str, kind: str, table: str
+) -> list[Any]:
+    """A field of documents of any kind, as a type. As VARCHAR, what isn't text is its JSON."""
+    asked, text, found = field_type(kind), kind == "VARCHAR", []
+    for id, document in zip(ids, documents, strict=True):
+        value = None if document is None else document.get(name)
+        if value is not None:
+            try:
+                if not text:
+                    value = _as(asked, value)
+                elif not isinstance(value, str):
+                    value = orjson.dumps(value).decode()
+            except (ValueError, TypeError, AttributeError, ArithmeticError):
+                raise InvalidInputError(
+                    f"{table}[{shown_id(id)}] has {shown(value)} at {name}, which isn't {kind}. Read the field as "
+                    "text, or leave it out of the schema."
+                ) from None
+        found.append(value)
+    return found
+
+
+def _as(kind: FieldType, value: Any) -> Any:
+    """A value of JSON's types as one of a column's; raises what `from_json` and `to_json` do where it is none."""
+    if isinstance(value, bool) and kind.kind is not bool:
+        raise ValueError(f"{value} is no {kind.name}")
+    # JSON has a decimal as text; a number has the digits that it is written with.
+    found = kind.from_json(repr(value) if kind.kind is Decimal and not isinstance(value, str) else value)
+    kind.to_json(found, "$")
+    return found
 
 
 def row_columns(documents: Documents) -> ColumnTypes:

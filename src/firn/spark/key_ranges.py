@@ -83,11 +83,11 @@ def key_ranges(predicates: Sequence[Predicate], columns: ColumnTypes, keys: Keys
         >>> [found[0].start == keys.encode(("MI", 2001)), found[0].end == keys.prefix("MI")[1]]
         [True, True]
     """
-    tests = [test for predicate in predicates for test in _tests(predicate, columns)]
+    tests = [test for predicate in predicates for test in tests_of(predicate, columns)]
     prefixes: list[tuple[Any, ...]] = [()]
     for name in columns:
         mine = [test for test in tests if test.column == name]
-        points = _points(mine)
+        points = points_of(mine)
         if points is not None and len(prefixes) * len(points) <= MAX_RANGES:
             prefixes = [(*prefix, point) for prefix in prefixes for point in points]
             continue
@@ -111,7 +111,7 @@ def _united(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
     return tuple(found)
 
 
-class _Test(NamedTuple):
+class Test(NamedTuple):
     """One conjunct over one column: it is one of `points`, or from `low` to `high` (None: unbounded), or text that
     begins with `prefix`."""
 
@@ -122,14 +122,14 @@ class _Test(NamedTuple):
     prefix: str | None = None
 
 
-def _tests(predicate: Predicate, columns: ColumnTypes) -> Iterator[_Test]:
+def tests_of(predicate: Predicate, columns: ColumnTypes) -> Iterator[Test]:
     for tree in conjuncts(predicate.ast):
         found = _test(tree, columns)
         if found is not None:
             yield found
 
 
-def _test(node: exp.Expression, columns: ColumnTypes) -> _Test | None:
+def _test(node: exp.Expression, columns: ColumnTypes) -> Test | None:
     if type(node) in _MIRRORED:
         kind = type(node)
         column, value = _column(node.this, columns), node.expression
@@ -139,9 +139,9 @@ def _test(node: exp.Expression, columns: ColumnTypes) -> _Test | None:
         if column is None or placed is None:
             return None
         if kind in _BELOW:
-            return _Test(column, high=_value(placed[0].high, columns[column], math.floor))
+            return Test(column, high=_value(placed[0].high, columns[column], math.floor))
         if kind in _ABOVE:
-            return _Test(column, low=_value(placed[0].low, columns[column], math.ceil))
+            return Test(column, low=_value(placed[0].low, columns[column], math.ceil))
         return _equal(column, placed, columns[column])
     column = _column(node.this, columns) if isinstance(node.this, exp.Expression) else None
     if column is None:
@@ -154,7 +154,7 @@ def _test(node: exp.Expression, columns: ColumnTypes) -> _Test | None:
         if placed is None:
             return None
         low = _value(placed[0].low, columns[column], math.ceil)
-        return _Test(column, low=low, high=_value(placed[1].high, columns[column], math.floor))
+        return Test(column, low=low, high=_value(placed[1].high, columns[column], math.floor))
     if isinstance(node, (exp.Like, exp.StartsWith)) and columns[column] == "VARCHAR":
         return _beginning(node, column)
     return None
@@ -173,27 +173,27 @@ def _placed(values: Sequence[exp.Expression], kind: str) -> list[Interval] | Non
     return intervals(known, kind) if known and len(known) == len(constants) else None
 
 
-def _equal(column: str, placed: Sequence[Interval], kind: str) -> _Test | None:
+def _equal(column: str, placed: Sequence[Interval], kind: str) -> Test | None:
     """One of several values; a range around them where a cast may round one."""
     if all(one.low == one.high for one in placed):
         points = [_value(one.low, kind, None) for one in placed]
         if None not in points:
-            return _Test(column, points=tuple(dict.fromkeys(points)))
+            return Test(column, points=tuple(dict.fromkeys(points)))
     low = _value(min(one.low for one in placed), kind, math.ceil)
-    return _Test(column, low=low, high=_value(max(one.high for one in placed), kind, math.floor))
+    return Test(column, low=low, high=_value(max(one.high for one in placed), kind, math.floor))
 
 
-def _beginning(node: exp.Expression, column: str) -> _Test | None:
+def _beginning(node: exp.Expression, column: str) -> Test | None:
     pattern = node.expression
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or node.args.get("negate"):
         return None
     if isinstance(node, exp.StartsWith):
-        return _Test(column, prefix=pattern.name)
+        return Test(column, prefix=pattern.name)
     text = pattern.name
     if "\\" in text:
         return None
     ends = [at for at in (text.find("%"), text.find("_")) if at >= 0]
-    return _Test(column, prefix=text[: min(ends)]) if ends else _Test(column, points=(text,))
+    return Test(column, prefix=text[: min(ends)]) if ends else Test(column, points=(text,))
 
 
 def _value(value: Any, kind: str, rounded: Any) -> Any:
@@ -220,7 +220,7 @@ def _value(value: Any, kind: str, rounded: Any) -> Any:
     return None
 
 
-def _points(tests: Sequence[_Test]) -> tuple[Any, ...] | None:
+def points_of(tests: Sequence[Test]) -> tuple[Any, ...] | None:
     """The values that a column may have, if its tests name them."""
     found: tuple[Any, ...] | None = None
     for test in tests:
@@ -229,7 +229,7 @@ def _points(tests: Sequence[_Test]) -> tuple[Any, ...] | None:
     return found
 
 
-def _bounded(prefix: tuple[Any, ...], tests: Sequence[_Test], keys: Keys) -> KeyRange:
+def _bounded(prefix: tuple[Any, ...], tests: Sequence[Test], keys: Keys) -> KeyRange:
     """The keys that begin with `prefix` and whose next column passes the tests."""
     whole = _exactly(prefix, keys)
     start, end = whole.start, whole.end

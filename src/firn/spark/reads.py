@@ -24,6 +24,8 @@ from firn.spark.worker import settle_imports
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from firn.spark.records_read import Moment
+
 
 class Unit(NamedTuple):
     """The least that a task can read by itself, and the bytes of input that it weighs. Picklable."""
@@ -92,13 +94,29 @@ class TableRead(Protocol):
 
 
 def plan_read(
-    table: Any, *, columns: Sequence[str] | None = None, where: str | None = None, at: Any = None
+    table: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    at: Any = None,
+    moment: Moment | None = None,
+    fields: ColumnTypes | None = None,
 ) -> TableRead:
-    """Pin a version of a table, of any kind. Cost: the snapshot's requests."""
+    """Pin a version of a table, of any kind. Cost: the snapshot's requests.
+
+    Args:
+        moment: the record tables of one query, which have a log in common, are read at one commit.
+        fields: columns that are wanted of a table that may not have declared any.
+    """
     from firn.keyed.table import KeyedTable
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
     from firn.spark.keyed_read import KeyedRead
     from firn.spark.lake_read import LakeRead
+    from firn.spark.records_read import RecordsRead
 
+    if isinstance(table, RecordTable | RowTable):
+        return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
     if isinstance(table, KeyedTable):
         return KeyedRead.of(table, columns=columns, where=where, at=at)
     return LakeRead.of(table.scan(columns=columns, where=where, at=at))

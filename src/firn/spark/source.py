@@ -58,11 +58,14 @@ from firn.keyed.table import KeyedTable
 from firn.lake.append import target_columns
 from firn.lake.table import LakeTable
 from firn.lake.write import WriteSpec
+from firn.records.row_tables import RowTable
+from firn.records.table import RecordTable
 from firn.spark.append import write_rows
 from firn.spark.filters import pushed_sql
 from firn.spark.keyed_changes import ChangesRead
 from firn.spark.options import SourceOptions
 from firn.spark.reads import TableRead, handed_over, packed, plan_read
+from firn.spark.records_changes import RecordChangesRead
 from firn.spark.types import incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
@@ -87,14 +90,23 @@ class TableSource:
             self.pinned = self.plan()
         return spark_schema(self.pinned.columns)
 
-    def plan(self) -> TableRead:
-        """The table's newest version, or the one that the options ask for, less what they leave out."""
+    def plan(self, schema: StructType | None = None) -> TableRead:
+        """The table's newest version, or the one that the options ask for, less what they leave out.
+
+        Args:
+            schema: the one that the user has given to Spark.
+        """
         o = self.options
         table = self.open()
         if not o.changes:
-            return plan_read(table, columns=o.columns, where=o.where, at=o.at)
+            records = schema is not None and isinstance(table, RecordTable | RowTable)
+            fields = incoming_columns(schema, {}) if records else None
+            return plan_read(table, columns=o.columns, where=o.where, at=o.at, fields=fields)
+        if isinstance(table, RecordTable):
+            return RecordChangesRead.of(table, columns=o.columns, where=o.where, since=o.since, upto=o.at)
         if not isinstance(table, KeyedTable):
-            raise InvalidInputError(f"changes are told of keyed tables; {table.name} is a lake table.")
+            kind = "has isolation='row'" if isinstance(table, RowTable) else "is a lake table"
+            raise InvalidInputError(f"changes are told of keyed and record tables; {table.name} {kind}.")
         return ChangesRead.of(table, columns=o.columns, where=o.where, since=o.since, upto=o.at)
 
     def open(self) -> Any:
@@ -109,7 +121,7 @@ class TableSource:
 
         Raises:
             InvalidInputError: it is kept by writers' catalogs, and no writer is named.
-            UnsupportedError: a keyed table.
+            UnsupportedError: a keyed or record table.
         """
         try:
             table = self.open()
@@ -125,6 +137,15 @@ class TableSource:
                     journal=journal,
                 )
             table = self.open()
+        if isinstance(table, RecordTable):
+            raise UnsupportedError(
+                f"{table.name} is a record table, whose rows change in transactions: load the DataFrame with "
+                "db.table(name).load(frame); of a stream, each batch so, by foreachBatch."
+            )
+        if isinstance(table, RowTable):
+            raise UnsupportedError(
+                f"{table.name} has isolation='row', and its rows change one by one: put each with upsert."
+            )
         if not isinstance(table, LakeTable):
             raise UnsupportedError(
                 f"{table.name} is a keyed table, whose files are sorted by key throughout: load the DataFrame with "
@@ -145,7 +166,7 @@ class TableSource:
         return self.connect(o.url, options=dict(o.store), writer=o.writer, strict=o.strict)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        plan = narrowed_to(self.pinned or self.plan(), schema)
+        plan = narrowed_to(self.pinned or self.plan(schema), schema)
         wanted = self.options.push_filters or hasattr(DataSourceReader, "pushLimit")
         return PushingReader(plan, schema) if wanted and _spark_pushes() else TableReader(plan, schema)
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlglot import exp
 
-from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
+from firn.errors import InvalidInputError, TableNotFoundError
 from firn.lake.dialect import function_names, parse, to_duckdb, to_spark
 from firn.lake.predicate import Predicate
-from firn.records.row_tables import RowTable
-from firn.records.table import RecordTable
 from firn.spark.pushdown import argument, conjuncts_by_table, used_columns
 from firn.spark.reads import TableRead, plan_read
+from firn.spark.records_read import Moment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +36,7 @@ class Tables(Protocol):
 
 
 def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
-    """One SELECT over the tables; lazy, and bound to one snapshot of each table.
+    """One SELECT over the tables; lazy, and bound to one snapshot of each table, and of all record tables together.
 
     Args:
         spark: where it runs.
@@ -53,13 +52,13 @@ def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
     """
     tree = parse(query, "query")
     nodes = table_nodes(tree, query)
-    reads: dict[str, TableRead] = {}
-    by_node: dict[int, TableRead] = {}
-    for node in nodes:
-        if node.name not in reads:
-            read = plan_read(_find(tables, node.name))
-            reads[node.name] = read.select(used_columns(tree, read.known))
-        by_node[id(node)] = reads[node.name]
+    opened = {name: _find(tables, name) for name in dict.fromkeys(node.name for node in nodes)}
+    # All are open before a snapshot is taken, which then has them.
+    reads, moment = {}, Moment()
+    for name, table in opened.items():
+        read = plan_read(table, moment=moment)
+        reads[name] = read.select(used_columns(tree, read.known))
+    by_node = {id(node): reads[node.name] for node in nodes}
     wanted = conjuncts_by_table(tree, lambda node: by_node[id(node)].known if id(node) in by_node else None)
     frames: dict[tuple[str, Hashable], DataFrame] = {}
 
@@ -165,13 +164,7 @@ def _find(tables: Tables, name: str) -> Any:
             if not found
             else f"{name!r} can mean the tables {' and '.join(map(repr, found))}; write one of them exactly."
         )
-    table = tables.table(found[0])
-    if isinstance(table, RecordTable | RowTable):
-        raise UnsupportedError(
-            f"{found[0]} is a record table, which Spark can't read yet: read it by scan(), or append its rows to a "
-            "lake table."
-        )
-    return table
+    return tables.table(found[0])
 
 
 def _run(

@@ -9,7 +9,8 @@ and overwrites aren't seen. Tables with a key can't be read: what is appended to
 their rows.
 
 Of a keyed table (`firn.spark.keyed_changes`): all rows of one moment, then what each flush has put. The option
-`changes` tells each put, delete and merge operand, and `since` begins after a version.
+`changes` tells each put, delete and merge operand, and `since` begins after a version. The same of a record
+table (`firn.spark.records_changes`): all rows at one commit, then what commits have put.
 
 On the leaderless log (rule 20), a stream that rests for longer than the table's `tombstone_grace` (less the retry
 window and landing delay: 53 minutes by default) can't know what it has missed, and says so when it is started
@@ -17,7 +18,8 @@ again. Over writers' catalogs it goes on from any revision that isn't pruned, fo
 later too, and leaves out the rows that soft deletes have taken by the end of a batch. A writer that can't be read
 waits; with `strict` the stream stops. It stops in any case where a fork leaves out what it has delivered.
 
-`maxFilesPerTrigger` bounds a batch in files; an append is never divided, so one of more files comes alone.
+`maxFilesPerTrigger` bounds a batch in files; an append is never divided, so one of more files comes alone. Of a
+record table it counts commits that change the table.
 """
 
 from __future__ import annotations
@@ -109,9 +111,13 @@ def follower(table: Any, plan: TableRead) -> TableFollower:
     """The one for a table's kind, reading what `plan` does of what comes."""
     from firn.spark.keyed_changes import ChangesRead, KeyedFollower
     from firn.spark.keyed_read import KeyedRead
+    from firn.spark.records_changes import RecordChangesRead, RecordFollower
+    from firn.spark.records_read import RecordsRead
 
     if isinstance(plan, KeyedRead | ChangesRead):
         return KeyedFollower(table, plan)
+    if isinstance(plan, RecordsRead | RecordChangesRead):
+        return RecordFollower(table, plan)
     assert isinstance(plan, LakeRead)
     return LakeFollower(table, plan)
 
@@ -121,7 +127,7 @@ class TableStreamReader(*_Bases):  # type: ignore[misc]
 
     def __init__(self, source: TableSource, schema: StructType) -> None:
         table = source.open()
-        plan = narrowed_to(source.pinned or source.plan(), schema)
+        plan = narrowed_to(source.pinned or source.plan(schema), schema)
         self.options = source.options
         self.schema: pa.Schema = spark_arrow_schema(schema)
         self.follower: TableFollower | None = follower(table, plan)
@@ -172,7 +178,9 @@ class LakeFollower:
 
     def beginning(self, options: SourceOptions) -> dict[str, Any]:
         if options.since is not None:
-            raise InvalidInputError(f"since is for keyed tables; of {self.table.name} give startingTime.")
+            raise InvalidInputError(
+                f"since is for keyed and record tables; of {self.table.name} give startingTime."
+            )
         if options.starting_time is None:
             return dict(BEGINNING)
         return Offset(self.position.stream.since(parse_time(options.starting_time))).to_json()
