@@ -82,6 +82,13 @@ class DatabaseEngines:
 
         return load_dataframe(table, frame)
 
+    def records_to_spark(
+        self, table: RecordTable | RowTable, *, columns: Sequence[str] | None, where: str | None, at: Any
+    ) -> Any:
+        from firn.spark.records_read import RecordsRead
+
+        return RecordsRead.of(table, columns=columns, where=where, at=at).frame(self.session())
+
     def records_load(
         self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
     ) -> RecordLoadReport:

@@ -395,7 +395,7 @@ def test_a_stream_of_operands_has_to_be_asked_for(
     with pytest.raises(PySparkException, match="changes"):
         follow(spark, db, tmp_path)
     db.create_table("lake").append([{"a": 1}])
-    with pytest.raises(PySparkException, match="changes are told of keyed tables"):
+    with pytest.raises(PySparkException, match="changes are told of keyed and record tables"):
         load(spark, db, "lake", changes="true").collect()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from firn.errors import UnsupportedError
@@ -28,6 +29,10 @@ class Engines(Protocol):
         self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
     ) -> LoadReport: ...
 
+    def records_to_spark(
+        self, table: RecordTable | RowTable, *, columns: Sequence[str] | None, where: str | None, at: Any
+    ) -> Any: ...
+
 
 class InProcess:
     """No cluster: tasks run in threads of this process."""
@@ -42,6 +47,13 @@ class InProcess:
         return False
 
     def records_load(self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int) -> LoadReport:
-        raise UnsupportedError(
-            f"{table.name} was made without a database: get it by firn.connect(…).table(…)"
-        )
+        raise _without_database(table)
+
+    def records_to_spark(
+        self, table: RecordTable | RowTable, *, columns: Sequence[str] | None, where: str | None, at: Any
+    ) -> Any:
+        raise _without_database(table)
+
+
+def _without_database(table: RecordTable | RowTable) -> UnsupportedError:
+    return UnsupportedError(f"{table.name} was made without a database: get it by firn.connect(…).table(…)")

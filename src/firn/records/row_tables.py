@@ -8,11 +8,11 @@ deleted row stays as a tombstone, or a delayed insert could bring it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from firn.aio import Threads
 from firn.bucket.base import Blob, Bucket
@@ -43,6 +43,9 @@ from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_ro
 from firn.records.names import check_id
 from firn.records.own_etags import check_new
 from firn.records.predicates import Predicate, matches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _PAGE: Final = 256  # rows that a scan reads at a time
 
@@ -184,6 +187,11 @@ class RowTable:
                 return
         else:
             self._replace(id, None, etag)
+
+    def to_spark(self, *, columns: Sequence[str] | None = None, where: str | None = None) -> DataFrame:
+        """The rows as a Spark DataFrame, each as it is when a task reads it: `_id`, then the declared columns, or
+        else `document`, its JSON; `columns` may ask for `_etag`. 1 LIST sequence, and in tasks 1 GET a row."""
+        return self.engines.records_to_spark(self, columns=columns, where=where, at=None)
 
     def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> LoadReport:
         """`upsert` many rows, `batch` of them in memory at a time. Arguments and errors as `RecordTable.load`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.records import indexing
@@ -23,6 +23,9 @@ from firn.records.snapshot import etag_of
 from firn.records.transaction import Transaction
 from firn.runner import Runner
 from firn.units import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 T = TypeVar("T")
 
@@ -127,6 +130,29 @@ class RecordTable:
     def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match, through an index; without conditions all. Cost as `find`, or `scan`."""
         return self.session.begin().count(self.name, where, **equalities)
+
+    def to_spark(
+        self, *, columns: Sequence[str] | None = None, where: str | None = None, at: str | int | None = None
+    ) -> DataFrame:
+        """The rows at one commit as a Spark DataFrame: `_id`, then the declared columns, or `document`, the JSON.
+
+        It can be used until a sweep has collected rows' versions of that commit, for an hour by default. Many tables
+        at one commit: give all of them one `at`, or use `Database.sql`.
+
+        Args:
+            columns: these, in this order; `_etag` and `_seq`, the commit of the row's version, too.
+            where: a predicate over them. What it says of `_id` leaves out rows before they are read.
+            at: a version, the number of a commit: as `Transaction.snapshot` tells it, `changes().version`, or
+                what a commit returned.
+
+        Raises:
+            SnapshotTooOldError: what was committed then is swept.
+            InvalidInputError: what is no version; an unknown column.
+
+        Cost: that of beginning a transaction, and 1 LIST sequence; in tasks 1 GET a row, many at once, and 1 a large
+        document. Where `where` names the ids, no LIST, and 1 GET each.
+        """
+        return self.engines.records_to_spark(self, columns=columns, where=where, at=at)
 
     def changes(self, since: str | int | None = None, upto: str | int | None = None) -> Changes:
         """What was put and deleted, commit by commit, from the log: iterable, and with `to_arrow()`.

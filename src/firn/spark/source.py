@@ -137,14 +137,10 @@ class TableSource:
                     journal=journal,
                 )
             table = self.open()
-        if isinstance(table, RecordTable):
+        if isinstance(table, RecordTable | RowTable):
             raise UnsupportedError(
-                f"{table.name} is a record table, whose rows change in transactions: load the DataFrame with "
-                "db.table(name).load(frame); of a stream, each batch so, by foreachBatch."
-            )
-        if isinstance(table, RowTable):
-            raise UnsupportedError(
-                f"{table.name} has isolation='row', and its rows change one by one: put each with upsert."
+                f"{table.name} is a record table, whose rows change in transactions or one by one: load the "
+                "DataFrame with db.table(name).load(frame); of a stream, each batch so, by foreachBatch."
             )
         if not isinstance(table, LakeTable):
             raise UnsupportedError(
