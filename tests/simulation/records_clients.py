@@ -31,6 +31,7 @@ from simulation.records_model import Document, Look, Model, Observed
 
 STORE = (StoreUnavailableError, OutcomeUnknownError)
 
+BADGES = (*range(12), None)
 EMAILS = ("ada", "bob", "cyd", "dee", None)
 SHIFTS = ("day", "night")
 USERS = tuple(f"user{n}" for n in range(5))
@@ -40,7 +41,8 @@ LISTS = tuple(f"list{n}" for n in range(6))
 @dataclass(frozen=True)
 class Habits:
     """What a world's clients do: `mix` are weights of workloads, `rounds` transactions a thread; `applies`: each
-    process has the thread that applies its commits, and those that others leave behind."""
+    process has the thread that applies its commits, and those that others leave behind; `builds`: the table and
+    field of an index that comes and goes, and whether it is unique."""
 
     mix: Mapping[str, int]
     rounds: int
@@ -53,6 +55,7 @@ class Habits:
     freshness_s: float = 30.0
     max_lag: int = 64
     applies: bool = False
+    builds: tuple[str, str, bool] = ("users", "city", False)
 
 
 class Watched(Applier):
@@ -212,15 +215,18 @@ class Clients:
     def indexer(self, client: SimClient) -> None:
         """Builds an index while others write, and drops it."""
         store = self._open_store(client.bucket, client.clock)
+        table, field, unique = self.habits.builds
         for _ in range(self.habits.rounds):
             self.rest(client, 4 * self.habits.pause_s)
             try:
-                if "city" in store.log.refresh().catalog["users"].fields and client.random.random() < 0.4:
-                    indexing.drop_index(store, "users", "city")
+                if field in store.log.refresh().catalog[table].fields and client.random.random() < 0.4:
+                    indexing.drop_index(store, table, field)
                     self.model.happened["index dropped"] += 1
                 else:
-                    indexing.build_index(store, "users", "city")
+                    indexing.build_index(store, table, field, unique=unique)
                     self.model.happened["index built"] += 1
+            except DuplicateKeyError:
+                self.model.happened["index refused"] += 1
             except (*STORE, ConflictError, NotFoundError, SnapshotTooOldError):
                 continue
 
@@ -411,6 +417,17 @@ class Session:
         elif roll < 0.9 and self.get("users", id) is not None:
             self.delete("users", id)
         self._finds_users()
+
+    def badges(self) -> None:
+        """Rows that take and keep a value, which a unique index may be built on at any time."""
+        for id in self.random.sample(USERS, self.random.randint(1, 2)):
+            row = self.get("badges", id) if self.random.random() < 0.6 else None
+            if row is not None and self.random.random() < 0.3:
+                self.update("badges", id, {**row.document, "by": self.tx.txid})
+            elif row is not None and self.random.random() < 0.2:
+                self.delete("badges", id)
+            else:
+                self.upsert("badges", id, {"badge": self.random.choice(BADGES), "by": self.tx.txid})
 
     def _finds_users(self) -> None:
         table = self.tx._table("users")

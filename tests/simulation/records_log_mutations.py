@@ -31,7 +31,7 @@ from firn.records.transaction import Transaction as Open
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
-FIRST = 6
+FIRST = 7
 """The commit with the first rows."""
 
 

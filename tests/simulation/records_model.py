@@ -15,6 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from firn.journal.sequence import Record, RowWrite, Transaction
+from firn.journal.sequence.catalog import after
 from firn.records.predicates import matches, predicate_of
 from firn.testing.history import History
 
@@ -158,6 +159,7 @@ class States:
                 else:
                     rows[write.id] = orjson.loads(self._body(write))
             _holds_always(state, record.number)
+        _unique_values_are(state, record)
         self._states.append(state)
 
     def at(self, number: int) -> Mapping[str, Found]:
@@ -191,3 +193,14 @@ def _holds_always(state: Mapping[str, Found], number: int) -> None:
     for shift in shifts:
         on = [d for d in state["doctors"].values() if d["shift"] == shift and d["on"]]
         assert on, f"after commit {number} nobody is on call in {shift}"
+
+
+def _unique_values_are(state: Mapping[str, Found], record: Record) -> None:
+    """Where there is an index that says so."""
+    for table, definition in after(record).items():
+        for name, index in definition.fields.items():
+            if index.unique and index.stage == "ready":
+                values = [row[name] for row in state.get(table, {}).values() if row[name] is not None]
+                assert len(values) == len(set(values)), (
+                    f"after commit {record.number} {table} has {sorted(values)} in a unique index"
+                )

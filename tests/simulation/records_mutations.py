@@ -23,7 +23,16 @@ from firn.journal.sequence import (
     truncating,
 )
 from firn.journal.sequence.store import SequenceStore
-from firn.records import applier, applying, collecting, indexing, transaction, validating
+from firn.records import (
+    applier,
+    applying,
+    collecting,
+    definitions,
+    indexing,
+    transaction,
+    uniqueness,
+    validating,
+)
 from firn.records.row import Row, Version
 from firn.records.snapshot import Seen, Snapshot, Where
 from firn.records.store import RecordStore, Table
@@ -454,3 +463,24 @@ def use_an_index_while_it_is_built(patch: pytest.MonkeyPatch) -> None:
         return {**built, ddl.table: replace(table, fields={**table.fields, ddl.field: index})}
 
     patch.setattr(catalog, "changed", changed)
+
+
+def believe_that_all_was_claimed(patch: pytest.MonkeyPatch) -> None:
+    """Rule 26: who is older than the index looks at what was written, too."""
+    patch.setattr(uniqueness, "_unclaimed", lambda snapshot, table, others: ())
+
+
+def end_a_build_without_a_look_back(patch: pytest.MonkeyPatch) -> None:
+    """Rule 27: at what was written since the look at all rows."""
+    patch.setattr(indexing._Ready, "_check", lambda self, members: None)
+
+
+def end_any_build(patch: pytest.MonkeyPatch) -> None:
+    """Rule 27: of that very d1."""
+    from firn.journal.sequence import catalog
+
+    sound = catalog.changed
+    for module in (catalog, definitions):
+        patch.setattr(
+            module, "changed", lambda before, ddl, number: sound(before, replace(ddl, built=0), number)
+        )

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from firn.errors import InvalidInputError, ObjectLockedError, SnapshotTooOldError, StaleObjectError
+from firn.errors import (
+    DuplicateKeyError,
+    InvalidInputError,
+    NotFoundError,
+    ObjectLockedError,
+    SnapshotTooOldError,
+    StaleObjectError,
+)
 from firn.journal.sequence import (
     Ddl,
     Horizon,
@@ -27,7 +34,7 @@ from firn.records.collecting import collect, sweep
 from firn.records.definition import Index, RecordDefinition
 from firn.records.definitions import define
 from firn.records.index_values import encode_value
-from firn.records.indexing import build_index
+from firn.records.indexing import build_index, drop_index
 from firn.records.layout import RecordLayout
 from firn.records.store import RecordStore, StoredRow
 from firn.records.transaction import Transaction as Open
@@ -372,6 +379,45 @@ def a_writer_that_overtakes_a_build() -> None:
     build_index(base.store(Before("list", "t/data/", writer.commit)), "t", "m")
     base.apply()
     assert base.begin().count("t", m=1) == 2, "a row isn't in the index"
+
+
+def _unique_build(base: Base, before: Before) -> None:
+    with pytest.raises((DuplicateKeyError, NotFoundError)):
+        build_index(base.store(before), "t", "m", unique=True)
+
+
+def a_claim_beside_a_row_that_keeps_its_value() -> None:
+    """Both land, in one record, between the look at all rows and the end of the build; who claims had looked before
+    there were entries."""
+    base = Base()
+    base.put(a={"m": 1})
+    base.apply()
+    keeps = _Raw(RowWrite("t", "a", b'{"k":1,"m":1}'))
+    takes = _Raw(RowWrite("t", "b", b'{"m":1}'), claims=(f"t/m/{encode_value(1)}",))
+    log = base.log()
+    _unique_build(base, Before("put_if_absent", LAYOUT.record_key(4), lambda: commit(log, [keeps, takes])))
+    assert "m" not in base.log().refresh().catalog["t"].fields, "two rows have one value"
+
+
+def a_builder_that_slept() -> None:
+    """Its index was dropped, and somebody else has begun to build another one."""
+    base = Base()
+    base.put(a={"m": 1})
+
+    def overtaken() -> None:
+        drop_index(base.store(), "t", "m")
+        define(base.store(), Ddl("build", "t", field="m", unique=True))
+
+    _unique_build(base, Before("list", "t/data/", overtaken))
+    assert base.log().refresh().catalog["t"].fields["m"].stage == "build", "it isn't filled"
+
+
+class _Raw:
+    def __init__(self, write: RowWrite, claims: tuple[str, ...] = ()) -> None:
+        self.txid, self.snapshot, self.write, self.claims = f"raw {write.id}", 2, write, claims
+
+    def admit(self, moment: Any) -> Transaction:
+        return Transaction(self.txid, self.snapshot, (self.write,), self.claims)
 
 
 def a_find_during_a_build() -> None:

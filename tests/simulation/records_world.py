@@ -33,6 +33,7 @@ DEFINITIONS: Mapping[str, RecordDefinition] = {
     "doctors": RecordDefinition("doctors", db="db", state="ready", indices=(Index("shift"),)),
     "moved": RecordDefinition("moved", db="db", state="ready", indices=(Index("n"),)),
     "users": RecordDefinition("users", db="db", state="ready", indices=(Index("email", unique=True),)),
+    "badges": RecordDefinition("badges", db="db", state="ready"),
 }
 
 ALL = {"bank": 4, "lists": 4, "doctors": 1, "users": 3}
@@ -66,6 +67,11 @@ RECORDS_SHAPES: dict[str, RecordsShape] = {
     "lists": RecordsShape(habits=_habits(mix={"lists": 1}), page_size=1),
     "serializable": RecordsShape(habits=_habits(mix={"lists": 3, "doctors": 1}, serializable=1.0)),
     "users": RecordsShape(habits=_habits(mix={"users": 1}), indexers=1),
+    "unique": RecordsShape(
+        clients=3,
+        indexers=2,
+        habits=_habits(12, {"badges": 1}, threads=2, pause_s=4, builds=("badges", "badge", True)),
+    ),
     "threads": RecordsShape(clients=2, habits=_habits(rounds=8, threads=3, pause_s=2)),
     "sleepers": RecordsShape(clients=5, collectors=2, habits=_habits(pause_s=15), stalls=5, stall_s=600),
     "locks": RecordsShape(habits=_habits(mix={"bank": 2, "lists": 1}, lock=1.0)),

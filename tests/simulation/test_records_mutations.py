@@ -59,6 +59,7 @@ BY_SEED = [
     (without.trust_locks, "locks", 1),
     (without.look_for_no_holder, "users", 0),
     (without.claim_nothing, "users", 0),
+    (without.believe_that_all_was_claimed, "unique", 30),
     (without.build_without_waiting, "users", 0),
     (without.build_without_filling, "users", 0),
     (without.fill_the_newest_versions_only, "users", 31),
@@ -88,6 +89,8 @@ STEP_BY_STEP = [
     (without.lock_without_a_probe, scenarios.a_lock_on_what_has_moved),
     (without.enter_ready_indices_only, scenarios.a_writer_that_overtakes_a_build),
     (without.use_an_index_while_it_is_built, scenarios.a_find_during_a_build),
+    (without.end_a_build_without_a_look_back, scenarios.a_claim_beside_a_row_that_keeps_its_value),
+    (without.end_any_build, scenarios.a_builder_that_slept),
 ]
 
 
