@@ -69,3 +69,16 @@ class Database:
 
     def paths(self) -> list[str]:
         return [key.removeprefix(f"{PREFIX}/") for key in self.store.keys(PREFIX)]
+
+
+def txids(db):
+    """The transactions of each record, as a new process finds them."""
+    log = db.log("reader")
+    return [[member.txid for member in r.group] for r in log.records(0, log.refresh().number)]
+
+
+def cost(log, action):
+    before = log.store.bucket.counters.as_dict()
+    result = action()
+    spent = log.store.bucket.counters.since(before)
+    return result, {verb: n for verb, n in spent.items() if n and not verb.startswith("bytes")}

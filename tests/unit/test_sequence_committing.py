@@ -1,33 +1,21 @@
-"""Commits: rules 13 and 15 to 19, group commit by threads, truncation (22), and crashes at every request."""
+"""Commits: rules 13 and 15 to 19, what they cost, and crashes at every request."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
-
 import pytest
-from sequence_logs import PREFIX, Before, Database, Put, R, put_of
+from sequence_logs import PREFIX, Before, Database, Put, R, cost, put_of, txids
 
 from firn.errors import (
-    CorruptObjectError,
     InvalidInputError,
     OutcomeUnknownError,
-    SnapshotTooOldError,
     StaleObjectError,
     StoreUnavailableError,
 )
 from firn.journal.sequence import (
-    GroupCommit,
-    Horizon,
-    Record,
     SequenceLayout,
     SequenceLog,
     commit,
-    truncate,
-    truncating,
 )
-from firn.journal.sequence.codec import encode_record
 from firn.testing import FAILED, LOST_ACK, Rule, Script, SimStore, crash_points, delayed
 
 LAYOUT = SequenceLayout(PREFIX)
@@ -36,12 +24,6 @@ LAYOUT = SequenceLayout(PREFIX)
 @pytest.fixture
 def db():
     return Database()
-
-
-def txids(db):
-    """The transactions of each record, as a new process finds them."""
-    log = db.log("reader")
-    return [[member.txid for member in r.group] for r in log.records(0, log.refresh().number)]
 
 
 def test_a_commit_is_the_next_record(db):
@@ -157,203 +139,6 @@ def test_a_failure_after_the_put_is_no_failure_of_the_commit(db):
     assert commit(log, [Put("a", 0)]) == {"a": 1}
 
 
-# -- a log that was truncated
-
-
-def stalled(db, upto, head=9):
-    """A process that knows the end at 0, of a log that is truncated up to a number."""
-    log = db.log("stalled")
-    log.refresh()
-    db.commit(*(f"r{n}" for n in range(1, head + 1)))
-    db.apply(upto)
-    truncate(db.log("keeper"))
-    db.age(R)
-    return log
-
-
-def test_a_record_in_the_place_of_a_truncated_one_is_a_ghost(db):
-    """Rule 17."""
-    log = stalled(db, 5)
-    mine = Put("mine", 0, ("mine",))
-    assert commit(log, [mine]) == {"mine": 10}
-    assert LAYOUT.record_key(1) not in db.store
-    assert txids(db)[9] == ["mine"]
-    assert [len(moment.since) for moment in mine.tries] == [0, 9]
-
-
-def test_a_ghost_is_judged_by_the_packs(db):
-    log = stalled(db, 5)
-    assert isinstance(commit(log, [Put("mine", 0, ("r3",))])["mine"], StaleObjectError)
-
-
-def test_a_commit_that_was_packed_before_it_was_acknowledged_had_succeeded(db):
-    """Rule 19: its object isn't there, and a pack has it."""
-    log = db.log("slow", Before("get", LAYOUT.horizon_key, lambda: truncated(), nth=1))
-    log.refresh()
-    db.age(R)
-
-    def truncated():
-        db.commit("b", "c")
-        db.apply(2)
-        truncate(db.log("keeper"))
-        assert LAYOUT.record_key(1) not in db.store
-
-    assert commit(log, [Put("a", 0)]) == {"a": 1}
-    assert txids(db) == [["a"], ["b"], ["c"]]
-
-
-def test_without_packs_nobody_can_tell(db):
-    log = db.log("slow", Before("get", LAYOUT.horizon_key, lambda: truncated(), nth=1))
-    log.refresh()
-    db.age(R)
-
-    def truncated():
-        db.commit("b", "c")
-        db.apply(2)
-        truncate(db.log("keeper"))
-        db.bucket().delete(LAYOUT.pack_key(1))
-
-    assert isinstance(commit(log, [Put("a", 0)])["a"], OutcomeUnknownError)
-
-
-def test_a_transaction_older_than_the_packs_is_too_old(db):
-    log = db.log()
-    db.commit("a", "b", "c")
-    db.apply(2)
-    truncate(db.log("keeper"))
-    db.bucket().delete(LAYOUT.pack_key(1))
-    assert isinstance(commit(log, [Put("mine", 0)])["mine"], SnapshotTooOldError)
-
-
-# -- group commit
-
-
-def test_threads_share_records(db):
-    """While the first one's PUT is in flight, the others gather."""
-    store, gate, first = SimStore(), threading.Event(), threading.Event()
-    bucket = store.bucket()
-    log = SequenceLog(bucket, PREFIX, clock=bucket.clock)
-    log.refresh()
-    real = bucket.put_if_absent
-
-    def put(key, data, **options):
-        if not first.is_set():
-            first.set()
-            assert gate.wait(10)
-        return real(key, data, **options)
-
-    bucket.put_if_absent = put
-    group = GroupCommit(log)
-    numbers: dict[str, int] = {}
-
-    def run(txid):
-        numbers[txid] = group.commit(Put(txid, 0, (txid,)))
-
-    threads = [threading.Thread(target=run, args=("t0",))]
-    threads[0].start()
-    assert first.wait(10)
-    threads += [threading.Thread(target=run, args=(f"t{n}",)) for n in range(1, 9)]
-    for thread in threads[1:]:
-        thread.start()
-    while len(group._queue) < 8:
-        pass
-    gate.set()
-    for thread in threads:
-        thread.join(10)
-    assert numbers == {"t0": 1, **{f"t{n}": 2 for n in range(1, 9)}}
-    assert bucket.counters.put == 2
-
-
-def test_each_thread_gets_its_own_outcome(db):
-    group = GroupCommit(db.log())
-    assert group.commit(Put("a", 0)) == 1
-    with pytest.raises(StaleObjectError):
-        group.commit(Put("b", 0))
-    assert group.commit(Put("c", 1)) == 2
-
-
-def test_an_interrupted_leader_leaves_nobody_waiting(db):
-    class Interrupted(Put):
-        def admit(self, moment):
-            raise KeyboardInterrupt
-
-    group = GroupCommit(db.log())
-    with pytest.raises(KeyboardInterrupt):
-        group.commit(Interrupted("a", 0))
-    assert group.commit(Put("b", 0)) == 1
-
-
-class Turn(threading.Event):
-    """The second of those who wait is interrupted, as by Ctrl-C, before or after it was chosen to lead."""
-
-    def __init__(self, interrupted, chosen_first):
-        super().__init__()
-        self.interrupted, self.chosen_first = interrupted, chosen_first
-        self.waits = threading.Event()
-        self.leaves = threading.Event()
-
-    def wait(self, timeout=None):
-        self.waits.set()
-        if self.interrupted:
-            assert not self.chosen_first or super().wait(10)
-            self.leaves.set()
-            raise KeyboardInterrupt
-        assert super().wait(10), "nobody leads"
-        return True
-
-
-@pytest.mark.parametrize("chosen_first", [False, True])
-def test_who_waits_and_is_interrupted_leaves_nobody_waiting(db, chosen_first):
-    turns = []
-
-    def new_turn():
-        turns.append(Turn(len(turns) == 1, chosen_first))
-        return turns[-1]
-
-    held, sent = threading.Event(), threading.Event()
-    bucket = db.bucket()
-    real = bucket.put_if_absent
-
-    def put(key, data, **options):
-        sent.set()
-        assert held.wait(10)
-        return real(key, data, **options)
-
-    bucket.put_if_absent = put
-    group = GroupCommit(SequenceLog(bucket, PREFIX, clock=bucket.clock), new_turn=new_turn)
-    numbers: dict[str, int] = {}
-
-    def run(txid):
-        with contextlib.suppress(KeyboardInterrupt):
-            numbers[txid] = group.commit(Put(txid, 0, (txid,)))
-
-    threads = []
-    for txid in "abc":
-        threads.append(threading.Thread(target=run, args=(txid,), daemon=True))
-        threads[-1].start()
-        if txid == "a":
-            assert sent.wait(10)
-        else:
-            while len(turns) < 2 + (txid == "c"):
-                pass
-            assert turns[-1].waits.wait(10)
-    if not chosen_first:
-        assert turns[1].leaves.wait(10)
-        threads[1].join(10)
-    held.set()
-    for thread in threads:
-        thread.join(10)
-    assert numbers == {"a": 1, "c": 2}
-
-
-def test_a_forked_child_does_not_commit_for_its_parent(db, monkeypatch):
-    group = GroupCommit(db.log())
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(InvalidInputError, match="Connect here"):
-        group.commit(Put("a", 0))
-    assert txids(db) == []
-
-
 def test_large_transactions_have_records_of_their_own(db, monkeypatch):
     size = len(put_of("a", 0, ("x",)).writes[0].body)
     monkeypatch.setattr("firn.journal.sequence.committing.LARGEST_BYTES", 2 * size)
@@ -361,72 +146,7 @@ def test_large_transactions_have_records_of_their_own(db, monkeypatch):
     assert outcomes == {"a": 1, "b": 1, "c": 2, "d": 2, "e": 3}
 
 
-# -- truncation
-
-
-def test_a_record_that_is_missing_ends_truncation(db):
-    db.commit("a", "b", "c", "d")
-    db.apply(4)
-    db.bucket().delete(LAYOUT.record_key(2))
-    with pytest.raises(CorruptObjectError, match="the log has gaps"):
-        truncate(db.log())
-    assert LAYOUT.record_key(1) in db.store.keys(PREFIX)
-
-
-def test_old_records_move_into_a_pack(db):
-    db.commit(*"abcde")
-    db.apply(3)
-    truncated = truncate(db.log())
-    assert (truncated.lo, truncated.deleted) == (3, 3)
-    assert [LAYOUT.parse_record(f"{PREFIX}/{key}") for key in db.paths() if "_commits" in key] == [4, 5]
-    assert db.log().store.pack(1).hi == 3
-    assert truncate(db.log()).deleted == 0
-
-
-@pytest.mark.parametrize(("horizon", "applied", "lo"), [(2, 4, 2), (4, 3, 3), (5, 5, 4), (0, 5, 0)])
-def test_how_far_a_log_may_be_truncated(db, horizon, applied, lo):
-    """min(H, A, head - 1)."""
-    db.commit(*"abcde")
-    db.log().store.raise_horizon(Horizon(horizon, 0, applied))
-    assert truncate(db.log()).lo == lo
-
-
-def test_packs_have_a_largest_size(db):
-    db.commit(*"abcdef")
-    db.apply(5)
-    truncate(db.log(), largest=2)
-    assert [key[-1] for key in db.paths() if "packs" in key] == ["1", "3", "5"]
-    assert db.log().store.horizon().lo == 5
-
-
-def test_another_ones_pack_is_adopted(db):
-    """Who writes a pack second goes on from the end of the one that is there."""
-    db.commit(*"abcdef")
-    db.apply(5)
-    slow = db.log("slow", Before("put_if_absent", LAYOUT.pack_key(1), lambda: truncate(db.log(), largest=2)))
-    assert truncate(slow).lo == 5
-    assert db.log().store.pack(1).hi == 2
-    assert txids(db) == [[c] for c in "abcdef"]
-
-
-def test_late_objects_of_truncated_records_go_too(db):
-    db.commit(*"abcde")
-    db.apply(3)
-    truncate(db.log())
-    record = Record(2, (put_of("late", 1, ("late",)),), 0, (), {})
-    db.bucket().put_if_absent(LAYOUT.record_key(2), encode_record(record))
-    assert truncate(db.log()).deleted == 1
-    assert LAYOUT.record_key(2) not in db.store
-
-
 # -- what it costs
-
-
-def cost(log, action):
-    before = log.store.bucket.counters.as_dict()
-    result = action()
-    spent = log.store.bucket.counters.since(before)
-    return result, {verb: n for verb, n in spent.items() if n and not verb.startswith("bytes")}
 
 
 def test_beginning(db):
@@ -476,36 +196,6 @@ def test_a_database_that_always_asks_for_the_horizon(db):
     assert cost(log, lambda: commit(log, [Put("a", 0)]))[1] == {"put": 1, "get": 1}
 
 
-def test_truncating(db):
-    db.commit(*"abcde")
-    db.apply(3)
-    log = db.log()
-    log.refresh()
-    assert cost(log, lambda: truncate(log))[1] == {"get": 1 + 2 + 3 + 1, "put": 2, "list": 1, "delete": 3}
-
-
-def test_truncating_into_several_packs_lists_the_log_once_when_it_is_short(db):
-    """A LIST a pack would make the pages of a long log grow with its square."""
-    db = Database(page_size=2)
-    db.commit(*"abcdefghi")
-    db.apply(8)
-    log = db.log()
-    log.refresh()
-    spent = cost(log, lambda: truncate(log, largest=2))[1]
-    assert spent == {"get": 1 + 4 * 2 + 8 + 1, "put": 4 * 2, "list": 1, "delete": 8}
-
-
-def test_what_a_truncation_that_crashed_left_goes_too(db):
-    db.commit(*"abcde")
-    db.apply(4)
-    log = db.log()
-    store = log.store
-    truncating._pack(log, 1, 3)
-    store.raise_horizon(Horizon(lo=3))
-    assert truncate(log, largest=1).deleted == 4
-    assert [key for key in db.paths() if "_commits" in key] == ["_commits/00000000000000000005"]
-
-
 def test_beginning_costs_the_same_however_long_the_log_is():
     db = Database(page_size=10)
     log = db.log()
@@ -535,29 +225,4 @@ def test_a_crash_at_every_request_of_a_commit():
     assert (
         crash_points(SimStore, operation, check, modes=("before", "after", "lost_ack", "retried", "failed"))
         > 10
-    )
-
-
-def test_a_crash_at_every_request_of_a_truncation():
-    def started():
-        db = Database()
-        db.commit(*"abcdef")
-        db.apply(5)
-        return db.store
-
-    def check(store, point):
-        bucket = store.bucket("survivor")
-        log = SequenceLog(bucket, PREFIX, clock=bucket.clock)
-        assert log.refresh().number == 6
-        assert [r.group[0].txid for r in log.records(0, 6)] == list("abcdef")
-        assert truncate(log).lo == 5
-        assert len(store.keys(f"{PREFIX}/_commits/")) == 1
-        assert commit(log, [Put("next", 6)]) == {"next": 7}
-
-    def operation(bucket):
-        truncate(SequenceLog(bucket, PREFIX, clock=bucket.clock), largest=3)
-
-    assert (
-        crash_points(started, operation, check, modes=("before", "after", "lost_ack", "retried", "failed"))
-        > 60
     )
