@@ -42,6 +42,7 @@ from firn.lake.engines import InProcess
 from firn.lake.partition import PartitionSpec
 from firn.records.applying import settle
 from firn.records.collecting import collect
+from firn.records.copy_cursor import Cursor, write_cursor
 from firn.records.definition import Index, RecordDefinition, create_definition
 from firn.records.definitions import define
 from firn.records.row_tables import RowTable
@@ -86,7 +87,7 @@ def record_log_examples() -> dict[str, str]:
 def record_examples() -> dict[str, str]:
     """The same of the page of record tables."""
     with _fixed_names():
-        return {**_life_of_records(), **_life_of_a_lone_row()}
+        return {**_life_of_records(), **_life_of_a_lone_row(), **_life_of_a_cursor()}
 
 
 PAGES: Mapping[Path, Callable[[], dict[str, str]]] = {
@@ -428,6 +429,20 @@ def _people() -> tuple[_Recorder, RecordDefinition]:
         tx.delete("people", "bob/2")
     settle(records)
     return store, definition
+
+
+def _life_of_a_cursor() -> dict[str, str]:
+    """All was copied up to commit 3; commit 4 comes next; it is there."""
+    store = _Recorder()
+    bucket, key = store.bucket(), "prod/people/_firn/copies/history"
+    shown = {}
+    begun = write_cursor(bucket, key, Cursor.begin(secrets.token_hex(16), 3), None)
+    settled = write_cursor(bucket, key, begun.cursor.done(), begun)
+    coming = write_cursor(bucket, key, settled.cursor.next(4), settled)
+    shown["cursor"] = store.fetch(key).data.decode()
+    write_cursor(bucket, key, coming.cursor.done(), coming)
+    shown["cursor-done"] = store.fetch(key).data.decode()
+    return shown
 
 
 def _life_of_a_lone_row() -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
+from firn.copies import CopyReport, copy
 from firn.engines import DatabaseEngines
 from firn.errors import InvalidInputError
 from firn.journal.lock import ExclusiveLock
@@ -386,6 +387,53 @@ class Database(Transactions, WriterUpkeep):
             if table.descriptor.journal != "writer":
                 covered[name] = table.checkpoint()
         return {**covered, **self._writer_tables.federation.checkpoint()}
+
+    def copy(
+        self, source: str, target: str, *, changes: bool = False, at: str | int | None = None
+    ) -> CopyReport:
+        """Copy a record table's rows, or each change of them, into a lake table, where they are read as files. The
+        target is made if it isn't there. On Spark where there are 10,000 rows or more and a session is active or
+        given, or they have more than 64 MB.
+
+        Without `changes` all rows are appended as they were at one commit: `_id`, then the declared columns, or else
+        `document`, the JSON. To copy one commit's again changes nothing.
+
+        With `changes` everything that was committed since the last such call is appended, each put and delete
+        once, whatever crashed and however many copy at the same time: `_id`, the columns, `_kind` ("put" or "delete")
+        and `_seq`, the number of the commit. The first call begins with all rows as puts. A target that is made with
+        `key=["_id"], version_by="_seq"` keeps the last change of each row.
+
+        Args:
+            source: a record table with isolation="snapshot".
+            target: a lake table with a log of its own.
+            at: the commit, by its number: now by default.
+
+        Raises:
+            SnapshotTooOldError: changes that weren't copied are swept: copy at least once within a sweep's
+                `older_than`.
+            InvalidInputError: a table of another kind, or columns that the target can't take.
+            UnsupportedError: the target is of writers' catalogs.
+
+        Cost: beginning a transaction. Rows: 1 LIST sequence, 1 GET a row, and an append. Changes: 1 GET, and 1 GET a
+        commit that isn't in memory; where there is something new 2 PUTs and an append, the first time also as rows.
+
+        Example:
+            >>> import firn
+            >>> db = firn.connect("memory://")
+            >>> stock = db.create_table("stock", kind="records")
+            >>> _ = stock.insert("DTW", {"planes": 5})
+            >>> db.copy("stock", "history", changes=True).rows
+            1
+            >>> _ = stock.update("DTW", {"planes": 4})
+            >>> stock.delete("DTW")
+            >>> db.copy("stock", "history", changes=True).rows, db.copy("stock", "history", changes=True).rows
+            (2, 0)
+            >>> db.table("history").scan().to_arrow().sort_by("_seq").column("_kind").to_pylist()
+            ['put', 'put', 'delete']
+        """
+        check_name(source)
+        check_name(target)
+        return copy(self, source, target, changes=changes, at=at)
 
     def sql(self, query: str) -> DataFrame:
         """Run one SELECT over the database's tables on Spark; a Spark DataFrame.

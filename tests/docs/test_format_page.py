@@ -23,6 +23,7 @@ from firn.journal.writer.messages import decode_transaction
 from firn.journal.writer.metadata import decode_record
 from firn.journal.writer.union import Definition
 from firn.lake.descriptor import Descriptor
+from firn.records.copy_cursor import decode_cursor
 from firn.records.definition import RecordDefinition
 from firn.records.lone_row import Version
 from firn.records.lone_row import decode_row as decode_lone_row
@@ -208,3 +209,7 @@ def test_the_records_are_one_life():
     assert rows[1].versions[0].deleted
     etag = Version.from_text(shown["lone-row-etag"])
     assert decode_lone_row(shown["lone-row"].encode(), "", where="row").version.nonces[1:] == etag.nonces
+    coming = decode_cursor(shown["cursor"].encode(), where="cursor")
+    done = decode_cursor(shown["cursor-done"].encode(), where="cursor")
+    assert (coming.batch_id, coming.settled) == (f"{coming.id}/3-4", False)
+    assert done == coming.done() and done.settled

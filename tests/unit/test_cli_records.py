@@ -234,3 +234,40 @@ def test_load_into_declared_columns(tmp_path: Path) -> None:
     assert wrong.code == 2 and "line 2" in wrong.err and "born is DATE" in wrong.err
     assert "standard input, line 1 is not JSON" in run("records", "load", table, stdin="{nothing").err
     assert run("records", "load", table, tmp_path / "nothing.csv").code == 3
+
+
+def test_copy(airports: str, tmp_path: Path) -> None:
+    copied = done("records", "copy", airports, "history", "--changes", "--json").json
+    assert (copied["table"], copied["target"], copied["rows"], copied["since"]) == (
+        "airports",
+        "history",
+        3,
+        None,
+    )
+    done("records", "delete", airports, "HNL")
+    said = done("records", "copy", airports, "history", "--changes").out
+    assert said.startswith("copied 1 row of airports into history, up to commit ")
+    assert "copied 0 rows" in done("records", "copy", airports, "history", "--changes").out
+    rows = firn.connect(tmp_path).table("history").scan().to_arrow().sort_by("_seq").to_pylist()
+    assert [(row["_id"], row["_kind"]) for row in rows][-1] == ("HNL", "delete") and len(rows) == 4
+    done("records", "copy", airports, "now")
+    again = done("records", "copy", airports, "now").out
+    assert again.startswith("now has airports up to commit ")
+    assert done("records", "copy", airports, "then", "--at", 3, "--json").json["rows"] == 2
+    assert "--changes" in run("records", "copy", airports, "now", "--follow", "1s").err
+
+
+def test_copy_follows(airports: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: list[float] = []
+
+    def pause(seconds: float) -> None:
+        paused.append(seconds)
+        if len(paused) == 2:
+            firn.connect(tmp_path).table("airports").delete("HNL")
+        if len(paused) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("firn.cli.records.copy.time.sleep", pause)
+    stopped = run("records", "copy", airports, "history", "--changes", "--follow", "5s", "--json")
+    assert [line["rows"] for line in stopped.lines if "rows" in line] == [3, 1]
+    assert paused == [5, 5, 5]

@@ -11,7 +11,7 @@ _MODULES = tuple(
     for name in ("demo.command", "read", "past", "write", "ingest", "maintain", "catalog", "look")
 )
 _GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("read", "feed", "write", "maintain", "size"))
-_RECORDS = tuple(f"firn.cli.records.{name}" for name in ("read", "write", "load", "upkeep"))
+_RECORDS = tuple(f"firn.cli.records.{name}" for name in ("read", "write", "load", "copy", "upkeep"))
 
 
 def register() -> None:

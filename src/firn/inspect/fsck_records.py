@@ -14,6 +14,7 @@ from firn.errors import FirnError, ObjectNotFoundError
 from firn.inspect.findings import Findings, note, of_error
 from firn.journal.definition import definition_key
 from firn.journal.patience import whole
+from firn.records.copy_cursor import decode_cursor
 from firn.records.definition import RecordDefinition
 from firn.records.lone_row import decode_row as decode_lone_row
 from firn.records.row import Row, decode_row
@@ -25,7 +26,8 @@ _BATCH = 1000
 
 
 def check_records(table: RecordTable | RowTable) -> Findings:
-    """1 LIST sequence of entries and one of rows, 1 GET a row, and what opening the log costs."""
+    """1 LIST sequence of entries, of rows and of cursors of copies, 1 GET a row and a cursor, and what opening the
+    log costs."""
     found = Findings()
     found.count("tables", 1)
     if isinstance(table, RowTable):
@@ -50,6 +52,7 @@ def check_records(table: RecordTable | RowTable) -> Findings:
                 f"is at {horizon}, but the last commit is {head.number}. Copy the commits back from a backup",
             )
         )
+    _check_copies(store, opened, head.number, found)
     # Rows are read before the entries are listed: a version's entries are there before it is.
     try:
         wanted = dict(_expected(store, opened, found))
@@ -80,6 +83,28 @@ def check_records(table: RecordTable | RowTable) -> Findings:
             note(where, f"{len(left):,} index entries belong to no version of a row", "A sweep removes them")
         )
     return found
+
+
+def _check_copies(store: RecordStore, table: Table, head: int, found: Findings) -> None:
+    """How far the table is copied, and that it isn't farther than it has commits."""
+    keys = [info.key for info in store.bucket.list(table.layout.copies).objects]
+    for blob in store.bucket.get_many(keys):
+        if blob is None:
+            continue
+        where = store.bucket.uri(blob.info.key)
+        try:
+            upto = decode_cursor(blob.data, where=where).upto
+        except FirnError as error:
+            found.add(of_error(where, error))
+            continue
+        if upto > head:
+            found.add(
+                of_error(
+                    where,
+                    f"says that commits up to {upto} are copied, but the last one is {head}. Copy the commits back "
+                    "from a backup; or delete it and the target table, and copy all anew",
+                )
+            )
 
 
 def is_tombstone(bucket: Bucket, definition: RecordDefinition, database: str) -> bool:

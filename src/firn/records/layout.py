@@ -5,8 +5,9 @@
     <database>/<table>/indices/<field>~<n>/…         once <n> indices of the field were dropped
     <database>/<table>/_firn/table.json
     <database>/<table>/_firn/locks/<id>
-    <database>/<table>/data~<n>/…                    and `indices~<n>`, `locks~<n>`, once <n> tables of the name
-                                                     were dropped
+    <database>/<table>/_firn/copies/<target>
+    <database>/<table>/data~<n>/…                    and `indices~<n>`, `locks~<n>`, `copies~<n>`, once <n> tables
+                                                     of the name were dropped
 
 Names of bounded length: with names of tables as `firn.names` has them, a key below the database's prefix has at
 most 800 bytes, and no segment more than 255.
@@ -26,7 +27,7 @@ from firn.records.names import HASHED, SEPARATOR, field_part, id_part, owner_par
 SUFFIX: Final = ".json"
 SEQUENCE_DIGITS: Final = 20
 _DIGITS = re.compile(r"[0-9]{20}")
-_OF_TABLE = re.compile(rf"(?:data|indices|locks)(?:{HASHED}([1-9][0-9]*))?")
+_OF_TABLE = re.compile(rf"(?:data|indices|locks|copies)(?:{HASHED}([1-9][0-9]*))?")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ class RecordLayout:
         return f"{self.prefix}/_firn/locks{self._mark}/"
 
     @cached_property
+    def copies(self) -> str:
+        """What the keys of all cursors of copies begin with."""
+        return f"{self.prefix}/_firn/copies{self._mark}/"
+
+    @cached_property
     def _mark(self) -> str:
         return f"{HASHED}{self.generation}" if self.generation else ""
 
@@ -109,6 +115,10 @@ class RecordLayout:
     def lock(self, id: str) -> str:
         """The key of a row's advisory lock."""
         return f"{self.locks}{id_part(id)}"
+
+    def copy(self, target: str) -> str:
+        """The key of the cursor of the copy into that table."""
+        return f"{self.copies}{target}"
 
     def index(self, field: str, generation: int = 0) -> str:
         """What the keys of all entries of an index begin with. `generation`: how many of its field were dropped."""
