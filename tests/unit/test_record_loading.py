@@ -111,6 +111,17 @@ def test_what_others_write_meanwhile_is_no_obstacle(db):
     assert ids(db, n=99) == [] and len(ids(db, n=1)) == 10
 
 
+def test_a_load_applies_its_own_commits_and_no_others(db):
+    """So loads side by side share the work."""
+    db.put(other={"n": 7})
+    store = db.store("loader")
+    before = store.bucket.counters.as_dict()
+    load(store, "t", rows(20), batch=10)
+    assert store.bucket.counters.since(before)["put"] == 2 + 20 * (1 + 2)
+    assert [record.number for record in store.log.pending()] == [1, 2, 3], "what others have written"
+    assert ids(db, n=7) == ["other"]
+
+
 def test_a_load_that_is_refused_tells_how_far_it_came(db):
     given = [*rows(12), ("bad", {"n": [1]})]
     with pytest.raises(

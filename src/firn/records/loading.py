@@ -12,7 +12,7 @@ from typing import Final
 
 from firn.errors import DuplicateKeyError, InvalidInputError
 from firn.journal.sequence.committing import LARGEST_BYTES
-from firn.records.applying import apply
+from firn.records.applying import apply_own
 from firn.records.load_rows import Row
 from firn.records.store import RecordStore
 from firn.records.transacting import transact
@@ -69,7 +69,7 @@ def load(store: RecordStore, table: str, rows: Iterable[Row], *, batch: int = BA
             assert tx.committed is not None
             numbers.append(tx.committed)
             done += len(bodies)
-            apply(store)
+            apply_own(store)
     except (InvalidInputError, DuplicateKeyError) as error:
         if not done:
             raise
