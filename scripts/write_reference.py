@@ -25,6 +25,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.database.connect",
             "firn.database.Database",
             "firn.lake.results.DropReport",
+            "firn.copies.CopyReport",
             "firn.journal.writer.federation.WriterInfo",
             "firn.journal.writer.prune.PruneReport",
             "firn.journal.writer.rebuild.RebuildReport",
