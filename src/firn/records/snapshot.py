@@ -104,7 +104,8 @@ class Snapshot:
         return self.through(table, field, {field: Equal(value)}).keys() | set()
 
     def _index_for(self, table: Table, where: Where) -> str:
-        """The index to use: the one of an equality rather than of a prefix, and of that rather than of a range."""
+        """The index to use: of an equality rather than of a prefix, and of that rather than of a range; a unique one
+        rather than another, but for null, which any number of rows may have; else the first."""
         usable = [
             field
             for field in where
@@ -118,7 +119,12 @@ class Snapshot:
                 f"find in {table.name!r} needs a field that is indexed ({there}); "
                 f"use scan(where=...) to look through all rows for {', '.join(where) or 'anything'}"
             )
-        return min(usable, key=lambda field: (Equal, Prefix, Range).index(type(where[field])))
+
+        def entries(field: str) -> tuple[int, bool]:
+            kind = (Equal, Prefix, Range).index(type(where[field]))
+            return kind, not table.state.fields[field].unique or where[field] == Equal(None)
+
+        return min(usable, key=entries)
 
     def _listed(self, table: Table, field: str, predicate: Predicate) -> set[str]:
         """The parts of names that stand for ids, of all entries of the index that may match at this snapshot."""

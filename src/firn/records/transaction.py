@@ -120,7 +120,8 @@ class Transaction:
 
         Args:
             where: what fields must be: a value, `firn.Prefix` or `firn.Range`. At least one field has an index. As
-                keywords, too, where the field's name can be one.
+                keywords, too, where the field's name can be one. Of several that have one, a unique index with a
+                value is listed, or else the first with a value, with a prefix, with a range.
             order_by: a field, or a list of them, like "n desc"; the rows' ids by default.
             limit: rows to return at most. All that match are read all the same.
             after: the last row of the page before, or its id.
