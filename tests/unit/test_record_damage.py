@@ -31,7 +31,7 @@ def tables(store):
 
 @pytest.fixture(scope="module")
 def objects():
-    """A log with a pack and a record that isn't applied, rows with versions, a staged document, a lock that is held."""
+    """A log with a pack and a record that isn't applied, rows with versions, a staged document, a held lock."""
     store = SimStore()
     made = tables(store)
     options = RecordOptions(indices=["n", Index("email", unique=True)], properties={"inline": "60B"})

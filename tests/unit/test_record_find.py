@@ -10,7 +10,9 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError
+from firn.record_tables import RecordOptions, RecordTables
 from firn.records.applying import settle
+from firn.testing import SimStore
 
 T = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 COLUMNS = {
@@ -43,12 +45,11 @@ ROWS = {
 
 @pytest.fixture(params=["pending", "applied"])
 def table(request):
-    db = firn.connect("memory://")
-    indices = [name for name in COLUMNS if name != "email"]
-    made = db.create_table(
-        "t", kind="records", schema=COLUMNS, indices=[*indices, firn.Index("email", unique=True)]
-    )
-    with db.begin() as tx:
+    bucket = SimStore().bucket()
+    tables = RecordTables(bucket, "db", "sim://db", clock=bucket.clock, background=False)
+    indices = [*(name for name in COLUMNS if name != "email"), firn.Index("email", unique=True)]
+    made = tables.create(tables.describe("t", RecordOptions(COLUMNS, indices)))
+    with made.session.begin() as tx:
         for id, document in ROWS.items():
             tx.insert("t", id, document)
     if request.param == "applied":
