@@ -18,6 +18,8 @@ def must_be_noticed(
     with monkeypatch.context() as patched, pytest.raises(SimulationFailure) as failure:
         mutation(patched)
         simulate(build, seeds)
+    cause = failure.value.__cause__
+    assert not isinstance(cause, TypeError | AttributeError | NameError), f"it doesn't fit the program: {cause!r}"
     seed = failure.value.seed
     assert isinstance(seed, int)
     simulate(build, [seed])

@@ -245,7 +245,7 @@ def _limited(patch: pytest.MonkeyPatch, limit: Callable[[Horizon, SequenceLog, H
                 hi = truncating._pack(log, horizon.lo + 1, last)
                 if hi is not None:
                     horizon = store.raise_horizon(Horizon(lo=hi))
-            truncating._delete(log, horizon.lo)
+            truncating._sweep(log, horizon.lo)
             if horizon.lo >= last:
                 return truncating.Truncated(horizon.lo, 0)
 
@@ -284,7 +284,7 @@ def delete_before_the_boundary(patch: pytest.MonkeyPatch) -> None:
     def pack(log: SequenceLog, first: int, last: int) -> int | None:
         hi = sound(log, first, last)
         if hi is not None:
-            truncating._delete(log, hi)
+            truncating._sweep(log, hi)
         return hi
 
     patch.setattr(truncating, "_pack", pack)

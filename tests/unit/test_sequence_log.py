@@ -276,6 +276,19 @@ def test_records_that_are_applied_are_forgotten_and_found_again(db):
     assert [r.number for r in log.records(0, 19)] == list(range(1, 20))
 
 
+def test_large_records_that_are_applied_are_forgotten_sooner(db):
+    """100 records of 4 MB each would be as many as are kept of small ones."""
+    log = db.log(kept_bytes=10_000)
+    log.refresh()
+    for n in range(1, 100):
+        commit(log, [Put(f"{n:0100}", n - 1, tuple(f"r{n}.{i}" for i in range(10)))])
+        log.mark_applied(n)
+        held = [write for record in log._records.values() for write in record.group[0].writes]
+        assert sum(len(write.body) for write in held) <= 2 * 10_000
+    assert 5 <= len(log._records) <= 20
+    assert len(log.records(0, 99)) == 99
+
+
 def test_records_that_are_not_applied_stay(db):
     log = db.log(kept=2)
     log.refresh()

@@ -30,6 +30,9 @@ FAR: Final = 128
 KEPT: Final = 1024
 """Records that a process keeps in memory beyond those that aren't applied, for transactions that began long ago."""
 
+KEPT_BYTES: Final = 64 << 20
+"""Bytes of documents in these, about."""
+
 
 class SequenceLog:
     """One process's view of a log. Making one costs no request; it is safe to share between threads.
@@ -40,7 +43,7 @@ class SequenceLog:
         clock: time, for the age of what is known and waits between retries.
         freshness_s: R of the protocol; 0 asks for the horizon each time.
         far: behind by how many records the log is opened anew.
-        kept: about how many applied records stay in memory.
+        kept: about how many applied records stay in memory, as long as these have no more than `kept_bytes`.
     """
 
     def __init__(
@@ -52,15 +55,17 @@ class SequenceLog:
         freshness_s: float = FRESHNESS_S,
         far: int = FAR,
         kept: int = KEPT,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         self.store = SequenceStore(bucket, SequenceLayout(prefix), clock)
         self.freshness_s = freshness_s
         self.far = far
-        self._kept = kept
+        self._kept, self._kept_bytes = kept, kept_bytes
         self._mutex = threading.Lock()
         self._head: Head | None = None
         self._lost = True
         self._records: dict[int, Record] = {}
+        self._bytes = 0
         self._overlay = Overlay()
         self._overlaid: deque[Record] = deque()
         self._applied = 0
@@ -285,14 +290,20 @@ class SequenceLog:
             return self._head
 
     def _remember(self, record: Record) -> None:
+        known = self._records.pop(record.number, None)
+        self._bytes -= 0 if known is None else _size(known)
         self._records[record.number] = record
         if record.number > self._applied:
             self._overlay.add(record)
             self._overlaid.append(record)
-        if len(self._records) > 2 * self._kept:
-            for number in sorted(self._records)[: -self._kept]:
-                if number <= self._applied:
-                    del self._records[number]
+        self._bytes += _size(record)
+        if len(self._records) <= 2 * self._kept and self._bytes <= 2 * self._kept_bytes:
+            return
+        while len(self._records) > self._kept or self._bytes > self._kept_bytes:
+            oldest = next(iter(self._records))
+            if oldest > self._applied:
+                return
+            self._bytes -= _size(self._records.pop(oldest))
 
     def _learn_applied(self, applied: int, done: Iterable[int]) -> None:
         self._applied = max(self._applied, applied)
@@ -320,3 +331,7 @@ class SequenceLog:
                     )
                 found.update((record.number, record) for record in pack.records)
         return found
+
+
+def _size(record: Record) -> int:
+    return sum(len(write.body or b"") for member in record.group for write in member.writes)
