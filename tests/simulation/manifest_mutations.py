@@ -334,15 +334,17 @@ def no_buffer_for_skew(patch: pytest.MonkeyPatch) -> None:
 def forget_snapshots(patch: pytest.MonkeyPatch) -> None:
     """Rule 17: what snapshots name is live."""
     sound = collecting.live_objects
-    patch.setattr(collecting, "live_objects", lambda store, manifest, kept: sound(store, manifest, ()))
+    patch.setattr(
+        collecting, "live_objects", lambda store, manifest, kept, listed: sound(store, manifest, (), listed)
+    )
 
 
 def forget_l0_of_snapshots(patch: pytest.MonkeyPatch) -> None:
     """Rule 17: their L0 lists."""
     sound = collecting.live_objects
 
-    def live(store: ManifestStore, manifest: Manifest, kept: Iterable[Any]) -> Any:
-        found = sound(store, manifest, kept)
+    def live(store: ManifestStore, manifest: Manifest, kept: Iterable[Any], listed: Any) -> Any:
+        found = sound(store, manifest, kept, listed)
         found.l0.clear()
         return found
 
@@ -353,8 +355,8 @@ def forget_chains(patch: pytest.MonkeyPatch) -> None:
     """Rule 17: a manifest stands on all of its chain."""
     sound = collecting.live_objects
 
-    def live(store: ManifestStore, manifest: Manifest, kept: Iterable[Any]) -> Any:
-        found = sound(store, manifest, kept)
+    def live(store: ManifestStore, manifest: Manifest, kept: Iterable[Any], listed: Any) -> Any:
+        found = sound(store, manifest, kept, listed)
         names = [manifest.name, *(file.pointer.manifest for file in kept)]
         found.manifests = {store.layout.manifest_key(name) for name in names}
         return found

@@ -261,7 +261,7 @@ def delete_whatever_is_dead(patch: pytest.MonkeyPatch) -> None:
 
 def sweep_without_lock(patch: pytest.MonkeyPatch) -> None:
     def unlocked(self: LeaderlessJournal, **options: Any) -> Any:
-        return sweep.sweep(self, MaintenanceSession(self, "sweep", None, None), **options)
+        return sweep.sweep(MaintenanceSession(self, "sweep", None, None), **options)
 
     patch.setattr(LeaderlessJournal, "sweep", unlocked)
 

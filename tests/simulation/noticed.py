@@ -19,7 +19,9 @@ def must_be_noticed(
         mutation(patched)
         simulate(build, seeds)
     cause = failure.value.__cause__
-    assert not isinstance(cause, TypeError | AttributeError | NameError), f"it doesn't fit the program: {cause!r}"
+    assert not isinstance(cause, TypeError | AttributeError | NameError), (
+        f"it doesn't fit the program: {cause!r}"
+    )
     seed = failure.value.seed
     assert isinstance(seed, int)
     simulate(build, [seed])
