@@ -141,8 +141,18 @@ class Tables:
 
     def _no_table(self, name: str) -> TableNotFoundError:
         close = difflib.get_close_matches(name, self.names(None), n=3)
-        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else self._other_level(name)
         return TableNotFoundError(f"there is no table {name!r} in {self.url}.{hint}")
+
+    def _other_level(self, name: str) -> str:
+        """What to say if a database was named for a table, or a table for its database. 1 LIST, 2 GETs."""
+        if _is_table(self.bucket, self.prefix):
+            return " That is a table itself: name its database."
+        below = self.bucket.list_dirs(key_below(self._prefix(name), ""))
+        inside = next(
+            (n for n in below if is_name(n) and _is_table(self.bucket, f"{self._prefix(name)}/{n}")), None
+        )
+        return f" That is a database: name a table in it, like {inside!r}." if inside else ""
 
     def _prefix(self, name: str) -> str:
         return key_below(self.prefix, name)
@@ -152,6 +162,11 @@ def _kind_of(table: AnyTable) -> Kind:
     if isinstance(table, LakeTable):
         return LAKE
     return KEYED if isinstance(table, KeyedTable) else RECORDS
+
+
+def _is_table(bucket: Bucket, prefix: str) -> bool:
+    key = definition_key(prefix).removeprefix("/")  # a database may be a whole bucket
+    return bucket.get_many([key])[0] is not None
 
 
 def _listed(definition: Definition) -> bool:

@@ -67,6 +67,11 @@ def test_find_and_scan(airports: str) -> None:
         (["put", "X", "[1]"], "no object"),
         (["put", "X", "{"], "not JSON"),
         (["put", "X", "{}", "--insert", "--etag", "1"], "give one of them"),
+        (["put", "X", '{"_id": "Y"}'], "which one?"),
+        (["put", "X", '{"_etag": "2.f00"}'], "give etag='2.f00' beside"),
+        (["find", "_id=DTW"], "get finds a row by its id"),
+        (["scan", "_id=DTW"], "get finds a row by its id"),
+        (["find", "city=Detroit"], "(code, state); scan looks through all rows for city"),
         (["index", "--drop"], "name the field"),
         (["index", "city", "--drop", "--unique"], "--unique is for"),
     ],
@@ -107,11 +112,50 @@ def test_a_transaction_from_lines(airports: str, tmp_path: Path) -> None:
         ('{"op": "insert", "table": "airports", "id": "a"}', "insert needs 'document'"),
         ('{"op": "get", "table": "airports", "id": "a", "etag": ""}', "get has no 'etag'"),
         ('{"op": "insert", "table": "airports", "id": "a", "document": 1}', "document has to be"),
+        (
+            '{"op": "insert", "table": "airports", "id": "a", "document": {"_id": "b"}}',
+            "line 1: the document's _id",
+        ),
+        ('{"op": "insert", "table": "airports", "id": "", "document": {}}', "line 1: an id has"),
+        (
+            '\n{"op": "insert", "table": "airports", "id": "DTW", "document": {}}',
+            "line 2: 'airports' has a row",
+        ),
     ],
 )
 def test_lines_that_are_no_operations(airports: str, tmp_path: Path, line: str, message: str) -> None:
     refused = run("records", "tx", tmp_path, stdin=line)
     assert refused.code == 2 and message in refused.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"op": "get", "table": "airports", "id": "XXX"}', "line 1: 'airports' has no row 'XXX'"),
+        ('{"op": "get", "table": "airport", "id": "DTW"}', "line 1: there is no table 'airport'"),
+    ],
+)
+def test_lines_about_what_isnt_there(airports: str, tmp_path: Path, line: str, message: str) -> None:
+    missing = run("records", "tx", tmp_path, stdin=line)
+    assert missing.code == 3 and message in missing.err
+
+
+def test_a_table_for_its_database_and_the_other_way_round(airports: str, tmp_path: Path) -> None:
+    line = '{"op": "get", "table": "airports", "id": "DTW"}'
+    named = run("records", "tx", airports, stdin=line)
+    assert named.code == 3 and "That is a table itself: name its database" in named.err
+    for command in (("records", "scan"), ("records", "sweep"), ("scan",), ("keyed", "scan")):
+        named = run(*command, tmp_path)
+        assert named.code == 3 and "That is a database: name a table in it, like 'airports'" in named.err
+
+
+def test_what_scan_prints_can_be_loaded(airports: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(done("records", "scan", airports, "--json").out)
+    other = str(tmp_path / "other")
+    done("create", other, "--kind", "records")
+    done("records", "load", other, rows)
+    assert done("records", "get", other, "DTW").json == done("records", "get", airports, "DTW").json
 
 
 def test_indices(airports: str) -> None:
@@ -121,7 +165,8 @@ def test_indices(airports: str) -> None:
     assert [index["field"] for index in listed] == ["city", "code", "state"]
     assert "unique" in done("records", "index", airports).out
     done("records", "index", airports, "city", "--drop")
-    assert run("records", "index", airports, "city", "--drop").code == 3
+    missing = run("records", "index", airports, "city", "--drop")
+    assert missing.code == 3 and "there is one on code, state" in missing.err
 
 
 def test_other_commands_know_record_tables(airports: str, tmp_path: Path) -> None:

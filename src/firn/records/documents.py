@@ -227,6 +227,8 @@ class Documents:
         >>> Documents("t", columns={"price": "DECIMAL(5,2)"}).predicate("price", 3)
         Equal(value=Decimal('3.00'))
         """
+        if field == ID:
+            raise InvalidInputError(f"{ID} is no field to look for: get finds a row by its id.")
         asked = predicate_of(given)
         kind = None if self.types is None else self.types.get(field)
         if kind is None or kind.kind is None:

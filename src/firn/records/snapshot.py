@@ -116,8 +116,8 @@ class Snapshot:
         if not usable:
             there = ", ".join(sorted(table.state.fields)) or "none"
             raise InvalidInputError(
-                f"find in {table.name!r} needs a field that is indexed ({there}); "
-                f"use scan(where=...) to look through all rows for {', '.join(where) or 'anything'}"
+                f"find in {table.name!r} needs a field that is indexed ({there}); scan looks through all rows for "
+                f"{', '.join(where) or 'anything'}, and an index may be built while others read and write"
             )
 
         def entries(field: str) -> tuple[int, bool]:

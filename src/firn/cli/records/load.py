@@ -111,6 +111,8 @@ def _rows(name: str, documents: Documents, format: str, delimiter: str | None) -
         return
     shown = "standard input" if name == "-" else name
     for place, document in _documents(data, chosen, shown):
+        if "_etag" not in (documents.columns or {}):
+            document.pop("_etag", None)  # what scan --json prints can be loaded
         try:
             yield documents.from_json(document)
         except InvalidInputError as error:

@@ -47,9 +47,21 @@ def open_indexed(table: str, db: str | None, options: Sequence[str] | None = Non
     return opened
 
 
-def document_of(documents: Documents, word: str) -> dict[str, Any]:
-    """A document that was given as JSON; `-` is standard input."""
-    return documents.from_json(json_object(read_bytes("-") if word == "-" else word, "the document"))
+def document_of(documents: Documents, word: str, id: str) -> dict[str, Any]:
+    """A document that was given as JSON for a row; `-` is standard input."""
+    return typed(documents, json_object(read_bytes("-") if word == "-" else word, "the document"), id)
+
+
+def typed(documents: Documents, raw: dict[str, Any], id: str) -> dict[str, Any]:
+    """A document as a table takes it. What `get --json` adds to it is no part of it."""
+    if raw.get("_id", id) != id:
+        raise InvalidInputError(f"the document's _id is {raw['_id']!r}, and the row's id {id!r}: which one?")
+    if "_etag" in raw:
+        raise InvalidInputError(
+            f"the document has an _etag, as --json prints it: leave it out, or give etag={raw['_etag']!r} beside the "
+            "document, so that the row is replaced only if it still is that version."
+        )
+    return documents.from_json(raw)
 
 
 def json_object(text: str | bytes, what: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,9 +11,9 @@ import typer
 from firn.cli import output
 from firn.cli.inputs import read_bytes
 from firn.cli.records.group import records
-from firn.cli.records.target import Etag, IdArg, document_of, json_object, open_records, plain_row
+from firn.cli.records.target import Etag, IdArg, document_of, json_object, open_records, plain_row, typed
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg, open_database
-from firn.errors import InvalidInputError
+from firn.errors import FirnError, InvalidInputError
 
 if TYPE_CHECKING:
     from firn.database import Database
@@ -41,7 +42,7 @@ def put(
             "--insert is for rows that aren't there, --etag for one that is: give one of them."
         )
     _, opened = open_records(table, db, options)
-    given = document_of(opened.definition.documents, document)
+    given = document_of(opened.definition.documents, document, id)
     if insert:
         made = opened.insert(id, given)
     elif etag is not None:
@@ -124,13 +125,29 @@ def _operations(database: Database, data: bytes) -> list[Operation]:
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
             raw = json_object(line, f"line {number}")
-            try:
-                found.append(_operation(database, raw))
-            except InvalidInputError as error:
-                raise InvalidInputError(f"line {number}: {error}") from None
+            with _said_of(number):
+                found.append(_of_line(number, _operation(database, raw)))
     if not found:
         raise InvalidInputError("there is no operation: write a line of JSON for each.")
     return found
+
+
+@contextmanager
+def _said_of(line: int) -> Iterator[None]:
+    """Errors tell the line. They stay what they are: a transaction begins again after some."""
+    try:
+        yield
+    except FirnError as error:
+        error.args = (f"line {line}: {error}", *error.args[1:])
+        raise
+
+
+def _of_line(line: int, operation: Operation) -> Operation:
+    def work(tx: Transaction) -> Any:
+        with _said_of(line):
+            return operation(tx)
+
+    return work
 
 
 def _operation(database: Database, raw: Mapping[str, Any]) -> Operation:
@@ -153,7 +170,7 @@ def _operation(database: Database, raw: Mapping[str, Any]) -> Operation:
         return lambda tx: tx.delete(table, id, **given)
     if not isinstance(raw["document"], dict):
         raise InvalidInputError("document has to be a JSON object.")
-    document = documents.from_json(raw["document"])
+    document = typed(documents, raw["document"], id)
 
     def write(tx: Transaction) -> None:
         getattr(tx, verb)(table, id, document, **given)

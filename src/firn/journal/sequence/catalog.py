@@ -50,9 +50,11 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
             )
         fields[ddl.field] = IndexState("build", ddl.unique, number, 0, table.gone.get(ddl.field, 0))
     elif index is None or (ddl.built and ddl.built != index.built):
-        raise NotFoundError(
-            f"the table {ddl.table!r} has no index on {ddl.field!r}: it was dropped meanwhile"
+        there = (
+            f"there is one on {', '.join(sorted(table.fields))}" if table.fields else "there is none at all"
         )
+        why = "it was dropped meanwhile" if ddl.built else there
+        raise NotFoundError(f"the table {ddl.table!r} has no index on {ddl.field!r}: {why}")
     elif ddl.verb == "ready":
         fields[ddl.field] = index if index.ready else replace(index, stage="ready", ready=number)
     gone = table.gone
