@@ -1,0 +1,70 @@
+"""Record tables that each version wrote, committed to the repository, read and changed by this one."""
+
+from __future__ import annotations
+
+import pytest
+from make_golden import GOLDEN
+from make_golden_records import make, open_golden, read
+
+import firn
+from firn.bucket import open_bucket
+
+VERSIONS = sorted(path.parent.name for path in GOLDEN.glob("*/records.json"))
+
+
+def golden(version):
+    return open_golden(GOLDEN / version / "records.json")
+
+
+def test_this_version_has_its_record_tables():
+    assert firn.__version__ in VERSIONS
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_they_read_as_what_went_in(version):
+    url, expected = golden(version)
+    assert read(url) == expected
+    assert expected["rows"]["people"]["ada"] == {"city": "Ockham", "email": "ada@example.com", "n": 2}
+    assert expected["commits"][-1] == [len(expected["commits"]), [["people", "dee", False]]]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_they_can_be_changed_and_swept(version):
+    url, expected = golden(version)
+    db = firn.connect(url)
+    etag = expected["etags"]["ada"]
+    with db.begin(lock=True) as tx:
+        tx.update("people", "ada", {"city": "Oslo", "email": "ada@example.com"}, etag=etag)
+        tx.insert("people", "bob/2", {"city": "Oslo"})
+    people = db.table("people")
+    with pytest.raises(firn.DuplicateKeyError):
+        people.insert("eve", {"email": "dee@example.com"})
+    people.create_index("tags.none")
+    people.sweep("0s", "0s")
+    ids = sorted([*expected["finds"]["city=Oslo"], "ada", "bob/2"])
+    assert sorted(row.id for row in people.find(city="Oslo")) == ids
+    visits = db.table("visits")
+    visits.update("page", {"n": 3}, etag=visits.get("page").etag)
+    db.drop_table("people")
+    assert list(db.create_table("people", kind="records").scan()) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_they_have_objects_of_all_kinds(version):
+    def kinds(url):
+        return {
+            info.key.rpartition("/")[0].partition("/indices")[0] for info in open_bucket(url).list("").objects
+        }
+
+    assert kinds(golden(version)[0]) == {
+        *("_commits", "_firn", "_firn/bodies", "_firn/packs"),
+        *("people", "people/_firn", "people/data~1"),
+        *("typed", "typed/_firn", "typed/data"),
+        *("visits/_firn", "visits/data"),
+    }
+
+
+def test_a_golden_database_can_be_made(tmp_path):
+    make(tmp_path / "records.json")
+    url, expected = open_golden(tmp_path / "records.json")
+    assert read(url) == expected
