@@ -1,0 +1,30 @@
+"""Histories for the checker, in few words: `r` and `a` are a read and an append."""
+
+from __future__ import annotations
+
+from firn.testing.dependencies import Append, Observed, Read
+from firn.testing.history import History
+
+
+def r(key, *values):
+    return Read(key, values)
+
+
+def a(key, value):
+    return Append(key, value)
+
+
+def observed(name, *operations, status="committed", at=(0, 1000)):
+    """A transaction; unless told, all overlap, so that real time says nothing."""
+    return Observed(name, operations, at[0], None if status == "unknown" else at[1], status)
+
+
+def checked(*transactions, level="snapshot", **options):
+    history = History()
+    for transaction in transactions:
+        history.add(transaction)
+    return history.check(level, **options)
+
+
+def kinds(verdict):
+    return {anomaly.kind for anomaly in verdict.anomalies}
