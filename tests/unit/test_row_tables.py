@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import firn
+from firn.records.bulk import LoneRows
 from firn.records.definition import RecordDefinition
 from firn.records.lone_row import NEVER, NONCES, LoneRow, Version, decode_row, encode_row
 from firn.records.row_tables import RowTable
@@ -203,14 +204,24 @@ def test_every_flipped_bit_is_seen(table, store):
             flipped = bytearray(data)
             flipped[at] ^= 1 << bit
             with pytest.raises((firn.CorruptObjectError, firn.UnsupportedError)):
-                decode_row(bytes(flipped), "e", where="x")
+                decode_row(bytes(flipped), "e", key=DTW, where="x")
 
 
 def test_a_row_under_anothers_name_says_so(table, store):
     table.insert("DTW", {"n": 1})
     store.write("db/stock/data/ORD.json", store.contents()[DTW])
-    with pytest.raises(firn.CorruptObjectError, match="'DTW', not of 'ORD'"):
-        table.get("ORD")
+    layout = table.definition.layout(table.prefix)
+    for read in (
+        lambda: table.get("ORD"),
+        lambda: table.upsert("ORD", {}),
+        lambda: list(table.scan()),
+        lambda: LoneRows(table.bucket, layout).read([layout.row("ORD")]),
+    ):
+        with pytest.raises(
+            firn.CorruptObjectError, match=r"ORD\.json .* it holds the row 'DTW', so it was copied"
+        ):
+            read()
+    assert table.get("DTW")["n"] == 1
 
 
 ROWS = st.builds(
@@ -234,7 +245,7 @@ def test_rows_come_back(row):
         row.id.encode()
     except UnicodeEncodeError:
         return
-    assert decode_row(encode_row(row), "e", where="x") == row
+    assert decode_row(encode_row(row), "e", key=STOCK.layout("s").row(row.id), where="x") == row
     assert Version.from_text(row.version.to_text()) == row.version
 
 

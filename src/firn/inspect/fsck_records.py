@@ -142,10 +142,7 @@ def _rows(store: RecordStore, table: Table, found: Findings) -> Iterator[Row]:
                 continue
             where = store.bucket.uri(blob.info.key)
             try:
-                row = decode_row(whole(store.bucket, blob, store.clock).data, where=where)
-                if table.layout.row(row.id) != blob.info.key:
-                    found.add(of_error(where, f"holds row {row.id!r}, which has another name. Remove it"))
-                    continue
+                row = decode_row(whole(store.bucket, blob, store.clock).data, key=blob.info.key, where=where)
             except ObjectNotFoundError:
                 continue
             except FirnError as error:
@@ -161,7 +158,8 @@ def _check_lone_rows(table: RowTable, found: Findings) -> None:
     for start in range(0, len(keys), _BATCH):
         for blob in bucket.get_many(keys[start : start + _BATCH]):
             if blob is not None:
+                where = bucket.uri(blob.info.key)
                 try:
-                    decode_lone_row(blob.data, blob.info.etag, where=bucket.uri(blob.info.key))
+                    decode_lone_row(blob.data, blob.info.etag, key=blob.info.key, where=where)
                 except FirnError as error:
-                    found.add(of_error(bucket.uri(blob.info.key), error))
+                    found.add(of_error(where, error))

@@ -176,7 +176,8 @@ class LoneRows:
         for blob in self.bucket.get_many(keys):
             if blob is not None:
                 blob = whole(self.bucket, blob, clock)
-                row = decode_row(blob.data, blob.info.etag, where=self.bucket.uri(blob.info.key))
+                info = blob.info
+                row = decode_row(blob.data, info.etag, key=info.key, where=self.bucket.uri(info.key))
                 if row.body is not None:
                     found.append(Found(row.id, row.version.number, row.body, row.version.to_text()))
         return found

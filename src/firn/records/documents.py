@@ -19,7 +19,7 @@ from firn.records.fields import FieldType, field_type, from_json, to_json
 from firn.records.index_values import IndexValue
 from firn.records.json_schema import JsonSchema
 from firn.records.json_values import plain_json
-from firn.records.names import check_unicode
+from firn.records.names import check_unicode, shown_id
 from firn.records.predicates import Equal, Predicate, Range, predicate_of, value_at
 
 ID: Final = "_id"
@@ -257,9 +257,3 @@ class Documents:
 
     def _named(self, id: str) -> str:
         return f"{self.table}[{shown_id(id)}]"
-
-
-def shown_id(id: Any) -> str:
-    """An id for a message, cut where it is long."""
-    text = repr(id)
-    return text if len(text) <= 80 else text[:80] + "…"

@@ -22,12 +22,24 @@ from typing import Final
 
 from firn.bucket.keys import key_below
 from firn.records.index_values import IndexValue, value_path
-from firn.records.names import HASHED, SEPARATOR, field_part, id_part, owner_part
+from firn.records.names import HASHED, SEPARATOR, field_part, id_part, owner_part, shown_id
 
 SUFFIX: Final = ".json"
 SEQUENCE_DIGITS: Final = 20
 _DIGITS = re.compile(r"[0-9]{20}")
 _OF_TABLE = re.compile(rf"(?:data|indices|locks|copies)(?:{HASHED}([1-9][0-9]*))?")
+
+
+def check_row_name(key: str, id: str) -> None:
+    """A ValueError unless this is the name of that row's object: else the object was copied from elsewhere.
+
+    >>> check_row_name("db/t/data/ada.json", "ada")
+    >>> check_row_name("db/t/data/alan.json", "ada")
+    Traceback (most recent call last):
+    ValueError: it holds the row 'ada', so it was copied here from that row's object
+    """
+    if key.rpartition("/")[2] != f"{id_part(id)}{SUFFIX}":
+        raise ValueError(f"it holds the row {shown_id(id)}, so it was copied here from that row's object")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import orjson
 from firn.arrow.pyvalues import shown
 from firn.errors import InvalidInputError
 from firn.journal.envelope import Envelopes, number, text
+from firn.records.layout import check_row_name
 
 NONCES: Final = 8
 """How many versions a row tells the nonces of: a writer whose answer was lost finds its own among them."""
@@ -93,11 +94,11 @@ def encode_row(row: LoneRow) -> bytes:
     )
 
 
-def decode_row(data: bytes, etag: str, *, where: str) -> LoneRow:
-    """The row; `etag` is the store's, and `where` the object's full name, for messages.
+def decode_row(data: bytes, etag: str, *, key: str, where: str) -> LoneRow:
+    """The row of an object's key; `etag` is the store's, and `where` the full name, for messages.
 
     Raises:
-        CorruptObjectError: it isn't what any Firn writes.
+        CorruptObjectError: it isn't what any Firn writes there, but damaged, or another row's.
         UnsupportedError: it needs a newer Firn.
     """
 
@@ -110,6 +111,8 @@ def decode_row(data: bytes, etag: str, *, where: str) -> LoneRow:
             raise ValueError(f"it has {len(nonces)} nonces")
         version = Version(number(raw["number"], least=1), nonces, etag)
         encoded = None if body is None else orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
-        return LoneRow(text(raw["id"]), version, encoded)
+        row = LoneRow(text(raw["id"]), version, encoded)
+        check_row_name(key, row.id)
+        return row
 
     return _ENVELOPES.decode(_KIND, data, where, read)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from firn.arrow.pyvalues import shown
@@ -137,3 +137,9 @@ def _part(text: str, longest: int, digits: int) -> str:
 
 def _escaped(text: str) -> str:
     return _AMBIGUOUS.sub(lambda found: _ESCAPED[found.group()], quoted(text))
+
+
+def shown_id(id: Any) -> str:
+    """An id for a message, cut where it is long."""
+    text = repr(id)
+    return text if len(text) <= 80 else text[:80] + "…"

@@ -14,6 +14,7 @@ from firn.errors import SnapshotTooOldError
 from firn.journal.envelope import Envelopes, number, text
 from firn.journal.sequence import RowWrite
 from firn.journal.sequence.codec import body_fields, body_of
+from firn.records.layout import check_row_name
 
 _ENVELOPES: Final = Envelopes(
     "a record table",
@@ -94,14 +95,20 @@ def encode_row(row: Row) -> bytes:
     return _ENVELOPES.encode("row", {"id": row.id, "versions": versions, "cut": row.cut})
 
 
-def decode_row(data: bytes, *, where: str) -> Row:
-    """The row; `where` is the object's full name, for messages.
+def decode_row(data: bytes, *, key: str, where: str) -> Row:
+    """The row of an object's key; `where` is the full name, for messages.
 
     Raises:
-        CorruptObjectError: it isn't what any Firn writes.
+        CorruptObjectError: it isn't what any Firn writes there, but damaged, or another row's.
         UnsupportedError: it needs a newer Firn.
     """
-    return _ENVELOPES.decode("row", data, where, _row)
+
+    def read(raw: Mapping[str, Any]) -> Row:
+        row = _row(raw)
+        check_row_name(key, row.id)
+        return row
+
+    return _ENVELOPES.decode("row", data, where, read)
 
 
 def _row(raw: Mapping[str, Any]) -> Row:

@@ -19,7 +19,6 @@ from firn.bucket.base import Blob, Bucket
 from firn.bucket.flight import MAX_IN_FLIGHT, in_flight
 from firn.clock import Clock, SystemClock
 from firn.errors import (
-    CorruptObjectError,
     DuplicateKeyError,
     NoSuchKeyError,
     NoSuchVerbError,
@@ -35,12 +34,12 @@ from firn.journal.patience import Backoff, whole
 from firn.records.aio import CALLS
 from firn.records.aio_tables import AsyncRowTable
 from firn.records.definition import RecordDefinition
-from firn.records.documents import ID, Record, shown_id
+from firn.records.documents import ID, Record
 from firn.records.engines import Engines, InProcess
 from firn.records.load_rows import Row, load_rows
 from firn.records.loading import BATCH, LoadReport, check_batch
 from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_row
-from firn.records.names import check_id
+from firn.records.names import check_id, shown_id
 from firn.records.own_etags import check_new
 from firn.records.predicates import Predicate, matches
 
@@ -348,17 +347,12 @@ class RowTable:
             blob = whole(self.bucket, self.bucket.get(self._layout.row(id)), self._clock)
         except ObjectNotFoundError:
             return None
-        found = self._decoded(blob)
-        if found.id != id:
-            raise CorruptObjectError(
-                f"{self.bucket.uri(blob.info.key)} is of the row {shown_id(found.id)}, not of {shown_id(id)}: it "
-                "was copied from elsewhere. Copy the object back from a backup."
-            )
-        return found
+        return self._decoded(blob)
 
     def _decoded(self, blob: Blob) -> LoneRow:
         blob = whole(self.bucket, blob, self._clock)
-        return decode_row(blob.data, blob.info.etag, where=self.bucket.uri(blob.info.key))
+        info = blob.info
+        return decode_row(blob.data, info.etag, key=info.key, where=self.bucket.uri(info.key))
 
     def _record(self, row: LoneRow | None) -> Record | None:
         if row is None or row.body is None:

@@ -135,7 +135,11 @@ class RecordStore:
         return RecordLayout(key_below(self.prefix, table), table, "", generation)
 
     def row(self, layout: RecordLayout, id: str) -> StoredRow:
-        """A row's object. 1 GET."""
+        """A row's object. 1 GET.
+
+        Raises:
+            CorruptObjectError: it is damaged, or another row's.
+        """
         key = layout.row(id)
         try:
             blob = whole(self.bucket, self.bucket.get(key), self.clock)
@@ -182,7 +186,7 @@ class RecordStore:
         return checked(version.ref, blob.data, self.bucket.uri(key))
 
     def _decoded(self, blob: Blob) -> Row:
-        return decode_row(blob.data, where=self.bucket.uri(blob.info.key))
+        return decode_row(blob.data, key=blob.info.key, where=self.bucket.uri(blob.info.key))
 
     def _definition(self, name: str, state: TableState) -> RecordDefinition | None:
         """None: the table was dropped since, or its creator never got to the end."""

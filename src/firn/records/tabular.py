@@ -13,8 +13,9 @@ from firn.arrow.pyvalues import shown
 from firn.arrow.types import arrow_schema
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
-from firn.records.documents import ID, Documents, shown_id
+from firn.records.documents import ID, Documents
 from firn.records.fields import FieldType, field_type
+from firn.records.names import shown_id
 
 DOCUMENT: Final = "document"
 """The column that has the JSON of documents without declared columns."""
