@@ -27,8 +27,8 @@ from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.records.transaction import Transaction
 
-_NO_TWIN = {"admit", "landed", "put_bodies", "load_rows", "aio"}
-"""Not for users, but of commits, recovery and loads; and the way here."""
+_NO_TWIN = {"admit", "landed", "put_bodies", "load_rows", "to_spark", "aio"}
+"""Of commits, recovery and loads, not of users; what waits in Spark's jobs alone; the way here."""
 
 
 @pytest.fixture
