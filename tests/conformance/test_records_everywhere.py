@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -14,12 +15,16 @@ import firn
 from firn.bucket import Bucket
 from firn.clock import SystemClock
 from firn.journal.definition import definition_key
-from firn.journal.sequence import Ddl
+from firn.journal.sequence import Ddl, RowWrite, Transaction
+from firn.journal.sequence.codec import encode_record
+from firn.names import is_name
 from firn.records.applying import settle
+from firn.records.collecting import collect, sweep
 from firn.records.definition import Index, RecordDefinition, create_definition
 from firn.records.definitions import define
 from firn.records.row_tables import RowTable
 from firn.records.store import RecordStore
+from firn.records.table import RecordTable
 from firn.records.transaction import begin
 from firn.testing import History
 from stores.places import Place
@@ -31,11 +36,14 @@ HOSTILE = (
     "a___b",
     "_",
     "%2F",
+    "%2e%2e/%2e%2e",
     "%",
     "~",
     "!n8000000000000000000",
     "x" * 1000,
     "😀" * 100,
+    "é" * 1000,
+    "../" * 300,
     "\u00e9",
     "e\u0301",
     "\0",
@@ -67,8 +75,19 @@ def store(bucket: Bucket) -> RecordStore:
     return found
 
 
-def keys(bucket: Bucket) -> list[str]:
+def _keys(bucket: Bucket) -> list[str]:
     return [info.key for info in bucket.list("").objects]
+
+
+OWN = ("db/t/", "db/_commits/", "db/_firn/", "db/.firn-tmp/")
+"""Where objects of the table `t` are; the last one is what a directory keeps for itself."""
+
+
+def _in_its_place(bucket: Bucket) -> bool:
+    """Whether all is there, and the neighbour's object is as it was."""
+    strange = [key for key in _keys(bucket) if not key.startswith(OWN)]
+    assert strange == ["dc/neighbour"]
+    return bucket.get("dc/neighbour").data == b""
 
 
 @pytest.mark.parametrize("applied", [False, True])
@@ -91,11 +110,7 @@ def test_hostile_ids_and_values_stay_in_their_place(store: RecordStore, applied:
         begins = {row.id for row in tx.find("t", name=firn.Prefix(id[:2]))}
         assert begins == {other for other in HOSTILE if _normal(other).startswith(_normal(id[:2]))}
     assert [row.id for row in tx.find("t", n=firn.Range(3, 6))] == sorted(HOSTILE[3:6])
-    assert all(
-        key.startswith(("db/t/", "db/_commits/", "db/_firn/"))
-        for key in keys(bucket)
-        if key != "dc/neighbour"
-    )
+    assert _in_its_place(bucket)
 
     with begin(fresh) as tx:
         for id in HOSTILE[::2]:
@@ -107,7 +122,106 @@ def test_hostile_ids_and_values_stay_in_their_place(store: RecordStore, applied:
     tx = begin(opened(bucket))
     assert {row.id for row in tx.find("t", name="same", n=-1)} == set(HOSTILE[1::2])
     assert tx.count("t") == len(HOSTILE[1::2])
-    assert "dc/neighbour" in keys(bucket)
+    assert _in_its_place(bucket)
+
+
+def test_hostile_fields_stay_in_their_place(bucket: Bucket, place: Place) -> None:
+    """Each is the name of an indexed field, from the table's creation on or later, and dots lead within objects."""
+    db = firn.connect(f"{place.url}/db", options=place.options)
+    bucket.put("dc/neighbour", b"")
+    fields = [*HOSTILE, "indices", "_firn", "a~1", "a..b"]
+    first, later = fields[:-4:3], fields[-4:]
+    table = db.create_table("t", kind="records", indices=first)
+    assert isinstance(table, RecordTable)
+    document: dict[str, Any] = {}
+    for n, field in enumerate([*first, *later]):
+        at = document
+        *path, last = field.split(".")
+        for name in path:
+            at = at.setdefault(name, {})
+        at[last] = n
+    table.insert("it", document)
+    table.insert("other", {})
+    for field in later:
+        table.create_index(field)
+    settle(table.session.store)
+    for n, field in enumerate([*first, *later]):
+        assert [row.id for row in table.find({field: n})] == ["it"]
+    assert {index.field for index in table.indices()} == {*first, *later}
+    table.drop_index(first[0])
+    table.delete("it")
+    table.sweep("30s", "0s")
+    assert _in_its_place(bucket)
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "row"])
+def test_hostile_tables_are_refused(bucket: Bucket, place: Place, isolation: Any) -> None:
+    db = firn.connect(f"{place.url}/db", options=place.options)
+    db.create_table("t", kind="records")
+    bucket.put("dc/_firn/table.json", b"a neighbour's")
+    before = _keys(bucket)
+    for name in (*HOSTILE, "", "../dc", "../dc/", "..%2fdc", "t/../../dc", "_firn", "_commits", "t/data"):
+        if is_name(name) and name != "..":
+            continue
+        for refused in (
+            lambda name=name: db.create_table(name, kind="records", isolation=isolation),
+            lambda name=name: db.table(name),
+            lambda name=name: db.drop_table(name),
+            lambda name=name: db.begin().get(name, "a"),
+            lambda name=name: db.begin().upsert(name, "a", {}),
+            lambda name=name: db.begin().scan(name),
+        ):
+            with pytest.raises((firn.InvalidInputError, firn.TableNotFoundError)) as error:
+                refused()
+            assert "\n" not in str(error.value) and "\0" not in str(error.value)
+    assert _keys(bucket) == before
+
+
+def test_locks_and_staged_bodies_of_hostile_ids_stay_in_their_place(bucket: Bucket, place: Place) -> None:
+    db = firn.connect(f"{place.url}/db", options=place.options)
+    bucket.put("dc/neighbour", b"")
+    table = db.create_table("t", kind="records", indices=["name"], properties={"inline": "8B"})
+    assert isinstance(table, RecordTable)
+    with db.begin(lock=True) as tx:
+        for id in HOSTILE:
+            tx.insert("t", id, {"name": id, "long": "x" * 100})
+        other = db.begin(lock=True)
+        for id in HOSTILE:
+            with pytest.raises(firn.ObjectLockedError):
+                other.upsert("t", id, {})
+    settle(table.session.store)
+    assert {row.id: row["name"] for row in table.scan()} == {id: id for id in HOSTILE}
+    assert len(bucket.list("db/t/_firn/locks/").objects) == len(HOSTILE)
+    assert len(bucket.list("db/_firn/bodies/").objects) == len(HOSTILE)
+    assert _in_its_place(bucket)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        RowWrite("t", "a", ref="../../../dc/neighbour"),
+        RowWrite("t", "a", b"{}", entries=("../../../dc/entry",)),
+        RowWrite("t", "../../../dc/row", b"{}"),
+    ],
+)
+def test_a_commit_that_names_what_is_elsewhere_reaches_nothing_there(
+    store: RecordStore, write: RowWrite
+) -> None:
+    """Firn writes none: it may be damaged on purpose, by who can write the log but not the neighbour."""
+    store.bucket.put("dc/neighbour", b'{"n":1}')
+    head = store.log.refresh()
+    record = store.log.next_record(head, [Transaction("evil", head.number, (write,))])
+    store.bucket.put(store.log.store.layout.record_key(record.number), encode_record(record))
+    fresh = opened(store.bucket)
+    with contextlib.suppress(firn.FirnError):
+        settle(fresh)
+    with contextlib.suppress(firn.FirnError):
+        assert begin(fresh).get("t", "a").document == {}
+    with contextlib.suppress(firn.FirnError):
+        collect(fresh, retention_s=0)
+        sweep(fresh, orphan_age_s=0)
+    assert [key for key in _keys(store.bucket) if not key.startswith("db/")] == ["dc/neighbour"]
+    assert store.bucket.get("dc/neighbour").data == b'{"n":1}'
 
 
 def test_hostile_ids_of_single_rows(bucket: Bucket) -> None:
@@ -122,7 +236,7 @@ def test_hostile_ids_of_single_rows(bucket: Bucket) -> None:
     for id in HOSTILE:
         table.delete(id, etag=table.get(id).etag)
     assert table.count() == 0
-    assert all(key.startswith("db/t/") for key in keys(bucket))
+    assert all(key.startswith("db/t/") for key in _keys(bucket))
 
 
 def _normal(text: str) -> str:

@@ -124,8 +124,7 @@ class RecordStore:
         definition = None if state is None else self._definition(name, state)
         if state is None or definition is None:
             raise TableNotFoundError(
-                f"{self.bucket.uri(key_below(self.prefix, name))} is no record table: it was dropped, or never "
-                "created"
+                f"{name!r} is no record table of {self.bucket.uri(self.prefix)}: it was dropped, or never created"
             )
         layout = definition.layout(key_below(self.prefix, name))
         return Table(name, state, definition.documents, layout, definition.settings.inline)
