@@ -139,3 +139,14 @@ def test_rows_as_arrow_keep_their_types(table):
     found = table.find(on=True).to_arrow()
     assert found.schema.field("day").type == pa.date32()
     assert found["price"].to_pylist() == [ROWS[id]["price"] for id in ("r0", "r2", "r4", "r6")]
+
+
+def test_rows_that_only_match_since_are_not_read(table):
+    settle(table.session.store)
+    tx = table.session.begin()
+    for id in ("r0", "r2", "r4"):
+        table.update(id, {"name": "Bob", "n": 0})
+    settle(table.session.store)
+    before = table.bucket.counters.get
+    assert ids(tx.find("t", name="Bob")) == "r3"
+    assert table.bucket.counters.get == before + 1
