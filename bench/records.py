@@ -4,7 +4,8 @@ Parts: `costs` counts the requests of each operation beside what the design says
 indices. `clients` are 1 to 16 threads that each read a row, change it and commit, as often as they can: with one
 `Database` for all, whose commits go in groups, and with one each, as processes have; where a share of the changes is
 to one row, these meet. `readers` read single rows, alone and while others write. `growth` begins and reads behind a
-log of up to 100,000 commits, `find` finds ten rows among a million index entries.
+log of up to 100,000 commits, `find` finds ten rows among a million index entries. `load` loads 100,000 rows, in
+process and on Spark, beside plain puts of the same objects.
 
 Beside it SQLite in the directory, WAL and `synchronous=FULL`, does the same changes, reads and finds: what a program
 on one machine would take. It is for orientation: a file of one machine beside a bucket of any number of them.
@@ -15,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench import record_clients, record_costs, record_growth
+from bench import record_clients, record_costs, record_growth, record_load
 from bench.figures import Figures, arguments, finish
 from bench.record_places import DIRECTORY, MEMORY, S3, places
 
-PARTS = ("costs", "clients", "readers", "growth", "find")
+PARTS = ("costs", "clients", "readers", "growth", "find", "load")
 
 
 def main(argv: Sequence[str] | None = None) -> Figures:
@@ -47,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> Figures:
     parser.add_argument("--readers", type=int, default=4, help="and as many writers")
     parser.add_argument("--seconds", type=float, default=2, help="of each set of clients and readers")
     parser.add_argument("--commits", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--load-rows", type=int, default=100_000)
+    parser.add_argument("--load-indices", type=int, nargs="+", default=[0, 2])
+    parser.add_argument("--no-spark", action="store_true", help="load in process only")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument(
         "--samples", type=int, default=record_growth.SAMPLES, help="of a time in growth, find"
@@ -59,6 +63,16 @@ def main(argv: Sequence[str] | None = None) -> Figures:
         record_costs.costs(figures, rows=options.rows, indices=options.indices)
     if {"clients", "readers"} & set(options.parts):
         _on_stores(figures, options, peers)
+    if "load" in options.parts:
+        for place in places([DIRECTORY], [], None, {}, figures.notes):
+            record_load.load(
+                figures,
+                place,
+                rows=options.load_rows,
+                indices=options.load_indices,
+                spark=not options.no_spark,
+                peers=peers,
+            )
     if "growth" in options.parts:
         record_growth.growth(figures, sizes=sorted(options.commits), samples=options.samples)
     if "find" in options.parts:

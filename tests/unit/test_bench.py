@@ -230,6 +230,7 @@ def test_records(bench, tmp_path):
             *("--out", str(tmp_path), "--rows", "1", "3", "--indices", "0", "2", "--stores", "memory", "directory"),
             *("--clients", "1", "2", "--conflicts", "50", "--seconds", "0.01", "--readers", "1"),
             *("--commits", "20", "40", "--entries", "200", "--samples", "5"),
+            *("--load-rows", "30", "--no-spark"),
         ]
     )  # fmt: skip
     result = json.loads((tmp_path / "records.json").read_text())
@@ -245,6 +246,9 @@ def test_records(bench, tmp_path):
         assert found[both, "firn"]["changes_a_s"] > 0
         assert found[f"{store}, 1 readers, 1 writers", "firn"]["changes_a_s"] > 0
     assert found["40 commits: begin", "firn"]["requests_each"] == 1
+    # A row and two entries; besides, the commit, and that it is applied.
+    for engine in ("firn", "plain puts"):
+        assert 3 <= found["directory: 30 rows, 2 indices", engine]["puts_a_row"] < 3.1
     assert found["truncate 40 commits", "firn"]["records"] == 39
     assert found["find 10 of 200", "SQLite"]["ratio_to_firn"] > 0
     assert {t["met"] for t in result["targets"] if "requests" in t["name"]} == {True}
