@@ -6,9 +6,11 @@ import pytest
 from record_stores import Database, R
 
 from firn.errors import SnapshotTooOldError
+from firn.record_tables import RecordOptions, RecordTables
 from firn.records.applying import settle
 from firn.records.collecting import collect, sweep
 from firn.records.transaction import begin
+from firn.testing import SimStore
 
 OLD, NEW, NEWER = {"n": 1}, {"n": 2}, {"n": 3}
 
@@ -95,3 +97,19 @@ def test_staged_documents_and_packs_stay_as_long_as_orphans_do(skew_ms):
     swept = sweep(db.store("sweeper", skew_ms=skew_ms), orphan_age_s=1_000)
     assert (swept.bodies, swept.packs) == (0, 1)
     assert {row.id for row in db.begin().scan("t")} == {"a", "b", "late"}
+
+
+def test_tables_of_single_rows_are_in_no_sweeps_way():
+    """They have neither entries nor staged documents, and rows of another form."""
+    bucket = SimStore().bucket()
+    tables = RecordTables(bucket, "db", "sim://db", clock=bucket.clock, background=False)
+    tables.create(tables.describe("single", RecordOptions(isolation="row"))).insert("a", OLD)
+    table = tables.create(tables.describe("t", RecordOptions(indices=["n"], properties={"inline": "20B"})))
+    table.insert("a", {"text": "x" * 100})
+    bucket.put("db/_firn/bodies/left.0.00000000", b"{}")
+    bucket.clock.sleep(60)
+    table.update("a", NEW)
+    bucket.clock.sleep(60)
+    table.update("a", NEWER)
+    assert table.sweep("0s", "0s").left_over == 1
+    assert [row.id for row in table.find(n=3)] == ["a"]

@@ -133,7 +133,11 @@ def sweep(store: RecordStore, *, orphan_age_s: float, dry_run: bool = False) -> 
     catalog = log.refresh().catalog
     horizon = log.learn(log.store.horizon())
     before_ms = _before_ms(store, orphan_age_s, dry_run)
-    layouts = [store.layout(table, state.generation) for table, state in sorted(catalog.items())]
+    layouts = [
+        store.layout(table, state.generation)
+        for table, state in sorted(catalog.items())
+        if state.isolation == "snapshot"
+    ]
     entries = [key for layout in layouts for key in _old_entries(store, layout, horizon.horizon)]
     bodies = _old_bodies(store, layouts, horizon, before_ms)
     packs = [
