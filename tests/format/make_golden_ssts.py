@@ -2,12 +2,15 @@
 there is never written anew.
 
 Values of bytes, typed values, and a file without filter and compression; typed values with a column of bytes, of
-which the footer has no bounds. They have puts, deletes and merges, entries that expire, and versions of one key over
-several blocks. `expected.json` says what went in.
+which the footer has no bounds; large values that don't shrink, beside which `seq` is plain and keys have another
+codec. They have puts, deletes and merges, entries that expire, and versions of one key over several blocks.
+`expected.json` says what went in.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ SSTS: dict[str, dict[str, Any]] = {
     "typed": {"columns": COLUMNS, "compression": "lz4", "bloom_bits": 10},
     "plain": {"columns": None, "compression": None, "bloom_bits": 0},
     "blobs": {"columns": {"photo": "BLOB", "flights": "BIGINT"}, "compression": "zstd", "bloom_bits": 10},
+    "large": {"columns": None, "compression": "zstd", "bloom_bits": 10},
 }
 
 
@@ -38,10 +42,14 @@ def value_of(stored: Any, values: Values) -> object:
     return values.check(stored | {name: bytes.fromhex(stored[name]) for name in blobs})
 
 
-def rows(columns: dict[str, str] | None) -> list[list[Any]]:
+def rows(name: str, columns: dict[str, str] | None) -> list[list[Any]]:
     """key in hex, seq, kind, expire_at, value: bytes in hex, or a typed row."""
+    numbers = itertools.count()
 
     def value(n: int) -> Any:
+        if name == "large":
+            number = next(numbers)
+            return b"".join(hashlib.sha512(b"%d %d" % (number, part)).digest() for part in range(4)).hex()
         if columns is None:
             return (b"%d" % n * 7).hex()
         row = {
@@ -71,7 +79,7 @@ def make(root: Path) -> None:
     expected = {}
     for name, made in SSTS.items():
         values = Values(made["columns"])
-        entries = rows(made["columns"])
+        entries = rows(name, made["columns"])
         writer = SstWriter(
             values.schema, block_bytes=700, compression=made["compression"], bloom_bits=made["bloom_bits"]
         )

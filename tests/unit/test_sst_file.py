@@ -129,6 +129,29 @@ def test_blocks_are_row_groups_and_the_first_begins_at_the_start(large):
     assert index.extent(0)[0] == 0
 
 
+def test_what_is_small_beside_values_that_dont_shrink_is_what_is_read_fastest():
+    rng = random.Random(5)
+
+    def columns(size, *, shrinking=False, seq=None, compression="zstd"):
+        entries = [
+            Entry(b"%08d" % n, n + 1 if seq is None else seq, PUT, None, rng.randbytes(size))
+            for n in range(900)
+        ]
+        if shrinking:
+            entries = [entry._replace(value=b"%0*d" % (size, n)) for n, entry in enumerate(entries)]
+        sst = written(entries, block_bytes=32 << 10, compression=compression)
+        group = pq.read_metadata(io.BytesIO(sst.data)).row_group(0)
+        return group.column(0).compression, "DELTA_BINARY_PACKED" in group.column(1).encodings
+
+    assert columns(200) == ("LZ4", False)
+    assert columns(200, compression="lz4") == ("LZ4", False)
+    assert columns(200, compression=None) == ("UNCOMPRESSED", False)
+    assert columns(200, shrinking=True) == ("ZSTD", True)
+    assert columns(200, seq=7) == ("LZ4", True)
+    assert columns(40) == ("LZ4", True)
+    assert columns(10) == ("ZSTD", True)
+
+
 def test_the_footer_has_bounds_of_keys_and_values_but_of_bytes():
     values = Values({"photo": "BLOB", "flights": "BIGINT", "city": "VARCHAR"})
     row = values.check({"photo": b"p" * 50, "flights": 4, "city": "Detroit"})
@@ -161,7 +184,7 @@ def test_values_that_dont_shrink_are_left_as_they_are(compression):
     rng = random.Random(3)
     noise = [entry._replace(value=rng.randbytes(100)) for entry in many()]
     packed, plain = written(many(), compression=compression), written(noise, compression=compression)
-    assert codecs(packed)["value"] == codecs(packed)["key"] == codecs(plain)["key"] != "UNCOMPRESSED"
+    assert codecs(packed)["value"] == codecs(packed)["key"] != "UNCOMPRESSED" != codecs(plain)["key"]
     assert codecs(plain)["value"] == "UNCOMPRESSED"
     assert read(stored(plain)[1].scan(), BYTES) == noise
     # One part in twenty that shrinks well doesn't pay for unpacking the rest; one in two does.

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from firn.bucket.base import BytesLike
+from firn.keyed.entries import Entry
 from firn.keyed.sst_index import SstIndex
+from firn.keyed.sst_probe import Probe
 from firn.keyed.sst_schema import ENTRY_COLUMNS
 from firn.keyed.sst_tail import DamagedError, checksum
 
@@ -62,6 +64,7 @@ class BlockDecoder:
             self._metadata = pq.read_metadata(pa.BufferReader(footer))
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(f"its footer isn't Parquet's: {error}") from error
+        self._probe = Probe(index, self._metadata)
         names = [
             self._metadata.schema.column(i).path.partition(".")[0] for i in range(self._metadata.num_columns)
         ]
@@ -72,15 +75,8 @@ class BlockDecoder:
 
     def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of neighbouring blocks, out of the bytes of exactly these; `columns` are value columns."""
-        index = self._index
-        start, _ = index.extent(blocks.start)
-        if len(data) != index.ends[blocks.stop - 1] - start:
-            raise DamagedError(f"it ends at byte {start + len(data)}, within its blocks")
-        view = memoryview(data)
-        for block in blocks:
-            at, length = index.extent(block)
-            if checksum(view[at - start : at - start + length]) != index.checksums[block]:
-                raise DamagedError(f"the checksum of block {block} (bytes {at} to {at + length}) is wrong")
+        self.check(data, blocks)
+        view, (start, _) = memoryview(data), self._index.extent(blocks.start)
         wanted = None if columns is None else (*ENTRY_COLUMNS, *columns)
         try:
             table = self._read(view, start, blocks, wanted)
@@ -90,6 +86,33 @@ class BlockDecoder:
         if shape is None:
             shape = self._shapes[wanted] = _Shape(self._schema, wanted, table.schema)
         return shape.batch(table)
+
+    def entries(self, data: BytesLike, block: int, key: bytes) -> list[Entry] | None:
+        """All entries of a key, newest first, out of the bytes of its block, which were checked and whose values are
+        bytes; None where that isn't less work than to decode them all."""
+        view, (start, _) = memoryview(data), self._index.extent(block)
+        try:
+            return self._probe.entries(
+                view,
+                start,
+                block,
+                key,
+                lambda columns: self._read(view, start, range(block, block + 1), columns),
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise DamagedError(f"block {block} can't be decoded: {error}") from error
+
+    def check(self, data: BytesLike, blocks: range) -> None:
+        """See that these are the bytes of exactly these blocks."""
+        index = self._index
+        start, _ = index.extent(blocks.start)
+        if len(data) != index.ends[blocks.stop - 1] - start:
+            raise DamagedError(f"it ends at byte {start + len(data)}, within its blocks")
+        view = memoryview(data)
+        for block in blocks:
+            at, length = index.extent(block)
+            if checksum(view[at - start : at - start + length]) != index.checksums[block]:
+                raise DamagedError(f"the checksum of block {block} (bytes {at} to {at + length}) is wrong")
 
     def _read(self, view: memoryview, start: int, blocks: range, wanted: Sequence[str] | None) -> pa.Table:
         try:

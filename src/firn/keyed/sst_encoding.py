@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from firn.errors import InvalidInputError
@@ -17,6 +18,10 @@ ZSTD_LEVEL = 1
 
 _DELTA = ("seq", "kind", "expire_at")
 """Written as differences and not compressed: they take next to nothing that way, and nothing to unpack."""
+
+SMALL_KEYS, SMALL_SEQS = 4, 16
+"""How many times the bytes of their keys, and of their `seq`, the rows have at least for these to be small: every
+read looks into them, lz4 unpacks keys six times as fast as zstd, and plain numbers needn't be unpacked."""
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
 _WORTH = 15 / 16
@@ -43,20 +48,34 @@ def encoding(rows: pa.RecordBatch, compression: Compression) -> dict[str, Any]:
             and not _shrinks(rows.column(field.name), compression)
         ):
             plain.add(field.name)
+    codecs = {name: "none" if name in plain else compression for name in _leaves(schema)}
+    delta = list(_DELTA)
+    if all(codec == "none" for name, codec in codecs.items() if name != "key"):
+        # What is left is small beside the values, so that it may as well be what is looked into fastest.
+        if codecs["key"] == "zstd" and SMALL_KEYS * rows.column(0).nbytes <= rows.nbytes:
+            codecs["key"] = "lz4"
+        if SMALL_SEQS * rows.column(1).nbytes <= rows.nbytes and _differ(rows.column(1)):
+            delta.remove("seq")
     # Nobody prunes by bytes, and their bounds, of every block, would be most of the footer.
     bounded = [f.name for f in values if not pa.types.is_nested(f.type) and not pa.types.is_binary(f.type)]
     text = [field.name for field in values if pa.types.is_string(field.type)]
-    packed = [name for name in _leaves(schema) if name not in plain]
+    packed = [name for name, codec in codecs.items() if codec == "zstd"]
     return {
-        "compression": {name: "none" if name in plain else compression for name in _leaves(schema)},
+        "compression": codecs,
         "compression_level": dict.fromkeys(packed, ZSTD_LEVEL) if compression == "zstd" else None,
         "use_dictionary": text or False,
-        "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+        "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
         "write_statistics": ["key", *bounded],
         # Whoever reads the file without its tail, as Spark does, sees damage by these.
         "write_page_checksum": True,
         "store_schema": False,
     }
+
+
+def _differ(seqs: pa.Array) -> bool:
+    """Whether there are several; a bulk load has one, which takes no room as differences."""
+    ends = pc.min_max(seqs)
+    return bool(ends["min"] != ends["max"])
 
 
 def _shrinks(column: pa.Array, compression: str) -> bool:

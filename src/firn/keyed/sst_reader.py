@@ -34,11 +34,15 @@ in."""
 _ENCODED_BYTES = 300  # of a block's objects and its place in a cache
 
 
-@dataclass(frozen=True)
+@dataclass
 class Encoded:
-    """A block as it is in the file: what comes along with others may never be read."""
+    """A block as it is in the file: what comes along with others may never be read, and what is read for one key may
+    never be read again. `checked`: its checksum was compared. `asked`: it was read for a key; the next one has it
+    decoded."""
 
     data: bytes
+    checked: bool = False
+    asked: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -66,7 +70,7 @@ class SstReader:
         self._values = values
         self._file = cache.file(bucket, key)
         self._base = self._file.base
-        self._flights: Flights[Block] = Flights()
+        self._flights: Flights[Block | Encoded] = Flights()
         self._lock = threading.Lock()
         self._index: SstIndex | None = None
         self._bloom = Bloom(b"")
@@ -131,7 +135,7 @@ class SstReader:
             blocks = self.blocks(index.blocks_of(key))
             return [entry for block in blocks.values() for entry in block.versions(key)]
         found = self._cache.get(self._base | at)
-        return (found if type(found) is Block else self._made(at, found)).versions(key)
+        return found.versions(key) if type(found) is Block else self._asked(at, found, key)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, list[Entry]]:
         """`get` of many sorted keys, with the GETs in flight together; keys that aren't here are left out.
@@ -179,7 +183,7 @@ class SstReader:
     def blocks(self, numbers: Collection[int]) -> dict[int, Block]:
         """Blocks by their numbers, in that order, out of the cache or by 1 ranged GET a stretch of neighbours; those
         that another thread is fetching are waited for."""
-        held: dict[int, Block] = {}
+        held: dict[int, Block | Encoded] = {}
         missing = []
         for number in numbers:
             found = self._cache.get(self._base | number)
@@ -188,7 +192,7 @@ class SstReader:
             else:
                 held[number] = self._made(number, found)
         self._obtain(missing, held)
-        return {number: held[number] for number in numbers}
+        return {number: self._made(number, held[number]) for number in numbers}
 
     def fetch(self, blocks: range) -> bytes:
         """The bytes of neighbouring blocks: 1 ranged GET."""
@@ -209,22 +213,47 @@ class SstReader:
 
     # -- inside
 
+    def _asked(self, number: int, found: Sized | None, key: bytes) -> list[Entry]:
+        """`versions` of a block that isn't decoded. The first key that is read of it takes what it needs out of the
+        bytes: decoding takes twice as long as fetching them, and many a block isn't read again."""
+        if self._values.typed:
+            return self._made(number, found).versions(key)
+        if found is None:
+            held: dict[int, Block | Encoded] = {}
+            self._obtain((number,), held, decoded=False)
+            found = held[number]
+        if isinstance(found, Encoded) and not found.asked:
+            found.asked = True
+            try:
+                decoder = self._decoding()
+                if not found.checked:
+                    decoder.check(found.data, range(number, number + 1))
+                entries = decoder.entries(found.data, number, key)
+            except DamagedError as error:
+                self._refuse(error)
+            if entries is not None:
+                return entries
+        return self._made(number, found).versions(key)
+
     def _made(self, number: int, found: Sized | None) -> Block:
         """A block that isn't in the cache, or is there as bytes."""
         if isinstance(found, Block):
             return found
         if isinstance(found, Encoded):
             return self._keep(number, found.data)
-        held: dict[int, Block] = {}
+        held: dict[int, Block | Encoded] = {}
         self._obtain((number,), held)
-        return held[number]
+        return self._made(number, held[number])
 
-    def _obtain(self, missing: Collection[int], held: dict[int, Block]) -> None:
-        """Have blocks that aren't in the cache: fetch those that no other thread is fetching, wait for the others."""
+    def _obtain(
+        self, missing: Collection[int], held: dict[int, Block | Encoded], *, decoded: bool = True
+    ) -> None:
+        """Have blocks that aren't in the cache: fetch those that no other thread is fetching, wait for the others,
+        which may come as bytes."""
         while missing:
             mine, others = self._flights.claim(missing)
             if mine:
-                self._fetch(mine, held)
+                self._fetch(mine, held, decoded)
             missing = []
             for number, flight in others.items():
                 block = flight.wait()
@@ -233,29 +262,43 @@ class SstReader:
                 else:
                     held[number] = block
 
-    def _fetch(self, numbers: Sequence[int], held: dict[int, Block]) -> None:
+    def _fetch(self, numbers: Sequence[int], held: dict[int, Block | Encoded], decoded: bool) -> None:
         """Fetch blocks that this thread has claimed, for all who want them."""
         try:
             absent = []
             for number in numbers:
                 found = self._cache.peek(self._base | number)  # another thread may just have landed it
-                if found is None:
-                    absent.append(number)
-                else:
-                    held[number] = block = self._made(number, found)
+                if isinstance(found, Block | Encoded):
+                    held[number] = block = self._made(number, found) if decoded else found
                     self._flights.land(number, block)
-            ranges = [self.index.extent(number) for number in absent]
-            for number, data in zip(absent, self._bucket.get_ranges(self.key, ranges), strict=True):
-                held[number] = block = self._keep(number, data)
+                else:
+                    absent.append(number)
+            for number, data in zip(absent, self._ranges(absent), strict=True):
+                held[number] = block = self._keep(number, data) if decoded else self._hold(number, data)
                 self._flights.land(number, block)
         except BaseException as error:
             self._flights.fail(numbers, error)
             raise
 
+    def _ranges(self, numbers: Sequence[int]) -> list[bytes]:
+        ranges = [self.index.extent(number) for number in numbers]
+        if len(ranges) == 1:  # nothing to put together
+            return [self._bucket.get_range(self.key, *ranges[0])]
+        return self._bucket.get_ranges(self.key, ranges)
+
     def _keep(self, number: int, data: BytesLike) -> Block:
         block = Block(self.decode(data, range(number, number + 1)), self._values)
         self._cache.put(self._file, number, block)
         return block
+
+    def _hold(self, number: int, data: bytes) -> Encoded:
+        try:
+            self._decoding().check(data, range(number, number + 1))
+        except DamagedError as error:
+            self._refuse(error)
+        held = Encoded(data, checked=True)
+        self._cache.put(self._file, number, held)
+        return held
 
     def _load(self) -> SstIndex:
         with self._lock:
