@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
+
+from firn import copies
+from firn.bucket import Bucket
 from firn.errors import FirnError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.descriptor import Descriptor
 from firn.lake.table import LakeTable
 from firn.lakes import LakeTables
 from firn.records.applying import settle
+from firn.records.copy_cursor import Cursor, StoredCursor, read_cursor, write_cursor
 from firn.records.table import RecordTable
 from firn.tables import Tables
-from firn.testing import CrashPoint, GatedBucket, SimStore, crash_points
+from firn.testing import CrashPoint, GatedBucket, SimStore, SimulationFailure, crash_points
 from firn.testing.client import Call
 from simulation.test_crash import SimDatabase as Simulated
 
@@ -95,6 +101,44 @@ def test_the_first_copy_of_changes() -> None:
 
 def test_a_later_copy_of_changes() -> None:
     assert crash_points(lambda: started(copied=True), copy_changes, check_changes, modes=MODES) > 40
+
+
+def named_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each append has a name of its own."""
+    monkeypatch.setattr(Cursor, "batch_id", property(lambda cursor: secrets.token_hex(8)))
+
+
+def not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursor doesn't say what comes next."""
+
+    def write(bucket: Bucket, key: str, cursor: Cursor, over: StoredCursor | None) -> StoredCursor:
+        if over is None or cursor.settled:
+            return write_cursor(bucket, key, cursor, over)
+        return StoredCursor(cursor, over.etag)
+
+    monkeypatch.setattr(copies, "write_cursor", write)
+
+
+def told_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursor says that all is there before it is."""
+    append = copies._ChangeCopy._append
+
+    def early(copy: copies._ChangeCopy, cursor: Cursor) -> None:
+        stored = read_cursor(copy.bucket, copy.key)
+        assert stored is not None
+        write_cursor(copy.bucket, copy.key, cursor.done(), stored)
+        append(copy, cursor)
+
+    monkeypatch.setattr(copies._ChangeCopy, "_append", early)
+
+
+@pytest.mark.parametrize("rule", [named_anew, not_announced, told_too_early], ids=lambda f: f.__name__)
+def test_what_is_left_out_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, rule: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    rule(monkeypatch)
+    with pytest.raises(SimulationFailure):
+        crash_points(lambda: started(copied=True), copy_changes, check_changes, modes=MODES)
 
 
 def test_a_copy_of_rows() -> None:
