@@ -129,6 +129,15 @@ def test_what_a_write_gave_back_is_good_for_the_next(table, write, verb):
         do(table, verb, etag)
 
 
+@pytest.mark.parametrize("verb", ALL)
+@pytest.mark.parametrize("etag", [0, 5, b"x", ["x"], False])
+def test_what_is_no_text_is_refused(table, verb, etag):
+    table.insert("a" if verb != "insert" else "b", OLD)
+    with pytest.raises(InvalidInputError, match="can't be an ETag: give the text that a row has"):
+        do(table, verb, etag)
+    assert there(table) == (None if verb == "insert" else OLD)
+
+
 # -- what a transaction gave back, after its commit
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firn.arrow.pyvalues import shown
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.sequence import RowWrite, SequenceLog
 from firn.records.staged import checksum
@@ -30,9 +31,18 @@ def became(log: SequenceLog, etag: str, table: str, id: str, seq: int) -> bool:
     )
 
 
+def check_etag(etag: str | None) -> str | None:
+    """The ETag itself, or `InvalidInputError` if none can be so."""
+    if etag is not None and not isinstance(etag, str):
+        raise InvalidInputError(
+            f'{shown(etag)} can\'t be an ETag: give the text that a row has as its `etag`, "" or None.'
+        )
+    return etag
+
+
 def check_new(etag: str | None) -> None:
     """Refuse the ETag of a version for a row that is to be new."""
-    if etag:
+    if check_etag(etag):
         raise InvalidInputError(
             f"insert of a row with etag={etag!r}: a new row has none. Leave it out, or update the row."
         )

@@ -40,7 +40,7 @@ from firn.records.load_rows import Row, load_rows
 from firn.records.loading import BATCH, LoadReport, check_batch
 from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_row
 from firn.records.names import check_id, shown_id
-from firn.records.own_etags import check_new
+from firn.records.own_etags import check_etag, check_new
 from firn.records.predicates import Predicate, matches
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class RowTable:
             StaleObjectError: an ETag was given, and the row has another or is gone.
             OutcomeUnknownError: it may or may not have been written: look before retrying.
         """
-        return self._replace(id, self._documents.encode(check_id(id), document), etag or "")
+        return self._replace(id, self._documents.encode(check_id(id), document), check_etag(etag) or "")
 
     def update(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document; its ETag. 1 PUT with an ETag, else 1 GET and 1 PUT.
@@ -271,6 +271,7 @@ class RowTable:
 
     def _replace(self, id: str, body: bytes | None, etag: str | None) -> str:
         """Write over the version of an ETag, over whatever row is there (None), or whatever is there ("")."""
+        etag = check_etag(etag)
         if etag:
             prior = Version.from_text(etag)
             made, current = self._write(id, body, prior)

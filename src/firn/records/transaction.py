@@ -21,7 +21,7 @@ from firn.records.applying import keep_up
 from firn.records.documents import Record
 from firn.records.locking import Locks
 from firn.records.names import check_id
-from firn.records.own_etags import became, check_new
+from firn.records.own_etags import became, check_etag, check_new
 from firn.records.predicates import matches
 from firn.records.rows import Order, OrderBy, Rows
 from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
@@ -192,7 +192,7 @@ class Transaction:
         """The row becomes that document, whether it is there or not; its ETag. No request, but with an `etag`."""
         opened = self._table(table)
         body = encoded(opened, id, document)
-        if etag:
+        if check_etag(etag):
             self._expect(opened, id, etag)
         self._lock((table, id))
         return self._write(opened, id, body)
@@ -214,7 +214,7 @@ class Transaction:
             NoSuchKeyError: there is no such row.
             StaleObjectError: it has another ETag, or is gone; `current` is what there is.
         """
-        if etag == "":
+        if check_etag(etag) == "":
             return self.upsert(table, id, document)
         opened = self._table(table)
         body = encoded(opened, id, document)
@@ -226,7 +226,7 @@ class Transaction:
         """Delete the row. Arguments, errors and cost as `update`; with "" a missing one is fine."""
         opened = self._table(table)
         check_id(id)
-        if etag == "" and self._current(opened, id) is None:
+        if check_etag(etag) == "" and self._current(opened, id) is None:
             return
         self._expect(opened, id, etag or None)
         self._lock((table, id))
