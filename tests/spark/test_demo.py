@@ -149,6 +149,7 @@ def test_aircraft_are_neither_lost_nor_made_when_processes_are_killed(demo: dict
     # Two tables, the airports, and 240 flights, of which none was committed twice.
     assert killed["commits"] == 2 + 1 + 240
     assert fsck(db).problems == ()
+    assert step(demo, "Spark SQL joins record tables")
     # A row each, the LIST, and the end of the log, not all 224 rows.
     assert step(demo, "found through an index")["measured"][0]["requests"]["get"] < 10
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -177,10 +177,31 @@ class Stands:
                 stage.say(f"✓ {name}: {end}")
             stage.quote(refused)
 
+    def ask(self, query: Callable[[str], list[tuple[Any, ...]]]) -> None:
+        """Spark's part."""
+        stage = self.stage
+        with stage.step("Spark SQL joins record tables, as they are after one commit, with lake tables"):
+            for line in JOINED.splitlines():
+                stage.quote(line)
+            answers = query(JOINED)
+            stage.table(
+                ["state", "airports", "aircraft"], [(state, n, f"{sum:,}") for state, n, sum in answers]
+            )
+            states: dict[str, list[int]] = {}
+            for row in self.table().scan():
+                states.setdefault(row["state"], []).append(row["aircraft"])
+            expected = sorted((-sum(found), state, len(found)) for state, found in states.items())
+            check(
+                [tuple(answer) for answer in answers]
+                == [(state, n, -total) for total, state, n in expected[:5]],
+                "Spark reads what transactions have left",
+            )
+            stage.say("✓ the same as a scan says")
+
     # -- how
 
     def load(self) -> None:
-        self.db.create_table(STANDS, kind="records", indices=["state"])
+        self.db.create_table(STANDS, kind="records", indices=["state"], schema=SCHEMA)
         self.db.create_table(FLOWN, kind="records")
         with self.db.begin() as tx:
             for airport, row in self.rows.items():
@@ -254,6 +275,12 @@ class Stands:
             return str(error)
         return ""
 
+
+SCHEMA = {"city": "VARCHAR", "state": "VARCHAR", "aircraft": "BIGINT", "open": "BOOLEAN"}
+
+JOINED = f"""SELECT a.state, count(*) AS airports, sum(s.aircraft) AS aircraft
+FROM {STANDS} s JOIN airports a ON s._id = a.iata
+GROUP BY a.state ORDER BY aircraft DESC, a.state LIMIT 5"""
 
 QUOTED = """with db.begin() as tx:
     for airport, more in (("DTW", -1), ("LAS", +1)):

@@ -315,7 +315,9 @@ class Story:
 
     def fly_aircraft(self) -> None:
         """See `firn.cli.demo.stands`."""
-        Stands(self.url, self.options, self.stage).tell()
+        stands = Stands(self.url, self.options, self.stage)
+        stands.tell()
+        stands.ask(self.query)
 
     def write_report(self) -> None:
         with self.stage.step("A report of all this"):
