@@ -56,6 +56,8 @@ PROGRAMS = (
                 "10000",
                 "--entries",
                 "50000",
+                "--scanned",
+                "10000",
                 "--load-rows",
                 "2000",
             ),

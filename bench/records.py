@@ -5,7 +5,8 @@ indices. `clients` are 1 to 16 threads that each read a row, change it and commi
 `Database` for all, whose commits go in groups, and with one each, as processes have; where a share of the changes is
 to one row, these meet. `readers` read single rows, alone and while others write. `growth` begins and reads behind a
 log of up to 100,000 commits, `find` finds ten rows among a million index entries. `load` loads 100,000 rows, in
-process and on Spark, beside plain puts of the same objects.
+process and on Spark, beside plain puts of the same objects. `spark` reads all rows of a table, in one process and on
+Spark, beside plain GETs of the same objects.
 
 Beside it SQLite in the directory, WAL and `synchronous=FULL`, does the same changes, reads and finds: what a program
 on one machine would take. It is for orientation: a file of one machine beside a bucket of any number of them.
@@ -16,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench import record_clients, record_costs, record_growth, record_load
+from bench import record_clients, record_costs, record_growth, record_load, records_spark
 from bench.figures import Figures, arguments, finish
 from bench.record_places import DIRECTORY, MEMORY, S3, places
 
-PARTS = ("costs", "clients", "readers", "growth", "find", "load")
+PARTS = ("costs", "clients", "readers", "growth", "find", "load", "spark")
+ON_STORES = frozenset(("clients", "readers", "spark"))
 
 
 def main(argv: Sequence[str] | None = None) -> Figures:
@@ -50,18 +52,20 @@ def main(argv: Sequence[str] | None = None) -> Figures:
     parser.add_argument("--commits", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--load-rows", type=int, default=100_000)
     parser.add_argument("--load-indices", type=int, nargs="+", default=[0, 2])
-    parser.add_argument("--no-spark", action="store_true", help="load in process only")
+    parser.add_argument("--no-spark", action="store_true", help="load and read in process only")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument(
         "--samples", type=int, default=record_growth.SAMPLES, help="of a time in growth, find"
     )
+    parser.add_argument("--scanned", type=int, default=100_000, help="rows that are read in the part spark")
+    parser.add_argument("--rounds", type=int, default=3, help="of that part")
     options = parser.parse_args(argv)
     hidden = ("out", "option")  # which may hold credentials
     figures = Figures("records", {k: v for k, v in vars(options).items() if k not in hidden})
     peers = not options.no_peers
     if "costs" in options.parts:
         record_costs.costs(figures, rows=options.rows, indices=options.indices)
-    if {"clients", "readers"} & set(options.parts):
+    if ON_STORES & set(options.parts):
         _on_stores(figures, options, peers)
     if "load" in options.parts:
         for place in places([DIRECTORY], [], None, {}, figures.notes):
@@ -102,6 +106,10 @@ def _on_stores(figures: Figures, options: Any, peers: bool) -> None:
         if "readers" in options.parts:
             record_clients.readers(
                 figures, place, number=options.readers, seconds=options.seconds, peers=peers
+            )
+        if "spark" in options.parts:
+            records_spark.scans(
+                figures, place, rows=options.scanned, rounds=options.rounds, spark=not options.no_spark
             )
 
 

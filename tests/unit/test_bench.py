@@ -230,7 +230,7 @@ def test_records(bench, tmp_path):
             *("--out", str(tmp_path), "--rows", "1", "3", "--indices", "0", "2", "--stores", "memory", "directory"),
             *("--clients", "1", "2", "--conflicts", "50", "--seconds", "0.01", "--readers", "1"),
             *("--commits", "20", "40", "--entries", "200", "--samples", "5"),
-            *("--load-rows", "30", "--no-spark"),
+            *("--load-rows", "30", "--scanned", "40", "--rounds", "1", "--no-spark"),
         ]
     )  # fmt: skip
     result = json.loads((tmp_path / "records.json").read_text())
@@ -245,6 +245,9 @@ def test_records(bench, tmp_path):
         assert {engine for name, engine in found if name == both} == {"firn", "firn, a Database each", *peers}
         assert found[both, "firn"]["changes_a_s"] > 0
         assert found[f"{store}, 1 readers, 1 writers", "firn"]["changes_a_s"] > 0
+        read = f"{store}: read 40 rows in one process"
+        assert found[read, "firn"]["requests"] == 40 + 1
+        assert found[read, "plain GETs"]["rows_a_s"] > 0
     assert found["40 commits: begin", "firn"]["requests_each"] == 1
     # A row and two entries; besides, the commit, and that it is applied.
     for engine in ("firn", "plain puts"):

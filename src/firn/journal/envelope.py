@@ -81,7 +81,8 @@ def _open(kind: str, data: bytes, where: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ValueError("it isn't a JSON object")
     crc = raw.pop("crc", None)
-    if crc != _checksum(raw) or _dump({**raw, "crc": crc}) != data:
+    plain = _dump(raw)
+    if crc != int(google_crc32c.value(plain)) or _with_checksum(raw, plain, crc) != data:
         raise ValueError("its checksum is wrong")
     unknown = sorted(set(raw["features"]) - KNOWN_FEATURES)
     if raw["format"] != FORMAT or unknown:
@@ -92,6 +93,13 @@ def _open(kind: str, data: bytes, where: str) -> dict[str, Any]:
     if raw["kind"] != kind:
         raise ValueError(f"it is a {raw['kind']}")
     return raw
+
+
+def _with_checksum(fields: Mapping[str, Any], plain: bytes, crc: int) -> bytes:
+    """The bytes of fields and their checksum; `plain` is what they are without."""
+    if fields and min(fields) > "crc":
+        return b'{"crc":%d,%b' % (crc, plain[1:])  # of most kinds, and in half the time
+    return _dump({**fields, "crc": crc})
 
 
 def _dump(fields: Mapping[str, Any]) -> bytes:

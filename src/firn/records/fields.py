@@ -37,6 +37,11 @@ class FieldType:
     from_json: Callable[[Any], Any]
     kind: type | None = None
 
+    @property
+    def as_json(self) -> bool:
+        """Whether JSON has its values as they are."""
+        return self.from_json is _same
+
 
 def field_type(name: str) -> FieldType:
     """The type of a DuckDB name.

@@ -112,11 +112,13 @@ def decode_row(data: bytes, *, key: str, where: str) -> Row:
 
 
 def _row(raw: Mapping[str, Any]) -> Row:
-    versions = tuple(
-        Version(number(v["seq"], least=1), *body_of(v), tuple(text(entry) for entry in v["entries"]))
-        for v in raw["versions"]
-    )
+    versions = tuple(map(_version, raw["versions"]))
     numbers = [version.seq for version in versions]
-    if not numbers or numbers != sorted(set(numbers), reverse=True):
+    if not numbers or (len(numbers) > 1 and numbers != sorted(set(numbers), reverse=True)):
         raise ValueError(f"its versions are {numbers}, which isn't newest first")
     return Row(text(raw["id"]), versions, number(raw["cut"]))
+
+
+def _version(raw: Mapping[str, Any]) -> Version:
+    body, ref = body_of(raw)
+    return Version(number(raw["seq"], least=1), body, ref, tuple(map(text, raw["entries"])))
