@@ -9,6 +9,7 @@ from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
     StaleObjectError,
+    TableNotFoundError,
     TransactionClosedError,
     TransactionTimedOutError,
 )
@@ -167,3 +168,15 @@ def test_a_snapshot_does_not_move_beyond_a_table_that_was_dropped_and_created_ag
     with pytest.raises(StaleObjectError, match="the table 't' was dropped and created again meanwhile"):
         tx.insert("t", "a", NEW)
     assert db.begin().count("t") == 0
+
+
+def test_nor_beyond_one_that_was_written_to_and_dropped(db):
+    tx = db.begin()
+    tx.upsert("plain", "b", OLD)
+    db.put(a=OLD)
+    db.put(a=None)
+    define(db.store(), Ddl("drop", "plain"))
+    with pytest.raises(TableNotFoundError, match="plain is no record table: it was dropped"):
+        tx.insert("t", "a", NEW)
+    with pytest.raises(TableNotFoundError):
+        tx.commit()

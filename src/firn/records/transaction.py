@@ -400,7 +400,7 @@ class Transaction:
         for name in self._footprint.tables():
             state, read = catalog.get(name), self._at.head.catalog[name]
             if state is None and name in self._writes.tables:
-                continue  # it has an error of its own
+                self._store.table(name, catalog)  # which isn't found
             if state is None or state.since != read.since:
                 what = "dropped" if state is None else "dropped and created again"
                 raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
