@@ -6,7 +6,7 @@ The rules are those of docs/format/record-log.md, by number. Those of the log it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -33,6 +33,8 @@ from firn.records import (
     uniqueness,
     validating,
 )
+from firn.records.in_order import ALL, Page
+from firn.records.names import id_part
 from firn.records.row import Row, Version
 from firn.records.snapshot import Seen, Snapshot, Where
 from firn.records.store import RecordStore, Table
@@ -88,9 +90,9 @@ def ask_before_the_list(patch: pytest.MonkeyPatch) -> None:
     sound = Snapshot.through
     must_reach = SequenceLog.must_reach
 
-    def through(self: Snapshot, table: Table, field: str, where: Where) -> dict[str, Seen]:
+    def through(self: Snapshot, table: Table, field: str, where: Where, page: Page = ALL) -> Iterator[Seen]:
         must_reach(self.store.log, self.head)
-        return sound(self, table, field, where)
+        return sound(self, table, field, where, page)
 
     patch.setattr(Snapshot, "through", through)
     patch.setattr(SequenceLog, "must_reach", lambda self, head: None)
@@ -99,12 +101,11 @@ def ask_before_the_list(patch: pytest.MonkeyPatch) -> None:
 def believe_entries(patch: pytest.MonkeyPatch) -> None:
     """Rule 11: re-check the predicate against each row."""
 
-    def through(self: Snapshot, table: Table, field: str, where: Where) -> dict[str, Seen]:
+    def through(self: Snapshot, table: Table, field: str, where: Where, page: Page = ALL) -> Iterator[Seen]:
         changes = self.store.log.changes(table.name, self.number)
         names = self._listed(table, field, where[field])
         self.store.log.must_reach(self.head)
-        keys = [table.layout.row_named(name) for name in sorted(names)]
-        return self._read(table, keys, {id: c for id, c in changes.items() if id in names})
+        return self._rows(table, names, {id: c for id, c in changes.items() if id_part(id) in names}, page)
 
     patch.setattr(Snapshot, "through", through)
 

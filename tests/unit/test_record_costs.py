@@ -65,6 +65,25 @@ def test_a_find_is_its_pages_and_rows(db, store):
     assert cost(store, lambda: tx.scan("t"))[1] == {"list": 1, "get": 10}
 
 
+def test_a_page_reads_no_other_rows(db, store):
+    """In the order of ids; in another one all are read."""
+    tx = begin(store)
+    assert cost(store, lambda: tx.scan("t", limit=3))[1] == {"list": 1, "get": 3}
+    assert cost(store, lambda: tx.scan("t", limit=3, after="r2"))[1] == {"list": 1, "get": 3}
+    assert cost(store, lambda: tx.scan("t", limit=3, after="r8"))[1] == {"list": 1, "get": 1}
+    assert cost(store, lambda: tx.scan("t", limit=0))[1] == {"list": 1}
+    assert cost(store, lambda: tx.find("t", n=1, limit=2))[1] == {"list": 1, "get": 2}
+    assert cost(store, lambda: tx.find("t", n=1, limit=2, after="r3"))[1] == {"list": 1, "get": 2}
+    # Every second row matches: the fourth of them is the eighth row.
+    assert cost(store, lambda: tx.scan("t", {"n": 1}, limit=2))[1] == {"list": 1, "get": 2 + 2}
+    assert cost(store, lambda: tx.scan("t", limit=3, order_by="u"))[1] == {"list": 1, "get": 10}
+    db.put(r1={"n": 5}, r2=None)
+    tx = begin(store)
+    rows, spent = cost(store, lambda: tx.scan("t", limit=3))
+    assert ([row["_id"] for row in rows], spent) == (["r0", "r1", "r3"], {"list": 1, "get": 3})
+    assert cost(store, lambda: tx.count("t"))[1] == {"list": 1, "get": 8}
+
+
 def test_a_find_in_pages():
     db = Database(page_size=4)
     db.put(**{f"r{n}": {"n": 1} for n in range(10)})

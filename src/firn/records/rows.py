@@ -12,6 +12,7 @@ from firn.arrow.pyvalues import shown
 from firn.arrow.types import arrow_schema, conform
 from firn.errors import InvalidInputError
 from firn.records.documents import ID, Documents, Record
+from firn.records.in_order import ALL, Page
 from firn.records.predicates import sort_key, value_at
 
 OrderBy = str | Sequence[str]
@@ -97,6 +98,12 @@ class Order:
     def by_id(self) -> bool:
         return not self._fields
 
+    def wanted(self, limit: int | None, after: Record | str | None) -> Page:
+        """The page in the order of ids that is enough to be read: in any other order all rows."""
+        check_limit(limit)
+        _check_after(after)
+        return Page(after.id if isinstance(after, Record) else after, limit) if self.by_id else ALL
+
     def page(
         self, rows: Iterable[Record], *, limit: int | None = None, after: Record | str | None = None
     ) -> list[Record]:
@@ -104,14 +111,9 @@ class Order:
         order of ids an id."""
         check_limit(limit)
         keyed = [(self._key(row), row) for row in rows]
-        if isinstance(after, str):
-            after = Record(after, {}, "")
+        _check_after(after)
         if after is not None:
-            if not isinstance(after, Record):
-                raise InvalidInputError(
-                    f"after={shown(after)}: give the last row of the page before, or its id."
-                )
-            start = self._key(after)
+            start = self._key(Record(after, {}, "") if isinstance(after, str) else after)
             keyed = [(key, row) for key, row in keyed if start < key]
         keyed.sort(key=lambda item: item[0])
         return [row for _, row in keyed[:limit]]
@@ -130,6 +132,11 @@ class Order:
 def check_limit(limit: int | None) -> None:
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
         raise InvalidInputError(f"limit={shown(limit)}: give a number of rows, or None for all.")
+
+
+def _check_after(after: Any) -> None:
+    if after is not None and not isinstance(after, str | Record):
+        raise InvalidInputError(f"after={shown(after)}: give the last row of the page before, or its id.")
 
 
 def _parsed(item: str) -> tuple[str, bool]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from firn.errors import InvalidInputError, NoSuchKeyError
 from firn.journal.sequence import Head, RowWrite
 from firn.records.documents import Record
+from firn.records.in_order import ALL, Page, in_order
 from firn.records.index_values import IndexValue
 from firn.records.names import digest, id_part
 from firn.records.predicates import (
@@ -69,39 +71,37 @@ class Snapshot:
             return self._seen(table, id, *change)
         return self._at(table, id, self.store.row(table.layout, id).row.at(self.number))
 
-    def find(self, table: Table, where: Where) -> dict[str, Seen]:
-        """The rows that match, by id (rule 11). 1 LIST sequence (for a range of text, 1 a first level that may hold
-        any, and 1), 1 GET a row, and 1 for the horizon if nobody has asked for it within R.
+    def find(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
+        """The rows that match, in the order of their ids (rule 11). 1 LIST sequence (for a range of text, 1 a first
+        level that may hold any, and 1) and 1 for the horizon if nobody has asked for it within R; then 1 GET a row,
+        of those that are taken and at most as many again.
 
         Raises:
             InvalidInputError: no field of `where` has an index that can be used at this snapshot.
             SnapshotTooOldError: what the snapshot sees may have been collected.
         """
-        return self.through(table, self._index_for(table, where), where)
+        return self.through(table, self._index_for(table, where), where, page)
 
-    def through(self, table: Table, field: str, where: Where) -> dict[str, Seen]:
+    def through(self, table: Table, field: str, where: Where, page: Page = ALL) -> Iterator[Seen]:
         """`find` through the index of that field."""
         changes = self.store.log.changes(table.name, self.number)
         names = self._listed(table, field, where[field])
         # A missing entry tells nothing: only the horizon, read after the last page, says that none is.
         self.store.log.must_reach(self.head)
-        names -= {id_part(id) for id in changes}
-        keys = [table.layout.row_named(name) for name in sorted(names)]
-        found = self._read(table, keys, changes)
-        return {id: seen for id, seen in found.items() if matches(seen.document, where)}
+        return self._matching(self._rows(table, names, changes, page), where)
 
-    def scan(self, table: Table, where: Where) -> dict[str, Seen]:
-        """All rows that match, by id, without an index. 1 LIST sequence, 1 GET a row of the table."""
+    def scan(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
+        """The rows that match, in the order of their ids, without an index. 1 LIST sequence of all rows; then 1 GET a
+        row, of those that are taken or don't match and at most as many again."""
         changes = self.store.log.changes(table.name, self.number)
-        skipped = {table.layout.row(id) for id in changes}
         listing = self.store.bucket.list(table.layout.rows)
-        keys = [info.key for info in listing.objects if table.layout.row_name(info.key) is not None]
-        found = self._read(table, [key for key in keys if key not in skipped], changes)
-        return {id: seen for id, seen in found.items() if matches(seen.document, where)}
+        names = (table.layout.row_name(info.key) for info in listing.objects)
+        there = {name for name in names if name is not None}
+        return self._matching(self._rows(table, there, changes, page), where)
 
     def holders(self, table: Table, field: str, value: IndexValue) -> set[str]:
         """The ids of the rows with that value, by an index that new writes are entered in (rule 26)."""
-        return self.through(table, field, {field: Equal(value)}).keys() | set()
+        return {seen.id for seen in self.through(table, field, {field: Equal(value)})}
 
     def _index_for(self, table: Table, where: Where) -> str:
         """The index to use: of an equality rather than of a prefix, and of that rather than of a range; a unique one
@@ -153,13 +153,23 @@ class Snapshot:
             if level_may_match(level, predicate):
                 yield Span(f"{level}/")
 
-    def _read(
-        self, table: Table, keys: list[str], changes: Mapping[str, tuple[int, RowWrite]]
-    ) -> dict[str, Seen]:
-        """The rows of these keys, and those that lately changed."""
-        found = [self._at(table, row.id, row.at(self.number)) for row in self.store.rows(keys)]
-        found += [self._seen(table, id, *change) for id, change in changes.items()]
-        return {seen.id: seen for seen in found if seen is not None}
+    def _rows(
+        self, table: Table, names: set[str], changes: Mapping[str, tuple[int, RowWrite]], page: Page
+    ) -> Iterator[Seen]:
+        """The rows of these names, and those that lately changed, in the order of their ids. How far rows are applied
+        was looked at before: what isn't in `changes` is in the row."""
+
+        def read(some: Sequence[str]) -> Iterator[Seen]:
+            rows = self.store.rows([table.layout.row_named(name) for name in some])
+            found = (self._at(table, row.id, row.at(self.number)) for row in rows)
+            return (seen for seen in found if seen is not None)
+
+        stored = in_order(names - {id_part(id) for id in changes}, read, page)
+        lately = (self._seen(table, id, *changes[id]) for id in sorted(changes) if id in page)
+        return heapq.merge(stored, (seen for seen in lately if seen is not None), key=lambda seen: seen.id)
+
+    def _matching(self, rows: Iterator[Seen], where: Where) -> Iterator[Seen]:
+        return (seen for seen in rows if matches(seen.document, where))
 
     def _at(self, table: Table, id: str, version: Version | None) -> Seen | None:
         return None if version is None else self._seen(table, id, version.seq, version)

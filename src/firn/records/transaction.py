@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Literal
 
@@ -19,6 +21,7 @@ from firn.journal import sequence
 from firn.journal.sequence import Catalog, Head, Moment, RowWrite
 from firn.records.applying import keep_up
 from firn.records.documents import Record
+from firn.records.in_order import Page
 from firn.records.locking import Locks
 from firn.records.names import check_id
 from firn.records.own_etags import became, check_etag, check_new
@@ -116,26 +119,24 @@ class Transaction:
         **equalities: Any,
     ) -> Rows:
         """The rows that match, found through an index. 1 LIST sequence (for a range of text, 1 a first level that may
-        hold any, and 1), 1 GET a row that matches, and 1 for the horizon if nobody has asked for it within R.
+        hold any, and 1), 1 GET a row that matches, and 1 for the horizon if nobody has asked for it within R. With a
+        `limit`, in the order of ids: 1 GET a row that is returned, twice as many at most if some in between don't
+        match the rest of the conditions.
 
         Args:
             where: what fields must be: a value, `firn.Prefix` or `firn.Range`. At least one field has an index. As
                 keywords, too, where the field's name can be one. Of several that have one, a unique index with a
                 value is listed, or else the first with a value, with a prefix, with a range.
             order_by: a field, or a list of them, like "n desc"; the rows' ids by default.
-            limit: rows to return at most. All that match are read all the same.
+            limit: rows to return at most. In another order than that of ids all that match are read all the same.
             after: the last row of the page before, or its id.
 
         Raises:
             InvalidInputError: no field has an index.
             SnapshotTooOldError: what the snapshot sees may have been collected.
         """
-        opened, order = self._table(table), Order(order_by)
-        asked = self._asked(opened, {**(where or {}), **equalities})
-        found = self._merged(opened, asked, self._at.find(opened, asked))
-        return Rows.of(
-            order.page(found, limit=limit, after=self._after(order, table, after)), opened.documents
-        )
+        conditions = {**(where or {}), **equalities}
+        return self._rows(self._at.find, self._table(table), conditions, Order(order_by), limit, after)
 
     def scan(
         self,
@@ -148,18 +149,19 @@ class Transaction:
         after: Record | str | None = None,
         **equalities: Any,
     ) -> Rows:
-        """The same without an index: all rows are read. 1 LIST sequence, 1 GET a row of the table."""
-        opened, order = self._table(table), Order(order_by)
-        asked = self._asked(opened, {**(where or {}), **equalities})
-        found = self._merged(opened, asked, self._at.scan(opened, asked))
-        return Rows.of(
-            order.page(found, limit=limit, after=self._after(order, table, after)), opened.documents
-        )
+        """The same without an index: 1 LIST sequence of all rows, 1 GET a row of the table. With a `limit`, in the
+        order of ids: as many GETs as it says, and 1 a row in between that was deleted or doesn't match, twice as many
+        at most; none for rows before `after`."""
+        conditions = {**(where or {}), **equalities}
+        return self._rows(self._at.scan, self._table(table), conditions, Order(order_by), limit, after)
 
     def count(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
-        """How many rows match; all without conditions. Cost as `find`, or `scan`."""
-        look = self.find if where or equalities else self.scan
-        return len(look(table, where, **equalities))
+        """How many rows match; all without conditions. Cost as `find`, or `scan`; it holds few rows at a time."""
+        opened = self._table(table)
+        asked = self._asked(opened, {**(where or {}), **equalities})
+        own = self._writes.of(table)
+        stored = self._at.find(opened, asked) if asked else self._at.scan(opened, asked)
+        return sum(seen.id not in own for seen in stored) + len(self._writes.matching(opened, asked))
 
     # -- writing
 
@@ -324,22 +326,32 @@ class Transaction:
         self._footprint.predicates.append((table.name, asked))
         return asked
 
-    def _after(self, order: Order, table: str, after: Record | str | None) -> Record | str | None:
-        """Where a page begins: in an order by fields, an id's row has to be read."""
-        return after if order.by_id or not isinstance(after, str) else self.get(table, after)
+    def _rows(
+        self,
+        look: Callable[[Table, Where, Page], Iterator[Seen]],
+        table: Table,
+        conditions: Mapping[str, Any],
+        order: Order,
+        limit: int | None,
+        after: Record | str | None,
+    ) -> Rows:
+        """What a snapshot finds, with own writes laid over it."""
+        where, page = self._asked(table, conditions), order.wanted(limit, after)
+        there = look(table, where, page)
+        own, mine = self._writes.of(table.name), self._writes.matching(table, where, page)
 
-    def _merged(self, table: Table, where: Where, found: Mapping[str, Seen]) -> list[Record]:
-        """What a snapshot found, with own writes laid over it."""
-        records = {}
-        for id, seen in found.items():
-            self._seen[table.name, id] = seen
-            self._footprint.reads.add((table.name, id))
-            records[id] = seen.record(table)
-        for id, write in self._writes.of(table.name).items():
-            records.pop(id, None)
-            if write.body is not None and matches(table.documents.decode(write.body), where):
-                records[id] = write.record(table)
-        return [records[id] for id in sorted(records)]
+        def stored() -> Iterator[Record]:
+            for seen in there:
+                self._seen[table.name, seen.id] = seen
+                self._footprint.reads.add((table.name, seen.id))
+                if seen.id not in own:
+                    yield seen.record(table)
+
+        found = heapq.merge(stored(), mine, key=lambda record: record.id)
+        if order.by_id:
+            return Rows.of(islice(found, limit), table.documents)
+        start = self.get(table.name, after) if isinstance(after, str) else after
+        return Rows.of(order.page(found, limit=limit, after=start), table.documents)
 
     def _current(self, table: Table, id: str) -> Record | None:
         """The row as this transaction sees it."""

@@ -10,7 +10,9 @@ from firn.errors import InvalidInputError, OutcomeUnknownError, StoreUnavailable
 from firn.journal.sequence import RowWrite
 from firn.journal.sequence.committing import LARGEST_BYTES
 from firn.records.documents import Record
+from firn.records.in_order import ALL, Page
 from firn.records.own_etags import own_etag
+from firn.records.predicates import Predicate, matches
 from firn.records.snapshot import Seen
 from firn.records.staged import STAGED_S, staged_ref
 from firn.records.store import RecordStore, Table
@@ -61,6 +63,14 @@ class Buffer:
     def of(self, table: str) -> Mapping[str, Pending]:
         """A table's writes, by id."""
         return {id: write for (of, id), write in self._writes.items() if of == table}
+
+    def matching(self, table: Table, where: Mapping[str, Predicate], page: Page = ALL) -> list[Record]:
+        """A table's rows that match as they are written, in the order of their ids."""
+        return [
+            write.record(table)
+            for id, write in sorted(self.of(table.name).items())
+            if id in page and write.body is not None and matches(table.documents.decode(write.body), where)
+        ]
 
     def put(self, write: Pending) -> str:
         """The row's new write; its ETag."""
