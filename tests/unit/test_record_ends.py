@@ -176,7 +176,7 @@ def test_nor_beyond_one_that_was_written_to_and_dropped(db):
     db.put(a=OLD)
     db.put(a=None)
     define(db.store(), Ddl("drop", "plain"))
-    with pytest.raises(TableNotFoundError, match="plain is no record table: it was dropped"):
+    with pytest.raises(TableNotFoundError, match="'plain' is no record table of"):
         tx.insert("t", "a", NEW)
     with pytest.raises(TableNotFoundError):
         tx.commit()
