@@ -311,3 +311,32 @@ def test_single_rows_that_race(bucket: Bucket, place: Place) -> None:
 
     _in_threads(4, client)
     assert RowTable(bucket, "db/t", definition).get("total")["n"] == 32
+
+
+def test_loads_and_copies_that_race(bucket: Bucket, place: Place) -> None:
+    """Two load the same rows, two copy what is committed: rows are there once, and so is each change."""
+    url = f"{place.url}/db"
+    db = firn.connect(url, options=place.options)
+    table = db.create_table("t", kind="records", indices=["n"])
+    documents = [{"_id": f"{id}/{n}", "n": n} for n in range(3) for id in HOSTILE[:8]]
+
+    def client(number: int) -> None:
+        mine = firn.connect(url, options=place.options)
+        if number % 2:
+            mine.table("t", kind="records").load(documents, batch=5)
+        else:
+            for _ in range(3):
+                mine.copy("t", "copied", changes=True)
+
+    _in_threads(4, client)
+    db.copy("t", "copied", changes=True)
+    assert (table.count(), table.count(n=1)) == (24, 8)
+    assert {row.id for row in table.scan()} == {document["_id"] for document in documents}
+    rows = db.table("copied").scan().to_arrow().to_pylist()
+    told = sorted((row["_seq"], row["_id"], row["_kind"]) for row in rows)
+    wanted = sorted((change.seq, change.id, change.kind) for change in table.changes())
+    assert len(wanted) == 48 and len(set(told)) == len(told)
+    # What was replaced before the first copy began isn't in it.
+    missing = set(wanted) - set(told)
+    assert set(told) <= set(wanted)
+    assert all(any(later[1] == id and later[0] > seq for later in told) for seq, id, _ in missing)
