@@ -16,6 +16,7 @@ from record_stores import Database
 import firn
 from firn.errors import DuplicateKeyError, InvalidInputError, OutcomeUnknownError, TableNotFoundError
 from firn.records.loading import Loaded, load
+from firn.records.transacting import transact
 from firn.testing import crash_points
 
 
@@ -122,6 +123,20 @@ def test_a_load_applies_its_own_commits_and_no_others(db):
     assert ids(db, n=7) == ["other"]
 
 
+def test_a_commit_that_was_only_found_again_is_applied_too(db, monkeypatch):
+    """Its answer was lost, so the log doesn't know that it is this process's."""
+
+    def found_again(store, work):
+        tx = transact(store, work)
+        store.log._own.clear()
+        return tx
+
+    monkeypatch.setattr("firn.records.loading.transact", found_again)
+    store = db.store("loader")
+    done = load(store, "t", rows(20), batch=10)
+    assert {record.number for record in store.log.pending()}.isdisjoint(done.commits)
+
+
 def test_a_load_that_is_refused_tells_how_far_it_came(db):
     given = [*rows(12), ("bad", {"n": [1]})]
     with pytest.raises(
@@ -170,8 +185,11 @@ def test_a_crash_at_every_request():
         assert tx.find("t", n=9) == []
 
     def run(bucket):
+        store = db.on(bucket)
         with suppress(OutcomeUnknownError):
-            load(db.on(bucket), "t", given, batch=2)
+            done = load(store, "t", given, batch=2)
+            left = {record.number for record in store.log.pending()}
+            assert left.isdisjoint(done.commits), "a load says that all of it is applied"
 
     visited = crash_points(
         lambda: db.simulated, run, check, modes=("before", "after", "lost_ack", "retried", "failed")

@@ -12,7 +12,7 @@ from typing import Final
 
 from firn.errors import DuplicateKeyError, InvalidInputError
 from firn.journal.sequence.committing import LARGEST_BYTES
-from firn.records.applying import apply_own
+from firn.records.applying import apply_only
 from firn.records.load_rows import Row
 from firn.records.store import RecordStore
 from firn.records.transacting import transact
@@ -38,7 +38,7 @@ class LoadReport:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A part of a load: its rows, and the numbers of its commits, all of which are applied."""
+    """A part of a load: its rows, and the numbers of its commits, all of which are in rows and indices."""
 
     rows: int
     commits: tuple[int, ...]
@@ -62,14 +62,16 @@ def load(store: RecordStore, table: str, rows: Iterable[Row], *, batch: int = BA
         InvalidInputError, DuplicateKeyError: a row that can't be; how many rows before it are loaded is told.
         ConflictError: others change the same rows all the time.
     """
-    done, numbers = 0, []
+    done = 0
+    numbers: set[int] = set()
     try:
         for bodies in _batches(store, table, rows, batch):
             tx = transact(store, lambda tx, bodies=bodies: _written(tx, table, bodies))  # type: ignore[misc]
             assert tx.committed is not None
-            numbers.append(tx.committed)
+            numbers.add(tx.committed)
             done += len(bodies)
-            apply_own(store)
+            # By number: one whose answer was lost, and that was found in the log since, is ours too.
+            apply_only(store, numbers)
     except (InvalidInputError, DuplicateKeyError) as error:
         if not done:
             raise
@@ -77,7 +79,7 @@ def load(store: RecordStore, table: str, rows: Iterable[Row], *, batch: int = BA
             f"{error} ({done:,} rows before it are loaded; mend it and load again: what is there already does no "
             "harm.)"
         ) from error
-    return Loaded(done, tuple(numbers))
+    return Loaded(done, tuple(sorted(numbers)))
 
 
 def _written(tx: Transaction, table: str, bodies: list[Body]) -> Transaction:
