@@ -12,6 +12,8 @@ from firn.errors import (
     NoSuchKeyError,
     StaleObjectError,
 )
+from firn.record_tables import RecordOptions, RecordTables
+from firn.testing import SimStore
 
 OLD, NEW, NEWER = {"n": 1}, {"n": 2}, {"n": 3}
 ALL = ("insert", "upsert", "update", "delete")
@@ -186,3 +188,16 @@ def test_it_is_of_the_past_once_nobody_has_the_commit_any_more(db):
     db.bucket().delete_many([f"db/{path}" for path in db.paths("_firn/packs/")])
     with pytest.raises(StaleObjectError):
         db.begin().update("t", "a", NEW, etag=etag)
+
+
+def test_one_of_the_past_is_not_tried_again():
+    """Beginning again won't make it the row's."""
+    bucket = SimStore().bucket()
+    tables = RecordTables(bucket, "db", "sim://db", clock=bucket.clock, background=False)
+    table = tables.create(tables.describe("t", RecordOptions()))
+    old = table.insert("a", OLD)
+    table.update("a", NEW)
+    before = bucket.counters.requests
+    with pytest.raises(StaleObjectError):
+        table.update("a", NEWER, etag=old)
+    assert bucket.counters.requests == before + 1
