@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from record_stores import PREFIX, Before, Database, R
 
+import firn
 from firn.errors import (
     ConflictError,
     DuplicateKeyError,
@@ -14,8 +15,9 @@ from firn.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from firn.inspect.fsck_records import check_records
 from firn.journal.sequence import Ddl, RowWrite, Transaction, commit
-from firn.records.applying import apply
+from firn.records.applying import apply, settle
 from firn.records.collecting import sweep
 from firn.records.definitions import define
 from firn.records.indexing import build_index, drop_index
@@ -197,6 +199,21 @@ def test_an_index_of_what_it_can_not_hold(db):
     with pytest.raises(InvalidInputError, match="at city, which is indexed"):
         build_index(db.store("builder"), "t", "city")
     assert "city" not in db.store().log.refresh().catalog["t"].fields
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_what_only_older_versions_hold_is_in_no_indexs_way(applied):
+    table = firn.connect("memory://").create_table("t", kind="records")
+    table.insert("a", {"city": ["Oslo"]})
+    table.insert("b", {"city": {"name": "Oslo"}})
+    if applied:
+        settle(table.session.store)
+    table.update("a", {"city": "Oslo"})
+    table.delete("b")
+    table.create_index("city", unique=True)
+    assert [row.id for row in table.find(city="Oslo")] == ["a"]
+    settle(table.session.store)
+    assert check_records(table).found == []
 
 
 def test_a_table_that_was_dropped(db):

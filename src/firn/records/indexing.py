@@ -119,11 +119,18 @@ def backfill(store: RecordStore, at: RowsAt, keys: Sequence[str]) -> list[tuple[
     table, entries = at.table, []
     generation = table.state.fields[at.field].generation
     for row in store.rows(keys):
-        for version in row.versions:
-            if table.state.since < version.seq <= at.number and not version.deleted:
-                document = table.documents.decode(store.body(version))
+        due = [version for version in row.versions if table.state.since < version.seq <= at.number]
+        for version in due:
+            if version.deleted:
+                continue
+            document = table.documents.decode(store.body(version))
+            try:
                 value = table.documents.index_value(row.id, document, at.field)
-                entries.append(table.layout.entry(at.field, value, row.id, version.seq, generation))
+            except InvalidInputError:
+                if version is due[0]:
+                    raise
+                continue  # a version that nobody sees who may use the index
+            entries.append(table.layout.entry(at.field, value, row.id, version.seq, generation))
     store.bucket.put_many([(key, b"") for key in entries])
     return []
 
