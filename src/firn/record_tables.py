@@ -148,6 +148,7 @@ class RecordTables:
                 engines=self._engines,
                 threads=self.session.threads,
             )
+        self.session.store.knows(definition)
         return RecordTable(self._bucket, prefix, definition, self.session, self._engines)
 
     def usable(self, definition: RecordDefinition) -> RecordDefinition | None:

@@ -27,7 +27,7 @@ from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.records.transaction import Transaction
 
-_NO_TWIN = {"admit", "landed", "put_bodies", "load_rows", "to_spark", "aio"}
+_NO_TWIN = {"admit", "landed", "put_bodies", "insert_first", "load_rows", "to_spark", "aio"}
 """Of commits, recovery and loads, not of users; what waits in Spark's jobs alone; the way here."""
 
 

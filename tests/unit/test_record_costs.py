@@ -6,11 +6,14 @@ import pytest
 from record_stores import Database, R
 
 from firn.errors import NoSuchKeyError
+from firn.record_tables import RecordOptions, RecordTables
 from firn.records.applying import apply, settle
 from firn.records.collecting import collect, sweep, sweep_all
+from firn.records.definition import Index, read_definition
 from firn.records.indexing import build_index
 from firn.records.transaction import begin
-from firn.testing import crash_points
+from firn.testing import SimStore, crash_points
+from record_twins import twins_of
 
 
 @pytest.fixture
@@ -207,6 +210,80 @@ def test_sweeping_takes_what_no_row_has(db):
     assert before - set(db.paths("t/indices/")) == {late, nobody}
     db.age(20)
     assert sweep(store, orphan_age_s=10).packs == 1
+
+
+# -- verbs of a table, each a transaction of its own
+
+
+def opened(simulated):
+    """The table `v`, in a process that has used it."""
+    bucket = simulated.bucket()
+    tables = RecordTables(bucket, "db", "sim://db", clock=bucket.clock, background=False)
+    definition = read_definition(bucket, "db/v")
+    if definition is None:
+        made = tables.create(tables.describe("v", RecordOptions(indices=["n", Index("u", unique=True)])))
+        for n in range(3):
+            made.insert(f"r{n}", {"n": n % 2, "u": n})
+        settle(tables.session.store)
+        return opened(simulated)
+    table = tables.open(definition)
+    table.session.begin().get("v", "r0")
+    return table
+
+
+VERBS = {
+    "get": (lambda t: t.get("r0"), {"get": 2}),
+    "find": (lambda t: t.find(n=0), {"get": 1 + 2, "list": 1}),
+    "scan": (lambda t: t.scan(), {"get": 1 + 3, "list": 1}),
+    "count": (lambda t: t.count(), {"get": 1 + 3, "list": 1}),
+    "count some": (lambda t: t.count(n=0), {"get": 1 + 2, "list": 1}),
+    "insert": (lambda t: t.insert("new", {"n": 0}), {"get": 2, "put": 1}),
+    "insert a unique value": (lambda t: t.insert("new", {"u": 7}), {"get": 2, "put": 1, "list": 1}),
+    "insert or else": (lambda t: t.insert("new", {}, etag=""), {"get": 1, "put": 1}),
+    "upsert": (lambda t: t.upsert("r0", {"n": 7}), {"get": 1, "put": 1}),
+    "upsert a unique value": (lambda t: t.upsert("r0", {"u": 7}), {"get": 1, "put": 1, "list": 1}),
+    "update": (lambda t: t.update("r0", {"n": 7}), {"get": 2, "put": 1}),
+    "update or else": (lambda t: t.update("r0", {"n": 7}, etag=""), {"get": 1, "put": 1}),
+    "delete": (lambda t: t.delete("r0"), {"get": 2, "put": 1}),
+    "delete if there": (lambda t: t.delete("r0", etag=""), {"get": 2, "put": 1}),
+    "delete what isn't": (lambda t: t.delete("nobody", etag=""), {"get": 2}),
+    "load": (
+        lambda t: t.load([{"_id": f"l{n}", "n": n, "u": 7 + n} for n in range(5)]),
+        {"get": 1 + 5, "put": 1 + 5 * (1 + 2), "list": 5},
+    ),
+    "changes": (lambda t: t.changes("4"), {"get": 1}),
+    "indices": (lambda t: t.indices(), {"get": 1}),
+    "create_index": (lambda t: t.create_index("m"), {"list": 1, "get": 3 + 4, "put": 3 + 2}),
+    "create_index, unique": (
+        lambda t: t.create_index("m", unique=True),
+        {"list": 2, "get": 2 * 3 + 4, "put": 3 + 2},
+    ),
+    "drop_index": (lambda t: t.drop_index("n"), {"get": 1, "put": 1}),
+    "sweep": (lambda t: t.sweep(), {"get": 10, "put": 2, "head": 2, "list": 5}),
+    "sweep, dry": (lambda t: t.sweep(dry_run=True), {"get": 5, "list": 4}),
+}
+
+
+@pytest.mark.parametrize("way", ["sync", "asyncio"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_of_a_table(verb, way):
+    call, expected = VERBS[verb]
+    with twins_of(way) as twins:
+        table = opened(SimStore())
+        assert cost(table.session.store, lambda: call(twins.table(table)))[1] == expected
+
+
+LOOKING = ("get", "find", "count some", "indices", "insert", "upsert", "update", "delete", "drop_index")
+
+
+@pytest.mark.parametrize("verb", LOOKING)
+def test_a_verb_costs_a_get_more_for_a_commit_of_others(verb):
+    call, expected = VERBS[verb]
+    simulated = SimStore()
+    table, other = opened(simulated), opened(simulated)
+    other.upsert("other", {"m": 1})
+    spent = cost(table.session.store, lambda: call(table))[1]
+    assert spent == {**expected, "get": expected["get"] + 1}
 
 
 # -- crashes

@@ -94,6 +94,7 @@ class RecordStore:
         self._definitions = definitions or self._read_definition
         self._mutex = threading.Lock()
         self._known: dict[tuple[str, int], RecordDefinition] = {}
+        self._opened: dict[str, RecordDefinition] = {}
         self._readers: WeakSet[Reader] = WeakSet()
 
     @property
@@ -113,6 +114,12 @@ class RecordStore:
         """The oldest snapshot that somebody in this process reads at."""
         with self._mutex:
             return min((r.snapshot for r in self._readers if r.is_open), default=None)
+
+    def knows(self, definition: RecordDefinition) -> None:
+        """Take the definition of a table that was opened: it needn't be read once more."""
+        if definition.state == "ready" and not definition.dropped:
+            with self._mutex:
+                self._opened[definition.name] = definition
 
     def table(self, name: str, catalog: Catalog) -> Table:
         """A table by the definitions of a snapshot. 1 GET for the first time.
@@ -190,9 +197,10 @@ class RecordStore:
     def _definition(self, name: str, state: TableState) -> RecordDefinition | None:
         """None: the table was dropped since, or its creator never got to the end."""
         with self._mutex:
-            known = self._known.get((name, state.since))
+            known, opened = self._known.get((name, state.since)), self._opened.get(name)
         if known is None:
-            known = self._definitions(name)
+            usable = opened is not None and opened.generation == state.generation
+            known = opened if usable else self._definitions(name)
             if known is None or known.dropped or known.state != "ready":
                 return None
             if known.generation != state.generation:

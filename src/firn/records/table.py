@@ -17,6 +17,7 @@ from firn.records.engines import Engines, InProcess
 from firn.records.load_rows import load_rows
 from firn.records.loading import BATCH, LoadReport, check_batch, load
 from firn.records.names import check_id
+from firn.records.own_etags import check_new
 from firn.records.rows import OrderBy, Rows
 from firn.records.session import Duration, Session
 from firn.records.snapshot import etag_of
@@ -188,7 +189,8 @@ class RecordTable:
     # -- writing
 
     def insert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
-        """A new row; its ETag. 2 GETs, 1 PUT, and 1 GET a commit that this process hasn't seen.
+        """A new row; its ETag. 2 GETs, 1 PUT, 1 LIST a value that is new to a unique index, and 1 GET a commit that
+        this process hasn't seen.
 
         Args:
             id: the row's.
@@ -200,7 +202,10 @@ class RecordTable:
             InvalidInputError: what the table's schema or JSON doesn't allow.
             OutcomeUnknownError: the store failed for so long that it may or may not be there.
         """
-        return self._written(id, lambda tx: tx.insert(self.name, id, document, etag=etag))
+        if etag == "":
+            return self.upsert(id, document)
+        check_new(etag)
+        return self._written(id, lambda tx: tx.insert_first(self.name, id, document))
 
     def upsert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document, whether it is there or not; its ETag. 1 GET, 1 PUT; with an `etag` as
@@ -278,7 +283,8 @@ class RecordTable:
         """Build an index while others read and write; the number of the commit from which it is used. One that was
         interrupted, wherever that was, is ended.
 
-        1 GET a row and 1 PUT a version that is kept, and 2 commits; a unique one reads each row once more.
+        1 LIST sequence, 1 GET a row and 1 PUT a version that is kept, and 2 commits: 2 PUTs and 4 GETs; a unique one
+        lists and reads the rows once more.
 
         Args:
             runner: where rows are read and entries put; by default on Spark where there are 10,000 rows or more and a

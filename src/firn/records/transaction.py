@@ -30,7 +30,7 @@ from firn.records.rows import Order, OrderBy, Rows
 from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
 from firn.records.store import RecordStore, Table
 from firn.records.uniqueness import claims_of
-from firn.records.validating import Conflict, Footprint, RowKey, conflict, unseen
+from firn.records.validating import Conflict, Footprint, RowKey, conflict, last_write, unseen
 from firn.records.writes import Buffer, Pending
 
 TIMEOUT_S: Final = 600.0
@@ -179,16 +179,11 @@ class Transaction:
         if etag == "":
             return self.upsert(table, id, document)
         check_new(etag)
-        opened = self._table(table)
-        body = encoded(opened, id, document)
-        key = (table, id)
-        own = self._writes.get(key)
-        if own is None:
-            self._look(opened, id)
-        elif own.body is not None:
-            raise DuplicateKeyError(f"{table!r} has a row {id!r}, written by this transaction; update it")
-        self._lock(key)
-        return self._write(opened, id, body)
+        return self._insert(table, id, document, self._store.log.refresh)
+
+    def insert_first(self, table: str, id: str, document: Mapping[str, Any]) -> str:
+        """`insert` right after `begin`, which has just looked at the end of the log: 1 GET of the row."""
+        return self._insert(table, id, document, lambda: self._at.head)
 
     def upsert(self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document, whether it is there or not; its ETag. No request, but with an `etag`."""
@@ -391,12 +386,23 @@ class Transaction:
         )
         return seen is not None and became(self._store.log, etag, table.name, current.id, seen.seq)
 
-    def _look(self, table: Table, id: str) -> None:
+    def _insert(self, table: str, id: str, document: Mapping[str, Any], end: Callable[[], Head]) -> str:
+        opened = self._table(table)
+        body = encoded(opened, id, document)
+        key = (table, id)
+        own = self._writes.get(key)
+        if own is None:
+            self._look(opened, id, end())
+        elif own.body is not None:
+            raise DuplicateKeyError(f"{table!r} has a row {id!r}, written by this transaction; update it")
+        self._lock(key)
+        return self._write(opened, id, body)
+
+    def _look(self, table: Table, id: str, head: Head) -> None:
         """Rule 12: whether a row may be inserted, by the log up to its end as it is now."""
         key = (table.name, id)
-        head = self._store.log.refresh()
         since = self._store.log.records(self.snapshot, head.number)
-        write = _last_write(key, since)
+        write = last_write(key, since)
         if write is None:
             if self._at.get(table, id) if key not in self._seen else self._seen[key]:
                 raise DuplicateKeyError(f"{table.name!r} has a row {id!r} already; update it, or use upsert")
@@ -492,8 +498,3 @@ def encoded(table: Table, id: str, document: Mapping[str, Any]) -> bytes:
         for name in table.state.fields:
             table.documents.index_value(id, kept, name)
     return body
-
-
-def _last_write(key: RowKey, since: Iterable[sequence.Record]) -> RowWrite | None:
-    writes = [write for _, other in unseen(since) for write in other.writes if (write.table, write.id) == key]
-    return writes[-1] if writes else None

@@ -86,3 +86,9 @@ def check_claims(claims: Iterable[str], others: Iterable[Unseen]) -> None:
         for claim in other.claims:
             if claim in mine:
                 raise DuplicateKeyError(f"{claim} is taken: commit {number} brought it into the unique index")
+
+
+def last_write(key: RowKey, since: Iterable[Record]) -> RowWrite | None:
+    """What the last of these commits that wrote a row made of it; None if none did (rule 12)."""
+    writes = [write for _, other in unseen(since) for write in other.writes if (write.table, write.id) == key]
+    return writes[-1] if writes else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from firn.errors import FirnError, InvalidInputError
 
 if TYPE_CHECKING:
     from firn.database import Database
+    from firn.records.documents import Documents
     from firn.records.transaction import Transaction
 
 VERBS = ("insert", "upsert", "update", "delete", "get")
@@ -122,11 +124,12 @@ Operation = Callable[["Transaction"], Any]
 
 def _operations(database: Database, data: bytes) -> list[Operation]:
     found = []
+    documents = cache(lambda table: database.table(table, kind="records").definition.documents)
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
             raw = json_object(line, f"line {number}")
             with _said_of(number):
-                found.append(_of_line(number, _operation(database, raw)))
+                found.append(_of_line(number, _operation(documents, raw)))
     if not found:
         raise InvalidInputError("there is no operation: write a line of JSON for each.")
     return found
@@ -150,7 +153,7 @@ def _of_line(line: int, operation: Operation) -> Operation:
     return work
 
 
-def _operation(database: Database, raw: Mapping[str, Any]) -> Operation:
+def _operation(documents_of: Callable[[str], Documents], raw: Mapping[str, Any]) -> Operation:
     verb, table, id = raw.get("op"), raw.get("table"), raw.get("id")
     if verb not in VERBS:
         raise InvalidInputError(f"op is {verb!r}; there are {', '.join(VERBS)}.")
@@ -162,7 +165,7 @@ def _operation(database: Database, raw: Mapping[str, Any]) -> Operation:
         raise InvalidInputError(f"{verb} needs {missing[0]!r}.")
     if unknown := sorted(raw.keys() - allowed):
         raise InvalidInputError(f"{verb} has no {unknown[0]!r}; it has {', '.join(sorted(allowed))}.")
-    documents = database.table(table, kind="records").definition.documents
+    documents = documents_of(table)
     if verb == "get":
         return lambda tx: plain_row(documents, tx.get(table, id))
     given = {} if raw.get("etag") is None else {"etag": raw["etag"]}
