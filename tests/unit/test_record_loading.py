@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import tracemalloc
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,8 @@ from record_stores import Database
 
 import firn
 from firn.errors import DuplicateKeyError, InvalidInputError, OutcomeUnknownError, TableNotFoundError
+from firn.journal.sequence import Record, RowWrite, Transaction
+from firn.journal.sequence.codec import decode_record, encode_record
 from firn.records.loading import Loaded, load
 from firn.records.transacting import transact
 from firn.testing import crash_points
@@ -195,6 +198,23 @@ def test_a_crash_at_every_request():
         lambda: db.simulated, run, check, modes=("before", "after", "lost_ack", "retried", "failed")
     )
     assert visited > 20
+
+
+def test_bodies_take_no_more_memory_than_they_have_bytes():
+    """A load keeps them until they are applied, and the log the last of them."""
+    documents = firn.records.documents.Documents("t")
+    row = RowWrite("t", "r", documents.encode("r", {"n": 7}))
+    data = encode_record(Record(1, (Transaction("x", 0, (row,) * 100),), 0, (), {}))
+    tracemalloc.start()
+    try:
+        kept = [documents.encode("r", {"n": n}) for n in range(100)]
+        encoded, _ = tracemalloc.get_traced_memory()
+        record = decode_record(1, data, where="record")
+        decoded = tracemalloc.get_traced_memory()[0] - encoded
+    finally:
+        tracemalloc.stop()
+    assert encoded < 100 * 500 and decoded < 100 * 1000
+    assert len(kept) == len(record.group[0].writes)
 
 
 # -- shapes of rows

@@ -15,6 +15,7 @@ import orjson
 
 from firn.arrow.pyvalues import shown
 from firn.errors import CorruptObjectError, InvalidInputError
+from firn.journal.sequence.codec import canonical
 from firn.records.fields import FieldType, field_type, from_json, to_json
 from firn.records.index_values import IndexValue
 from firn.records.json_schema import JsonSchema
@@ -135,7 +136,7 @@ class Documents:
                 self._json_schema.check(plain)
         except InvalidInputError as error:
             raise InvalidInputError(f"{self._named(id)}: {error}") from None
-        body = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+        body = canonical(plain)
         if len(body) > MAX_BODY:
             raise InvalidInputError(
                 f"{self._named(id)} has {len(body):,} bytes of JSON; at most {MAX_BODY:,} fit in a document."

@@ -12,6 +12,7 @@ import orjson
 from firn.arrow.pyvalues import shown
 from firn.errors import InvalidInputError
 from firn.journal.envelope import Envelopes, number, text
+from firn.journal.sequence.codec import canonical
 from firn.records.layout import check_row_name
 
 NONCES: Final = 8
@@ -110,7 +111,7 @@ def decode_row(data: bytes, etag: str, *, key: str, where: str) -> LoneRow:
         if not 1 <= len(nonces) <= NONCES:
             raise ValueError(f"it has {len(nonces)} nonces")
         version = Version(number(raw["number"], least=1), nonces, etag)
-        encoded = None if body is None else orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+        encoded = None if body is None else canonical(body)
         row = LoneRow(text(raw["id"]), version, encoded)
         check_row_name(key, row.id)
         return row
