@@ -209,3 +209,19 @@ def test_a_range_that_ends_before_it_begins_is_empty(bucket: Bucket, reverse: bo
     reader = SstReader(bucket, f"t/{sst.file}", sst.bytes, BlockCache(0), values=VALUES)
     assert list(reader.scan(b"d", b"b", reverse=reverse)) == []
     assert list(reader.scan(b"c", b"c", reverse=reverse)) == []
+
+
+def test_what_arrow_used_is_given_back_at_the_end(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back = 0
+
+    class Pool:
+        def release_unused(self) -> None:
+            nonlocal given_back
+            given_back += 1
+
+    with writer(bucket) as out:
+        out.add(run_of([b"DTW"]))
+        out.finish()
+        monkeypatch.setattr(pa, "default_memory_pool", Pool)
+        assert not given_back
+    assert given_back == 1

@@ -80,6 +80,8 @@ class RunWriter:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+        # Arrow would keep what rows and pages had, of each thread that ever wrote a run.
+        pa.default_memory_pool().release_unused()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add entries that stand above all those before in (key ascending, seq descending).
