@@ -7,6 +7,7 @@ import importlib
 import pickle
 import random
 import threading
+import tracemalloc
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -314,3 +315,27 @@ def test_the_first_error_ends_a_flight() -> None:
 
 def test_all_names_are_there() -> None:
     assert all(hasattr(firn.bucket, name) for name in firn.bucket.__all__)
+
+
+def test_what_cant_change_is_put_without_a_copy() -> None:
+    bucket = open_bucket("memory://")
+    size = 8 << 20
+    body = bytearray(b"x" * size)
+    tracemalloc.start()
+    try:
+        bucket.put("key", memoryview(body).toreadonly())
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < size / 2
+    assert bucket.get("key").data == body
+
+
+def test_what_may_change_is_copied() -> None:
+    bucket = open_bucket("memory://")
+    body = bytearray(b"x" * (8 << 20))
+    for key, data in (("array", body), ("view", memoryview(body))):
+        bucket.put(key, data)
+        body[0] = ord("y")
+        assert bucket.get(key).data[:1] == b"x"
+        body[0] = ord("x")

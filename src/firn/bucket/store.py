@@ -30,6 +30,7 @@ _PAGE: Mapping[Kind, int] = {"s3": 1000, "gcs": 1000, "azure": 5000, "memory": 2
 _BULK_DELETE = 1000
 _MULTIPART_ABOVE = 32 * 2**20
 _PART = 16 * 2**20
+_UNCOPIED = 2**20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -220,7 +221,7 @@ class ObjectStoreBucket:
         retry_for: float | None,
     ) -> str:
         check_key(key)
-        body = bytes(data)
+        body = _body(data)
         in_parts = refusal is None and len(body) > _MULTIPART_ABOVE and self._kind != "memory"
         requests = -(-len(body) // _PART) + (1 if self._kind == "azure" else 2) if in_parts else 1
 
@@ -305,6 +306,13 @@ class ObjectStoreBucket:
                 f"{self._root}: conditional puts are switched off by the option conditional_put; without "
                 "them only leaderless and writer tables work"
             )
+
+
+def _body(data: BytesLike) -> BytesLike:
+    """What is put: a copy, but of what can't change and is large."""
+    if isinstance(data, memoryview) and data.readonly and data.contiguous and data.nbytes >= _UNCOPIED:
+        return data
+    return bytes(data)
 
 
 def _info(meta: Mapping[str, Any]) -> ObjectInfo:
