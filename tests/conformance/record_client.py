@@ -11,7 +11,8 @@ import json
 import pickle
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ from firn.records.transaction import begin
 from firn.testing import Observed as Recorded
 from firn.testing.history import History, Recording
 from simulation.records_clients import Clients, Habits, Session
-from simulation.records_model import Model, Observed
+from simulation.records_model import Model, Observed, Status
 
 MIX = {"bank": 3, "lists": 4, "doctors": 3, "users": 4, "moves": 2}
 SERIALIZABLE = {"lists", "doctors"}
@@ -65,8 +66,10 @@ def parsed(text: str) -> Said:
 class Worker:
     """The transactions of one process."""
 
-    def __init__(self, store: RecordStore, name: str, say: Callable[[Said], object]) -> None:
-        self.store, self.name, self.say = store, name, say
+    def __init__(
+        self, store: RecordStore, name: str, say: Callable[[Said], object], *, collects: bool = False
+    ) -> None:
+        self.store, self.name, self.say, self.collects = store, name, say, collects
         self.random = random.Random(name)
         self.model = Model()
         self.model.elements = self.random.getrandbits(48) << 12  # nobody else's
@@ -76,38 +79,35 @@ class Worker:
         )
         self.clients = Clients(self.model, Habits(MIX, rounds=0), open_store)
 
-    def work(self, number: int) -> None:
-        """One transaction, and at times a collection."""
+    def work(self, number: int) -> Iterator[None]:
+        """One transaction, and at times a collection. It rests before it reads, and before it commits."""
         (workload,) = self.random.choices(list(MIX), list(MIX.values()))
         name, start = f"{self.name}-{number}", time.monotonic_ns()
         recording = self.history.begin(name) if workload == "lists" else None
-        outcome, session = "aborted", None
+        tx = begin(self.store, serializable=workload in SERIALIZABLE)
+        session = Session(self.clients, self.client, tx, 0, recording)
+        outcome: Status = "aborted"
+        yield
         try:
-            tx = begin(self.store, serializable=workload in SERIALIZABLE)
-            session = Session(self.clients, self.client, tx, 0, recording)
             getattr(session, workload)()
             session.observed.snapshot = tx.snapshot
             self.say(Said(name, workload, session.observed, _unknown(name, recording), start, None))
+            yield
             session.end()
             outcome = "committed"
         except OutcomeUnknownError:
             return
         except BEATEN:
-            pass
-        if session is None:
-            return
-        session.observed.snapshot = session.tx.snapshot
-        session.observed.status = outcome  # type: ignore[assignment]
+            session.observed.snapshot = tx.snapshot
+        session.observed.status = outcome
         recorded = None
         if recording is not None:
             getattr(recording, outcome)()
             recorded = self.history.transactions[-1]
         self.say(Said(name, workload, session.observed, recorded, start, time.monotonic_ns()))
-        if number % COLLECT_EVERY == COLLECT_EVERY - 1:
-            try:
+        if self.collects and number % COLLECT_EVERY == COLLECT_EVERY - 1:
+            with suppress(ConflictError, SnapshotTooOldError):
                 collect(self.store, retention_s=0)
-            except (ConflictError, SnapshotTooOldError):
-                return
 
 
 def _unknown(name: str, recording: Recording | None) -> Recorded | None:
@@ -121,9 +121,10 @@ def main(url: str, options: str, name: str) -> None:
     store = open_store(open_bucket(root, options=json.loads(options)), prefix)
     applier = Applier(store)
     store.committed = applier.poke
-    worker = Worker(store, name, lambda said: print(line(said), flush=True))
+    worker = Worker(store, name, lambda said: print(line(said), flush=True), collects=True)
     for number in range(1_000_000):
         try:
-            worker.work(number)
+            for _ in worker.work(number):
+                pass
         except FirnError as error:  # to be seen on the other side
             print(f"! {error.kind}: {error}", flush=True)
