@@ -20,6 +20,7 @@ BENCH_ARGS ?=
 # How long `make soak` runs: seeds for each simulation, and seconds after which no new seed begins.
 SEEDS ?= 1000
 TIME ?= 600
+TRANSACTIONS ?= 100000
 
 ##@ Use
 
@@ -80,6 +81,10 @@ test-stores: setup ## The suites on a real S3 server and on Azurite (builds both
 .PHONY: soak
 soak: setup ## Simulate for as long as you like: make soak SEEDS=100000 TIME=3600
 	FIRN_SEEDS=$(SEEDS) FIRN_SECONDS=$(TIME) $(PYTEST) -m soak -s $(PYTEST_ARGS) tests/simulation
+
+.PHONY: soak-records
+soak-records: setup ## Simulate 100,000 transactions of record tables, or TRANSACTIONS=1000000
+	FIRN_TRANSACTIONS=$(TRANSACTIONS) $(PYTEST) -m soak -s $(PYTEST_ARGS) tests/simulation/test_records.py
 
 .PHONY: bench
 bench: setup ## Run the programs of bench/ beside their peers; figures go to bench/results

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections import Counter
 
@@ -9,7 +11,9 @@ import pytest
 
 from firn.testing import World, simulate
 from simulation.records_world import RECORDS_SHAPES, build
-from simulation.seeds import seeds, soak_seconds
+from simulation.seeds import seeds, soak_seconds, soak_seeds, soak_transactions
+
+PROGRESS_EVERY_S = 30.0
 
 ENOUGH = 40
 LEAST = {"truncated": 1_300}
@@ -53,15 +57,31 @@ def test_every_transaction_was_what_it_was_promised(name: str) -> None:
 
 @pytest.mark.soak
 def test_soak() -> None:
-    """`make soak`: as many seeds of each shape as FIRN_SEEDS says, for at most FIRN_SECONDS."""
-    ends = time.monotonic() + soak_seconds()
-    transactions = 0
-    for seed in seeds(1000):
-        for name, shape in RECORDS_SHAPES.items():
-            world = build(seed, shape)
-            world.run()
-            transactions += len(world.model.observed)  # type: ignore[attr-defined]
-            if time.monotonic() > ends:
-                print(f"record tables: {transactions:,} transactions, seed {seed} of {name} was the last")
-                return
-    print(f"record tables: {transactions:,} transactions")
+    """`make soak`: as many seeds of each shape as FIRN_SEEDS says, for at most FIRN_SECONDS; `make soak-records`:
+    until there were FIRN_TRANSACTIONS."""
+    began = reported = time.monotonic()
+    wanted = soak_transactions()
+    happened: Counter[str] = Counter()
+    transactions = calls = 0
+
+    def report() -> str:
+        counts = ", ".join(f"{happened[what]:,} {what}" for what in ("committed", "applied", "truncated"))
+        return (
+            f"record tables: {transactions:,} transactions in {time.monotonic() - began:,.0f} s, as promised each; "
+            f"{counts}, {calls:,} requests; seed {seed} of {name} was the last"
+        )
+
+    for seed, (name, shape) in itertools.product(soak_seeds(), RECORDS_SHAPES.items()):
+        world = build(seed, shape)
+        world.run()
+        transactions += len(world.model.observed)  # type: ignore[attr-defined]
+        happened += world.model.happened  # type: ignore[attr-defined]
+        calls += len(world.trace)
+        now = time.monotonic()
+        if transactions >= wanted or now - began > soak_seconds():
+            break
+        if now - reported > PROGRESS_EVERY_S:
+            reported = now
+            print(report(), flush=True)
+    print(report())
+    assert wanted == math.inf or transactions >= wanted, "time or seeds were over before"
