@@ -71,8 +71,8 @@ def test_soak() -> None:
             f"{counts}, {calls:,} requests; seed {seed} of {name} was the last"
         )
 
-    for seed, (name, shape) in itertools.product(soak_seeds(), RECORDS_SHAPES.items()):
-        world = build(seed, shape)
+    for seed, name in itertools.product(soak_seeds(), RECORDS_SHAPES):
+        world = build(seed, RECORDS_SHAPES[name])
         world.run()
         transactions += len(world.model.observed)  # type: ignore[attr-defined]
         happened += world.model.happened  # type: ignore[attr-defined]

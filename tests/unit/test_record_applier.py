@@ -10,6 +10,7 @@ import pytest
 from record_stores import Before, Database
 
 from firn.errors import CorruptObjectError, StoreUnavailableError
+from firn.records import row as row_module
 from firn.records.applier import IDLE_S, PATIENCE_S, Applier
 from firn.records.applying import apply, apply_only, apply_own
 from firn.records.snapshot import Snapshot
@@ -260,3 +261,23 @@ def test_one_thread_of_a_process_applies_at_a_time(db):
         thread.join(30)
     assert sorted(applied) == [0, 3], "the two tables' creation, and the row"
     assert store.bucket.counters.put == 1 + APPLIED["put"]
+
+
+def test_of_a_row_with_many_versions_those_that_are_read_are_made(db, monkeypatch):
+    """A row that changes often has them all until a collection; who reads it, or adds one, needs the newest."""
+    one = Process(db)
+    for n in range(20):
+        one.put("a", n)
+        one.works()
+    db.apply()
+    made, make = [], row_module._version
+    monkeypatch.setattr(row_module, "_version", lambda raw: made.append(raw["seq"]) or make(raw))
+    reader = db.begin()
+    assert reader.get("t", "a")["n"] == 19
+    assert made == [reader.snapshot]
+    one.put("a", 20)
+    one.works()
+    assert made == [reader.snapshot] * 2
+    (row,) = db.store().rows([one.store.layout("t", 0).row("a")])
+    assert [version.seq for version in row.versions] == list(range(reader.snapshot + 1, 2, -1))
+    assert len({version.entries for version in row.versions}) == 21

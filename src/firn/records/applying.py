@@ -109,7 +109,7 @@ def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto:
         row = stored.row.extended(due)
         if row is stored.row:
             return
-        fresh = [version for version in row.versions if version.seq > stored.row.newest]
+        fresh = row.versions[: len(row.versions) - len(stored.row.versions)]
         try:
             # Entries first: who finds a version in the row takes its entries for there.
             store.bucket.put_many(

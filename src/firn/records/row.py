@@ -6,14 +6,14 @@ its newest but those that were cut off: what is not greater than the newest was 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from firn.errors import SnapshotTooOldError
 from firn.journal.envelope import Envelopes, number, text
 from firn.journal.sequence import RowWrite
-from firn.journal.sequence.codec import body_fields, body_of
+from firn.journal.sequence.codec import body_fields, body_of, check_body
 from firn.records.layout import check_row_name
 
 _ENVELOPES: Final = Envelopes(
@@ -37,12 +37,49 @@ class Version:
         return self.body is None and self.ref is None
 
 
+class Versions(Sequence[Version]):
+    """Versions as they were read, each made when it is looked at: of a row that changes often few of many are."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Iterable[Version | Mapping[str, Any]]) -> None:
+        self._items = list(items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, at: int) -> Version: ...
+    @overload
+    def __getitem__(self, at: slice) -> Versions: ...
+    def __getitem__(self, at: int | slice) -> Version | Versions:
+        if isinstance(at, slice):
+            return Versions(self._items[at])
+        found = self._items[at]
+        if not isinstance(found, Version):
+            found = self._items[at] = _version(found)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def before(self, fresh: Iterable[Version]) -> Versions:
+        """Behind newer ones."""
+        return Versions((*fresh, *self._items))
+
+    def fields(self) -> list[Mapping[str, Any]]:
+        """As they stand in an object."""
+        return [_fields(item) if isinstance(item, Version) else item for item in self._items]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row's object. `cut` is the number of the oldest version that is left, if an older one was cut off, else 0."""
 
     id: str
-    versions: tuple[Version, ...] = ()
+    versions: Sequence[Version] = ()
     cut: int = 0
 
     @property
@@ -71,9 +108,12 @@ class Row:
         fresh = [
             Version(seq, write.body, write.ref, write.entries) for seq, write in changes if seq > self.newest
         ]
-        return replace(self, versions=(*reversed(fresh), *self.versions)) if fresh else self
+        if not fresh:
+            return self
+        fresh.reverse()
+        return replace(self, versions=_lazy(self.versions).before(fresh))
 
-    def pruned(self, horizon: int) -> tuple[Row, tuple[Version, ...]]:
+    def pruned(self, horizon: int) -> tuple[Row, Sequence[Version]]:
         """Without the versions that no snapshot from `horizon` on sees (rule 23), and those."""
         kept = sum(version.seq > horizon for version in self.versions) + 1
         dropped = self.versions[kept:]
@@ -84,15 +124,8 @@ class Row:
 
 def encode_row(row: Row) -> bytes:
     """The object's bytes."""
-    versions = [
-        {
-            "seq": version.seq,
-            "entries": list(version.entries),
-            **body_fields(version.body, version.ref),
-        }
-        for version in row.versions
-    ]
-    return _ENVELOPES.encode("row", {"id": row.id, "versions": versions, "cut": row.cut})
+    fields = {"id": row.id, "versions": _lazy(row.versions).fields(), "cut": row.cut}
+    return _ENVELOPES.encode("row", fields)
 
 
 def decode_row(data: bytes, *, key: str, where: str) -> Row:
@@ -112,13 +145,28 @@ def decode_row(data: bytes, *, key: str, where: str) -> Row:
 
 
 def _row(raw: Mapping[str, Any]) -> Row:
-    versions = tuple(map(_version, raw["versions"]))
-    numbers = [version.seq for version in versions]
+    numbers = [number(version["seq"], least=1) for version in raw["versions"]]
     if not numbers or (len(numbers) > 1 and numbers != sorted(set(numbers), reverse=True)):
         raise ValueError(f"its versions are {numbers}, which isn't newest first")
-    return Row(text(raw["id"]), versions, number(raw["cut"]))
+    for version in raw["versions"]:
+        check_body(version)
+        for entry in version["entries"]:
+            text(entry)
+    return Row(text(raw["id"]), Versions(raw["versions"]), number(raw["cut"]))
 
 
 def _version(raw: Mapping[str, Any]) -> Version:
     body, ref = body_of(raw)
-    return Version(number(raw["seq"], least=1), body, ref, tuple(map(text, raw["entries"])))
+    return Version(raw["seq"], body, ref, tuple(raw["entries"]))
+
+
+def _fields(version: Version) -> Mapping[str, Any]:
+    return {
+        "seq": version.seq,
+        "entries": list(version.entries),
+        **body_fields(version.body, version.ref),
+    }
+
+
+def _lazy(versions: Sequence[Version]) -> Versions:
+    return versions if isinstance(versions, Versions) else Versions(versions)

@@ -169,11 +169,17 @@ def body_fields(body: bytes | None, ref: str | None) -> dict[str, Any]:
 
 def body_of(raw: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
     """The opposite."""
+    check_body(raw)
+    return (canonical(raw["body"]), None) if "body" in raw else (None, raw.get("ref"))
+
+
+def check_body(raw: Mapping[str, Any]) -> None:
+    """A ValueError unless it is one of these."""
     if "body" in raw:
         if not isinstance(raw["body"], dict) or "ref" in raw:
             raise ValueError("a body isn't one JSON object")
-        return canonical(raw["body"]), None
-    return None, text(raw["ref"]) if "ref" in raw else None
+    elif "ref" in raw:
+        text(raw["ref"])
 
 
 def _ddl_fields(ddl: Ddl) -> dict[str, Any]:
