@@ -14,10 +14,12 @@ from firn.errors import (
     TransactionTimedOutError,
 )
 from firn.journal.sequence import Ddl
-from firn.records import writes
+from firn.records import transacting, writes
 from firn.records.definitions import define
 from firn.records.staged import STAGED_S
+from firn.records.transacting import transact
 from firn.records.transaction import begin
+from firn.testing import delayed
 
 OLD, NEW = {"n": 1}, {"n": 2}
 
@@ -121,6 +123,44 @@ def test_an_interrupted_commit_is_in_doubt(db, landed):
     with pytest.raises(TransactionClosedError, match="has ended with an unknown outcome"):
         tx.get("t", "a")
     assert db.begin().count("t") == landed
+
+
+class Unanswered:
+    """Commits that aren't answered while it is `on`, and land a quarter of an hour later."""
+
+    def __init__(self):
+        self.on = True
+
+    def decide(self, call):
+        return delayed(900) if self.on and call.verb == "put_if_absent" and "/_commits/" in call.key else None
+
+
+def test_what_was_found_out_of_a_commit_stays_so(db):
+    """It isn't in the log: so it must not come later, when the work was done again and had nothing to write."""
+    db.put(other=OLD)
+    plan = Unanswered()
+    store = db.on(db.simulated.bucket("client", plan=plan))
+    attempts = []
+
+    def work(tx):
+        attempts.append(tx)
+        if len(attempts) == 1:
+            tx.insert("t", "a", NEW)
+        return tx.count("t")
+
+    settle = transacting.settle
+
+    def settled(*args):
+        plan.on = False
+        return settle(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transacting, "settle", settled)
+        assert transact(store, work) == 1
+    assert attempts[0].in_doubt
+    assert len(attempts) == 2
+    db.age(2_000)
+    assert db.begin().count("t") == 1
 
 
 # -- dropped tables

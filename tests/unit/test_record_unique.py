@@ -74,6 +74,24 @@ def test_a_row_that_is_written_and_keeps_its_value_just_before_a_unique_index_is
     assert "city" not in db.store().log.refresh().catalog["t"].fields
 
 
+def test_any_number_of_rows_may_have_null(db):
+    """Before the index, while it is built, and who is older than it."""
+    db.put(x={"city": None}, y={})
+    early = db.begin("early")
+    early.insert("t", "early", {"city": None})
+    db.put(before={})
+    at = f"{db.store().log.refresh().number + 2:020}"
+    build_index(
+        db.store("builder", Before("put_if_absent", at, lambda: db.put(a={}, b={"city": None}))),
+        "t",
+        "city",
+        unique=True,
+    )
+    early.commit()
+    db.put(after={})
+    assert db.begin().count("t", city=None) == 7
+
+
 def test_a_builder_that_slept_does_not_end_another_ones_build(db):
     """The index that it built was dropped, and another one of the field is being built."""
 
