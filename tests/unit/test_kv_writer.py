@@ -6,6 +6,7 @@ import threading
 import time
 
 import boto3
+import pyarrow as pa
 import pytest
 from moto import mock_aws
 
@@ -421,3 +422,18 @@ def test_a_pointer_elsewhere(db, twins, monkeypatch):
             kv.compact()
         assert twins.reader(db.table("t")).get(b"a") == b"1"
         assert not [info.key for info in table.bucket.list("t/").objects if "current_manifest" in info.key]
+
+
+def test_what_arrow_used_is_given_back_when_a_writer_is_closed(db, monkeypatch):
+    given_back = []
+
+    class Pool:
+        def release_unused(self):
+            given_back.append([t.name for t in threading.enumerate() if t.name.startswith("firn-flush")])
+
+    kv = new(db).open(compaction=False)
+    kv.put(b"DTW", b"66")
+    monkeypatch.setattr(pa, "default_memory_pool", Pool)
+    assert not given_back
+    kv.close()
+    assert given_back == [[]]

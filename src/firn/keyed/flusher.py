@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+import pyarrow as pa
+
 from firn.background import TRANSIENT
 from firn.bucket.base import BytesLike
 from firn.clock import Clock
@@ -209,6 +211,8 @@ class Flusher:
             for thread in threads:
                 if thread is not threading.current_thread():
                     thread.join(timeout)
+            # Arrow would keep what the flushes had, for threads that have ended.
+            pa.default_memory_pool().release_unused()
 
     # -- the workers
 
