@@ -140,6 +140,28 @@ def test_lines_about_what_isnt_there(airports: str, tmp_path: Path, line: str, m
     assert missing.code == 3 and message in missing.err
 
 
+def test_what_a_table_of_columns_has_no_column_for(tmp_path: Path) -> None:
+    table = str(tmp_path / "db" / "people")
+    done(
+        "create",
+        table,
+        "--kind",
+        "records",
+        "--index",
+        "city",
+        "--column",
+        "city=VARCHAR",
+        "--column",
+        "n=BIGINT",
+    )
+    for command in (("find", table, "city=x", "m=1"), ("scan", table, "m=1")):
+        refused = run("records", *command)
+        assert refused.code == 2 and "people has no column 'm': city, n" in refused.err
+    named = run("log", tmp_path / "db" / "peopl")
+    assert named.code == 3 and "there is no table 'peopl'" in named.err and "'people'" in named.err
+    assert "no database at" in run("fsck", tmp_path / "nothing").err
+
+
 def test_a_table_for_its_database_and_the_other_way_round(airports: str, tmp_path: Path) -> None:
     line = '{"op": "get", "table": "airports", "id": "DTW"}'
     named = run("records", "tx", airports, stdin=line)

@@ -427,3 +427,15 @@ def test_a_record_crosses_processes():
         copy.deepcopy(Record("a", {"n": 1}, "7.x")),
     ):
         assert again == {"_id": "a", "n": 1} and again.etag == "7.x"
+
+
+def test_conditions_are_on_columns_that_there_are():
+    documents = Documents("t", columns={"n": "BIGINT", "at": 'STRUCT("lat" DOUBLE)'})
+    documents.predicate("n", 1)
+    documents.predicate("at.lat", 1.0)
+    for field in ("m", "lat", "m.n", 1):
+        with pytest.raises(firn.InvalidInputError, match="t has no column"):
+            documents.predicate(field, 1)
+    with pytest.raises(firn.InvalidInputError, match="finds a row by its id"):
+        documents.predicate("_id", "a")
+    Documents("t").predicate("m", 1)

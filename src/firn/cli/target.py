@@ -170,6 +170,8 @@ def _at_url(url: str, options: Sequence[str] | None) -> tuple[Database, str | No
         return here, None  # the root of a bucket
     if is_table or _is_recorded(parent):
         return parent, name
+    if here is None and parent.tables():
+        parent.table(name)  # says what there is instead
     return here or open_database(url, options), None  # which says if it isn't there
 
 

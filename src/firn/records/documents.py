@@ -216,20 +216,20 @@ class Documents:
                 raise InvalidInputError(
                     f"{field} is {kind.name}, which can't be indexed; a field within may be."
                 )
-        elif self.types is not None and field.split(".")[0] not in self.types:
-            raise InvalidInputError(f"{self.table} has no column {field!r}: {', '.join(self.types)}.")
+        self._must_know(field)
 
     def predicate(self, field: str, given: Any) -> Predicate:
         """What `find(field=given)` asks for, in the kind of values that the field's column has.
 
         Raises:
-            InvalidInputError: no value of the column can be equal to it.
+            InvalidInputError: no value of the column can be equal to it, or there is no such column.
 
         >>> Documents("t", columns={"price": "DECIMAL(5,2)"}).predicate("price", 3)
         Equal(value=Decimal('3.00'))
         """
         if field == ID:
             raise InvalidInputError(f"{ID} is no field to look for: get finds a row by its id.")
+        self._must_know(field)
         asked = predicate_of(given)
         kind = None if self.types is None else self.types.get(field)
         if kind is None or kind.kind is None:
@@ -244,6 +244,12 @@ class Documents:
                 f"{field} is {kind.name} by {self.table}'s schema: only text has prefixes."
             )
         return asked
+
+    def _must_know(self, field: str) -> None:
+        if self.types is None or field in self.types:
+            return
+        if not isinstance(field, str) or field.split(".")[0] not in self.types:
+            raise InvalidInputError(f"{self.table} has no column {field!r}: {', '.join(self.types)}.")
 
     def _as_column(self, field: str, kind: FieldType, value: IndexValue) -> IndexValue:
         if value is None or (kind.kind in (int, float) and type(value) in (int, float)):
