@@ -118,6 +118,28 @@ query = (
 )
 query.awaitTermination()
 assert db.table("followed").scan().count() == 99
+
+# record tables: both at one commit, rows that the log alone has, a stream
+for name in ("left", "right"):
+    db.create_table(name, kind="records", schema={"n": "BIGINT"})
+with db.begin() as tx:
+    for n in range(200):
+        tx.insert("left", f"{n:03}", {"n": n})
+        tx.insert("right", f"{n:03}", {"n": -n})
+db.transact(lambda tx: tx.delete("left", "007"))
+left = db.table("left")
+joined = db.sql("SELECT count(*) AS c, sum(a.n + b.n) AS n FROM left a JOIN right b USING (_id)")
+assert [tuple(row) for row in joined.collect()] == [(199, 0)]
+assert left.to_spark(where="_id < '010'").count() == 9
+assert spark.read.format("firn").load(sys.argv[1] + "/left").where("n > 190").count() == 9
+query = (
+    spark.readStream.format("firn").option("changes", "true").load(sys.argv[1] + "/left")
+    .writeStream.format("firn").option("checkpointLocation", sys.argv[1] + "-left").trigger(availableNow=True)
+    .start(sys.argv[1] + "/told")
+)
+query.awaitTermination()
+assert db.table("told").scan(where="_kind = 'delete'").count() == 1
+assert db.table("told").scan().count() == 201
 print("all of it", flush=True)
 """
 

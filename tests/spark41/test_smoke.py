@@ -101,6 +101,22 @@ def test_a_keyed_table(spark: SparkSession, db: firn.Database) -> None:
     spark.conf.unset(NATIVE_CONF)
 
 
+def test_record_tables(spark: SparkSession, db: firn.Database) -> None:
+    table = db.create_table("t", kind="records", schema={"n": "BIGINT"})
+    db.create_table("loose", kind="records").insert("a", {"n": 1, "city": "Ann Arbor"})
+    with db.begin() as tx:
+        for n in range(100):
+            tx.insert("t", f"{n:03}", {"n": n})
+    assert db.sql("SELECT count(*), sum(a.n - b.n) FROM t a JOIN t b USING (_id)").collect() == [(100, 0)]
+    assert table.to_spark(where="_id LIKE '09%'").count() == 10
+    read = spark.read.format("firn")
+    assert (read.load(f"{db.url}/t").where("n > 97").count(), read.load(f"{db.url}/t").count()) == (2, 100)
+    assert read.schema("city string, n int").load(f"{db.url}/loose").collect() == [("Ann Arbor", 1)]
+    table.delete("007")
+    told = spark.read.format("firn").option("changes", "true").load(f"{db.url}/t")
+    assert told.where("_kind = 'delete'").count() == 1
+
+
 def test_a_sink(spark: SparkSession, db: firn.Database, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"a": 1}\n{"a": 2}\n')

@@ -9,15 +9,18 @@ temporary view `USING firn` stays at the snapshot of its creation, too.
 | `path`, or `url` and `table` | which table |
 | `columns` | only these, between commas or as a JSON list (Spark doesn't tell a Python source) |
 | `where` | a predicate in DuckDB's SQL |
-| `at` | a version or a time; of writers' catalogs a vector like `a=3,b=7`, too |
+| `at` | a version or a time; of writers' catalogs a vector like `a=3,b=7`, too; of record tables a commit's number |
 | `partitionBy`, `sortBy`, `journal` | for a table that a write creates |
 | `writer` | the writer to commit as, to a table of writers' catalogs |
 | `strict` | `true`: read no table while one of its writers can't be read |
 | `pushFilters` | `true`: files and rows are pruned by Spark's filters, too; see below |
-| `changes` | `true`: of a keyed table each put, delete and merge operand, by `_kind`, in the order of `_seq` |
+| `changes` | `true`: of a keyed or record table each put, delete, merge operand, by `_kind`, in the order of `_seq` |
 | `since` | changes after this version only |
 | `startingTime`, `maxFilesPerTrigger` | for streams: see `firn.spark.streaming` |
 | `store.<name>` | options of the store, as `firn.connect(options=)` takes them |
+
+A schema that the user gives to Spark names columns of the table. Of a record table without declared columns it names
+fields of documents, under types that these have.
 
 Spark up to 4.3 keeps what a filter has pruned for all later uses of the same `load()`, filtered otherwise or not
 at all, which then lack rows. So filters are taken from such a Spark only with `pushFilters`, which is right for a
