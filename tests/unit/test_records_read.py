@@ -368,10 +368,8 @@ def test_units_hold_every_row_exactly_once(
     }[where]
     assert sorted((row["_id"], row["n"]) for row in found) == [row for row in everything if kept(*row)]
     for unit in units:
-        assert (
-            len(next(iter([unit.work])).unpacked() if hasattr(unit.work, "unpacked") else unit.work)
-            <= unit_rows
-        )
+        names = isinstance(unit.work, records_read.Names)
+        assert len(unit.work.unpacked() if names else unit.work.writes) <= unit_rows
 
 
 def test_units_are_bounded_by_rows_and_by_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,13 +383,58 @@ def test_units_are_bounded_by_rows_and_by_bytes(world: World, monkeypatch: pytes
     assert sum(sizes) == 40
     assert max(sizes) <= 4
     put(table, {f"{n:03}": {"text": "x" * 2000} for n in range(7)})
-    lately = [unit for unit in plan_read(table).units() if isinstance(unit.work, tuple)]
-    assert [len(unit.work) for unit in lately] == [2, 2, 2, 1]
+    works = [unit.work for unit in plan_read(table).units()]
+    assert [len(work.writes) for work in works if isinstance(work, records_read.Writes)] == [2, 2, 2, 1]
+
+
+def test_units_of_one_task_are_read_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = world.create("t")
+    put(table, {f"{n:03}": {"text": "x" * 1000} for n in range(40)})
+    settle(table.session.store)
+    monkeypatch.setattr(records_read, "LEAST_ROWS", 5)
+    read = plan_read(table)
+    works = [unit.work for unit in read.units()]
+
+    def together() -> list[int]:
+        return [piece.num_rows for piece in read.for_tasks().rows(works)]
+
+    assert (len(works), together()) == (8, [40])
+    monkeypatch.setattr(records_read, "UNIT_ROWS", 12)
+    assert together() == [10] * 4
+    monkeypatch.setattr(records_read, "UNIT_BYTES", 6000)
+    assert together() == [5] * 8
+
+
+def test_much_that_is_in_the_log_alone_is_read_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that goes on may be megabytes ahead of the rows' objects: a plan can't hold them."""
+    table = world.create("t", schema={"n": "INTEGER"}, properties={"inline": 2000})
+    put(table, {f"{n}": {"n": n} for n in range(5)})
+    settle(table.session.store)
+    put(table, {"1": {"n": 10}, "2": {"n": 10}, "x": {"n": 1}})
+    put(table, {"2": {"n": 11}, "3": None})
+    monkeypatch.setattr(records_read, "LATELY_BYTES", 10)
+    read = plan_read(table)
+    (lately, _) = (unit.work for unit in read.units())
+    assert isinstance(lately, records_read.Places)
+    assert b"10" not in pickle.dumps(lately)
+    expected = {"0": 0, "1": 10, "2": 11, "4": 4, "x": 1}
+    assert {row["_id"]: row["n"] for row in rows_of(read)} == expected
+    put(table, {"1": {"n": 12}})
+    settle(table.session.store)
+    assert {row["_id"]: row["n"] for row in rows_of(read)} == expected
+    # 2 commits and the horizon, twice.
+    assert spent(table.bucket, lambda: list(read.for_tasks().rows([lately])))["get"] == 2 + 2
+    assert {row["_id"]: row["n"] for row in rows_of(read.where("_id IN ('1', '4', 'y')"))} == {
+        "1": 10,
+        "4": 4,
+    }
 
 
 def test_a_plan_of_many_rows_is_small(world: World) -> None:
     names = [f"customer-{n:07}" for n in range(100_000)]
-    packed = pickle.dumps([records_read.Names.of(names[at : at + 2000]) for at in range(0, len(names), 2000)])
+    packed = pickle.dumps(
+        [records_read.Names.of(names[at : at + 2000], 0) for at in range(0, len(names), 2000)]
+    )
     assert len(packed) < 500_000
 
 

@@ -5,7 +5,7 @@ What a `TableAt` or `LoneRows` holds can be pickled, as far as the bucket can.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from firn.errors import InvalidInputError
 from firn.journal.patience import whole
 from firn.journal.sequence import Head, RowWrite
 from firn.journal.sequence.catalog import after
+from firn.journal.sequence.history import history
 from firn.records.applying import keep_up
 from firn.records.changes import commit_number
 from firn.records.layout import RecordLayout
@@ -26,6 +27,9 @@ from firn.records.store import RecordStore, Table
 
 Write = tuple[int, RowWrite]
 """A write and its commit's number."""
+
+Place = tuple[int, str]
+"""Where a write is found again: the number of its commit, and the row's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,10 @@ class ManyRows(Protocol):
         """The rows that some of these make."""
         ...
 
+    def again(self, places: Collection[Place]) -> list[Write]:
+        """Some of `lately`, read from the log, by who isn't handed them. As `history`, from the first to the last."""
+        ...
+
     def lean(self) -> ManyRows:
         """Without `lately`: all that `read` and `read_lately` need."""
         ...
@@ -144,6 +152,16 @@ class TableAt:
         """No request, but 1 GET a large document. Raises as `read`."""
         return self._found([(write.id, seq, write) for seq, write in writes])
 
+    def again(self, places: Collection[Place]) -> list[Write]:
+        wanted, seqs = set(places), [seq for seq, _ in places]
+        return [
+            (record.number, write)
+            for record in history(self._store().log, min(seqs) - 1, max(seqs))
+            for member in record.group
+            for write in member.writes
+            if write.table == self.layout.table and (record.number, write.id) in wanted
+        ]
+
     def lean(self) -> TableAt:
         return replace(self, changes={})
 
@@ -186,6 +204,9 @@ class LoneRows:
         return []
 
     def read_lately(self, writes: Sequence[Write]) -> list[Found]:
+        return []
+
+    def again(self, places: Collection[Place]) -> list[Write]:
         return []
 
     def lean(self) -> LoneRows:

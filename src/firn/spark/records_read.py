@@ -20,7 +20,7 @@ from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.lake.ahead import ahead
 from firn.lake.predicate import Predicate
-from firn.records.bulk import Found, LoneRows, ManyRows, TableAt, Write, snapshot_at
+from firn.records.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
 from firn.records.documents import ID, Documents
 from firn.records.layout import SUFFIX
 from firn.records.names import part_text
@@ -47,7 +47,12 @@ UNIT_BYTES: Final = 32 << 20
 UNITS: Final = 64
 """A unit has no more rows and bytes than that, and of a smaller table there are about so many."""
 
-LEAST_ROWS: Final = 50
+LEAST_ROWS: Final = 250
+"""Fewer rows in a unit would buy nothing: a task that reads them takes no longer than it takes to begin one."""
+
+LATELY_BYTES: Final = 8 << 20
+"""Up to so many bytes of documents that aren't in their rows' objects yet go with the plan; of more, tasks read the
+commits."""
 
 ROW_WEIGHT: Final = 64 << 10
 """What a row weighs besides its bytes: its GET."""
@@ -69,16 +74,33 @@ class Moment:
 
 @dataclass(frozen=True)
 class Names:
-    """A unit: the names of rows, in a row and compressed, as a plan may hold a million. Picklable."""
+    """A unit: the names of rows, in a row and compressed, as a plan may hold a million, and how many bytes their
+    objects had. Picklable."""
 
     packed: bytes
+    rows: int
+    bytes: int
 
     @staticmethod
-    def of(names: Sequence[str]) -> Names:
-        return Names(zlib.compress("\n".join(names).encode(), 1))
+    def of(names: Sequence[str], size: int) -> Names:
+        return Names(zlib.compress("\n".join(names).encode(), 1), len(names), size)
 
     def unpacked(self) -> list[str]:
         return zlib.decompress(self.packed).decode().split("\n")
+
+
+@dataclass(frozen=True)
+class Writes:
+    """A unit: what the log has of rows. Picklable."""
+
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True)
+class Places:
+    """A unit: where rows are in the log. Picklable."""
+
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -188,7 +210,7 @@ class RecordsRead:
         ids = ids_of(self.about_ids)
         lately = self.source.lately()
         kept = set(self._matching([write.id for _, write in lately]))
-        lately = [write for write in lately if write[1].id in kept]
+        lately = sorted((write for write in lately if write[1].id in kept), key=lambda write: write[0])
         if ids.points is None:
             listed = [(info.key, info.size) for info in self._left(self.source.listed(ids.name_prefix))]
         else:
@@ -214,7 +236,10 @@ class RecordsRead:
         prefix, suffix = len(self.source.layout.rows), len(SUFFIX)
         most = min(UNIT_ROWS, max(LEAST_ROWS, len(listed) // UNITS))
         return [
-            Unit(Names.of([key[prefix:-suffix] for key, _ in piece]), _weight(size for _, size in piece))
+            Unit(
+                Names.of([key[prefix:-suffix] for key, _ in piece], sum(size for _, size in piece)),
+                _weight(size for _, size in piece),
+            )
             for piece in _pieces(listed, [size for _, size in listed], most)
         ]
 
@@ -225,18 +250,21 @@ class RecordsRead:
 
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
         """1 GET a row, many at once, and 1 a large document; the next unit's while one is handed over."""
-        for found in ahead(map(self._found, works), depth=1):
+        for found in ahead(map(self._found, _joined(works)), depth=1):
             rows = self._table(found)
             if self.sql is not None:
                 rows = filter_table(rows, self.sql)
             if rows.num_rows:
                 yield rows
 
-    def _found(self, work: Names | Sequence[Write]) -> list[Found]:
+    def _found(self, work: Sequence[Names] | Places | Writes) -> list[Found]:
         try:
-            if not isinstance(work, Names):
-                return self.source.read_lately(work)
-            return self.source.read([self.source.layout.row_named(name) for name in work.unpacked()])
+            if isinstance(work, Writes):
+                return self.source.read_lately(work.writes)
+            if isinstance(work, Places):
+                return self.source.read_lately(self.source.again(work.places))
+            names = (name for unit in work for name in unit.unpacked())
+            return self.source.read([self.source.layout.row_named(name) for name in names])
         except SnapshotTooOldError as error:
             raise SnapshotTooOldError(
                 f"{self.table} can't be read at commit {self.version} any more: a row's version was swept since this "
@@ -275,10 +303,32 @@ def _id_of(name: str | None) -> str | None:
 
 def _lately_units(writes: Sequence[Write]) -> list[Unit]:
     sizes = [len(write.body or b"") for _, write in writes]
+    told = sum(sizes) > LATELY_BYTES
     return [
-        Unit(tuple(piece), _weight(len(write.body or b"") for _, write in piece))
+        Unit(
+            Places(tuple((seq, write.id) for seq, write in piece)) if told else Writes(tuple(piece)),
+            _weight(len(write.body or b"") for _, write in piece),
+        )
         for piece in _pieces(writes, sizes, UNIT_ROWS)
     ]
+
+
+def _joined(works: Iterable[Any]) -> Iterator[Any]:
+    """Units of names together, as many as one may be: requests don't wait for the last of a few."""
+    joined: list[Names] = []
+    for work in works:
+        if not isinstance(work, Names):
+            yield work
+            continue
+        rows, size = (
+            sum(values) for values in zip(*((n.rows, n.bytes) for n in (*joined, work)), strict=True)
+        )
+        if joined and (rows > UNIT_ROWS or size > UNIT_BYTES):
+            yield joined
+            joined = []
+        joined.append(work)
+    if joined:
+        yield joined
 
 
 def _weight(sizes: Iterable[int]) -> int:
