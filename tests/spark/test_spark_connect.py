@@ -118,6 +118,19 @@ query = (
 )
 query.awaitTermination()
 assert db.table("followed").scan().count() == 99
+print("all of it", flush=True)
+"""
+
+
+RECORDS = r"""
+import sys
+
+import firn
+from pyspark.sql import SparkSession
+
+loopback = ("spark.connect.grpc.binding.address", "127.0.0.1")
+spark = SparkSession.builder.config(*loopback).remote("local[2]").getOrCreate()
+db = firn.connect(sys.argv[1], spark=spark)
 
 # record tables: both at one commit, rows that the log alone has, a stream
 for name in ("left", "right"):
@@ -146,9 +159,10 @@ print("all of it", flush=True)
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_everything_over_spark_connect(tmp_path: Path, child_environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("text", [PROGRAM, RECORDS], ids=["all but", "record tables"])
+def test_everything_over_spark_connect(tmp_path: Path, child_environment: dict[str, str], text: str) -> None:
     program = tmp_path / "connect.py"
-    program.write_text(PROGRAM)
+    program.write_text(text)
     ran = subprocess.run(
         [sys.executable, str(program), str(tmp_path / "db")],
         # Spark's own tests listen on a free port by this; else the server is on 15002, and there can be but one.
