@@ -221,16 +221,20 @@ def test_a_block_that_is_cancelled_inside_rolls_back(process):
 def test_who_is_cancelled_waits_for_no_request(process):
     """Also not for one of the same transaction that is under way."""
 
-    async def run():
+    async def run(into):
         async with process.aio.begin(lock=True) as tx:
+            into.append(tx)
             await tx.upsert("t", "a", {"n": 1})
             await tx.get("t", "b")
 
     async def main():
+        into = []
         gate = Gate(process, is_row)
-        task = asyncio.create_task(run())
+        task = asyncio.create_task(run(into))
         await gate.reached()
-        await asyncio.wait_for(cancelled(task), 10)
+        task.cancel()
+        await asyncio.wait({task}, timeout=10)
+        assert task.cancelled() and not into[0].is_open
         gate.open()
         await unlocked(process)
 

@@ -170,9 +170,11 @@ def test_another_writer_that_was_there_acts_after_the_end(cell):
         cell.settle()
         assert cell.row(cell.begin("late")) == (None if cell.verb == "delete" else THEIRS)
         return
-    with pytest.raises(DuplicateKeyError if cell.verb == "insert" else StaleObjectError):
+    with pytest.raises(DuplicateKeyError if cell.verb == "insert" else StaleObjectError) as failure:
         cell.act(rival, THEIRS)
         rival.commit()
+    if cell.verb != "insert":
+        assert (failure.value.current and failure.value.current.document) == cell.outcome
     assert cell.row(cell.begin("late")) == cell.outcome
 
 

@@ -71,32 +71,6 @@ def prepared(db, verb, applied):
 
 
 @pytest.mark.parametrize("verb", ["insert", "update", "delete"])
-def test_commit(db, verb, applied, lock):
-    """Own transaction, one begun before, one begun after, another writer."""
-    prepared(db, verb, applied)
-    before, rival = db.begin("before"), db.begin("rival")
-    tx = db.begin("own", lock=lock)
-    do(tx, verb)
-    assert seen(tx) == AFTER[verb]
-    assert seen(before) == BEFORE[verb]
-    assert seen(db.begin("meanwhile")) == BEFORE[verb]
-    tx.commit()
-    if applied:
-        db.apply()
-    assert seen(before) == BEFORE[verb]
-    assert seen(db.begin("after")) == AFTER[verb]
-    if verb == "insert":
-        with pytest.raises(DuplicateKeyError):
-            do(rival, verb)
-    else:
-        do(rival, verb)
-        with pytest.raises(StaleObjectError) as failure:
-            rival.commit()
-        assert (failure.value.current and failure.value.current.document) == AFTER[verb]
-    assert seen(db.begin("last")) == AFTER[verb]
-
-
-@pytest.mark.parametrize("verb", ["insert", "update", "delete"])
 @pytest.mark.parametrize("how", ["rollback", "error", "crash"])
 def test_rollback(db, verb, applied, lock, how):
     prepared(db, verb, applied)
