@@ -25,7 +25,9 @@ COLUMNS = {
     "price": "DECIMAL(9,2)",
     "raw": "BLOB",
     "email": "VARCHAR",
+    "note": "VARCHAR",
 }
+PLAIN = ("email", "note")  # one has a unique index, the other none
 NAMES = ("Ada", "Alan", "Alonzo", "Bob", None, "Éva", "E\u0301va", "")
 ROWS = {
     f"r{n}": {
@@ -47,7 +49,7 @@ ROWS = {
 def table(request):
     bucket = SimStore().bucket()
     tables = RecordTables(bucket, "db", "sim://db", clock=bucket.clock, background=False)
-    indices = [*(name for name in COLUMNS if name != "email"), firn.Index("email", unique=True)]
+    indices = [*(name for name in COLUMNS if name not in PLAIN), firn.Index("email", unique=True)]
     made = tables.create(tables.describe("t", RecordOptions(COLUMNS, indices)))
     with made.session.begin() as tx:
         for id, document in ROWS.items():
@@ -99,6 +101,14 @@ def test_what_is_found(table, where, found):
     assert table.count(where) == len(found.split())
 
 
+@pytest.mark.parametrize("order_by", ["nam", "name down", ["n", "unknown desc"]])
+def test_rows_cannot_be_ordered_by_what_no_column_is(table, order_by):
+    with pytest.raises(InvalidInputError, match=r"t has no column '.*': name, n, "):
+        table.find({"on": True}, order_by=order_by)
+    with pytest.raises(InvalidInputError, match="t has no column"):
+        table.scan(order_by=order_by)
+
+
 @pytest.mark.parametrize("order_by", ["n", "n desc", ["on desc", "name"], ["on", "price desc"]])
 def test_pages_of_what_several_indices_find(table, order_by):
     where = {"on": True, "x": firn.Range(-1, 3)}
@@ -133,7 +143,7 @@ def test_which_index_is_listed(table):
 
 def test_who_has_no_index_is_told_of_those_that_there_are(table):
     with pytest.raises(InvalidInputError, match=r"needs a field that is indexed \(at, day, email, n, name"):
-        table.find({"other": 1})
+        table.find(note="x")
 
 
 def test_rows_as_arrow_keep_their_types(table):

@@ -216,7 +216,7 @@ class Documents:
                 raise InvalidInputError(
                     f"{field} is {kind.name}, which can't be indexed; a field within may be."
                 )
-        self._must_know(field)
+        self.must_know(field)
 
     def predicate(self, field: str, given: Any) -> Predicate:
         """What `find(field=given)` asks for, in the kind of values that the field's column has.
@@ -229,7 +229,7 @@ class Documents:
         """
         if field == ID:
             raise InvalidInputError(f"{ID} is no field to look for: get finds a row by its id.")
-        self._must_know(field)
+        self.must_know(field)
         asked = predicate_of(given)
         kind = None if self.types is None else self.types.get(field)
         if kind is None or kind.kind is None:
@@ -245,7 +245,8 @@ class Documents:
             )
         return asked
 
-    def _must_know(self, field: str) -> None:
+    def must_know(self, field: str) -> None:
+        """Refuse a field that is unknown to the columns, where there are any."""
         if self.types is None or field in self.types:
             return
         if not isinstance(field, str) or field.split(".")[0] not in self.types:

@@ -98,6 +98,13 @@ class Order:
     def by_id(self) -> bool:
         return not self._fields
 
+    def known_to(self, documents: Documents) -> Order:
+        """The same, if a table's documents may have all of its fields; `InvalidInputError` if not."""
+        for field, _ in self._fields:
+            if field != ID:
+                documents.must_know(field)
+        return self
+
     def wanted(self, limit: int | None, after: Record | str | None) -> Page:
         """The page in the order of ids that is enough to be read: in any other order all rows."""
         check_limit(limit)

@@ -90,6 +90,6 @@ def scan(
         found = opened.scan(asked, order_by=order_by, limit=limit, after=after)
         print_rows(documents, found, json)
         return
-    order = Order(order_by)
+    order = Order(order_by).known_to(documents)
     start = opened.get(after) if after is not None and not order.by_id else after
     print_rows(documents, order.page(opened.scan(asked), limit=limit, after=start), json)
