@@ -16,7 +16,7 @@ from firn.records.applying import apply_only
 from firn.records.load_rows import Row
 from firn.records.store import RecordStore
 from firn.records.transacting import transact
-from firn.records.transaction import Transaction, encoded
+from firn.records.transaction import Transaction
 
 BATCH: Final = 1000
 """Rows of one transaction, at most."""
@@ -94,7 +94,7 @@ def _batches(store: RecordStore, table: str, rows: Iterable[Row], most: int) -> 
     for id, document in rows:
         if opened is None:
             opened = store.table(table, store.log.head().catalog)
-        body = encoded(opened, id, document)
+        body = opened.encode(id, document)
         inline = len(body) if len(body) <= opened.inline else 0
         if bodies and (len(bodies) >= most or size + inline > LARGEST_BYTES):
             yield bodies

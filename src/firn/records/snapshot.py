@@ -59,6 +59,10 @@ class Snapshot:
         """A table that there was. Errors as `RecordStore.table`."""
         return self.store.table(name, self.head.catalog)
 
+    def document(self, write: RowWrite) -> dict[str, Any]:
+        """What a write of the log has put, read by the table as it was. As `RecordStore.body`."""
+        return self.table(write.table).documents.decode(self.store.body(write))
+
     def get(self, table: Table, id: str) -> Seen | None:
         """The row of that id, None if there is none (rule 10). 1 GET, none if its last change isn't applied yet.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from firn.bucket.base import Blob, Bucket
@@ -19,6 +19,7 @@ from firn.journal.sequence import FRESHNESS_S, Catalog, GroupCommit, RowWrite, S
 from firn.records.definition import RecordDefinition, read_definition
 from firn.records.documents import Documents
 from firn.records.layout import RecordLayout
+from firn.records.names import check_id
 from firn.records.row import Row, Version, decode_row, encode_row
 from firn.records.staged import checked
 
@@ -37,6 +38,19 @@ class Table:
     documents: Documents
     layout: RecordLayout
     inline: int
+
+    def encode(self, id: str, document: Mapping[str, Any]) -> bytes:
+        """A document's body, with all of its indexed fields such as an index holds.
+
+        Raises:
+            InvalidInputError: what the table's schema, its indices or JSON don't allow.
+        """
+        body = self.documents.encode(check_id(id), document)
+        if self.state.fields:
+            kept = self.documents.decode(body)
+            for name in self.state.fields:
+                self.documents.index_value(id, kept, name)
+        return body
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from firn.records.rows import Order, OrderBy, Rows
 from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
 from firn.records.store import RecordStore, Table
 from firn.records.uniqueness import claims_of
-from firn.records.validating import Conflict, Footprint, RowKey, conflict, last_write, unseen
+from firn.records.validating import Conflict, Footprint, RowKey, Unseen, conflict, last_write, unseen
 from firn.records.writes import Buffer, Pending
 
 TIMEOUT_S: Final = 600.0
@@ -188,7 +188,7 @@ class Transaction:
     def upsert(self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document, whether it is there or not; its ETag. No request, but with an `etag`."""
         opened = self._table(table)
-        body = encoded(opened, id, document)
+        body = opened.encode(id, document)
         if check_etag(etag):
             self._expect(opened, id, etag)
         self._lock((table, id))
@@ -214,7 +214,7 @@ class Transaction:
         if check_etag(etag) == "":
             return self.upsert(table, id, document)
         opened = self._table(table)
-        body = encoded(opened, id, document)
+        body = opened.encode(id, document)
         self._expect(opened, id, etag)
         self._lock((table, id))
         return self._write(opened, id, body)
@@ -331,7 +331,8 @@ class Transaction:
         after: Record | str | None,
     ) -> Rows:
         """What a snapshot finds, with own writes laid over it."""
-        where, page = self._asked(table, conditions), order.wanted(limit, after)
+        where = self._asked(table, conditions)
+        page = order.known_to(table.documents).wanted(limit, after)
         there = look(table, where, page)
         own, mine = self._writes.of(table.name), self._writes.matching(table, where, page)
 
@@ -388,7 +389,7 @@ class Transaction:
 
     def _insert(self, table: str, id: str, document: Mapping[str, Any], end: Callable[[], Head]) -> str:
         opened = self._table(table)
-        body = encoded(opened, id, document)
+        body = opened.encode(id, document)
         key = (table, id)
         own = self._writes.get(key)
         if own is None:
@@ -402,12 +403,12 @@ class Transaction:
         """Rule 12: whether a row may be inserted, by the log up to its end as it is now."""
         key = (table.name, id)
         since = self._store.log.records(self.snapshot, head.number)
-        write = last_write(key, since)
-        if write is None:
+        last = last_write(key, unseen(since))
+        if last is None:
             if self._at.get(table, id) if key not in self._seen else self._seen[key]:
                 raise DuplicateKeyError(f"{table.name!r} has a row {id!r} already; update it, or use upsert")
             return
-        if not write.deletes:
+        if not last[1].deletes:
             raise DuplicateKeyError(f"{table.name!r} has a row {id!r} by now; begin again and update it")
         self._tables_must_stand(head.catalog)
         self._must_stand(unseen(since), serializable=True)
@@ -423,29 +424,23 @@ class Transaction:
                 what = "dropped" if state is None else "dropped and created again"
                 raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
 
-    def _must_stand(self, others: Iterable[tuple[int, sequence.Transaction]], *, serializable: bool) -> None:
+    def _must_stand(self, others: Iterable[Unseen], *, serializable: bool) -> None:
         others = list(others)
         found = conflict(self._footprint, others, self._matches, serializable=serializable)
         if found is not None:
             raise StaleObjectError(str(found), self._now(found, others))
 
     def _matches(self, write: RowWrite, where: Where) -> bool:
-        table = self._at.table(write.table)
-        return matches(table.documents.decode(self._store.body(write)), where)
+        return matches(self._at.document(write), where)
 
-    def _now(self, found: Conflict, others: Iterable[tuple[int, sequence.Transaction]]) -> Record | None:
+    def _now(self, found: Conflict, others: Iterable[Unseen]) -> Record | None:
         """The row of a conflict as it is now."""
-        key = (found.write.table, found.write.id)
-        number, write = [
-            (number, write)
-            for number, other in others
-            for write in other.writes
-            if (write.table, write.id) == key
-        ][-1]
+        last = last_write((found.write.table, found.write.id), others)
+        assert last is not None
+        number, write = last
         if write.deletes:
             return None
-        document = self._at.table(write.table).documents.decode(self._store.body(write))
-        return Record(write.id, document, etag_of(write.table, write.id, number))
+        return Record(write.id, self._at.document(write), etag_of(write.table, write.id, number))
 
     def _write(self, table: Table, id: str, body: bytes | None) -> str:
         key = (table.name, id)
@@ -484,17 +479,3 @@ class Transaction:
         self._state = state
         if self._locks is not None:
             self._locks.release()
-
-
-def encoded(table: Table, id: str, document: Mapping[str, Any]) -> bytes:
-    """A document's body, with all of its indexed fields such as an index holds.
-
-    Raises:
-        InvalidInputError: what the table's schema, its indices or JSON don't allow.
-    """
-    body = table.documents.encode(check_id(id), document)
-    if table.state.fields:
-        kept = table.documents.decode(body)
-        for name in table.state.fields:
-            table.documents.index_value(id, kept, name)
-    return body

@@ -88,7 +88,12 @@ def check_claims(claims: Iterable[str], others: Iterable[Unseen]) -> None:
                 raise DuplicateKeyError(f"{claim} is taken: commit {number} brought it into the unique index")
 
 
-def last_write(key: RowKey, since: Iterable[Record]) -> RowWrite | None:
-    """What the last of these commits that wrote a row made of it; None if none did (rule 12)."""
-    writes = [write for _, other in unseen(since) for write in other.writes if (write.table, write.id) == key]
+def last_write(key: RowKey, others: Iterable[Unseen]) -> tuple[int, RowWrite] | None:
+    """The last of these writes of a row, and its record's number; None if there is none (rule 12)."""
+    writes = [
+        (number, write)
+        for number, other in others
+        for write in other.writes
+        if (write.table, write.id) == key
+    ]
     return writes[-1] if writes else None
