@@ -117,10 +117,10 @@ def move_without_looking_back(patch: pytest.MonkeyPatch) -> None:
     """Rule 12: the snapshot moves only if nothing that the transaction knows was touched."""
     sound = Open._look
 
-    def look(self: Open, table: Table, id: str) -> None:
+    def look(self: Open, table: Table, id: str, head: Head) -> None:
         kept, self._must_stand = self._must_stand, lambda others, serializable: None  # type: ignore[method-assign, assignment]
         try:
-            sound(self, table, id)
+            sound(self, table, id, head)
         finally:
             self._must_stand = kept  # type: ignore[method-assign]
 
@@ -131,9 +131,9 @@ def move_for_commits_only(patch: pytest.MonkeyPatch) -> None:
     """Rule 12: the whole snapshot moves, reads included."""
     sound = Open._look
 
-    def look(self: Open, table: Table, id: str) -> None:
+    def look(self: Open, table: Table, id: str, head: Head) -> None:
         before = self._at
-        sound(self, table, id)
+        sound(self, table, id, head)
         self._reads_at = before  # type: ignore[attr-defined]
 
     def get(self: Open, table: Table, id: str) -> Seen | None:
