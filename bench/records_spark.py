@@ -1,12 +1,14 @@
 """Part `spark` of `bench.records`: all rows of a table, read by one process and by Spark's tasks, beside plain GETs.
 
 Plain GETs are `get_many` of the same objects in as many processes, by keys that are known, without a look at what
-comes: the store's own throughput, which no reader of single objects exceeds. Rows are put as the format has them.
+comes: the store's own throughput, which no reader of single objects exceeds. Firn LISTs the rows first, which takes
+`list_s` of its time. Rows are put as the format has them.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -43,7 +45,9 @@ def scans(figures: Figures, place: Place, *, rows: int, rounds: int, spark: bool
     def here() -> dict[str, Any]:
         facts: dict[str, Any] = {}
         with counted(table.bucket, facts):
+            began = time.perf_counter()
             works = [unit.work for unit in read.units()]
+            facts["list_s"] = round(time.perf_counter() - began, 2)
             found = sum(piece.num_rows for piece in read.for_tasks().rows(works))
         assert found == rows, found
         return facts
