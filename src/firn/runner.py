@@ -1,4 +1,5 @@
-"""Runner: map a function over independent tasks. The in-process one is here; Spark's is `firn.spark.runner`.
+"""Runner: map a function over independent tasks, and who chooses one. The in-process ones are here; Spark's runner is
+`firn.spark.runner`.
 
 A maintenance job is a plan of tasks and a pure function over a bucket. The function is a module-level
 callable `fn(bucket, context, task) -> result`; function, context, tasks and results are picklable.
@@ -98,3 +99,35 @@ class LocalRunner:
             yield fn(bucket, context, task)
             if progress is not None:
                 progress(done, len(tasks))
+
+
+class TaskEngines(Protocol):
+    """Chooses where work runs. What a kind of table asks of a cluster besides stands with that kind."""
+
+    def runner(self, input_bytes: int) -> Runner:
+        """The runner for a plan that reads so many bytes."""
+        ...
+
+    def progress(self, title: str) -> Progress | None:
+        """Where to report a long plan's progress, if anywhere."""
+        ...
+
+    def is_dataframe(self, data: Any) -> bool:
+        """Whether `data` is a DataFrame of the cluster's."""
+        ...
+
+
+class LocalEngines:
+    """No cluster: tasks run in threads of this process."""
+
+    def __init__(self, runner: Runner | None = None) -> None:
+        self._runner = runner or LocalRunner()
+
+    def runner(self, input_bytes: int) -> Runner:
+        return self._runner
+
+    def progress(self, title: str) -> Progress | None:
+        return None
+
+    def is_dataframe(self, data: Any) -> bool:
+        return False

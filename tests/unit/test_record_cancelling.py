@@ -172,13 +172,18 @@ def test_a_commit_that_had_not_begun_never_does(process):
     assert process.found == NEW
 
 
-def test_a_block_whose_commit_had_not_begun_rolls_back(process):
+@pytest.mark.parametrize("error", [None, KeyError("mine")], ids=["commit", "rollback"])
+def test_a_block_that_is_cancelled_while_its_end_waits_rolls_back(process, error):
+    """Its commit hasn't begun, or an error has left it: both come after a call that is under way."""
+
     async def run(gate, into):
         async with process.aio.begin(lock=True) as tx:
             into.append(tx)
             await tx.upsert("t", "a", {"n": 1})
             into.append(asyncio.create_task(tx.get("t", "b")))
             await gate.reached()
+            if error is not None:
+                raise error
 
     async def main():
         into = []
@@ -235,31 +240,6 @@ def test_who_is_cancelled_waits_for_no_request(process):
         task.cancel()
         await asyncio.wait({task}, timeout=10)
         assert task.cancelled() and not into[0].is_open
-        gate.open()
-        await unlocked(process)
-
-    asyncio.run(main())
-    assert process.found == OLD
-
-
-def test_an_error_in_a_block_rolls_back_whatever_happens_then(process):
-    """The task is cancelled while it waits for the rollback, which comes after a call that is under way."""
-
-    async def run(gate, into):
-        async with process.aio.begin(lock=True) as tx:
-            into.append(tx)
-            await tx.upsert("t", "a", {"n": 1})
-            into.append(asyncio.create_task(tx.get("t", "b")))
-            await gate.reached()
-            raise KeyError("mine")
-
-    async def main():
-        into = []
-        gate = Gate(process, is_row)
-        task = asyncio.create_task(run(gate, into))
-        await gate.reached()
-        await until(lambda: into[0]._strand._waiting)  # at the end of the block
-        await cancelled(task)
         gate.open()
         await unlocked(process)
 

@@ -34,7 +34,7 @@ from firn.keyed.sources import Sources, SstReaders, runs_from
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.values import Values
 from firn.keyed.writer import KeyedWriter
-from firn.runner import LocalRunner, Progress, Runner
+from firn.runner import LocalEngines, Runner, TaskEngines
 from firn.units import parse_duration
 
 if TYPE_CHECKING:
@@ -52,16 +52,8 @@ Duration = float | str | timedelta
 T = TypeVar("T")
 
 
-class Engines(Protocol):
+class Engines(TaskEngines, Protocol):
     """Where a whole table's work runs; `firn.database` gives every table one."""
-
-    def runner(self, input_bytes: int) -> Runner: ...
-
-    def progress(self, title: str) -> Progress | None: ...
-
-    def is_dataframe(self, data: Any) -> bool:
-        """Whether it is a DataFrame of a cluster."""
-        ...
 
     def keyed_to_spark(
         self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, at: Any
@@ -70,29 +62,20 @@ class Engines(Protocol):
     def keyed_load(self, table: KeyedTable, frame: Any) -> LoadReport: ...
 
 
-class InProcess:
+class InProcess(LocalEngines):
     """No cluster: tasks run in threads of this process."""
-
-    def runner(self, input_bytes: int) -> Runner:
-        return LocalRunner()
-
-    def progress(self, title: str) -> Progress | None:
-        return None
-
-    def is_dataframe(self, data: Any) -> bool:
-        return False
 
     def keyed_to_spark(
         self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, at: Any
     ) -> Any:
-        raise UnsupportedError(
-            f"{table.name} was made without a database: get it by firn.connect(…).table(…)"
-        )
+        raise _without_database(table)
 
     def keyed_load(self, table: KeyedTable, frame: Any) -> LoadReport:
-        raise UnsupportedError(
-            f"{table.name} was made without a database: get it by firn.connect(…).table(…)"
-        )
+        raise _without_database(table)
+
+
+def _without_database(table: KeyedTable) -> UnsupportedError:
+    return UnsupportedError(f"{table.name} was made without a database: get it by firn.connect(…).table(…)")
 
 
 class _Cached:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from firn.errors import UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Namer
-from firn.runner import LocalRunner, Progress, Runner
+from firn.runner import LocalEngines, TaskEngines
 
 if TYPE_CHECKING:
     from firn.lake.scan import Scan
@@ -26,20 +26,8 @@ class Written:
     columns: ColumnTypes
 
 
-class Engines(Protocol):
+class Engines(TaskEngines, Protocol):
     """Chooses where work runs."""
-
-    def runner(self, input_bytes: int) -> Runner:
-        """The runner for a plan that reads so many bytes."""
-        ...
-
-    def progress(self, title: str) -> Progress | None:
-        """Where to report a long plan's progress, if anywhere."""
-        ...
-
-    def is_dataframe(self, data: Any) -> bool:
-        """Whether `data` is a DataFrame of the cluster's, which `write` takes."""
-        ...
 
     def write(self, table: LakeTable, data: Any, namer: Namer, *, query: str | None) -> Written:
         """Write a cluster's DataFrame as files of the table, committing nothing."""
@@ -48,20 +36,8 @@ class Engines(Protocol):
     def to_spark(self, scan: Scan) -> Any: ...
 
 
-class InProcess:
+class InProcess(LocalEngines):
     """No cluster: tasks run in threads of this process."""
-
-    def __init__(self, runner: Runner | None = None) -> None:
-        self._runner = runner or LocalRunner()
-
-    def runner(self, input_bytes: int) -> Runner:
-        return self._runner
-
-    def progress(self, title: str) -> Progress | None:
-        return None
-
-    def is_dataframe(self, data: Any) -> bool:
-        return False
 
     def write(self, table: LakeTable, data: Any, namer: Namer, *, query: str | None) -> Written:
         raise UnsupportedError("this table was opened without Spark; open it through firn.connect(url).")

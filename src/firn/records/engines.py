@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from firn.errors import UnsupportedError
-from firn.runner import LocalRunner, Progress, Runner
+from firn.runner import LocalEngines, TaskEngines
 
 if TYPE_CHECKING:
     from firn.records.loading import LoadReport
@@ -14,16 +14,8 @@ if TYPE_CHECKING:
     from firn.records.table import RecordTable
 
 
-class Engines(Protocol):
+class Engines(TaskEngines, Protocol):
     """A cluster's, or this process's."""
-
-    def runner(self, input_bytes: int) -> Runner: ...
-
-    def progress(self, title: str) -> Progress | None: ...
-
-    def is_dataframe(self, data: Any) -> bool:
-        """Whether it is a DataFrame of a cluster."""
-        ...
 
     def records_load(
         self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
@@ -34,17 +26,8 @@ class Engines(Protocol):
     ) -> Any: ...
 
 
-class InProcess:
+class InProcess(LocalEngines):
     """No cluster: tasks run in threads of this process."""
-
-    def runner(self, input_bytes: int) -> Runner:
-        return LocalRunner()
-
-    def progress(self, title: str) -> Progress | None:
-        return None
-
-    def is_dataframe(self, data: Any) -> bool:
-        return False
 
     def records_load(self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int) -> LoadReport:
         raise _without_database(table)
