@@ -118,6 +118,14 @@ def test_patches_keep_what_they_remove_until_they_meet_their_base():
     assert orjson.loads(operator.merge(b'{"a":0,"b":1}', [both])) == {"b": 1, "c": 2}
     assert operator.combine([b'{"a":null}', b'{"a":{"b":1}}']) is None
     assert operator.combine([b"1", b"{}"]) is None
+    # A name that is set after its removal comes last, whether compactions were between or not.
+    removed_and_set = [b'{"a":null,"b":2}', b'{"a":3}']
+    assert operator.combine(removed_and_set) is None
+    assert (
+        operator.merge(None, removed_and_set)
+        == operator.merge(b'{"a":1}', removed_and_set)
+        == b'{"b":2,"a":3}'
+    )
 
 
 def test_json_merge_is_the_rfc_s():

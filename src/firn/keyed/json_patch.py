@@ -26,11 +26,12 @@ def compose_patches(older: Any, newer: Any) -> tuple[Any] | None:
     """One patch that does what two do, in a tuple; None where no patch does.
 
     An object over something that replaces, or removes, can't be said in one: what the object leaves alone would
-    come back from the document.
+    come back from the document. Nor can a value that is set after its removal: it comes last then, and would keep the
+    place that it has in the document.
 
     >>> compose_patches({"a": 1}, {"a": None, "b": 2})
     ({'a': None, 'b': 2},)
-    >>> compose_patches({"a": None}, {"a": {"b": 1}}) is None
+    >>> compose_patches({"a": 1}, {"a": {"b": 1}}) is None and compose_patches({"a": None}, {"a": 1}) is None
     True
     """
     if not isinstance(newer, dict):
@@ -40,6 +41,8 @@ def compose_patches(older: Any, newer: Any) -> tuple[Any] | None:
     merged = dict(older)
     for name, inner in newer.items():
         if name in merged:
+            if merged[name] is None and inner is not None:
+                return None
             both = compose_patches(merged[name], inner)
             if both is None:
                 return None
