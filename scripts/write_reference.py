@@ -37,6 +37,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (
             "firn.lake.table.LakeTable",
             "firn.lake.scan.Scan",
+            "firn.alter.AlterResult",
             "firn.lake.results.AppendResult",
             "firn.lake.results.ChangeResult",
             "firn.lake.results.Partition",

@@ -7,10 +7,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from firn.degraded import forget_warnings
+
 settings.register_profile("firn", deadline=None)
 settings.load_profile("firn")
 
 SPARK = Path(__file__).parent / "spark"
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_said_again() -> None:
+    """A warning that comes once a process comes in each test that earns it."""
+    forget_warnings()
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from firn.alter import AlterResult
     from firn.database import Database, connect
     from firn.errors import (
         AccessDeniedError,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         AppendExpiredError,
         ConflictError,
         CorruptObjectError,
+        DegradedReadWarning,
         DuplicateKeyError,
         FencedError,
         FirnError,
@@ -83,6 +85,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessDeniedError",
     "AlreadyExistsError",
+    "AlterResult",
     "AppendExpiredError",
     "AppendResult",
     "ChangeResult",
@@ -95,6 +98,7 @@ __all__ = [
     "CorruptObjectError",
     "DataFile",
     "Database",
+    "DegradedReadWarning",
     "DropReport",
     "DuplicateKeyError",
     "ExclusiveLock",
@@ -157,6 +161,7 @@ __all__ = [
 
 _MODULES = (
     "firn.errors",
+    "firn.alter",
     "firn.database",
     "firn.journal.lock",
     "firn.journal.model",

@@ -18,6 +18,8 @@
       CorruptObjectError     an object's bytes are not what Firn wrote
       UnsupportedError       this store, format version or engine can't do it
 
+    DegradedReadWarning      a warning: an answer leaves something out, or shows it aside
+
 Every message names the object, says what happened and what to do. `kind` is a stable, machine-readable
 name of the class (the command line prints it with ``--json``).
 """
@@ -171,3 +173,10 @@ class CorruptObjectError(FirnError):
 
 class UnsupportedError(FirnError):
     """Neither this store, nor this version of Firn, nor this engine can do it."""
+
+
+class DegradedReadWarning(UserWarning):
+    """An answer leaves something out, or shows it aside: the message names the object and the verb that mends it.
+
+    It comes once a table and process, through `warnings` and the logger ``firn``.
+    """

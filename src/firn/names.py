@@ -1,4 +1,4 @@
-"""Names of tables: what may stand in a path, and isn't Firn's own."""
+"""Names: how two of them compare, and which may name a table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import re
 from firn.errors import InvalidInputError
 
 _NAME = re.compile(r"[A-Za-z0-9.\-][A-Za-z0-9_.\-]{0,99}")
+
+
+def fold(name: str) -> str:
+    """The form by which names of columns, fields and tables in SQL compare: two that fold alike are one name.
+
+    It is the one rule of the product, and Spark's. (`casefold` joins more: ``straße`` and ``strasse``.)
+    """
+    return name.lower()
 
 
 def is_name(name: str) -> bool:
