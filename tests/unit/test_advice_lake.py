@@ -1,0 +1,97 @@
+"""The table of advice: lake tables and the leaderless log."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+import firn
+from advice import advises
+
+ROWS = [{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]
+
+
+@pytest.fixture
+def db() -> firn.Database:
+    return firn.connect("memory://")
+
+
+def test_a_name_that_is_taken_is_opened(db):
+    db.create_table("flights").append(ROWS)
+    with advises("is a table already. Open it with db.table(", names="flights"):
+        db.create_table("flights")
+    assert db.table("flights").scan().count() == 2
+
+
+def test_partitions_names_the_partitions(db):
+    table = db.create_table("flights", partition_by=["origin"])
+    table.append(ROWS)
+    with advises("see partitions() for those it has", names=["flights", "LAX"]):
+        table.remove_partitions([{"origin": "LAX"}])
+    assert table.remove_partitions(table.partitions()[:1]).files_removed == 1
+
+
+def test_history_names_a_version_to_restore(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    table.append(ROWS)
+    with advises("restore needs a version or a time; see history()", names="restore"):
+        table.restore(None)
+    table.restore(table.history()[0].version)
+    assert table.scan().count() == 2
+
+
+def test_history_names_a_version_to_scan(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    with advises("Pass a version as history() shows it", names="at=1"):
+        table.scan(at=1).count()
+    assert table.scan(at=table.history()[0].version).count() == 2
+
+
+def test_expire_is_told_an_age(db):
+    table = db.create_table("flights", schema={"date": "DATE"}, partition_by=["day(date)"])
+    table.append([{"date": date(2001, 1, 1)}])
+    with advises("has no retention; pass expire(older_than='90d')", names="flights"):
+        table.expire()
+    assert table.expire(older_than="90d").files_removed == 1
+
+
+def test_rows_without_a_partition_of_time_are_deleted(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    with advises("so its partitions have no age. Use delete(where) instead", names="flights"):
+        table.expire(older_than="90d")
+    table.delete("delay > 70")
+    assert table.scan().count() == 1
+
+
+def test_rows_are_deleted_at_once_where_soft_deletes_cant_be(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    with advises("Use delete(where, soft=False), which rewrites", names="flights"):
+        table.delete("delay > 70", soft=True)
+    table.delete("delay > 70", soft=False)
+    assert table.scan().count() == 1
+
+
+def test_merge_makes_files_that_other_engines_read():
+    table = firn.connect("memory://", writer="w").create_table("flights", journal="writer")
+    table.append(ROWS)
+    table.delete("delay > 70", soft=True)
+    with advises("Call merge() first, or read through Firn", names=["flights", ".parquet"]):
+        table.scan().uris()
+    table.merge()
+    assert len(table.scan().uris()) == 1
+
+
+def test_a_lock_from_outside_takes_the_place_of_conditional_puts(tmp_path):
+    options = {"conditional_put": "disabled"}
+    table = firn.connect(tmp_path / "db", options=options).create_table("flights")
+    table.append(ROWS)
+    with advises("Pass one: firn.connect(url, lock=firn.FileLock(directory))", names="flights"):
+        table.merge()
+    lock = firn.FileLock(tmp_path / "locks")
+    table = firn.connect(tmp_path / "db", options=options, lock=lock).table("flights")
+    assert table.delete("delay > 70").rows_removed == 2
