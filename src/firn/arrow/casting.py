@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from firn.names import fold
+
 
 @dataclass
 class MisfitError(Exception):
@@ -116,10 +118,10 @@ def _convert_map(array: pa.Array, to: pa.DataType, loose: bool) -> pa.Array:
 def _convert_struct(array: pa.Array, to: pa.DataType, loose: bool) -> pa.Array:
     parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     wanted = {field.name for field in to}
-    folded = {name.lower(): part for name, part in parts.items() if name not in wanted}
+    folded = {fold(name): part for name, part in parts.items() if name not in wanted}
     children = []
     for field in to:
-        part = parts.get(field.name, folded.get(field.name.lower()))
+        part = parts.get(field.name, folded.get(fold(field.name)))
         if part is None:
             children.append(pa.nulls(len(array), field.type))
         else:

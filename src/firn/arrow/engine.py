@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from firn.arrow.types import conform
 from firn.errors import InvalidInputError
 from firn.journal.typenames import canonical
+from firn.names import fold
 
 MEMORY = 1 << 30
 """Bytes that one query may take for sorting, joining and grouping, apart from the tables passed in."""
@@ -189,11 +190,11 @@ def _result_columns(relation: Any, sql: str) -> dict[str, str]:
     columns: dict[str, str] = {}
     spelled: set[str] = set()
     for name, kind in zip(relation.columns, relation.types, strict=True):
-        if name.lower() in spelled:
+        if fold(name) in spelled:
             raise InvalidInputError(
                 f"the query {sql!r} gives two columns the name {name!r} (case doesn't count): use AS"
             )
-        spelled.add(name.lower())
+        spelled.add(fold(name))
         columns[name] = canonical(str(kind))
     return columns
 

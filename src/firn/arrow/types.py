@@ -18,6 +18,7 @@ from firn.arrow.casting import MisfitError, convert, is_list
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Enum, List, Map, Scalar, Struct, Type, parse, quoted
+from firn.names import fold
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -93,7 +94,7 @@ def columns_of(schema: pa.Schema) -> dict[str, str]:
     for field in schema:
         if not field.name:
             raise InvalidInputError(f"a column of the data ({field.type}) has an empty name: give it one")
-        there = spelled.setdefault(field.name.lower(), field.name)
+        there = spelled.setdefault(fold(field.name), field.name)
         if there != field.name or field.name in found:
             raise InvalidInputError(
                 f"the data has the columns {there!r} and {field.name!r}, which SQL can't tell apart "
@@ -132,10 +133,10 @@ def conform(data: pa.Table | pa.RecordBatch, columns: ColumnTypes, *, loose: boo
     if not columns:
         return table.select([])
     exact = {name: at for at, name in enumerate(table.column_names)}
-    folded = {name.lower(): at for name, at in exact.items() if name not in columns}
+    folded = {fold(name): at for name, at in exact.items() if name not in columns}
     arrays = []
     for field in schema:
-        at = exact.get(field.name, folded.get(field.name.lower()))
+        at = exact.get(field.name, folded.get(fold(field.name)))
         if at is None:
             arrays.append(pa.nulls(len(table), field.type))
         else:
@@ -219,7 +220,7 @@ def _decimal_name(kind: pa.DataType) -> str:
 def _struct_name(kind: pa.StructType) -> str | None:
     fields = [(field.name, duckdb_name(field.type)) for field in kind]
     text = ", ".join(f"{quoted(name)} {inner}" for name, inner in fields if inner)
-    if any(not name for name, _ in fields) or len({name.lower() for name, _ in fields}) < len(fields):
+    if any(not name for name, _ in fields) or len({fold(name) for name, _ in fields}) < len(fields):
         raise InvalidInputError(
             f"{kind} has a field without a name, or two that differ only by case: rename them"
         )

@@ -43,6 +43,7 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from firn.names import fold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -325,8 +326,8 @@ def _existing_or_new(
         raise InvalidInputError(f"{name} exists and is sorted by {has}: leave --sort-by out.")
     if asked.key or asked.version_by:
         keys = table.keys
-        named = None if keys is None else (_folded(keys.key), keys.version_by and keys.version_by.casefold())
-        if (_folded(asked.key), asked.version_by and asked.version_by.casefold()) != named:
+        named = None if keys is None else (_folded(keys.key), keys.version_by and fold(keys.version_by))
+        if (_folded(asked.key), asked.version_by and fold(asked.version_by)) != named:
             made = "no key" if keys is None else f"the key {', '.join(keys.key)}"
             made += f" and version_by {keys.version_by}" if keys is not None and keys.version_by else ""
             raise InvalidInputError(f"{name} exists and has {made}: leave --key and --version-by out.")
@@ -336,7 +337,7 @@ def _existing_or_new(
 
 
 def _folded(names: Sequence[str]) -> list[str]:
-    return [name.casefold() for name in names]
+    return [fold(name) for name in names]
 
 
 def _check_columns(frame: DataFrame, asked: _Definition) -> None:

@@ -26,6 +26,7 @@ from typing import Literal, get_args
 from firn.errors import SchemaConflictError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import NULL, Decimal, Enum, List, Map, Scalar, Struct, Type, parse
+from firn.names import fold
 
 OnConflict = Literal["error", "widen", "skip-file"]
 """What reading does about logs whose types don't join."""
@@ -114,11 +115,11 @@ def older_types(stored: ColumnTypes, columns: ColumnTypes) -> dict[str, str]:
     """
     if stored == columns:
         return {}
-    spelled = {name.casefold(): name for name in columns}
+    spelled = {fold(name): name for name in columns}
     return {
-        spelled[name.casefold()]: kind
+        spelled[fold(name)]: kind
         for name, kind in stored.items()
-        if columns.get(spelled.get(name.casefold(), "")) not in (None, kind)
+        if columns.get(spelled.get(fold(name), "")) not in (None, kind)
     }
 
 
@@ -134,12 +135,12 @@ def evolve(current: ColumnTypes, incoming: ColumnTypes, *, allow_widening: bool)
     {'x': 'BIGINT', 'y': 'DATE'}
     """
     after = {name: parse(kind) for name, kind in current.items() if parse(kind) != NULL}
-    spelled = {name.lower(): name for name in after}
+    spelled = {fold(name): name for name in after}
     for name, text in incoming.items():
         kind = parse(text)
         if kind == NULL:
             continue
-        there = spelled.setdefault(name.lower(), name)
+        there = spelled.setdefault(fold(name), name)
         if there != name:
             raise SchemaConflictError(
                 f"the column {name!r} differs from {there!r} only by case, and SQL can't tell them apart: "
@@ -177,7 +178,7 @@ class _Union:
         changed: dict[str, tuple[str, Type, str]] = {}
         warned: dict[tuple[str, ...], str] = {}
         for name, text in columns.items():
-            kind, folded = parse(text), name.lower()
+            kind, folded = parse(text), fold(name)
             if kind == NULL:
                 continue
             there = changed.get(folded) or self.types.get(folded)
@@ -257,13 +258,13 @@ def _join_loose(a: Type, b: Type) -> Type:
 
 
 def _join_structs(a: Struct, b: Struct, join: Callable[[Type, Type], Type | None]) -> Struct | None:
-    fields: dict[str, tuple[str, Type]] = {name.lower(): (name, kind) for name, kind in a.fields}
+    fields: dict[str, tuple[str, Type]] = {fold(name): (name, kind) for name, kind in a.fields}
     for name, kind in b.fields:
-        spelling, before = fields.get(name.lower(), (name, NULL))
+        spelling, before = fields.get(fold(name), (name, NULL))
         joined = join(before, kind)
         if joined is None:
             return None
-        fields[name.lower()] = (spelling, joined)
+        fields[fold(name)] = (spelling, joined)
     return Struct(tuple(fields.values()))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from firn.errors import InvalidInputError
+from firn.names import fold
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ class _Parser:
         while True:
             group, token, _ = self._take("word", "quoted")
             name = token[1:-1].replace('""', '"') if group == "quoted" else token
-            if any(name.lower() == other.lower() for other, _ in fields):
+            if any(fold(name) == fold(other) for other, _ in fields):
                 raise self._error(f"it has the field {name!r} twice (case doesn't count)")
             fields.append((name, self.type()))
             if self._next() != ",":

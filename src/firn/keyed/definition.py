@@ -15,6 +15,7 @@ from firn.keyed.keys import Keys
 from firn.keyed.operators import Operator, operator_of
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.values import Values
+from firn.names import fold
 
 KIND = "keyed"  # frozen
 FORMAT_VERSION = 3  # frozen: lake tables have 1 and 2, so that each version of Firn names what it can't read
@@ -75,8 +76,8 @@ class KeyedDefinition:
     def check(self) -> None:
         """Refuse what can't be: properties, types of columns and keys, the operator. No requests."""
         _ = self.settings, self.operator
-        spelled = {name.casefold() for name in self.keys.names}
-        if twice := [name for name in self.values.names if name.casefold() in spelled]:
+        spelled = {fold(name) for name in self.keys.names}
+        if twice := [name for name in self.values.names if fold(name) in spelled]:
             raise InvalidInputError(
                 f"the table has the column {twice[0]!r} in its key and in its values. Rename one of them."
             )

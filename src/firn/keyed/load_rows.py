@@ -14,6 +14,7 @@ from firn.keyed.entries import PUT
 from firn.keyed.keys import MAX_KEY, Keys
 from firn.keyed.operators import operator_of
 from firn.keyed.values import Values
+from firn.names import fold
 
 CHUNK_BYTES = 128 << 20
 """Rows that are sorted together: the larger, the fewer runs come of rows in no order."""
@@ -98,13 +99,13 @@ class LoadRows:
         return made
 
     def _entries(self, rows: pa.Table, seq: int) -> pa.RecordBatch:
-        given = {name.lower() for name in columns_of(rows.schema)} | {n.lower() for n in rows.schema.names}
-        if missing := [name for name in self._needed() if name.lower() not in given]:
+        given = {fold(name) for name in columns_of(rows.schema)} | {fold(n) for n in rows.schema.names}
+        if missing := [name for name in self._needed() if fold(name) not in given]:
             raise InvalidInputError(
                 f"rows to load into {self._name} lack the column {missing[0]!r}: they need {', '.join(self.columns)}."
             )
-        known = {name.lower() for name in self.columns}
-        if unknown := [name for name in rows.schema.names if name.lower() not in known]:
+        known = {fold(name) for name in self.columns}
+        if unknown := [name for name in rows.schema.names if fold(name) not in known]:
             raise InvalidInputError(
                 f"{self._name} has no column {unknown[0]!r}: its columns are {', '.join(self.columns)}."
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from firn.errors import InvalidInputError
+from firn.names import fold
 
 KEY = "key"  # frozen, as the other names
 SEQ = "seq"
@@ -34,7 +35,7 @@ def sst_schema(values: pa.Schema) -> pa.Schema:
     Raises:
         InvalidInputError: a value column has the name of one that every entry has.
     """
-    taken = sorted({name.casefold() for name in values.names} & set(ENTRY_COLUMNS))
+    taken = sorted({fold(name) for name in values.names} & set(ENTRY_COLUMNS))
     if taken:
         raise InvalidInputError(
             f"a keyed table's values can't have a column {taken[0]!r}: every entry has one of that name. Rename it"

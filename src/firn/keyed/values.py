@@ -21,6 +21,7 @@ from firn.errors import InvalidInputError
 from firn.journal.typenames import Type, parse
 from firn.keyed.entries import DELETE, Entry
 from firn.keyed.sst_schema import ENTRY_COLUMNS, sst_schema
+from firn.names import fold
 
 MAX_VALUE: Final = 1 << 26
 """Bytes that one value may have, 64 MiB: a batch of Arrow holds 2 GiB, and a fold has one of each run at hand."""
@@ -330,7 +331,7 @@ def _nested_size(value: Any) -> int:
 
 
 def _refuse_column(name: str, kind: str) -> None:
-    if name.lower() in ENTRY_COLUMNS:
+    if fold(name) in ENTRY_COLUMNS:
         raise InvalidInputError(
             f"a value column can't be called {name!r}: the SSTs of keyed tables have a column of that name; rename it"
         )

@@ -16,6 +16,7 @@ from firn.lake.keys import check_columns
 from firn.lake.predicate import Query
 from firn.lake.results import AppendResult
 from firn.lake.write import write_batches
+from firn.names import fold
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,16 +79,16 @@ def write(table: LakeTable, data: Any, namer: Namer, *, query: str | None = None
 def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str, str]:
     """The columns of rows to be written. Lists that are all empty have the table's type, if it has one."""
     columns = columns_of(schema)
-    types = {name.casefold(): kind for name, kind in known.items()}
+    types = {fold(name): kind for name, kind in known.items()}
     for field in schema:
         if field.name in columns or field.type == "null":
             continue
-        if field.name.casefold() not in types:
+        if fold(field.name) not in types:
             raise InvalidInputError(
                 f"{table.name}: the column {field.name!r} ({field.type}) holds nothing that tells its type, and "
                 "the table has no such column yet. Pass an Arrow table with the type that it should have."
             )
-        columns[field.name] = types[field.name.casefold()]
+        columns[field.name] = types[fold(field.name)]
     return {field.name: columns[field.name] for field in schema if field.name in columns}
 
 
@@ -98,8 +99,8 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
         SchemaConflictError: types that nothing joins; nothing was written.
     """
     evolved = evolve(known, incoming, allow_widening=not table.descriptor.shared)
-    spelled = {c.casefold(): c for c in evolved}
-    if missing := [c for c in table.required_columns if c.casefold() not in spelled]:
+    spelled = {fold(c): c for c in evolved}
+    if missing := [c for c in table.required_columns if fold(c) not in spelled]:
         role = "its key is made of" if table.keys is not None else "the table is partitioned by"
         raise InvalidInputError(
             f"{table.name}: the column {missing[0]!r}, which {role}, is neither in the "
@@ -108,7 +109,7 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
     if table.keys is not None:
         check_columns(table.keys, evolved)
     # Rows that lack a column by which they are placed have null there, and go to the null partition.
-    names = dict.fromkeys([spelled[c.casefold()] for c in (*incoming, *table.required_columns)])
+    names = dict.fromkeys([spelled[fold(c)] for c in (*incoming, *table.required_columns)])
     return {name: evolved[name] for name in names}
 
 

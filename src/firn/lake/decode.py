@@ -22,6 +22,7 @@ from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.source import BATCH_ROWS, ParquetSource
 from firn.lake.stats import row_group_stats
+from firn.names import fold
 
 RUN_BYTES = 16 << 20
 RUN_ROWS = 1 << 20
@@ -199,8 +200,8 @@ def _tables(
 
 def _present(source: ParquetSource, columns: ColumnTypes) -> list[str]:
     """The names in the file of those columns that it has; as in `conform`, another case will do."""
-    folded = {name.lower(): name for name in source.schema.names if name not in columns}
-    found = (name if name in source.names else folded.get(name.lower()) for name in columns)
+    folded = {fold(name): name for name in source.schema.names if name not in columns}
+    found = (name if name in source.names else folded.get(fold(name)) for name in columns)
     return [name for name in found if name is not None]
 
 
@@ -227,8 +228,8 @@ def _verdicts(
     if len(groups) < 2 and not source.blooms:
         return [None for _ in groups]  # the file's own statistics have been looked at
     pruner = _pruner(where, tuple(known.items()))
-    spelled = {name.lower(): name for name in tested}
-    names = {name: spelled[name.lower()] for name in _present(source, tested)}
+    spelled = {fold(name): name for name in tested}
+    names = {name: spelled[fold(name)] for name in _present(source, tested)}
     counts = [source.metadata.row_group(group).num_rows for group in groups]
     stats = []
     verdicts: list[bool | None] = []

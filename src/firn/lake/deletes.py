@@ -19,6 +19,7 @@ from firn.journal.typenames import Decimal, Scalar, canonical
 from firn.journal.typenames import parse as parse_type
 from firn.lake.dialect import FirnSQL, parse, readable_depth, to_duckdb
 from firn.lake.predicate import Predicate, is_opaque
+from firn.names import fold
 
 
 def frozen(predicate: Predicate, columns: ColumnTypes) -> str:
@@ -92,13 +93,13 @@ def _seen(kind: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _read(text: str, known: tuple[tuple[str, str], ...]) -> Predicate:
     columns = dict(known)
-    folded = {name.casefold(): name for name in columns}
+    folded = {fold(name): name for name in columns}
 
     def settle(node: exp.Expression) -> exp.Expression:
-        if isinstance(node, exp.Column) and node.parts[0].name.casefold() not in folded:
+        if isinstance(node, exp.Column) and fold(node.parts[0].name) not in folded:
             return exp.null()
         if type(node) is exp.Cast and isinstance(node.this, exp.Column) and len(node.this.parts) == 1:
-            name = folded.get(node.this.name.casefold())
+            name = folded.get(fold(node.this.name))
             if name is not None and canonical(node.to.sql(FirnSQL)) == _seen(columns[name]):
                 return node.this  # as `frozen` had it, and plain enough to prune by
         return node

@@ -22,6 +22,7 @@ from firn.lake.bloom import has_filters
 from firn.lake.encode import AUTO, CODECS, BloomColumns
 from firn.lake.keys import KeySpec
 from firn.lake.partition import PartitionSpec
+from firn.names import fold
 from firn.units import parse_duration, parse_size
 
 FORMAT_VERSION = 1  # frozen
@@ -157,7 +158,7 @@ def parse_bloom_filters(value: Any) -> BloomColumns:
             f"table property bloom_filters is {value!r}; it can be 'auto', or names of columns: a list of them, or "
             "one text with commas between them."
         )
-    if len({name.casefold() for name in names}) < len(names):
+    if len({fold(name) for name in names}) < len(names):
         raise InvalidInputError(f"table property bloom_filters names a column twice: {', '.join(names)}.")
     return tuple(names)
 
@@ -185,10 +186,10 @@ def check_properties(
     for name in ("retention", "delete_retention"):
         if properties.get(name) is not None:
             parse_duration(properties[name])
-    kinds = {name.casefold(): kind for name, kind in (columns or {}).items()}
+    kinds = {fold(name): kind for name, kind in (columns or {}).items()}
     wanted = parse_bloom_filters(properties.get("bloom_filters"))
     for name in () if isinstance(wanted, str) else wanted:
-        if not has_filters(kind := kinds.get(name.casefold(), "VARCHAR")):
+        if not has_filters(kind := kinds.get(fold(name), "VARCHAR")):
             raise InvalidInputError(
                 f"table property bloom_filters names {name!r}, which is {kind}; there are filters for whole numbers "
                 "but HUGEINT, VARCHAR, BLOB, DATE, TIMESTAMP, TIMESTAMP WITH TIME ZONE, and DECIMAL of up to 18 "

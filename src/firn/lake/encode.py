@@ -19,6 +19,7 @@ from firn.lake.bloom import has_filters
 from firn.lake.footer import footer_crc
 from firn.lake.parquet_bloom import filters_of, marker_entries, writer_options
 from firn.lake.stats import from_metadata
+from firn.names import fold
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 ZSTD_LEVEL = 1  # 20 % smaller than snappy for the same time; level 3 takes a third longer for 5 %
@@ -105,8 +106,8 @@ def bloom_columns(wanted: BloomColumns, columns: Mapping[str, str], sample: pa.T
     {'id': 'BIGINT'}
     """
     if not isinstance(wanted, str):
-        spelled = {name.casefold(): name for name in columns}
-        names = (spelled.get(name.casefold()) for name in wanted)
+        spelled = {fold(name): name for name in columns}
+        names = (spelled.get(fold(name)) for name in wanted)
         return {name: columns[name] for name in names if name is not None and has_filters(columns[name])}
     chosen = (
         name

@@ -26,6 +26,7 @@ from firn.lake.predicate import parse_value
 from firn.lake.results import ChangeResult
 from firn.lake.scan import Scan
 from firn.lake.write import WriteSpec, write_batches
+from firn.names import fold
 
 if TYPE_CHECKING:
     from firn.lake.table import LakeTable
@@ -81,14 +82,14 @@ def update(table: LakeTable, where: str, set_: Mapping[str, str]) -> ChangeResul
 
 def _assignments(table: LakeTable, keys: KeySpec, set_: Mapping[str, str], scan: Scan) -> dict[str, str]:
     columns = scan.snapshot.columns
-    spelled = {name.casefold(): name for name in columns}
+    spelled = {fold(name): name for name in columns}
     if not set_:
         raise InvalidInputError(
             f"update of {table.name} says nothing to set: pass something like {{'n': 'n + 1'}}."
         )
     found: dict[str, str] = {}
     for given, text in set_.items():
-        name = spelled.get(given.casefold())
+        name = spelled.get(fold(given))
         if name is None:
             raise InvalidInputError(
                 f"{table.name} has no column {given!r}; it has: {', '.join(columns) or 'none yet'}."
@@ -142,8 +143,8 @@ def delete_keys(table: LakeTable, data: Any) -> ChangeResult:
         known = session.snapshot.columns
         rows = to_reader(data, known=known)
         bound = keys.bound(known)
-        given = {name.casefold() for name in rows.schema.names}
-        if given != {name.casefold() for name in bound.columns}:
+        given = {fold(name) for name in rows.schema.names}
+        if given != {fold(name) for name in bound.columns}:
             raise InvalidInputError(
                 f"delete_keys of {table.name} takes rows with the columns {', '.join(bound.columns)}; these have: "
                 f"{', '.join(rows.schema.names) or 'none'}."

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Enum, Scalar, parse
+from firn.names import fold
 
 CLOCK = "_firn_clock"  # frozen
 DELETED = "_firn_deleted"  # frozen
@@ -43,10 +44,10 @@ class KeySpec:
 
     def bound(self, columns: Iterable[str]) -> KeySpec:
         """The same columns in the spelling of `columns`."""
-        spelled = {name.casefold(): name for name in columns}
-        key = tuple(spelled.get(name.casefold(), name) for name in self.key)
+        spelled = {fold(name): name for name in columns}
+        key = tuple(spelled.get(fold(name), name) for name in self.key)
         by = self.version_by
-        return KeySpec(key, None if by is None else spelled.get(by.casefold(), by))
+        return KeySpec(key, None if by is None else spelled.get(fold(by), by))
 
 
 def parse_key(
@@ -72,8 +73,8 @@ def parse_key(
             raise InvalidInputError(f"version_by={version_by!r} needs a key, like key=['id'].")
         return None
     keys = KeySpec(tuple(key), version_by).bound(columns)
-    folded = [name.casefold() for name in keys.columns]
-    if twice := next((name for name in keys.columns if folded.count(name.casefold()) > 1), None):
+    folded = [fold(name) for name in keys.columns]
+    if twice := next((name for name in keys.columns if folded.count(fold(name)) > 1), None):
         raise InvalidInputError(f"the column {twice!r} stands twice in key and version_by.")
     if columns:
         if missing := next((name for name in keys.columns if name not in columns), None):
@@ -82,7 +83,7 @@ def parse_key(
             )
         check_columns(keys, columns)
     for source in partition_sources:
-        if source.casefold() not in (name.casefold() for name in keys.key):
+        if fold(source) not in (fold(name) for name in keys.key):
             raise InvalidInputError(
                 f"the table is partitioned by {source!r}, which isn't part of its key ({', '.join(keys.key)}): "
                 "versions of one row could lie in different partitions. Add it to the key, or partition by "
@@ -98,7 +99,7 @@ def check_columns(keys: KeySpec, columns: ColumnTypes) -> None:
         InvalidInputError: names the column.
     """
     for name in columns:
-        if name.casefold() in HIDDEN:
+        if fold(name) in HIDDEN:
             raise InvalidInputError(f"the column {name!r} has a name that tables with a key use; rename it.")
     bound = keys.bound(columns)
     for name in bound.columns:

@@ -32,6 +32,7 @@ from firn.lake.partition_path import (
     values_of,
 )
 from firn.lake.predicate import Predicate
+from firn.names import fold
 
 __all__ = [
     "NULL",
@@ -128,10 +129,10 @@ class PartitionSpec:
         fields: list[PartitionField] = []
         for text in texts:
             found = _parse_field(text, columns)
-            taken = {f.name.casefold() for f in fields}
+            taken = {fold(f.name) for f in fields}
             if found.transform != "identity":
-                taken |= {name.casefold() for name in columns}
-            if found.name.casefold() in taken:
+                taken |= {fold(name) for name in columns}
+            if fold(found.name) in taken:
                 raise InvalidInputError(
                     f"partition field {text!r} would be called {found.name!r}, which is the name of another "
                     "field or column; rename the column, or partition by another transform."
@@ -285,9 +286,9 @@ def single_partition(
     several partitions, or the statistics don't tell.
     """
     values: dict[str, str | None] = {}
-    spelled = {name.casefold(): name for name in columns}
+    spelled = {fold(name): name for name in columns}
     for each in spec.fields:
-        column = spelled.get(each.source.casefold())
+        column = spelled.get(fold(each.source))
         entry = file.stats.get(column or "")
         if column is None:
             values[each.name] = None  # reads as null
@@ -332,7 +333,7 @@ def _ends(entry: Sequence[Any] | None, kind: str) -> pa.ChunkedArray | None:
 
 def _encode(each: PartitionField, table: pa.Table) -> transforms.Encoded:
     names = [n for n in table.column_names if n == each.source] or [
-        n for n in table.column_names if n.casefold() == each.source.casefold()
+        n for n in table.column_names if fold(n) == fold(each.source)
     ]
     if not names:
         raise InvalidInputError(
@@ -395,7 +396,7 @@ def _column(token: str, text: str, columns: ColumnTypes) -> str:
         raise InvalidInputError(f"partition field {text!r} names no column.")
     if not columns or name in columns:
         return name
-    found = [known for known in columns if known.casefold() == name.casefold()]
+    found = [known for known in columns if fold(known) == fold(name)]
     if len(found) != 1:
         raise InvalidInputError(
             f"partition field {text!r}: there is no column {name!r}; there are: {', '.join(columns)}."

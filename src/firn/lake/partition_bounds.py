@@ -13,6 +13,7 @@ from firn.lake.partition import PartitionField, PartitionSpec
 from firn.lake.partition_path import HASHED, Values, encode_value, parse_dir
 from firn.lake.stats import above
 from firn.lake.transforms import time_range
+from firn.names import fold
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,9 @@ class PartitionReader:
     """
 
     def __init__(self, spec: PartitionSpec, columns: ColumnTypes, used: Iterable[str]) -> None:
-        folded = {name.casefold(): name for name in used}
+        folded = {fold(name): name for name in used}
         self._spec = spec
-        self._fields = [
-            (f, folded[f.source.casefold()]) for f in spec.fields if f.source.casefold() in folded
-        ]
+        self._fields = [(f, folded[fold(f.source)]) for f in spec.fields if fold(f.source) in folded]
         self._columns = columns
         self._heads = [dir_head(f.name) for f in spec.fields]
         self._known: dict[str, PartitionBounds] = {}

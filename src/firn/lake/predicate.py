@@ -19,6 +19,7 @@ from firn.journal.typenames import parse as parse_type
 from firn.lake import binder
 from firn.lake.dialect import function_names, parse, readable_depth, to_duckdb, to_spark
 from firn.lake.query import Query
+from firn.names import fold
 
 __all__ = ["Predicate", "Query", "parse_rewrite", "parse_value"]
 
@@ -174,11 +175,11 @@ def _resolve(tree: exp.Expression, columns: ColumnTypes, source: str) -> set[str
     """Give every column its spelling in the table; the columns used."""
     folded: dict[str, list[str]] = {}
     for name in columns:
-        folded.setdefault(name.casefold(), []).append(name)
+        folded.setdefault(fold(name), []).append(name)
     used = set()
     for column in tree.find_all(exp.Column):
         first = column.parts[0]  # of a.b.c, where a is a STRUCT, it is a
-        found = [first.name] if first.name in columns else folded.get(first.name.casefold(), [])
+        found = [first.name] if first.name in columns else folded.get(fold(first.name), [])
         if len(found) != 1:
             problem = (
                 f"can mean the columns {' and '.join(map(repr, found))}; write one of them exactly"

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from firn.errors import InvalidInputError
 from firn.lake.dialect import function_names, parse, readable_depth, to_duckdb
+from firn.names import fold
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(select|with|from)\b", re.IGNORECASE | re.DOTALL)
 
@@ -67,15 +68,15 @@ def _restored(sql: str, source: str) -> Query:
 
 
 def _check(tree: exp.Expression, where: str, source: str) -> None:
-    names = {source.casefold()}
+    names = {fold(source)}
     for cte in tree.find_all(exp.CTE):
         if not isinstance(cte.this, exp.Query):
             raise InvalidInputError(f"{where} has the CTE {cte.alias!r}, which isn't a SELECT.")
-        if cte.alias.casefold() == source.casefold():
+        if fold(cte.alias) == fold(source):
             raise InvalidInputError(
                 f"{where} names a CTE {source!r}, which hides the rows; call it otherwise."
             )
-        names.add(cte.alias.casefold())
+        names.add(fold(cte.alias))
     reads = False
     for node in tree.walk():
         if isinstance(node, (exp.Into, exp.DML, exp.DDL, exp.Command)) and not isinstance(node, exp.Query):
@@ -88,10 +89,10 @@ def _check(tree: exp.Expression, where: str, source: str) -> None:
             raise InvalidInputError(
                 f"{where} reads the table function {node.this.sql('duckdb')}; it may read {source} alone."
             )
-        if node.args.get("db") or node.args.get("catalog") or node.name.casefold() not in names:
+        if node.args.get("db") or node.args.get("catalog") or fold(node.name) not in names:
             raise InvalidInputError(
                 f"{where} reads {node.sql('duckdb', comments=False)!r}; the only table there is {source}."
             )
-        reads = reads or node.name.casefold() == source.casefold()
+        reads = reads or fold(node.name) == fold(source)
     if not reads:
         raise InvalidInputError(f"{where} never reads {source}; write SELECT … FROM {source}.")

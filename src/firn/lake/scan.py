@@ -16,6 +16,7 @@ from firn.lake.latest import LatestSpec, VersionGroup, count_latest, plan_groups
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.read import count_rows, read_file, read_table
+from firn.names import fold
 
 if TYPE_CHECKING:
     import duckdb
@@ -66,10 +67,10 @@ class Scan:
         known = self.snapshot.columns
         if self._requested is None:
             return known
-        spelled = {c.casefold(): c for c in known}
+        spelled = {fold(c): c for c in known}
         chosen: dict[str, str] = {}
         for name in self._requested:
-            found = name if name in known else spelled.get(name.casefold())
+            found = name if name in known else spelled.get(fold(name))
             if found is None:
                 raise InvalidInputError(
                     f"{self.table.name} has no column {name!r}; it has: {', '.join(known) or 'none yet'}."

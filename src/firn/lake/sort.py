@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
+from firn.names import fold
 
 SortKeys = Sequence[tuple[str, str]]
 """(column, "ascending" or "descending"), most significant first."""
@@ -28,15 +29,15 @@ def sort_keys(sort_by: Sequence[str], columns: ColumnTypes) -> list[tuple[str, s
     >>> sort_keys(("Flight Date desc", "id", "later"), {"id": "BIGINT", "Flight Date": "DATE"})
     [('Flight Date', 'descending'), ('id', 'ascending')]
     """
-    spelled = {name.casefold(): name for name in columns}
+    spelled = {fold(name): name for name in columns}
     keys: dict[str, str] = {}
     for text in sort_by:
-        name, order = spelled.get(text.casefold()), "ascending"
+        name, order = spelled.get(fold(text)), "ascending"
         if name is None:
             head, _, direction = text.rpartition(" ")
-            if head and direction.casefold() in ("asc", "desc"):
-                name = spelled.get(head.strip().casefold())
-                order = "descending" if direction.casefold() == "desc" else "ascending"
+            if head and direction.lower() in ("asc", "desc"):
+                name = spelled.get(fold(head.strip()))
+                order = "descending" if direction.lower() == "desc" else "ascending"
         if name is not None:
             if name in keys:
                 raise InvalidInputError(f"the sort order names the column {name!r} twice")

@@ -33,6 +33,7 @@ from firn.lake.read import read_files
 from firn.lake.sort import sort_keys
 from firn.lake.source import WHOLE_BYTES, ParquetSource, open_parquet
 from firn.lake.write import Order, WriteSpec, marker_for, write_empty, write_partition
+from firn.names import fold
 
 
 @dataclass(frozen=True)
@@ -259,10 +260,10 @@ def _write_result(
 
 def _result_columns(schema: pa.Schema, known: ColumnTypes, *, widen: bool = False) -> dict[str, str]:
     """A query's columns under the table's names and types, or under types wide enough for both."""
-    spelled = {name.lower(): name for name in known}
+    spelled = {fold(name): name for name in known}
     columns = {}
     for name, kind in columns_of(schema).items():
-        there = spelled.get(name.lower(), name)
+        there = spelled.get(fold(name), name)
         table_type = known.get(there, kind)
         columns[there] = (join(table_type, kind) or table_type) if widen else table_type
     return columns

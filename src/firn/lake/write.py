@@ -24,6 +24,7 @@ from firn.lake.keys import DELETED, HIDDEN, KeySpec, folded
 from firn.lake.partition import PartitionSpec, Values, is_told_by_path
 from firn.lake.sort import SortKeys, sort_keys, sorted_batches, sorted_slices
 from firn.lake.upload import Uploader
+from firn.names import fold
 
 OPEN_PARTITIONS = 64
 """With more partitions than this in one gather, those with few rows get a file of their own at once."""
@@ -130,10 +131,10 @@ def write_empty(bucket: Bucket, spec: WriteSpec, directory: str, marker: Marker 
 
 
 def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
-    known = {name.casefold() for name in spec.columns}
+    known = {fold(name) for name in spec.columns}
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if name.casefold() not in known and column.null_count < len(column):
+            if fold(name) not in known and column.null_count < len(column):
                 raise SchemaConflictError(
                     f"the rows have a column {name!r} ({column.type}) that isn't among those to be "
                     f"written ({', '.join(spec.columns)}): give every batch the same columns"

@@ -20,6 +20,7 @@ from firn.lake.append import target_columns
 from firn.lake.engines import Written
 from firn.lake.query import Query
 from firn.lake.write import WriteSpec, write_batches
+from firn.names import fold
 from firn.runner import Progress
 from firn.spark.job import run_job
 from firn.spark.native import quote
@@ -130,10 +131,10 @@ def distribution_keys(spec: WriteSpec, frame: DataFrame) -> list[Any]:
     rows are brought together by the other fields."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    spelled = {name.casefold(): name for name in frame.columns}
+    spelled = {fold(name): name for name in frame.columns}
     keys = []
     for field in spec.partition.fields:
-        name = spelled.get(field.source.casefold())
+        name = spelled.get(fold(field.source))
         if name is None:
             continue
         column = F.col(quote(name))

@@ -12,6 +12,7 @@ from firn.journal.model import ColumnTypes
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.keys import Keys
 from firn.keyed.values import Values
+from firn.names import fold
 
 
 class KeyedColumns:
@@ -53,8 +54,8 @@ def spelled(table: str, known: ColumnTypes, columns: Sequence[str] | None) -> tu
     """Columns as the table spells them; all of them for None."""
     if columns is None:
         return tuple(known)
-    folded = {name.casefold(): name for name in known}
-    found = tuple(name if name in known else folded.get(name.casefold(), "") for name in columns)
+    folded = {fold(name): name for name in known}
+    found = tuple(name if name in known else folded.get(fold(name), "") for name in columns)
     for asked, name in zip(columns, found, strict=True):
         if not name:
             raise InvalidInputError(f"{table} has no column {asked!r}; it has: {', '.join(known)}.")

@@ -15,6 +15,7 @@ import pyarrow as pa
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.keyed.bulk_load import BulkLoad, LoadContext, LoadReport, load_task
+from firn.names import fold
 from firn.spark.job import run_job
 from firn.spark.native import quote
 from firn.spark.runner import SparkRunner
@@ -74,15 +75,15 @@ def _arranged(name: str, frame: DataFrame, keys: ColumnTypes, values: ColumnType
 
     known = {**keys, **values}
     given = incoming_columns(frame.schema, known)
-    folded = {column.casefold(): column for column in given}
-    spelled = {column.casefold(): column for column in known}
+    folded = {fold(column): column for column in given}
+    spelled = {fold(column): column for column in known}
     for column in given:
-        if column.casefold() not in spelled:
+        if fold(column) not in spelled:
             raise InvalidInputError(f"{name} has no column {column!r}; it has: {', '.join(known)}.")
     for column in keys:
-        if column.casefold() not in folded:
+        if fold(column) not in folded:
             raise InvalidInputError(f"the DataFrame has no column {column!r}, which is part of {name}'s key.")
-    return frame.select(*[F.col(quote(column)).alias(spelled[column.casefold()]) for column in given])
+    return frame.select(*[F.col(quote(column)).alias(spelled[fold(column)]) for column in given])
 
 
 def _partitions(spark: SparkSession) -> int:

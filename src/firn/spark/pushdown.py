@@ -26,6 +26,7 @@ from sqlglot import exp
 from firn.journal.model import ColumnTypes
 from firn.lake.domain import family_of
 from firn.lake.predicate import conjuncts
+from firn.names import fold
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PLAIN_SIDES = ("", "LEFT", "RIGHT", "FULL")
@@ -91,12 +92,12 @@ def used_columns(tree: exp.Expression, columns: ColumnTypes) -> list[str]:
         if isinstance(node, exp.Join) and (node.method or "").upper() == "NATURAL":
             return list(columns)
         if isinstance(node, exp.Identifier):
-            names.add(node.name.casefold())
+            names.add(fold(node.name))
         if isinstance(node, (exp.Table, exp.Subquery, exp.CTE)):
-            aliases.add(node.alias_or_name.casefold())
-    if any(len(node.parts) == 1 and node.name.casefold() in aliases for node in tree.find_all(exp.Column)):
+            aliases.add(fold(node.alias_or_name))
+    if any(len(node.parts) == 1 and fold(node.name) in aliases for node in tree.find_all(exp.Column)):
         return list(columns)
-    return [name for name in columns if name.casefold() in names] or list(columns)[:1]
+    return [name for name in columns if fold(name) in names] or list(columns)[:1]
 
 
 def argument(node: exp.Expression, name: str) -> exp.Expression | None:
@@ -128,9 +129,9 @@ def _sources(
                 "columns"
             )
             columns = None if renamed else columns_of(node)
-            sources.append(_Source(node.alias_or_name.casefold(), None if renamed else node, columns))
+            sources.append(_Source(fold(node.alias_or_name), None if renamed else node, columns))
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
-            sources.append(_Source(node.alias.casefold(), None, None))
+            sources.append(_Source(fold(node.alias), None, None))
         else:
             return None
     return sources
@@ -151,10 +152,10 @@ def _select_aliases(select: exp.Select) -> set[str]:
     """Names that the SELECT list gives to something else than the column of that name; DuckDB lets a WHERE
     use them."""
     return {
-        item.alias.casefold()
+        fold(item.alias)
         for item in select.expressions
         if isinstance(item, exp.Alias)
-        and not (isinstance(item.this, exp.Column) and item.this.name.casefold() == item.alias.casefold())
+        and not (isinstance(item.this, exp.Column) and fold(item.this.name) == fold(item.alias))
     }
 
 
@@ -173,9 +174,9 @@ def _only_source(conjunct: exp.Expression, sources: list[_Source], aliases: set[
 
 
 def _source_of(column: exp.Column, sources: list[_Source], aliases: set[str]) -> _Source | None:
-    name = column.name.casefold()
+    name = fold(column.name)
     if len(column.parts) == 2:
-        qualified = [source for source in sources if source.alias == column.table.casefold()]
+        qualified = [source for source in sources if source.alias == fold(column.table)]
         if len(qualified) == 1 and _spelled(name, qualified[0]):
             return qualified[0]
         return None
@@ -189,7 +190,7 @@ def _source_of(column: exp.Column, sources: list[_Source], aliases: set[str]) ->
 
 def _spelled(name: str, source: _Source) -> str | None:
     """The table's spelling of a column; None if it has none, or two that differ only by case."""
-    matches = [column for column in source.columns or () if column.casefold() == name]
+    matches = [column for column in source.columns or () if fold(column) == name]
     return matches[0] if len(matches) == 1 else None
 
 
@@ -236,7 +237,7 @@ def _rejects_nulls(node: exp.Expression, columns: ColumnTypes) -> bool:
 
 
 def _same_family(column: exp.Column, literals: list[exp.Expression], columns: ColumnTypes) -> bool:
-    kind = next(kind for name, kind in columns.items() if name.casefold() == column.name.casefold())
+    kind = next(kind for name, kind in columns.items() if fold(name) == fold(column.name))
     family = family_of(kind)
     return all(suits(literal, family) for literal in literals)
 
@@ -266,8 +267,8 @@ def literal_family(node: exp.Expression) -> str | None:
 
 def _unqualified(conjunct: exp.Expression, columns: ColumnTypes) -> exp.Expression:
     copy = conjunct.copy()
-    spelled = {name.casefold(): name for name in columns}
+    spelled = {fold(name): name for name in columns}
     for column in list(copy.find_all(exp.Column)):
         column.set("table", None)
-        column.set("this", exp.to_identifier(spelled[column.name.casefold()], quoted=True))
+        column.set("this", exp.to_identifier(spelled[fold(column.name)], quoted=True))
     return copy

@@ -16,6 +16,7 @@ from sqlglot import exp
 from firn.errors import InvalidInputError, TableNotFoundError
 from firn.lake.dialect import function_names, parse, to_duckdb, to_spark
 from firn.lake.predicate import Predicate
+from firn.names import fold
 from firn.spark.pushdown import argument, conjuncts_by_table, used_columns
 from firn.spark.reads import TableRead, plan_read
 from firn.spark.records_read import Moment
@@ -74,10 +75,10 @@ def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
 
 def run_over(spark: SparkSession, tree: exp.Expression, frames: Mapping[str, DataFrame]) -> DataFrame:
     """Run a query that was parsed and checked over DataFrames, by the names it reads them under."""
-    folded = {name.casefold(): frame for name, frame in frames.items()}
+    folded = {fold(name): frame for name, frame in frames.items()}
     text = to_duckdb(tree)
     tree = tree.copy()
-    return _run(spark, text, tree, table_nodes(tree, text), lambda node: folded[node.name.casefold()])
+    return _run(spark, text, tree, table_nodes(tree, text), lambda node: folded[fold(node.name)])
 
 
 def pruned_read(read: TableRead, conjuncts: Sequence[exp.Expression]) -> TableRead:
@@ -133,7 +134,7 @@ def _is_cte(node: exp.Table) -> bool:
     that is recursive."""
     if node.args.get("db") or not isinstance(node.this, exp.Identifier):
         return False
-    name = node.name.casefold()
+    name = fold(node.name)
     child: exp.Expression = node
     parent = node.parent
     within: exp.CTE | None = None
@@ -147,7 +148,7 @@ def _is_cte(node: exp.Table) -> bool:
                 at = next(i for i, cte in enumerate(visible) if cte is within)
                 recursive = bool(with_.args.get("recursive"))
                 visible = visible[: at + 1] if recursive else visible[:at]
-            if any(cte.alias.casefold() == name for cte in visible):
+            if any(fold(cte.alias) == name for cte in visible):
                 return True
         if not isinstance(parent, (exp.CTE, exp.With)):
             within = None
@@ -157,7 +158,7 @@ def _is_cte(node: exp.Table) -> bool:
 
 def _find(tables: Tables, name: str) -> Any:
     known = tables.tables()
-    found = [name] if name in known else [other for other in known if other.casefold() == name.casefold()]
+    found = [name] if name in known else [other for other in known if fold(other) == fold(name)]
     if len(found) != 1:
         raise TableNotFoundError(
             f"there is no table {name!r}; there are: {', '.join(known) or 'none yet'}."

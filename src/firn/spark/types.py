@@ -15,6 +15,7 @@ import pyarrow as pa
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Enum, List, Map, Scalar, Struct, Type, parse, quoted
+from firn.names import fold
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -103,7 +104,7 @@ def columns_of_schema(schema: StructType) -> dict[str, str]:
     columns: dict[str, str] = {}
     spelled: dict[str, str] = {}
     for field in schema.fields:
-        there = spelled.setdefault(field.name.casefold(), field.name)
+        there = spelled.setdefault(fold(field.name), field.name)
         if not field.name or there != field.name or field.name in columns:
             raise InvalidInputError(
                 f"the DataFrame has the columns {there!r} and {field.name!r}, which SQL can't tell "
@@ -129,9 +130,9 @@ def incoming_columns(schema: StructType, known: ColumnTypes) -> dict[str, str]:
         {'a': 'UTINYINT', 'b': 'SMALLINT'}
     """
     columns = columns_of_schema(schema)
-    folded = {name.casefold(): kind for name, kind in known.items()}
+    folded = {fold(name): kind for name, kind in known.items()}
     for name in columns:
-        kind = folded.get(name.casefold())
+        kind = folded.get(fold(name))
         if (
             kind is not None
             and columns[name] != kind
@@ -292,7 +293,7 @@ def _duckdb(kind: DataType, column: str) -> str | None:
 
 def _struct(kind: StructType, column: str) -> str | None:
     fields = [(field.name, _duckdb(field.dataType, f"{column}.{field.name}")) for field in kind.fields]
-    names = [name.casefold() for name, _ in fields]
+    names = [fold(name) for name, _ in fields]
     if not all(names) or len(set(names)) < len(names):
         raise InvalidInputError(
             f"column {column!r} of the DataFrame has a field without a name, or two that differ only by "

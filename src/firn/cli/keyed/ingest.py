@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from firn.cli import output, waiting
 from firn.cli.reports import print_report
 from firn.errors import InvalidInputError
+from firn.names import fold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,17 +51,17 @@ def create_for(
     columns = columns_of_schema(frame.schema)
     shown = ", ".join(columns) or "none"
     if not key:
-        if {column.casefold() for column in columns} != set(BYTES):
+        if {fold(column) for column in columns} != set(BYTES):
             raise InvalidInputError(
                 f"name the columns of {name}'s key by --key: the files have the columns {shown}. Without it they "
                 "must be key and value, as bytes or text."
             )
         return database.create_table(name, kind="keyed", properties=properties)
-    folded = {column.casefold(): column for column in columns}
+    folded = {fold(column): column for column in columns}
     keys: dict[str, str] = {}
     for word in key:
         column, _, kind = word.partition("=")
-        spelled = folded.get(column.casefold())
+        spelled = folded.get(fold(column))
         if spelled is None:
             raise InvalidInputError(f"--key names {column!r}, which the files don't have: {shown}.")
         keys[spelled] = kind or columns[spelled]
@@ -102,11 +103,11 @@ def _as_bytes(table: KeyedTable, frame: DataFrame) -> DataFrame:
 
     from firn.spark.native import quote
 
-    known = {name.casefold(): kind for name, kind in columns_of(table).items()}
+    known = {fold(name): kind for name, kind in columns_of(table).items()}
     return frame.select(
         *[
             F.col(quote(field.name)).cast("binary").alias(field.name)
-            if known.get(field.name.casefold()) == "BLOB" and field.dataType.simpleString() == "string"
+            if known.get(fold(field.name)) == "BLOB" and field.dataType.simpleString() == "string"
             else F.col(quote(field.name))
             for field in frame.schema.fields
         ]
