@@ -96,6 +96,7 @@ def test_pandas_frames() -> None:
     )
     rows = to_reader(frame, known={})
     assert columns_of(rows.schema) == {
+        "key": "BIGINT",
         "i": "BIGINT",
         "f": "DOUBLE",
         "o": "VARCHAR",
@@ -109,7 +110,7 @@ def test_pandas_frames() -> None:
     first, second = rows_of(rows)
     assert first["z"] == dt.datetime(2019, 12, 31, 23, tzinfo=UTC)
     assert first["c"] == "u"
-    assert second == {**dict.fromkeys(frame.columns), "i": 2, "c": "v"}
+    assert second == {**dict.fromkeys(frame.columns), "key": 8, "i": 2, "c": "v"}
 
 
 def test_pandas_nanoseconds_stay_only_where_they_matter() -> None:

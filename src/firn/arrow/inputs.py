@@ -39,8 +39,8 @@ def to_reader(data: Any, *, known: ColumnTypes) -> Rows:
     """The rows of `data`.
 
     Takes a pyarrow Table, RecordBatch or RecordBatchReader, anything with `__arrow_c_stream__`, a pandas
-    DataFrame (its index isn't stored: `reset_index()` keeps it), a polars DataFrame or LazyFrame, a list of
-    dicts, or a dict of lists. Arrow and polars keep their types. In the others, ints are BIGINT, ints with
+    DataFrame, a polars DataFrame or LazyFrame, a list of dicts, or a dict of lists. The named levels of a pandas
+    index are columns; an index of integers without a name is row numbers, and isn't stored. Arrow and polars keep their types. In the others, ints are BIGINT, ints with
     floats DOUBLE, naive datetimes TIMESTAMP, aware ones TIMESTAMP WITH TIME ZONE, dicts STRUCT; but where
     `known`, the table's columns, has another type that holds every value, the column takes that. Text stays
     text. The columns of a list of dicts are those of all its dicts, in order of first appearance.
@@ -99,8 +99,13 @@ def _rows(data: Any, known: ColumnTypes) -> Rows:
     if isinstance(data, pa.RecordBatchReader):
         return _stream(data)
     module = type(data).__module__.partition(".")[0]
-    if module == "pandas" and type(data).__name__ == "DataFrame":
+    pandas_class = _pandas_class(data)
+    if pandas_class == "DataFrame":
         return _table(_from_pandas(data, known))
+    if pandas_class == "Series":
+        raise InvalidInputError(
+            "a pandas Series is one column, not rows: append series.reset_index(), or series.to_frame()"
+        )
     if module == "polars" and type(data).__name__ == "LazyFrame":
         data = data.collect()
     if module == "polars" and type(data).__name__ == "DataFrame":
@@ -202,16 +207,54 @@ def _refuse_objects(name: str, series: Any) -> None:
         raise InvalidInputError(f"column {name!r} has polars type Object: cast it to a type of its own")
 
 
+def _pandas_class(data: Any) -> str | None:
+    """The class of pandas that this is one of, or of a subclass (a GeoDataFrame is a DataFrame)."""
+    for base in type(data).__mro__:
+        if base.__module__.partition(".")[0] == "pandas" and base.__name__ in ("DataFrame", "Series"):
+            return base.__name__
+    return None
+
+
 def _from_pandas(frame: Any, known: ColumnTypes) -> pa.Table:
-    arrays, names = [], []
-    for at, name in enumerate(frame.columns):
+    named = [(name, frame.iloc[:, at]) for at, name in enumerate(frame.columns)]
+    for name, _ in named:
         if not isinstance(name, str):
             raise InvalidInputError(
                 f"the DataFrame has the column {name!r}: column names are strings, so rename it"
             )
-        names.append(name)
-        arrays.append(_from_series(name, frame.iloc[:, at], known))
-    return pa.table(arrays, names=names)
+    named = [*_index_columns(frame), *named]
+    arrays = [_from_series(name, series, known) for name, series in named]
+    return pa.table(arrays, names=[name for name, _ in named])
+
+
+def _index_columns(frame: Any) -> list[tuple[str, Any]]:
+    """The levels of a DataFrame's index that hold data, as columns.
+
+    Integers without a name are row numbers: those of a filter, a sort or a concat are no range any more.
+    """
+    index, found = frame.index, []
+    if index.nlevels == 1 and index.name is None and index.dtype.kind in "iu":
+        return []
+    for level, name in enumerate(index.names):
+        values = index.get_level_values(level)
+        if name is None and len(index):
+            raise InvalidInputError(
+                f"the DataFrame's index ({values.dtype}) has no name, so it can't be a column: name it with "
+                "df.rename_axis('name'), or leave it out with df.reset_index(drop=True)"
+            )
+        if name is None:
+            continue
+        if not isinstance(name, str):
+            raise InvalidInputError(f"the DataFrame's index is named {name!r}: give it a string for a name")
+        series = values.to_series(index=frame.index)
+        if name not in frame.columns:
+            found.append((name, series))
+        elif not series.equals(frame[name]):
+            raise InvalidInputError(
+                f"{name!r} is both a column and the index of the DataFrame, with other values: rename one, or "
+                "leave the index out with df.reset_index(drop=True)"
+            )
+    return found
 
 
 def _from_series(name: str, series: Any, known: ColumnTypes) -> pa.Array | pa.ChunkedArray:
