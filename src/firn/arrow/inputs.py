@@ -40,10 +40,11 @@ def to_reader(data: Any, *, known: ColumnTypes) -> Rows:
 
     Takes a pyarrow Table, RecordBatch or RecordBatchReader, anything with `__arrow_c_stream__`, a pandas
     DataFrame, a polars DataFrame or LazyFrame, a list of dicts, or a dict of lists. The named levels of a pandas
-    index are columns; an index of integers without a name is row numbers, and isn't stored. Arrow and polars keep their types. In the others, ints are BIGINT, ints with
-    floats DOUBLE, naive datetimes TIMESTAMP, aware ones TIMESTAMP WITH TIME ZONE, dicts STRUCT; but where
-    `known`, the table's columns, has another type that holds every value, the column takes that. Text stays
-    text. The columns of a list of dicts are those of all its dicts, in order of first appearance.
+    index are columns; an index of integers without a name is row numbers, and isn't stored. Arrow and polars
+    keep their types. In the others, ints are BIGINT, ints with floats DOUBLE, naive datetimes TIMESTAMP, aware
+    ones TIMESTAMP WITH TIME ZONE, dicts STRUCT; but where `known`, the table's columns, has another type that
+    holds every value, the column takes that. Text stays text. The columns of a list of dicts are those of all
+    its dicts, in order of first appearance.
 
     Raises `InvalidInputError` for anything else, for a column of mixed types (naming the rows), and for names
     or types that no table can have. Costs no requests.
