@@ -52,6 +52,7 @@ class Model:
     writes: dict[str, dict[str, Any] | None] = field(default_factory=dict)
     reads: set[str] = field(default_factory=set)
     predicates: list[dict[str, Any]] = field(default_factory=list)
+    beyond: bool = False
 
 
 @dataclass
@@ -62,7 +63,7 @@ class Commit:
 
 STEPS = st.one_of(
     st.tuples(st.sampled_from(["get", "delete"]), IDS),
-    st.tuples(st.sampled_from(["find", "scan"]), WHERE),
+    st.tuples(st.sampled_from(["find", "scan", "count"]), WHERE),
     st.tuples(st.sampled_from(["insert", "update", "upsert"]), IDS, DOCUMENTS),
     st.tuples(st.just("upsert"), IDS, DOCUMENTS),
     st.tuples(st.sampled_from(["commit", "commit", "rollback"])),
@@ -135,12 +136,19 @@ class Records:
     def scan(self, slot: int, where: dict[str, Any]) -> None:
         self.look(self.open[slot], self.open[slot].tx.scan, where)
 
+    def count(self, slot: int, where: dict[str, Any]) -> None:
+        m = self.open[slot]
+        assert m.tx.count("t", where) == len(self.looked(m, where))
+
     def look(self, m: Model, look: Any, where: dict[str, Any]) -> None:
+        assert {row.id: row.document for row in look("t", where)} == self.looked(m, where)
+
+    def looked(self, m: Model, where: dict[str, Any]) -> Rows:
+        """What matches, which is read with that."""
         asked = {name: predicate_of(value) for name, value in where.items()}
-        expected = {id: row for id, row in self.seen(m).items() if matches(row, asked)}
-        assert {row.id: row.document for row in look("t", where)} == expected
         m.predicates.append(asked)
         m.reads |= {id for id, row in self.states[m.snapshot].items() if matches(row, asked)}
+        return {id: row for id, row in self.seen(m).items() if matches(row, asked)}
 
     def insert(self, slot: int, id: str, document: dict[str, Any]) -> None:
         m = self.open[slot]
@@ -148,6 +156,9 @@ class Records:
         self.same({error} - {None}, lambda: m.tx.insert("t", id, document))
         if error is None:
             m.writes[id] = document
+        elif error is firn.DuplicateKeyError and id not in m.writes:
+            m.reads.add(id)
+            m.beyond |= any(id in commit.writes for commit in self.commits[m.snapshot :])
 
     def update(self, slot: int, id: str, document: dict[str, Any]) -> None:
         m = self.open[slot]
@@ -242,7 +253,8 @@ class Records:
         since = self.commits[m.snapshot :]
         errors: set[type[Exception]] = set()
         if not m.writes:
-            return errors, set()
+            # An error told of what came after the snapshot.
+            return {firn.StaleObjectError} if m.serializable and m.beyond else errors, set()
         if self.touched(m, since, reads=m.serializable):
             errors.add(firn.StaleObjectError)
         old = self.states[m.snapshot]

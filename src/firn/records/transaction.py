@@ -73,6 +73,7 @@ class Transaction:
         self._ends_s = store.clock.monotonic() + timeout_s
         self._state: State = "open"
         self._footprint = Footprint()
+        self._beyond: RowKey | None = None
         self._seen: dict[RowKey, Seen | None] = {}
         self._writes = Buffer(self.txid)
         self._locks = Locks(store, self.txid) if lock else None
@@ -159,9 +160,12 @@ class Transaction:
         """How many rows match; all without conditions. Cost as `find`, or `scan`; it holds few rows at a time."""
         opened = self._table(table)
         asked = self._asked(opened, {**(where or {}), **equalities})
-        own = self._writes.of(table)
-        stored = self._at.find(opened, asked) if asked else self._at.scan(opened, asked)
-        return sum(seen.id not in own for seen in stored) + len(self._writes.matching(opened, asked))
+        own, count = self._writes.of(table), 0
+        for seen in self._at.find(opened, asked) if asked else self._at.scan(opened, asked):
+            # What was counted is read as what was found: a second count must be the same, or the commit fail.
+            self._footprint.reads.add((table, seen.id))
+            count += seen.id not in own
+        return count + len(self._writes.matching(opened, asked))
 
     # -- writing
 
@@ -244,6 +248,7 @@ class Transaction:
         """
         self._must_be_open()
         if not self._writes:
+            self._must_be_of_one_moment()
             self._end("committed")
             self.committed = self.snapshot
             return self.committed
@@ -400,19 +405,36 @@ class Transaction:
         return self._write(opened, id, body)
 
     def _look(self, table: Table, id: str, head: Head) -> None:
-        """Rule 12: whether a row may be inserted, by the log up to its end as it is now."""
+        """Rule 12: whether a row may be inserted, by the log up to its end as it is now. A refusal is a read."""
         key = (table.name, id)
         since = self._store.log.records(self.snapshot, head.number)
         last = last_write(key, unseen(since))
         if last is None:
             if self._at.get(table, id) if key not in self._seen else self._seen[key]:
+                self._footprint.reads.add(key)
                 raise DuplicateKeyError(f"{table.name!r} has a row {id!r} already; update it, or use upsert")
             return
         if not last[1].deletes:
+            self._look_beyond(key)
             raise DuplicateKeyError(f"{table.name!r} has a row {id!r} by now; begin again and update it")
         self._tables_must_stand(head.catalog)
         self._must_stand(unseen(since), serializable=True)
         self._at = Snapshot(self._store, head)
+
+    def _look_beyond(self, key: RowKey) -> None:
+        """An error tells of a commit that the snapshot doesn't have: a serializable commit fails by this read."""
+        self._footprint.reads.add(key)
+        self._beyond = key
+
+    def _must_be_of_one_moment(self) -> None:
+        """What wrote nothing needs no look at the log: its reads are the snapshot's, but for what errors told."""
+        if self.serializable and self._beyond is not None:
+            self._end("rolled back")
+            table, id = self._beyond
+            raise StaleObjectError(
+                f"row {id!r} of {table!r} was changed after this transaction's snapshot, as an error told it; begin "
+                "again and retry"
+            )
 
     def _tables_must_stand(self, catalog: Catalog) -> None:
         """What was read must be of tables that are still there: rows vanish with theirs."""
@@ -459,6 +481,7 @@ class Transaction:
         others = list(unseen(self._store.log.records(self.snapshot, head.number)))
         found = conflict(Footprint(writes={key}), others, self._matches, serializable=False)
         if found is not None:
+            self._look_beyond(key)
             self._locks.release_row(layout, key[1])
             raise StaleObjectError(str(found), self._now(found, others))
 
