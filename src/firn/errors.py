@@ -107,7 +107,7 @@ class LockLostError(ConflictError):
 
 
 class AppendExpiredError(ConflictError):
-    """The append took so long that sweep might have removed its first files; start it over."""
+    """The append or change took so long that sweep might have removed its first files; start it over."""
 
 
 class HandleClosedError(ConflictError):

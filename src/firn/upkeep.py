@@ -11,6 +11,7 @@ from firn.journal.model import SweepReport
 from firn.journal.writer import collect as collecting
 from firn.journal.writer import prune as pruning
 from firn.journal.writer import repair as repairing
+from firn.journal.writer.collect import Ages
 from firn.journal.writer.federation import WriterInfo
 from firn.journal.writer.history import History
 from firn.journal.writer.prune import PruneReport
@@ -95,8 +96,8 @@ class WriterUpkeep:
         too, and markers. `prune` says first which revisions are retained.
 
         Args:
-            orphans: how old a file must be that no transaction has named, 7 days by default: longer than any
-                append takes.
+            orphans: how old a file must be that no transaction has named: longer than any append takes. By default
+                its table's `orphan_age`, at least 7 days.
             writer: whose files; the connection's own writer's by default.
             dry_run: only say what would be deleted.
 
@@ -122,7 +123,7 @@ class WriterUpkeep:
             >>> len(db.sweep("0s").data_files)
             1
         """
-        age = Settings().orphan_age_ms if orphans is None else parse_duration_ms(orphans)
+        age = orphan_ages(self._writer_tables) if orphans is None else parse_duration_ms(orphans)
         return collecting.collect(self._history_of(writer), orphan_age_ms=age, dry_run=dry_run).as_sweep()
 
     def rebuild(
@@ -222,3 +223,18 @@ class WriterUpkeep:
                 f"{self.url} has no writer {writer!r}; there are: {', '.join(known) or 'none'}."
             )
         return tables.federation.history(writer)
+
+
+def orphan_ages(tables: WriterTables) -> Ages:
+    """Each table's `orphan_age` in milliseconds, at least the default. The definitions are read when the first table
+    is asked for."""
+    usual = Settings().orphan_age_ms
+    known: dict[str, int] | None = None
+
+    def age(table: str) -> int:
+        nonlocal known
+        if known is None:
+            known = {name: max(usual, found.orphan_age_ms) for name, found in tables.settings().items()}
+        return known.get(table, usual)
+
+    return age

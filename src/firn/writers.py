@@ -65,6 +65,11 @@ class WriterTables:
         """The tables of all writers."""
         return list(definitions(self.federation.load()))
 
+    def settings(self) -> dict[str, Settings]:
+        """The settings of each table."""
+        found = definitions(self.federation.load())
+        return {name: _settings(_described(definition)) for name, (definition, _) in found.items()}
+
     def define(self, descriptor: Descriptor) -> LakeTable:
         """Create a table in the own writer's catalog. Every connection knows it from then on.
 
@@ -138,14 +143,14 @@ class WriterTables:
         return self._table(*found, gathering)
 
     def _table(self, definition: Definition, notes: Sequence[str], own: Author | None) -> LakeTable:
-        descriptor = Descriptor.decode(definition.spec, f"the definition by the writer {definition.writer}")
+        descriptor = _described(definition)
         journal = WriterJournal(
             self.federation,
             own,
             descriptor.name,
             definition,
             declared=descriptor.columns,
-            settings=Settings.from_properties(descriptor.properties),
+            settings=_settings(descriptor),
             clock=self._clock,
             notes=notes,
         )
@@ -161,6 +166,14 @@ class WriterTables:
         raise TableExistsError(
             f"{self._url} has a table {name!r} already. Open it with db.table({name!r}), or choose another name."
         )
+
+
+def _described(definition: Definition) -> Descriptor:
+    return Descriptor.decode(definition.spec, f"the definition by the writer {definition.writer}")
+
+
+def _settings(descriptor: Descriptor) -> Settings:
+    return Settings.from_properties(descriptor.properties)
 
 
 def _files_of(state: State, name: str) -> list[DataFile]:

@@ -6,7 +6,7 @@ file goes after it, so that whatever is left tells rebuild which rows count.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from firn.bucket.base import ObjectInfo
@@ -18,7 +18,7 @@ from firn.errors import (
     ObjectNotFoundError,
 )
 from firn.journal.model import SweepReport
-from firn.journal.writer.actions import Add, Transaction
+from firn.journal.writer.actions import Add, Drop, Transaction
 from firn.journal.writer.footers import read_pairs
 from firn.journal.writer.history import History, Version
 from firn.journal.writer.layout import BadName, ObjectName
@@ -62,8 +62,12 @@ class _Changed(Exception):
     """What was listed is gone: somebody else prunes or collects."""
 
 
+Ages = Callable[[str], int]
+"""How old a file of a table has to be, in milliseconds."""
+
+
 def collect(
-    history: History, *, orphan_age_ms: int, dry_run: bool = False, table: str | None = None
+    history: History, *, orphan_age_ms: int | Ages, dry_run: bool = False, table: str | None = None
 ) -> CollectReport:
     """Delete the data files that no retained revision names, and the markers that nothing needs any more.
 
@@ -78,10 +82,11 @@ def collect(
     and the DELETEs, ascending: those of one revision go together.
 
     Args:
-        orphan_age_ms: longer than any append may take, from its first file to its commit.
+        orphan_age_ms: longer than any append may take, from its first file to its commit; for all tables, or for
+            each by its name.
         dry_run: only say what would be deleted. Nothing is written but the object that tells the time.
-        table: only files of this one, and of tables that were dropped; of every table, and what lies among them, by
-            default.
+        table: only files of this one, and files of dropped tables that were begun before the drop; of every table,
+            and what lies among them, by default.
 
     Raises:
         ForkError: the history has a fork that nobody has decided. Nothing was deleted.
@@ -145,10 +150,11 @@ def plan_waves(
 class _Collection:
     """One pass."""
 
-    def __init__(self, history: History, orphan_age_ms: int, dry_run: bool, table: str | None) -> None:
+    def __init__(self, history: History, orphan_age_ms: int | Ages, dry_run: bool, table: str | None) -> None:
         self.history, self.dry_run, self.table = history, dry_run, table
         self.bucket, self.layout = history.bucket, history.layout
-        self.before = store_now(self.bucket, self.layout) - orphan_age_ms
+        self.orphan_age_ms = orphan_age_ms
+        self.now = store_now(self.bucket, self.layout)
         self.data = self.bucket.list(self.layout.data_prefix).objects
         self.marked = self.bucket.list(self.layout.markers_prefix).objects
         # The head before the names: of a revision below it, all that was ever committed is among them.
@@ -157,17 +163,19 @@ class _Collection:
         if self.names.forked() is not None:
             history.counting(self.names)
         self.kept_foreign: list[str] = []
+        self.dropped: dict[str, int] = {}
 
     def run(self) -> CollectReport:
-        files, markers = list(self._suspects()), list(self._orphaned_markers())
+        files = list(self._suspects())
+        markers = list(self._read_markers(self._orphaned_markers()))
+        for _, found in markers:
+            self._note_drops(found.transaction)
         garbage = list(self._garbage(files, self._references())) if files or markers else []
         existing = {info.key for info in self.data}
         waves, waiting = plan_waves(garbage, existing | self._foreign(garbage))
         doomed = [entry for wave in waves for entry in wave]
         existing.difference_update(entry.info.key for entry in doomed)
-        useless = [
-            info for info, found in self._read_markers(markers) if not self._is_needed(found, existing)
-        ]
+        useless = [info for info, found in markers if not self._is_needed(found, existing)]
         floor = min([*self.names.transactions, *self.names.checkpoints], default=0)
         report = CollectReport(
             tuple(g.info.key for g in doomed if g.record.revision < floor),
@@ -199,17 +207,30 @@ class _Collection:
     def _suspects(self) -> Iterator[ObjectInfo]:
         """Data files that aren't live, and old enough. Free of requests."""
         live = {path for table in self.version.state.tables.values() for path in table.files}
-        chosen = (info for info in self.data if self._is_chosen(info))
-        return (i for i in chosen if i.key not in live and i.modified_ms <= self.before)
+        for info in self.data:
+            found = self.layout.parse_data(info.key)
+            table = None if found is None else found.table
+            if info.key not in live and self._is_chosen(table) and self._is_old(info, table):
+                yield info
 
-    def _is_chosen(self, info: ObjectInfo) -> bool:
-        if self.table is None:
-            return True
-        found = self.layout.parse_data(info.key)
+    def _is_chosen(self, table: str | None) -> bool:
         # Nobody sweeps a table that was dropped, so whoever sweeps another one does.
-        return found is not None and (
-            found.table == self.table or found.table not in self.version.state.tables
-        )
+        return self.table in (None, table) or (table is not None and self._has_gone(table))
+
+    def _has_gone(self, table: str) -> bool:
+        return table not in self.version.state.tables
+
+    def _is_old(self, info: ObjectInfo, table: str | None) -> bool:
+        age = self.orphan_age_ms
+        if not isinstance(age, int):
+            age = age(table or "")
+        return info.modified_ms <= self.now - age
+
+    def _note_drops(self, transaction: Transaction) -> None:
+        for action in transaction.actions:
+            if isinstance(action, Drop):
+                before = self.dropped.get(action.table, 0)
+                self.dropped[action.table] = max(before, transaction.revision)
 
     def _references(self) -> set[str]:
         """Every file that a retained revision reads, on whatever branch (rule 24)."""
@@ -224,6 +245,7 @@ class _Collection:
                 if isinstance(transaction, CorruptObjectError):
                     raise transaction
                 paths.update(_added(transaction))
+                self._note_drops(transaction)
         for revision, prefixes in self.names.checkpoints.items():
             for prefix in prefixes:
                 state = self.history.reader.checkpoint(ObjectName(revision, prefix, "checkpoint"))
@@ -253,8 +275,13 @@ class _Collection:
             if info.key in references:
                 continue
             record = self._record(info)
-            if record is not None and record.revision < self.version.head.revision:
+            if record is not None and record.revision < self.version.head.revision and self._is_told(record):
                 yield Garbage(info, record)
+
+    def _is_told(self, record: FileRecord) -> bool:
+        """Whether the file is of the table to be swept, or was begun before its own was dropped. One that was begun
+        since is of a first append, which has its own table's time."""
+        return self.table in (None, record.table) or record.revision <= self.dropped.get(record.table, 0)
 
     def _record(self, info: ObjectInfo) -> FileRecord | None:
         """None for what Firn doesn't know or own, with a note."""
@@ -291,7 +318,7 @@ class _Collection:
             elif (
                 name.prefix not in self.names.at(name.revision)
                 and name.revision < self.version.head.revision
-                and info.modified_ms <= self.before
+                and self._is_old(info, self.table)
             ):
                 yield info
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from firn.clock import Clock, SystemClock
@@ -26,6 +27,7 @@ from firn.errors import (
 )
 from firn.journal.writer import marker
 from firn.journal.writer.actions import Action, CommitRecord, Remove, Transaction, Upgrade
+from firn.journal.writer.age import Age
 from firn.journal.writer.checkpoint import write_checkpoint
 from firn.journal.writer.claims import Claims
 from firn.journal.writer.history import History
@@ -105,6 +107,7 @@ class Handle:
         summary: Mapping[str, Any] | None = None,
         ticket: Ticket | None = None,
         replaced: Collection[str] = (),
+        ages: Sequence[Age] = (),
     ) -> Head:
         """Make `actions` the next revision; its data files are in the bucket already. All or nothing.
 
@@ -119,8 +122,10 @@ class Handle:
             ticket: from `begin`, where data files name the transaction. Any number may be under way: one that
                 was overtaken commits all the same, as the next revision there is.
             replaced: the paths that the files which this ticket named say that they replace.
+            ages: of the data files.
 
         Raises:
+            AppendExpiredError: sweep may have deleted data files by now. Nothing of this is visible.
             InvalidInputError: the actions can't follow this state. Nothing was sent.
             HandleClosedError: another process committed first. Nothing of this is visible.
             ForkError: another process commits at the same time. Not acknowledged.
@@ -130,22 +135,27 @@ class Handle:
         with self._mutex:
             self._check_open()
             chosen = self.begin() if ticket is None or self._is_overtaken(ticket) else ticket
-            pending = self._prepared(actions, op, batches, summary or {}, chosen)
+            pending = replace(self._prepared(actions, op, batches, summary or {}, chosen), ages=ages)
             self._check_replaced(pending, replaced)
             if marker.is_due(self.history.layout, pending.transaction, () if chosen != ticket else replaced):
                 self._mark(pending.transaction)
+            for age in ages:
+                age.check()
             self._pending = pending
             return self._published(pending, again=False)
 
     def settle(self) -> Head:
         """Look after a commit whose outcome is unknown: send the same bytes again under the same name.
 
-        Cost and errors as `commit`. Without such a commit it returns the head.
+        Cost and errors as `commit`. Without such a commit it returns the head. Where its data files may have been
+        swept meanwhile, nothing is sent and the handle is closed: what was sent has landed by now, or never will.
         """
         with self._mutex:
             if self._pending is None:
                 self._check_open()
                 return self.head
+            if any(age.is_over for age in self._pending.ages):
+                raise self._given_up(self._pending)
             return self._published(self._pending, again=True)
 
     def checkpoint(self) -> bool:
@@ -238,6 +248,14 @@ class Handle:
                     raise StoreUnavailableError(
                         f"{bucket.uri(key)} was sent and no answer came. Nothing was committed: try again."
                     ) from error
+
+    def _given_up(self, pending: Pending) -> HandleClosedError:
+        self._pending = None
+        self._closed = HandleClosedError(
+            f"{self._name_of(pending)} was sent long ago, no answer came, and its data files may have been swept "
+            "since, so it isn't sent again. Look with `firn log` whether it landed, and open the catalog again."
+        )
+        return self._closed
 
     def _published(self, pending: Pending, *, again: bool) -> Head:
         try:

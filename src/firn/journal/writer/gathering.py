@@ -79,6 +79,7 @@ class Gathering(Author):
                     summary={"ops": self._ops},
                     ticket=self._ticket,
                     replaced=[path for each in self._proposals for path in each.replaced],
+                    ages=[age for each in self._proposals for age in each.ages],
                     checkpoint_every=min(
                         (each.checkpoint_every for each in self._proposals if each.checkpoint_every),
                         default=0,

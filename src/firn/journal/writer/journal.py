@@ -15,11 +15,7 @@ from datetime import datetime
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
-from firn.errors import (
-    AppendExpiredError,
-    ConflictError,
-    InvalidInputError,
-)
+from firn.errors import ConflictError, InvalidInputError
 from firn.journal.model import (
     ColumnTypes,
     Commit,
@@ -31,6 +27,7 @@ from firn.journal.model import (
     with_clocks,
 )
 from firn.journal.writer.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
+from firn.journal.writer.age import Age
 from firn.journal.writer.collect import collect
 from firn.journal.writer.federation import Federation, Union
 from firn.journal.writer.identity import Ticket
@@ -162,19 +159,33 @@ class WriterJournal:
     def exclusive(self, op: str) -> Iterator[WriterSession]:
         """Replace or remove own files; others of this process wait, other writers don't matter."""
         with self.own.maintenance(self.table):
-            yield WriterSession(self)
+            yield WriterSession(self, op)
 
     def publish(
         self,
         commit: Commit,
         ticket: Ticket,
+        age: Age,
         *,
         expected: Mapping[str, LiveFile] | None = None,
+        defined: bool = False,
     ) -> str:
-        """Commit; the version. `expected`: files that have to be live with the soft deletes that they had."""
+        """Commit; the version.
+
+        Args:
+            age: of the commit's data files.
+            expected: files that have to be live with the soft deletes that they had.
+            defined: whether the own writer had the table when the commit was begun. It has to have it still: once
+                a table is dropped, sweep may take all files that were begun before.
+        """
 
         def plan(state: State, clock: str) -> Sequence[Action]:
             self._check_batch(state, commit.batch_id)
+            if defined and commit.adds and self.table not in state.tables:
+                raise ConflictError(
+                    f"{commit.op} of {self.table}: the writer {self.own.writer!r} dropped the table meanwhile. "
+                    "Nothing of it is visible; run it again, and it begins a new one."
+                )
             self._check_live(state, commit.op, expected or {})
             if commit.clocked:
                 clock = self._above_seen(state, clock)
@@ -191,11 +202,20 @@ class WriterJournal:
                     ticket,
                     commit.replaced,
                     self.settings.checkpoint_every,
+                    (age,) if commit.adds else (),
                 )
             )
         except BatchSeen as seen:
             return f"{self.own.writer}={seen.revision}"
         return f"{self.own.writer}={head.revision}"
+
+    def age(self, what: str) -> Age:
+        """The age of what is begun now."""
+        return Age(self.clock, f"{what} {self.table}", self.settings.orphan_age_ms)
+
+    def has_table(self) -> bool:
+        """Whether the own writer has the table, and not only others."""
+        return self.table in self.own.state.tables
 
     # -- upkeep
 
@@ -304,22 +324,16 @@ class WriterAppend:
 
     def __init__(self, journal: WriterJournal, namer: Namer | None) -> None:
         self._journal = journal
-        self._started = journal.clock.monotonic()
+        self._age = journal.age("append to")
         self._ticket = namer.ticket if isinstance(namer, ChunkNamer) else journal.own.begin()
+        self._defined = journal.has_table()
         self.namer: Namer = journal.own.namer(journal.table, self._ticket)
 
     def backdate(self, seconds: float) -> None:
-        self._started -= max(0.0, seconds)
+        self._age.backdate(seconds)
 
     def check_age(self) -> None:
-        limit = self._journal.settings.orphan_age_ms / 1000
-        elapsed = self._journal.clock.monotonic() - self._started
-        if elapsed >= limit:
-            raise AppendExpiredError(
-                f"this append to {self._journal.table} began {elapsed:.0f} s ago, and files that no transaction "
-                f"names are swept after {limit:.0f} s. Nothing of it is visible; start it over, in smaller parts or "
-                "with a larger orphan_age."
-            )
+        self._age.check()
 
     def commit(self, commit: Commit) -> str:
         """Publish the files; the version.
@@ -332,7 +346,7 @@ class WriterAppend:
         self.check_age()
         if commit.batch_id is not None and (seen := self._journal.seen_batch(commit.batch_id)) is not None:
             return seen
-        return self._journal.publish(commit, self._ticket)
+        return self._journal.publish(commit, self._ticket, self._age, defined=self._defined)
 
 
 class WriterSession:
@@ -341,9 +355,11 @@ class WriterSession:
     log_length = 1
     """A reader replays from the newest checkpoint, however many transactions a merge has seen."""
 
-    def __init__(self, journal: WriterJournal) -> None:
+    def __init__(self, journal: WriterJournal, op: str) -> None:
         self._journal = journal
+        self._op = op
         self._union = journal.own.load()
+        self._age = journal.age(f"{op} of")
         self._ticket = journal.own.begin()
         self.snapshot = journal.snapshot_of(self._union)
 
@@ -363,7 +379,9 @@ class WriterSession:
         return self._journal.snapshot_of(union)
 
     def check(self) -> None:
-        """Nobody can take over: there is no lock outside of this process."""
+        """Nobody can take over: there is no lock outside of this process. `AppendExpiredError` where files that the
+        change has written may have been swept."""
+        self._age.check()
 
     def publish(self, commit: Commit) -> str:
         """Commit; the version. Cost: see `Handle.commit`.
@@ -379,6 +397,9 @@ class WriterSession:
         expected = {path: files[path] for path in named}
         if not commit.columns:  # what takes others' places has all columns that the table has
             commit = replace(commit, columns=self.snapshot.columns)
-        published = self._journal.publish(commit, self._ticket, expected=expected)
+        published = self._journal.publish(
+            commit, self._ticket, self._age, expected=expected, defined=table is not None
+        )
         self._ticket = self._journal.own.begin()
+        self._age = self._journal.age(f"{self._op} of")
         return published

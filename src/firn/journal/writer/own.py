@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from firn.clock import Clock
 from firn.errors import FirnError, HandleClosedError, InvalidInputError
 from firn.journal.writer.actions import Action
+from firn.journal.writer.age import Age
 from firn.journal.writer.checkpoint import is_due
 from firn.journal.writer.commit import Handle
 from firn.journal.writer.federation import Federation, Union
@@ -45,8 +46,8 @@ def clock_of(before: State) -> str:
 class Proposal:
     """A commit to be made.
 
-    `batches` are (table, batch id); `summary` is JSON-able, for the history; `ticket` and `replaced` as
-    `Handle.commit` takes them; `checkpoint_every` are transactions between checkpoints, 0 for none.
+    `batches` are (table, batch id); `summary` is JSON-able, for the history; `ticket`, `replaced` and
+    `ages` as `Handle.commit` takes them; `checkpoint_every` are transactions between checkpoints, 0 for none.
     """
 
     op: str
@@ -56,6 +57,7 @@ class Proposal:
     ticket: Ticket | None = None
     replaced: Collection[str] = ()
     checkpoint_every: int = 0
+    ages: Sequence[Age] = ()
 
 
 class Author(Protocol):
@@ -107,7 +109,9 @@ class OwnWriter(Author):
         with self._mutex:
             handle = self._handle
             if handle is not None and version is not None and version.head.revision > handle.head.revision:
-                handle.settle()
+                if not handle.closed:
+                    with suppress(HandleClosedError):
+                        handle.settle()
                 self._handle = None
         return union
 
@@ -136,6 +140,7 @@ class OwnWriter(Author):
                         summary=proposal.summary,
                         ticket=proposal.ticket,
                         replaced=proposal.replaced,
+                        ages=proposal.ages,
                     )
                     break
                 except HandleClosedError:
@@ -158,8 +163,9 @@ class OwnWriter(Author):
         with self._mutex:
             if self._handle is not None and not self._handle.closed:
                 # Without a commit in doubt it is free; with one, nothing else can be committed before.
-                self._handle.settle()
-            else:
+                with suppress(HandleClosedError):
+                    self._handle.settle()
+            if self._handle is None or self._handle.closed:
                 self._handle = self._open()
             return self._handle
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firn.errors import NotFoundError, StoreError
 from firn.journal.writer.actions import Transaction
+from firn.journal.writer.age import Age
 from firn.journal.writer.state import Head, State
 
 NOTHING_SENT = (StoreError, NotFoundError)
@@ -16,13 +18,14 @@ NOTHING_SENT = (StoreError, NotFoundError)
 @dataclass(frozen=True)
 class Pending:
     """What is sent, again if need be: the same bytes under the same name. `before` is the head that it
-    follows, `state` what the catalog is once it counts."""
+    follows, `state` what the catalog is once it counts, `ages` those of its data files."""
 
     key: str
     transaction: Transaction
     body: bytes
     before: Head
     state: State
+    ages: Sequence[Age] = ()
 
     @property
     def revision(self) -> int:
