@@ -18,19 +18,27 @@ from firn.errors import (
     TransactionTimedOutError,
 )
 from firn.journal import sequence
-from firn.journal.sequence import Catalog, Head, Moment, RowWrite
+from firn.journal.sequence import Catalog, Head, Moment
 from firn.records.applying import keep_up
 from firn.records.documents import Record
 from firn.records.in_order import Page
 from firn.records.locking import Locks
 from firn.records.names import check_id
 from firn.records.own_etags import became, check_etag, check_new
-from firn.records.predicates import matches
 from firn.records.rows import Order, OrderBy, Rows
 from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
 from firn.records.store import RecordStore, Table
 from firn.records.uniqueness import claims_of
-from firn.records.validating import Conflict, Footprint, RowKey, Unseen, conflict, last_write, unseen
+from firn.records.validating import (
+    Conflict,
+    Decoded,
+    Footprint,
+    RowKey,
+    Unseen,
+    conflict,
+    last_write,
+    unseen,
+)
 from firn.records.writes import Buffer, Pending
 
 TIMEOUT_S: Final = 600.0
@@ -300,7 +308,8 @@ class Transaction:
             )
         self._tables_must_stand(moment.catalog)
         others = [*unseen(moment.since), *((moment.head.number + 1, member) for member in moment.earlier)]
-        self._must_stand(others, serializable=self.serializable)
+        decoded = moment.shared.setdefault("documents", Decoded())
+        self._must_stand(others, serializable=self.serializable, decoded=decoded)
         tables = {name: self._written_table(name, moment.catalog) for name in sorted(self._writes.tables)}
         claims = claims_of(self._at, tables, self._writes, others)
         return sequence.Transaction(self.txid, self.snapshot, self._writes.to_log(tables), claims)
@@ -446,14 +455,18 @@ class Transaction:
                 what = "dropped" if state is None else "dropped and created again"
                 raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
 
-    def _must_stand(self, others: Iterable[Unseen], *, serializable: bool) -> None:
-        others = list(others)
-        found = conflict(self._footprint, others, self._matches, serializable=serializable)
+    def _must_stand(
+        self, others: Iterable[Unseen], *, serializable: bool, decoded: Decoded | None = None
+    ) -> None:
+        others, documents = list(others), decoded or Decoded()
+        found = conflict(
+            self._footprint,
+            others,
+            lambda write: documents.of(write, self._at.document),
+            serializable=serializable,
+        )
         if found is not None:
             raise StaleObjectError(str(found), self._now(found, others))
-
-    def _matches(self, write: RowWrite, where: Where) -> bool:
-        return matches(self._at.document(write), where)
 
     def _now(self, found: Conflict, others: Iterable[Unseen]) -> Record | None:
         """The row of a conflict as it is now."""
@@ -479,7 +492,7 @@ class Transaction:
         self._locks.take(layout, key[1])
         head = self._store.log.refresh()
         others = list(unseen(self._store.log.records(self.snapshot, head.number)))
-        found = conflict(Footprint(writes={key}), others, self._matches, serializable=False)
+        found = conflict(Footprint(writes={key}), others, self._at.document, serializable=False)
         if found is not None:
             self._look_beyond(key)
             self._locks.release_row(layout, key[1])

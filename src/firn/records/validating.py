@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence import Record, RowWrite, Transaction
+from firn.records.predicates import matches
 from firn.records.snapshot import Where
 
 RowKey = tuple[str, str]
 """A table and an id."""
 
-Matches = Callable[[RowWrite, Where], bool]
-"""Whether the document that a write puts matches."""
+Document = Callable[[RowWrite], Mapping[str, Any]]
+"""The document that a write puts."""
 
 
 @dataclass
@@ -56,10 +58,14 @@ class Conflict:
 
 
 def conflict(
-    footprint: Footprint, others: Iterable[Unseen], matches: Matches, *, serializable: bool
+    footprint: Footprint, others: Iterable[Unseen], document: Document, *, serializable: bool
 ) -> Conflict | None:
     """The first of others' writes that overlaps with own ones (rule 13), or, serializable, with what was read: an id,
-    whether it was found or missed, or a new body that matches what was looked for (rule 14)."""
+    whether it was found or missed, or a new body that matches what was looked for (rule 14). A body is asked for
+    once, whatever the number of predicates."""
+    asked: dict[str, list[Where]] = {}
+    for table, where in footprint.predicates if serializable else ():
+        asked.setdefault(table, []).append(where)
     for number, other in others:
         for write in other.writes:
             key = (write.table, write.id)
@@ -67,12 +73,26 @@ def conflict(
                 return Conflict(number, write, "written by this transaction too")
             if serializable and key in footprint.reads:
                 return Conflict(number, write, "read by this transaction")
-            if serializable and any(
-                table == write.table and not write.deletes and matches(write, where)
-                for table, where in footprint.predicates
-            ):
-                return Conflict(number, write, "among what this transaction looked for")
+            if write.table in asked and not write.deletes:
+                put = document(write)
+                if any(matches(put, where) for where in asked[write.table]):
+                    return Conflict(number, write, "among what this transaction looked for")
     return None
+
+
+class Decoded:
+    """Documents of others' writes, for all transactions of a group: each write is decoded once."""
+
+    def __init__(self) -> None:
+        # By the write itself, which is kept with its document: equal ones are rare, and to hash one reads its body.
+        self._documents: dict[int, tuple[RowWrite, Mapping[str, Any]]] = {}
+
+    def of(self, write: RowWrite, document: Document) -> Mapping[str, Any]:
+        """The document of a write, made by `document` if nobody has asked for it."""
+        found = self._documents.get(id(write))
+        if found is None:
+            found = self._documents[id(write)] = (write, document(write))
+        return found[1]
 
 
 def check_claims(claims: Iterable[str], others: Iterable[Unseen]) -> None:

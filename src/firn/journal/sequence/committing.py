@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from firn.errors import (
     FirnError,
@@ -28,11 +28,13 @@ Outcome = int | Exception
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What a transaction is judged by: the end of the log with its definitions (rule 16), the records that it hasn't
-    seen, and those that are to be in the same record before it (rule 15)."""
+    seen, and those that are to be in the same record before it (rule 15). `shared` is for whatever the proposals of
+    one record find out for each other."""
 
     head: Head
     since: Sequence[Record]
     earlier: Sequence[Transaction]
+    shared: dict[str, Any] = field(default_factory=dict)
 
     @property
     def catalog(self) -> Catalog:
@@ -101,6 +103,7 @@ def _admitted(
     """Those that stand after all that the log has, and after one another, as far as they fit in a record; what became
     of those that don't stand is noted."""
     group: list[Transaction] = []
+    shared: dict[str, Any] = {}
     size = 0
     for proposal in waiting:
         if size >= LARGEST_BYTES:
@@ -112,7 +115,7 @@ def _admitted(
                 log.own(landed)
                 outcomes[proposal.txid] = landed
             else:
-                group.append(proposal.admit(Moment(head, since, tuple(group))))
+                group.append(proposal.admit(Moment(head, since, tuple(group), shared)))
                 size += sum(len(write.body or b"") for write in group[-1].writes)
         except (StoreError, OutcomeUnknownError):
             raise
