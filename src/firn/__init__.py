@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from firn.keyed.scan import KeyedScan
     from firn.keyed.table import KeyedTable
     from firn.keyed.writer import KeyedWriter
-    from firn.lake.results import AppendResult, ChangeResult, DropReport, Partition
+    from firn.lake.results import AppendResult, ChangeResult, DropReport, ForgetResult, LostFile, Partition
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
     from firn.records.collecting import RecordSweepReport
@@ -105,6 +105,7 @@ __all__ = [
     "FencedError",
     "FileLock",
     "FirnError",
+    "ForgetResult",
     "ForkError",
     "HandleClosedError",
     "Index",
@@ -119,6 +120,7 @@ __all__ = [
     "LocalRunner",
     "LockHeldError",
     "LockLostError",
+    "LostFile",
     "NoSuchKeyError",
     "NoSuchVerbError",
     "NotFoundError",

@@ -86,6 +86,57 @@ def test_merge_makes_files_that_other_engines_read():
     assert len(table.scan().uris()) == 1
 
 
+def test_a_lost_file_is_let_go(tmp_path):
+    url = tmp_path / "flights"
+    table = firn.connect(tmp_path).create_table("flights")
+    table.append(ROWS)
+    table.append(ROWS)
+    lost = table.snapshot().files[0].path
+    table.bucket.delete(lost)
+    with advises("by forget_files([", names=lost) as advice:
+        table.scan().to_arrow()
+    assert "1 file with 2 rows" in advice.follow(TABLE=url).out
+    assert table.scan().to_arrow().num_rows == 2
+
+
+def test_a_damaged_file_is_copied_back_or_let_go(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    damaged = table.snapshot().files[0].path
+    body = table.bucket.get(damaged).data
+    for follow in (lambda: table.bucket.put(damaged, body), lambda: table.forget_files([damaged])):
+        table.bucket.put(damaged, body[:-1])
+        with advises("copy the object back from a backup or an older version of it", names=damaged):
+            table.rewrite("delay < 70")
+        with advises("Or let it go, with its rows, by forget_files([", names=damaged):
+            table.scan().to_arrow()
+        follow()
+        table.scan().to_arrow()
+    assert table.snapshot().files == ()
+
+
+def test_a_file_that_can_be_read_is_not_let_go(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    (file,) = table.snapshot().files
+    with advises("aren't wanted go by delete(where)", names=[file.path, "flights"]):
+        table.forget_files(file.path)
+    table.delete("delay > 70")
+    assert table.scan().count() == 1
+
+
+def test_a_version_whose_files_were_swept_is_read_newer(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    past = table.scan(at=table.history()[0].version)
+    assert past.count() == 2
+    table.overwrite(ROWS[:1])
+    table.sweep(older_than="0s")
+    with advises("Read a newer version, or keep old ones", names=["flights", ".parquet"]):
+        past.to_arrow()
+    assert table.scan().to_arrow().num_rows == 1
+
+
 def test_a_lock_from_outside_takes_the_place_of_conditional_puts(tmp_path):
     options = {"conditional_put": "disabled"}
     table = firn.connect(tmp_path / "db", options=options).create_table("flights")

@@ -1,4 +1,4 @@
-"""Commands that change and maintain a table: merge, remove, rewrite, delete, update, sweep, restore."""
+"""Commands that change and maintain a table: merge, remove, rewrite, delete, update, forget-files, restore, sweep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from firn.journal.model import SweepReport
-    from firn.lake.results import ChangeResult
+    from firn.lake.results import ChangeResult, ForgetResult
     from firn.lake.table import LakeTable
 
 PartitionOption = Annotated[
@@ -253,6 +253,63 @@ def update(
     with waiting.progress(database, f"updating {opened.name}"):
         result = opened.update(where, changes)
     _changed(opened, result, meter, json)
+
+
+@app.command("forget-files", rich_help_panel=MAINTAIN)
+def forget_files(
+    table: TableArg,
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH…", help="The files, as the error names them that says they are lost."),
+    ],
+    db: DbOption = None,
+    writer: WriterOption = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Let data files go that are lost or damaged. Their rows are lost; the report says which these were.
+
+    firn forget-files ./prod/flights prod/flights/_data/part-a-5b1c….parquet --dry-run
+    """
+    database, opened = open_table(table, db, options, writer=writer)
+    meter = waiting.Meter(opened.bucket)
+    with waiting.progress(database, f"reading files of {opened.name}"):
+        result = opened.forget_files(paths, dry_run=dry_run)
+    print_report(
+        opened.name,
+        result,
+        meter,
+        json,
+        line=lambda: forgotten_line(opened.name, result),
+        rest=lambda: _tell_what_was_lost(result),
+        dry_run=dry_run,
+    )
+
+
+def forgotten_line(name: str, result: ForgetResult) -> str:
+    """What letting files go did, in one line."""
+    lost = f"{output.plural(len(result.files), 'file')} with {output.plural(result.rows, 'row')}"
+    if result.dry_run:
+        return f"{name} would forget {lost} (dry run: nothing was changed)"
+    return f"{name} forgot {lost}; version {result.version}"
+
+
+def _tell_what_was_lost(result: ForgetResult) -> None:
+    for file in result.files:
+        output.line(f"  {file.path}")
+        output.line(f"    {file.why}")
+        known = [f"{field} {'null' if value is None else value}" for field, value in file.partition.items()]
+        known += [
+            f"{column} {output.cell(low)} to {output.cell(high)}"
+            for column, (low, high) in file.bounds.items()
+            if low is not None or high is not None
+        ]
+        output.line(f"    {', '.join([output.plural(file.rows, 'row'), *known])}")
+        for predicate in file.soft_deletes:
+            output.line(f"    without the rows of {predicate}")
+    if result.uncovers:
+        output.note("Older versions of rows in these files, and rows that they deleted, may be seen again.")
 
 
 @app.command(rich_help_panel=MAINTAIN)

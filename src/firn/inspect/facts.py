@@ -15,7 +15,7 @@ from firn.lake.results import Partition
 from firn.lake.table import LakeTable
 from firn.units import parse_size
 
-CHANGES_DATA = ("merge", "rewrite", "delete", "remove", "overwrite", "restore")
+CHANGES_DATA = ("merge", "rewrite", "delete", "remove", "overwrite", "restore", "forget")
 """Commits that replace or remove files: the ones that a report compares before and after."""
 
 

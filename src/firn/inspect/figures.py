@@ -19,6 +19,7 @@ COLOURS = {
     "remove": "#c05a9a",
     "overwrite": "#a9812e",
     "restore": "#8470d8",
+    "forget": "#b03a34",
     "sweep": "#8a93a3",
 }
 BEFORE, AFTER = "#b9c2d0", "#4c8dd6"

@@ -15,6 +15,7 @@ from firn.lake.footer import read_footer
 THREADS = 16
 
 GONE = "Copy it back from a backup or an older version of the object; until then reads that need it fail"
+LOST = f"{GONE}. Or let it go, with its rows: `firn forget-files TABLE PATH`"
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,19 @@ def _check(
 ) -> Iterable[Finding]:
     file = expected.file
     where = bucket.uri(file.path)
+    remedy = LOST if expected.live else GONE
     try:
         info = listed.get(file.path) or bucket.head(file.path)
         if info.size != file.size:
             yield Finding(
                 where,
                 f"it has {info.size:,} bytes, the journal says {file.size:,}; it is {expected.why}",
-                GONE,
+                remedy,
             )
         elif footers and expected.live:
             read_footer(bucket, file.path, file.size, crc=(file.extra or {}).get("crc"))
     except ObjectNotFoundError:
-        yield Finding(where, f"it is missing, and {expected.why}", GONE)
+        yield Finding(where, f"it is missing, and {expected.why}", remedy)
     except (CorruptObjectError, UnsupportedError) as error:
         what = str(error).removeprefix(where).partition(". ")[0].strip()
-        yield Finding(where, f"{what}; it is {expected.why}", GONE)
+        yield Finding(where, f"{what}; it is {expected.why}", remedy)

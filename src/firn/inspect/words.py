@@ -15,6 +15,7 @@ _NOUNS = {
     "remove": "partition removal",
     "overwrite": "overwrite",
     "restore": "restore",
+    "forget": "loss",
     "register": "registration",
     "sweep": "sweep",
 }

@@ -60,7 +60,7 @@ def predicates(deletes: Sequence[str], columns: ColumnTypes, uri: str) -> tuple[
         except InvalidInputError as error:
             raise CorruptObjectError(
                 f"{uri} has a soft delete that can't be evaluated, so nobody knows which of its rows exist: "
-                f"{error} Restore an older version of the table, or remove the file."
+                f"{error} Restore an older version of the table."
             ) from error
     return tuple(found)
 

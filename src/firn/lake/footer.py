@@ -75,9 +75,33 @@ def footer_crc(data: BytesLike) -> int:
 def corrupt(bucket: Bucket, key: str, why: str) -> CorruptObjectError:
     """The error for an object that can't be decoded."""
     return CorruptObjectError(
-        f"{bucket.uri(key)} can't be decoded as Parquet: {why}. Its bytes aren't those that were written: restore "
-        "the object from a backup or an older version of it, or remove its file from the table."
+        f"{bucket.uri(key)} can't be decoded as Parquet: {why}. Its bytes aren't those that were written: copy the "
+        "object back from a backup or an older version of it."
     )
+
+
+def missing(bucket: Bucket, key: str) -> ObjectNotFoundError:
+    """The error for an object that isn't there."""
+    return ObjectNotFoundError(f"there is no object {bucket.uri(key)}.")
+
+
+@contextmanager
+def data_file(bucket: Bucket, key: str) -> Iterator[None]:
+    """Errors say what to do where this file of a table is missing or damaged."""
+    try:
+        yield
+    except (ObjectNotFoundError, CorruptObjectError) as error:
+        text = str(error)
+        if bucket.uri(key) not in text:  # it is about another file, which said it for itself
+            raise
+        if isinstance(error, ObjectNotFoundError):
+            raise ObjectNotFoundError(
+                f"there is no object {bucket.uri(key)}, and the table's log has it. Copy it back from a backup; or "
+                f"let it go, with its rows, by forget_files([{key!r}]) or `firn forget-files TABLE {key}`."
+            ) from error
+        raise CorruptObjectError(
+            f"{text} Or let it go, with its rows, by forget_files([{key!r}]) or `firn forget-files TABLE {key}`."
+        ) from error
 
 
 @contextmanager
@@ -88,7 +112,7 @@ def decoding(bucket: Bucket, key: str) -> Iterator[None]:
     except (FirnError, MemoryError):
         raise
     except FileNotFoundError as error:
-        raise ObjectNotFoundError(f"there is no object {bucket.uri(key)}") from error
+        raise missing(bucket, key) from error
     except PermissionError as error:
         raise AccessDeniedError(f"{bucket.uri(key)} may not be read: {error.strerror}") from error
     except pa.ArrowNotImplementedError as error:

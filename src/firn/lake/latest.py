@@ -23,9 +23,10 @@ import pyarrow as pa
 
 from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
-from firn.errors import CorruptObjectError, ObjectNotFoundError
+from firn.errors import CorruptObjectError
 from firn.journal.model import ColumnTypes, DataFile, Places
 from firn.lake.decode import ReadSpec, picked_rows, rows_of
+from firn.lake.footer import data_file, missing
 from firn.lake.keys import CLOCK, DELETED, HIDDEN, Flags, KeySpec, newest
 from firn.lake.partition import PartitionSpec, directory_of
 from firn.lake.predicate import Predicate
@@ -258,7 +259,8 @@ class _Opener:
         blobs = self._bucket.get_many([f.path for f in small]) if small else []
         for file, blob in zip(small, blobs, strict=True):
             if blob is None:
-                raise ObjectNotFoundError(f"there is no object {self._bucket.uri(file.path)}")
+                with data_file(self._bucket, file.path):
+                    raise missing(self._bucket, file.path)
             if len(blob.data) <= self._room:
                 self._kept[file.path] = blob.data
                 self._room -= len(blob.data)

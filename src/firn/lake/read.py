@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 
 from firn.arrow.types import arrow_schema, columns_of
 from firn.bucket.base import Bucket
-from firn.errors import ObjectNotFoundError
 from firn.journal.model import DataFile
 from firn.lake.decode import ReadSpec, rows_of
-from firn.lake.footer import read_footer
+from firn.lake.footer import data_file, missing, read_footer
 from firn.lake.source import WHOLE_BYTES, open_parquet
 from firn.lake.stats import from_metadata
 
@@ -61,7 +60,8 @@ def read_files(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Ite
             continue
         for file, blob in zip(lump, bucket.get_many([f.path for f in lump]), strict=True):
             if blob is None:
-                raise ObjectNotFoundError(f"there is no object {bucket.uri(file.path)}")
+                with data_file(bucket, file.path):
+                    raise missing(bucket, file.path)
             with open_parquet(bucket, file, body=blob.data) as source:
                 yield from rows_of(source, spec)
 
@@ -98,7 +98,8 @@ def count_rows(bucket: Bucket, file: DataFile) -> int:
     GETs)."""
     if file.rows is not None:
         return file.rows
-    footer = read_footer(bucket, file.path, file.size, crc=(file.extra or {}).get("crc"))
+    with data_file(bucket, file.path):
+        footer = read_footer(bucket, file.path, file.size, crc=(file.extra or {}).get("crc"))
     return int(footer.metadata.num_rows)
 
 

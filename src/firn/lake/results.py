@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,37 @@ class ChangeResult:
     dry_run: bool = False
     files_marked: int = 0
     foreign_files: int = 0
+
+
+@dataclass(frozen=True)
+class LostFile:
+    """A data file that can't be read, by what the table's log says of it: how many rows it had, deleted ones too,
+    its partition, the least and greatest value of its columns, and the soft deletes on it. None is unknown. `why` is
+    how it can't be read."""
+
+    path: str
+    why: str
+    rows: int | None
+    bytes: int
+    partition: Mapping[str, str | None]
+    bounds: Mapping[str, tuple[Any, Any]]
+    soft_deletes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ForgetResult:
+    """What `forget_files` let go of; `version` is None for a dry run. Rows are None where the log doesn't know them.
+
+    `uncovers` is True of a table with a key: rows of the lost files may have hidden older versions, and deletions in
+    them older rows, which are seen again.
+    """
+
+    version: str | None
+    files: tuple[LostFile, ...]
+    rows: int | None
+    bytes: int
+    uncovers: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,8 @@ class Scan:
                     returned = True
                     yield from rows.to_batches()
             except ObjectNotFoundError as error:
+                if self._is_lost(error):
+                    raise
                 if returned or not self._look_again():
                     raise self._vanished(error) from error
                 yield from self.to_batches()
@@ -195,9 +197,17 @@ class Scan:
             try:
                 return read()
             except ObjectNotFoundError as error:
+                if self._is_lost(error):
+                    raise
                 if not left or not self._look_again():
                     raise self._vanished(error) from error
         raise AssertionError("unreachable")
+
+    def _is_lost(self, error: ObjectNotFoundError) -> bool:
+        """Whether the missing file is live now, so that it wasn't sweep that deleted it."""
+        if self.at is not None:
+            return False
+        return any(self.table.bucket.uri(f.path) in str(error) for f in self.table.snapshot().files)
 
     def _look_again(self) -> bool:
         if self.at is not None or self._pinned:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from firn.bucket.base import Bucket
 from firn.journal.model import DataFile
 from firn.lake.encode import leaf_count
-from firn.lake.footer import corrupt, decoding, read_footer
+from firn.lake.footer import corrupt, data_file, decoding, read_footer
 
 WHOLE_BYTES = 8 << 20
 """Objects up to this size are fetched whole, by one GET."""
@@ -179,6 +179,12 @@ def open_parquet(bucket: Bucket, file: DataFile, *, body: bytes | None = None) -
         CorruptObjectError: it isn't Parquet, not all of it, or its footer isn't the one that was written
             (`crc` in the file's extra); reading it later may raise this too.
     """
+    with data_file(bucket, file.path), _opened(bucket, file, body) as source:
+        yield source
+
+
+@contextmanager
+def _opened(bucket: Bucket, file: DataFile, body: bytes | None) -> Iterator[ParquetSource]:
     extra = file.extra or {}
     key, crc, blooms = file.path, extra.get("crc"), extra.get("bloom")
     path = bucket.local_path(key) if body is None else None

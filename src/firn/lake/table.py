@@ -26,9 +26,10 @@ from firn.lake.decode import ReadSpec
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import Engines, InProcess
 from firn.lake.keys import KeySpec
+from firn.lake.lost_files import forget_files
 from firn.lake.partition import PartitionSpec, directory_of, values_of
 from firn.lake.register import register
-from firn.lake.results import AppendResult, ChangeResult, Partition
+from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
 from firn.lake.retention import expired_partitions
 from firn.lake.scan import Scan
 from firn.lake.write import WriteSpec
@@ -372,6 +373,34 @@ class LakeTable:
             )
         chosen = expired_partitions(self, parse_duration(age))
         return maintenance.remove_partitions(self, chosen, dry_run=dry_run)
+
+    def forget_files(self, paths: str | Sequence[str], *, dry_run: bool = False) -> ForgetResult:
+        """Let data files go that are lost or damaged, so that the others can be read. Their rows are lost; the
+        report says what the log knew of them. Copy the objects back from a backup instead, if there is one.
+
+        On a table with a key, older versions of rows may be seen again: see `ForgetResult`.
+
+        Args:
+            paths: keys or URLs of files, as the error names them that says they are lost.
+            dry_run: only report.
+
+        Raises:
+            InvalidInputError: a path isn't a live file of the table, is another writer's, or can be read;
+                nothing was changed.
+            LockHeldError: other maintenance is under way.
+
+        Cost: 1 GET a file, or a few ranged ones; the lock, and 3 PUTs to publish.
+
+        Example:
+            >>> import firn
+            >>> t = firn.connect("memory://").create_table("t")
+            >>> _ = t.append([{"n": 1}]), t.append([{"n": 2}])
+            >>> lost = t.snapshot().files[0].path
+            >>> t.bucket.delete(lost)
+            >>> t.forget_files(lost).rows, t.scan().count()
+            (1, 1)
+        """
+        return forget_files(self, [paths] if isinstance(paths, str) else list(paths), dry_run=dry_run)
 
     def restore(self, at: At) -> ChangeResult:
         """Make the table as it was at a version or time. Itself a commit: history stays, and can be restored.
