@@ -1,13 +1,20 @@
-"""For all suites: no test measures time, Hypothesis included; a busy machine would fail it."""
+"""For all suites: no test measures time, Hypothesis included; a busy machine would fail it. And the machine is in a
+zone of its own: what Firn says about times mustn't depend on that."""
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from firn.degraded import forget_warnings
+
+# Before any library reads it, as ICU does once a process. An offset of half an hour, and summer time.
+os.environ["TZ"] = os.environ.get("FIRN_TEST_ZONE", "America/St_Johns")
+time.tzset()
 
 settings.register_profile("firn", deadline=None)
 settings.load_profile("firn")

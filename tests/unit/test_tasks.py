@@ -217,8 +217,10 @@ def test_a_query_moves_rows_to_the_partitions_that_they_say(bucket: Bucket) -> N
     moved = merge(bucket, [file], spec, "who=w1", "SELECT id, 'new' || id % 2 AS who FROM source_files")
     assert sorted(map(directory, moved.adds)) == ["who=new0", "who=new1"]
     assert {(f.extra or {})["spec"] for f in moved.adds} == {spec.partition.id}
-    stays = merge(bucket, [file], spec, "who=w1", "SELECT sum(id) AS id FROM source_files")
-    assert list(map(directory, stays.adds)) == ["who=w1"]
+    nobody = merge(bucket, [file], spec, "who=w1", "SELECT sum(id) AS id, NULL AS who FROM source_files")
+    assert list(map(directory, nobody.adds)) == ["who=__HIVE_DEFAULT_PARTITION__"]
+    with pytest.raises(InvalidInputError, match="has no column 'who'"):
+        merge(bucket, [file], spec, "who=w1", "SELECT sum(id) AS id FROM source_files")
 
 
 def test_a_query_without_rows_leaves_no_file(bucket: Bucket) -> None:

@@ -75,6 +75,21 @@ def filter_table(
     >>> filter_table(pa.table({"x": [1, None, 3]}), "x > 1", negate=True)["x"].to_pylist()
     [1, None]
     """
+    mask = row_mask(table, predicate_sql, negate=negate, memory=memory)
+    kept = pc.sum(mask).as_py() or 0
+    return table if kept == table.num_rows else table.filter(mask)
+
+
+def row_mask(
+    table: pa.Table, predicate_sql: str, *, negate: bool = False, memory: int = MEMORY
+) -> pa.ChunkedArray:
+    """For each row whether a predicate is true, or with `negate` whether it is false or null; no nulls.
+
+    Errors and cost as for `filter_table`.
+
+    >>> row_mask(pa.table({"x": [1, None, 3]}), "x > 1").to_pylist()
+    [False, False, True]
+    """
     truth = "IS NOT TRUE" if negate else "IS TRUE"
     with _connection(memory) as connection:
         try:
@@ -86,8 +101,7 @@ def filter_table(
         raise InvalidInputError(
             f"the predicate {predicate_sql!r} isn't one condition on each row: write something like x > 1"
         )
-    kept = pc.sum(mask.column(0)).as_py() or 0
-    return table if kept == table.num_rows else table.filter(mask.column(0))
+    return mask.column(0)
 
 
 def filter_batches(
@@ -109,7 +123,6 @@ _SETTINGS: Mapping[str, str | int] = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "temp_directory": "",  # nothing spills: a query's rows must not end up on a disk nobody thought of
-    "threads": 2,  # tasks run side by side already
 }
 
 _idle: dict[tuple[int, int], list[Any]] = {}
@@ -128,7 +141,7 @@ def _connection(memory: int) -> Iterator[Any]:
         pool = _idle.setdefault(key, [])
         connection = pool.pop() if pool else None
     if connection is None:
-        connection = _connect(memory)
+        connection = connect(memory=memory, threads=2)  # tasks run side by side already
     reusable = False
     try:
         yield connection
@@ -151,10 +164,17 @@ def _close_idle() -> None:
         connection.close()
 
 
-def _connect(memory: int) -> Any:
-    connection = duckdb.connect(":memory:", config={**_SETTINGS, "memory_limit": f"{memory}B"})
+def connect(*, memory: int = MEMORY, threads: int = 1) -> Any:
+    """A new in-memory DuckDB: the one place where Firn opens one, so that planning and tasks agree.
+
+    It has no way out, and its configuration is locked. Texts without an offset are times in UTC, whatever the
+    machine's zone; this is set globally, as cursors don't inherit what a session sets.
+    """
+    config = {**_SETTINGS, "memory_limit": f"{memory}B", "threads": threads}
+    connection = duckdb.connect(":memory:", config=config)
     for setting in (
-        "TimeZone = 'UTC'",
+        "GLOBAL TimeZone = 'UTC'",
+        "GLOBAL Calendar = 'gregorian'",
         "disabled_filesystems = 'LocalFileSystem'",
         "lock_configuration = true",
     ):

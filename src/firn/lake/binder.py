@@ -7,27 +7,25 @@ without access to files or the network.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 
+from firn.arrow.engine import connect
 from firn.errors import InvalidInputError
 from firn.journal.typenames import quoted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_SETTINGS = {"enable_external_access": False, "threads": 1, "autoinstall_known_extensions": False}
-
 
 @lru_cache(maxsize=1)
 def _database(pid: int) -> DuckDBPyConnection:
     """Keyed by process id: a DuckDB that was inherited through a fork may hold locks of threads long gone."""
-    connection = duckdb.connect(config=_SETTINGS)
-    connection.execute("SET lock_configuration = true")
+    connection: DuckDBPyConnection = connect()
     return connection
 
 
@@ -57,21 +55,6 @@ def constant(expression: str) -> pa.Scalar | None:
     except duckdb.Error:
         return None
     return value["v"][0]
-
-
-def matching_rows(table: pa.Table, predicate: str) -> Sequence[int]:
-    """The numbers of the rows of a small table that satisfy a predicate, ascending."""
-    numbered = table.append_column("_row", pa.array(range(table.num_rows), pa.int64()))
-    cursor = _cursor()
-    cursor.register("_candidates", numbered)
-    try:
-        rows = cursor.execute(f"SELECT _row FROM _candidates WHERE {predicate} ORDER BY 1").fetchall()
-    except duckdb.Error as error:
-        reason = str(error).split("\n", 1)[0]
-        raise InvalidInputError(f"the predicate {predicate!r} can't be evaluated: {reason}") from error
-    finally:
-        cursor.unregister("_candidates")
-    return [row for (row,) in rows]
 
 
 def cast_or_none(values: pa.Array, kind: str) -> pa.Array | None:

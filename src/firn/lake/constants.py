@@ -25,8 +25,8 @@ def constant_of(node: exp.Expression) -> Constant | None:
         return None if found is None else Constant(found.kind, -found.value)
     if isinstance(node, exp.Boolean):
         return Constant("boolean", bool(node.this))
-    if node.find(exp.Column, exp.Identifier) is not None:
-        return None
+    if node.find(exp.Column, exp.Identifier, exp.Collate) is not None:
+        return None  # under a collation a text equals others, too
     scalar = binder.constant(to_duckdb(node))
     return None if scalar is None or not scalar.is_valid else _typed(scalar, _is_zoned(node))
 

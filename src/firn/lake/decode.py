@@ -11,7 +11,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firn.arrow.engine import filter_table, run_query
+from firn.arrow.engine import filter_table, row_mask
 from firn.arrow.types import arrow_schema, conform
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
@@ -123,7 +123,7 @@ class _Test:
         predicate = _predicate(where, tuple(known.items()))
         self._source = source
         self._loose = spec.loose
-        self._sql = f"SELECT (\n{predicate.sql}\n) IS TRUE AS keep FROM rows"
+        self._sql = predicate.sql
         # A predicate without columns, like 1 = 0, still needs rows to be asked of.
         used = {name: kind for name, kind in known.items() if name in predicate.columns}
         self.columns = used or dict(list(known.items())[:1])
@@ -138,7 +138,7 @@ class _Test:
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
         """For each row whether the predicate is true; no nulls."""
-        return run_query(self._sql, {"rows": rows}).column(0)
+        return row_mask(rows, self._sql)
 
 
 def _matching_rows(source: ParquetSource, spec: ReadSpec, test: _Test) -> Iterator[pa.Table]:

@@ -32,9 +32,14 @@ if TYPE_CHECKING:
     from firn.lake.table import LakeTable
 
 
+SOURCE = "~rows"
+"""What the rows at hand are called in the queries made here. No column has this name: a field of a struct of the
+same name would be taken for a column."""
+
+
 @dataclass(frozen=True)
 class ReviseContext:
-    """New versions of the rows that `latest` picks: what `query`, a SELECT, makes of `_rows`. Picklable."""
+    """New versions of the rows that `latest` picks: what `query`, a SELECT, makes of `SOURCE`. Picklable."""
 
     latest: LatestSpec
     write: WriteSpec
@@ -46,7 +51,7 @@ def revise_task(bucket: Bucket, context: ReviseContext, group: VersionGroup) -> 
 
     def revised() -> Iterator[pa.Table]:
         for rows in read_latest(bucket, group, context.latest):
-            yield conform(run_query(context.query, {"_rows": rows}), context.write.columns)
+            yield conform(run_query(context.query, {SOURCE: rows}), context.write.columns)
 
     return write_batches(bucket, context.write, revised())
 
@@ -72,7 +77,7 @@ def update(table: LakeTable, where: str, set_: Mapping[str, str]) -> ChangeResul
         context = ReviseContext(
             scan.latest_spec(),
             table.write_spec(columns, session.namer),
-            f"SELECT * REPLACE ({replaced}) FROM _rows",
+            f'SELECT * REPLACE ({replaced}) FROM "{SOURCE}"',
         )
         adds = _revised(table, session, scan, context, "update")
         summary = {"where": without_values(where), "columns": list(changed)}
@@ -130,7 +135,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
         context = ReviseContext(
             scan.latest_spec(),
             table.write_spec({**scan.columns, DELETED: HIDDEN[DELETED]}, session.namer),
-            f"SELECT {names}, {_now(table, session)}::BIGINT AS {DELETED} FROM _rows",
+            f'SELECT {names}, {_now(table, session)}::BIGINT AS {DELETED} FROM "{SOURCE}"',
         )
         adds = _revised(table, session, scan, context, "delete")
         return _published(table, session, "delete", adds, {"where": without_values(where)})

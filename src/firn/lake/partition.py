@@ -16,6 +16,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from firn.arrow.engine import row_mask
 from firn.arrow.types import arrow_type, columns_of
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile
@@ -269,11 +270,13 @@ def match_partitions(
         raise InvalidInputError(
             f"{error} (Partitions are told apart by: {', '.join(kinds) or 'nothing'}.)"
         ) from None
-    hits = set(binder.matching_rows(table, predicate.sql))
+    read = {name: table.column(name) for name in sorted(predicate.columns)}
+    # A predicate without columns, like 1 = 0, still needs rows to be asked of.
+    hits = row_mask(pa.table(read or {"none": pa.nulls(len(partitions))}), predicate.sql).to_pylist()
     return [
-        row in hits
+        hit
         and all(name in values and not (values[name] or "").startswith(HASHED) for name in predicate.columns)
-        for row, values in enumerate(partitions)
+        for hit, values in zip(hits, partitions, strict=True)
     ]
 
 

@@ -24,6 +24,7 @@ from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.typenames import quoted
 from firn.lake.ahead import ahead
 from firn.lake.decode import FileMask, ReadSpec
 from firn.lake.keys import CLOCK, HIDDEN, KeySpec
@@ -99,11 +100,11 @@ class TaskResult:
 def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskResult:
     """Write the rows of all files anew, in as few files as the target size allows (paper: "Merging").
 
-    Columns are the union by name, in the table's types. The files stay in their directory; where a query runs
-    and its result has the columns that the table is partitioned by, rows go where these say. No file comes of
-    no rows.
+    Columns are the union by name, in the table's types. The files stay in their directory; what a query makes of
+    them goes where its values say. No file comes of no rows.
 
-    Cost: `read_files`, and 1 PUT a file. Raises its errors: a missing source file aborts the merge.
+    Cost: `read_files`, and 1 PUT a file. Raises its errors: a missing source file aborts the merge. Raises
+    `InvalidInputError` for a query whose result lacks a column that the table is partitioned by.
     """
     if context.keys is not None:
         return _fold(bucket, context, context.keys, task)
@@ -247,23 +248,39 @@ def _write_result(
         rows = conform(result, columns)
     spec = replace(write, columns=columns)
     order: Order = "sort" if spec.sort_by else "keep"
-    sources = {f.source for f in spec.partition.fields}
-    if sources and sources <= columns.keys():
-        adds: list[DataFile] = []
-        for part in spec.partition.split(rows):
-            told = marker_for(spec.partition, part.values)
-            adds += write_partition(bucket, spec, [part.rows], part.directory, told, order=order)
-    else:
-        adds = write_partition(bucket, spec, [rows], directory, marker, order=order)
+    if not spec.partition.fields:
+        return write_partition(bucket, spec, [rows], directory, marker, order=order), columns
+    _require_sources(spec, columns)
+    adds: list[DataFile] = []
+    for part in spec.partition.split(rows):
+        told = marker_for(spec.partition, part.values)
+        adds += write_partition(bucket, spec, [part.rows], part.directory, told, order=order)
     return adds, columns
+
+
+def _require_sources(spec: WriteSpec, columns: ColumnTypes) -> None:
+    """Refuse the result of a query that doesn't say which partitions its rows belong to. Left where they were, they
+    would be null there and something else by their directory."""
+    present = {fold(name) for name in columns}
+    lacking = next((f for f in spec.partition.fields if fold(f.source) not in present), None)
+    if lacking is not None:
+        raise InvalidInputError(
+            f"the query's result has no column {lacking.source!r}, so nobody could tell which partition "
+            f"({lacking}) its rows belong to: select it too, or NULL AS {quoted(lacking.source)} for rows without a "
+            "value of it. Nothing was changed."
+        )
 
 
 def _result_columns(schema: pa.Schema, known: ColumnTypes, *, widen: bool = False) -> dict[str, str]:
     """A query's columns under the table's names and types, or under types wide enough for both."""
     spelled = {fold(name): name for name in known}
+    kinds = columns_of(schema)
     columns = {}
-    for name, kind in columns_of(schema).items():
+    for name in schema.names:
         there = spelled.get(fold(name), name)
+        kind = kinds.get(name, known.get(there))
+        if kind is None:
+            continue  # NULL under a new name: a column without a type, nor anything in it
         table_type = known.get(there, kind)
         columns[there] = (join(table_type, kind) or table_type) if widen else table_type
     return columns
