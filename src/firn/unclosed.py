@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import os
 from typing import Protocol
 from weakref import WeakSet
+
+from firn.forked import after_fork
 
 
 class Unclosed(Protocol):
@@ -32,5 +33,4 @@ def _orphan_all() -> None:
 
 
 atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_orphan_all)
+after_fork(_orphan_all)

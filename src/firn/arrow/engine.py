@@ -8,7 +8,6 @@ is what the call passes in.
 from __future__ import annotations
 
 import atexit
-import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 
 from firn.arrow.types import conform
 from firn.errors import InvalidInputError
+from firn.forked import after_fork, keep_alive, unheld
 from firn.journal.typenames import canonical
 from firn.names import fold
 
@@ -125,20 +125,30 @@ _SETTINGS: Mapping[str, str | int] = {
     "temp_directory": "",  # nothing spills: a query's rows must not end up on a disk nobody thought of
 }
 
-_idle: dict[tuple[int, int], list[Any]] = {}
-_idle_lock = threading.Lock()
+_idle: dict[int, list[Any]] = {}
+"""By the memory that they may take."""
+_idle_lock = unheld(threading.Lock())
 _KEPT = 16
+
+
+def _in_child() -> None:
+    """A connection's threads aren't copied by a fork: it is neither used nor let go of, which would wait for them."""
+    for connection in (c for pool in _idle.values() for c in pool):
+        keep_alive(connection)
+    _idle.clear()
+
+
+after_fork(_in_child)
 
 
 @contextmanager
 def _connection(memory: int) -> Iterator[Any]:
     """A connection for this call alone, to a database of its own; opening one costs 20 ms, so they are kept.
 
-    It isn't kept across a fork, where its threads are gone, nor after an interrupt or a failing reader.
+    It isn't kept after an interrupt or a failing reader.
     """
-    key = (os.getpid(), memory)
     with _idle_lock:
-        pool = _idle.setdefault(key, [])
+        pool = _idle.setdefault(memory, [])
         connection = pool.pop() if pool else None
     if connection is None:
         connection = connect(memory=memory, threads=2)  # tasks run side by side already
@@ -159,7 +169,7 @@ def _connection(memory: int) -> Iterator[Any]:
 def _close_idle() -> None:
     """A connection that outlives the interpreter's modules complains of leaks as it goes."""
     with _idle_lock:
-        pools = [_idle.pop(key) for key in list(_idle) if key[0] == os.getpid()]
+        pools = [_idle.pop(key) for key in list(_idle)]
     for connection in (c for pool in pools for c in pool):
         connection.close()
 

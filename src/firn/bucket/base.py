@@ -11,8 +11,10 @@ import builtins
 import dataclasses
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+from firn.forked import unheld
 
 BytesLike = bytes | bytearray | memoryview
 
@@ -53,6 +55,9 @@ class Capabilities:
     shareable: bool
 
 
+_counting = unheld(threading.Lock())
+
+
 @dataclass(slots=True)
 class Counters:
     """Requests by verb and bytes by direction. Exact: one LIST page is one request; a retry counts again."""
@@ -64,16 +69,15 @@ class Counters:
     delete: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, **amounts: int) -> None:
-        with self._lock:
+        with _counting:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
 
     def as_dict(self) -> dict[str, int]:
-        with self._lock:
-            return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "_lock"}
+        with _counting:
+            return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def since(self, before: Mapping[str, int]) -> dict[str, int]:
         """What has been counted since `before`, an earlier `as_dict()`; `add` takes it as it is.
@@ -90,15 +94,6 @@ class Counters:
     @property
     def requests(self) -> int:
         return self.get + self.put + self.list + self.head + self.delete
-
-    def __getstate__(self) -> dict[str, int]:
-        return self.as_dict()
-
-    def __setstate__(self, state: dict[str, int]) -> None:
-        self._lock = threading.Lock()
-        for f in dataclasses.fields(self):
-            if f.name != "_lock":
-                setattr(self, f.name, state[f.name])
 
 
 class Bucket(Protocol):

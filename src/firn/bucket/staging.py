@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 
 from firn.bucket.base import BytesLike
+from firn.forked import after_fork
 
 _LOCKS = 256
 _ABANDONED_SECONDS = 24 * 3600
@@ -28,7 +29,7 @@ def _reseed() -> None:
     _serial = itertools.count(int.from_bytes(os.urandom(3), "big"))
 
 
-os.register_at_fork(after_in_child=_reseed)
+after_fork(_reseed)
 
 
 def etag_of(status: os.stat_result) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import obstore
 
+from firn.bucket import runtime
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
 from firn.bucket.connect import connect
 from firn.bucket.failures import Meaning, classify
@@ -173,7 +174,7 @@ class ObjectStoreBucket:
                         return
                 reached = max(reached or "", chunk[-1]["path"])
 
-        self._retrier.run(attempt, verb="list", target=self.uri(prefix))
+        self._run(attempt, verb="list", target=self.uri(prefix))
         found.sort(key=lambda info: info.key)
         return Listing(tuple(found), atomic=attempts == 1 and pages <= 1)
 
@@ -192,7 +193,7 @@ class ObjectStoreBucket:
             self._counters.add(list=max(1, -(-entries // _PAGE[self._kind])))
             return sorted(name.rstrip("/").rpartition("/")[2] for name in result["common_prefixes"])
 
-        return self._retrier.run(attempt, verb="list", target=self.uri(prefix))
+        return self._run(attempt, verb="list", target=self.uri(prefix))
 
     def delete(self, key: str) -> None:
         self._delete([check_key(key)])
@@ -208,8 +209,16 @@ class ObjectStoreBucket:
         step = _BULK_DELETE if self._options.bulk_delete else 1
         self._many(self._delete, [wanted[i : i + step] for i in range(0, len(wanted), step)])
 
+    def _run(self, attempt: Callable[[], T], **told: Any) -> T:
+        """Every request comes through here; see `Retrier.run`."""
+        if self._kind == "memory":
+            runtime.begin()
+        else:
+            runtime.use(self._root)
+        return self._retrier.run(attempt, **told)
+
     def _read(self, attempt: Callable[[], T], key: str) -> T:
-        return self._retrier.run(attempt, verb="read", target=self.uri(key))
+        return self._run(attempt, verb="read", target=self.uri(key))
 
     def _put(
         self,
@@ -239,7 +248,7 @@ class ObjectStoreBucket:
             )
             return _token(result["e_tag"])
 
-        return self._retrier.run(
+        return self._run(
             attempt, verb="write", target=self.uri(key), write=True, refusal=refusal, retry_for=retry_for
         )
 
@@ -253,7 +262,7 @@ class ObjectStoreBucket:
                     raise
 
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-        self._retrier.run(attempt, verb="delete", target=self.uri(keys[0]) + more, write=True)
+        self._run(attempt, verb="delete", target=self.uri(keys[0]) + more, write=True)
 
     def _get_or_none(self, key: str) -> Blob | None:
         try:

@@ -6,9 +6,8 @@ without access to files or the network.
 
 from __future__ import annotations
 
-import os
+import threading
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -16,22 +15,32 @@ import pyarrow as pa
 
 from firn.arrow.engine import connect
 from firn.errors import InvalidInputError
+from firn.forked import after_fork, keep_alive, unheld
 from firn.journal.typenames import quoted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@lru_cache(maxsize=1)
-def _database(pid: int) -> DuckDBPyConnection:
-    """Keyed by process id: a DuckDB that was inherited through a fork may hold locks of threads long gone."""
-    connection: DuckDBPyConnection = connect()
-    return connection
+_opened: list[DuckDBPyConnection] = []
+_opening = unheld(threading.Lock())
+
+
+def _in_child() -> None:
+    """A DuckDB that was inherited may hold locks of threads long gone, and its end would wait for its own."""
+    for connection in _opened:
+        keep_alive(connection)
+    _opened.clear()
+
+
+after_fork(_in_child)
 
 
 def _cursor() -> DuckDBPyConnection:
-    cursor: DuckDBPyConnection = _database(os.getpid()).cursor()
-    return cursor
+    with _opening:
+        if not _opened:
+            _opened.append(connect())
+        return _opened[0].cursor()
 
 
 def check(expression: str, columns: Mapping[str, str], *, source: str) -> None:
