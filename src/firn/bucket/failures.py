@@ -23,7 +23,8 @@ from obstore.exceptions import (
 
 
 class Meaning(enum.Enum):
-    """The first group answers the call, and no retry would change it; the second is worth retrying."""
+    """The first group answers the call, and no retry would change it; the second is worth retrying: a few times
+    (what is wrong with this machine or the options stays wrong), or for long."""
 
     MISSING = "missing"
     NO_BUCKET = "no bucket"
@@ -35,12 +36,18 @@ class Meaning(enum.Enum):
     REFUSED = "refused"
 
     NO_CREDENTIALS = "no credentials"
+    UNREACHABLE = "unreachable"
     FAILED = "failed"
     IN_DOUBT = "in doubt"
 
     @property
     def retriable(self) -> bool:
-        return self in (Meaning.NO_CREDENTIALS, Meaning.FAILED, Meaning.IN_DOUBT)
+        return self.lasting or self in (Meaning.FAILED, Meaning.IN_DOUBT)
+
+    @property
+    def lasting(self) -> bool:
+        """Worth a few attempts only."""
+        return self in (Meaning.NO_CREDENTIALS, Meaning.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,11 @@ _CREDENTIAL_SOURCES = re.compile(
     r"169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal|login\.microsoftonline\.com"
     r"|https://sts\.|https://oauth2\.googleapis\.com|credential provider|getting credentials",
     re.IGNORECASE,
+)
+
+# A name that nobody knows (a name server that doesn't answer says "Temporary failure"), and a handshake that fails.
+_UNREACHABLE = re.compile(
+    r"Name or service not known|nodename nor servname|No such host|InvalidCertificate|InvalidMessage|AlertReceived"
 )
 
 _NO_SUCH_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "AccountNotFound", "FilesystemNotFound"})
@@ -121,8 +133,10 @@ def _meaning(error: BaseException, text: str, status: int | None, code: str) -> 
         return Meaning.REFUSED
     if "StartTooLarge" in text:  # the memory store's 416
         return Meaning.BAD_RANGE
+    if "kind: Builder" in text:  # the client made no request of it, and never will
+        return Meaning.REFUSED
     if "kind: Connect" in text:  # refused, unreachable, unknown name, failed handshake: nothing was sent
-        return Meaning.FAILED
+        return Meaning.UNREACHABLE if _UNREACHABLE.search(text) else Meaning.FAILED
     return Meaning.IN_DOUBT
 
 
@@ -147,9 +161,20 @@ def _reason(text: str, status: int | None, code: str, secrets: Sequence[str]) ->
         return f"{status} {code}".rstrip() + said
     if "kind: Timeout" in text or "TimedOut" in text:
         return "no answer in time"
+    if "kind: Builder" in text:
+        if "BadScheme" in text:
+            return "http:// isn't allowed: set the option allow_http, or use an endpoint with https://"
+        return "no request can be made of its address: check the options endpoint and region"
     if "kind: Connect" in text:
         if "dns error" in text:
-            return "the host's name is unknown"
+            return "the host's name is unknown: check the options endpoint and region, and the network"
+        if "InvalidCertificate" in text:
+            return (
+                "the server's certificate isn't trusted: set the option root_certificate to that of its authority, "
+                "or allow_invalid_certificates"
+            )
+        if "InvalidMessage" in text or "AlertReceived" in text:
+            return "the server doesn't speak TLS as asked: is its endpoint http:// instead of https://?"
         return "connection refused" if "ConnectionRefused" in text else "no connection"
     if "kind: Request" in text or "kind: Interrupted" in text or "kind: Body" in text:
         return "the connection broke"

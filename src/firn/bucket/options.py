@@ -42,6 +42,11 @@ _DURATIONS = frozenset({"connect_timeout", "read_timeout", "timeout", "pool_idle
 # A stalled connection shows within `read_timeout`; a large body that keeps moving gets `timeout`.
 _CLIENT_DEFAULTS: Mapping[str, str] = {"connect_timeout": "5s", "read_timeout": "30s", "timeout": "300s"}
 
+_PREFIXES: Mapping[Kind, str] = {"s3": "aws", "gcs": "google", "azure": "azure"}
+_ENDPOINTS = ("endpoint_url_s3", "endpoint_url", "endpoint", "storage_endpoint", "base_url")
+
+_ENDPOINT = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
+
 _SECRET_NAME = re.compile(
     r"key|secret|token|password|sas|credential|certificate|header|proxy_url|service_account"
 )
@@ -77,6 +82,7 @@ def sort_options(kind: Kind, options: Mapping[str, Any] | None) -> Options:
             raise InvalidInputError(f"{_names(given)}: a {kind} bucket takes no option but conditional_put")
         return Options(conditional_put=conditional != "disabled")
     retry = _retry_policy(given)
+    _settle_endpoint(kind, given)
     client = {**_CLIENT_DEFAULTS, **{name: value for name, value in given.items() if name in CLIENT_OPTIONS}}
     for name in _DURATIONS & client.keys():
         client[name] = f"{round(parse_duration(client[name]) * 1000)}ms"
@@ -92,6 +98,25 @@ def sort_options(kind: Kind, options: Mapping[str, Any] | None) -> Options:
         bulk_delete=kind == "s3" and str(no_bulk).lower() not in ("true", "1"),
         retry=retry,
     )
+
+
+def _settle_endpoint(kind: Kind, given: dict[str, Any]) -> None:
+    """Check that endpoints are URLs, and settle `allow_http`: as it is given or stands in the environment, else by
+    whether one of them begins with http://."""
+    prefix = _PREFIXES[kind]
+    switch = given.pop(f"{prefix}_allow_http", os.environ.get(f"{prefix.upper()}_ALLOW_HTTP"))
+    found = False
+    for name in (name for end in _ENDPOINTS for name in (end, f"{prefix}_{end}")):
+        option = name in given
+        endpoint = str(given[name] if option else os.environ.get(name.upper(), ""))
+        if endpoint and not _ENDPOINT.fullmatch(endpoint):
+            where = f"the option {name}" if option else f"{name.upper()} in the environment"
+            raise InvalidInputError(f"{where} is no URL: write it like https://host or http://host:9000")
+        found = found or endpoint.lower().startswith("http://")
+    if switch is not None:
+        given.setdefault("allow_http", switch)
+    elif found:
+        given.setdefault("allow_http", True)
 
 
 def _retry_policy(given: dict[str, Any]) -> RetryPolicy:

@@ -7,9 +7,10 @@ that, the outcome is unknown, and no later failure, however definite, takes this
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from firn.bucket.failures import Failure, Meaning, classify
@@ -45,7 +46,12 @@ class RetryPolicy:
 
 
 # A machine without credentials would otherwise ask a metadata service that isn't there for minutes.
-_CREDENTIAL_ATTEMPTS = 3
+_FEW_ATTEMPTS = 3
+
+SAY_AFTER_S, SAY_EVERY_S = 3.0, 10.0
+"""A call that takes longer says that it is tried again, and why; all calls of a bucket together say it so often."""
+
+log = logging.getLogger("firn")
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class Retrier:
     clock: Clock
     rng: random.Random
     secrets: Sequence[str] = ()
+    _said: list[float] = field(default_factory=list, repr=False, compare=False)
 
     def run(
         self,
@@ -95,15 +102,26 @@ class Retrier:
                 doubt = failure
             if failure.meaning.retriable and attempt < self._attempts(failure):
                 wait = self.policy.wait(attempt, self.rng)
-                if self.clock.monotonic() - began + wait <= limit:
+                takes = self.clock.monotonic() - began + wait
+                if takes <= limit:
+                    if takes >= SAY_AFTER_S:
+                        self._say(
+                            f"{target}: cannot {verb} ({failure.reason}); trying again for up to {limit:.0f} s"
+                        )
                     self.clock.sleep(wait)
                     continue
             # Raised outside the except block: the store's own error text must not show in a traceback.
             raise _final(failure, doubt, verb, target, attempt, write)
 
+    def _say(self, text: str) -> None:
+        now = self.clock.monotonic()
+        if not self._said or now - self._said[-1] >= SAY_EVERY_S:
+            self._said[:] = [now]
+            log.warning(text)
+
     def _attempts(self, failure: Failure) -> int:
-        if failure.meaning is Meaning.NO_CREDENTIALS:
-            return min(_CREDENTIAL_ATTEMPTS, self.policy.attempts)
+        if failure.meaning.lasting:
+            return min(_FEW_ATTEMPTS, self.policy.attempts)
         return self.policy.attempts
 
 
@@ -137,6 +155,8 @@ def _final(
         return AccessDeniedError(
             f"{target}: no credentials to {verb} with; set them in the environment or in the options"
         )
+    if meaning is Meaning.UNREACHABLE:
+        return StoreUnavailableError(f"{target}: cannot {verb} {tries} ({reason})")
     if meaning.retriable:
         return StoreUnavailableError(f"{target}: cannot {verb} {tries} ({reason}); retry later")
     return StoreUnavailableError(f"{target}: the store refused to {verb} ({reason})")

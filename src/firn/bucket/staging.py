@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import itertools
 import os
 import stat
@@ -13,7 +12,15 @@ import zlib
 from collections.abc import Iterator
 
 from firn.bucket.base import BytesLike
+from firn.errors import UnsupportedError
 from firn.forked import after_fork
+
+try:
+    import fcntl
+except ModuleNotFoundError:
+    raise UnsupportedError(
+        "this system has no fcntl, which Firn needs for its locks: use Linux or macOS; on Windows, WSL or a container"
+    ) from None
 
 _LOCKS = 256
 _ABANDONED_SECONDS = 24 * 3600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,13 @@ With --json a command prints exactly one JSON document, or one line of JSON for 
 standard error."""
 
 
+class _Warns(logging.Handler):
+    """Prints what the library logs: that a request is tried again, that an answer leaves something out."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        output.warn(record.getMessage())
+
+
 class Commands(TyperGroup):
     """Runs a command and turns what it raises into a message and an exit code."""
 
@@ -46,6 +54,9 @@ class Commands(TyperGroup):
         # Asked of the words, not of the parser: its own errors are answered in JSON too.
         self._json = json = "--json" in given
         # Left to itself the parser would print errors in a frame of its own, and not as JSON.
+        log = logging.getLogger("firn")
+        warns = _Warns(logging.WARNING)
+        log.addHandler(warns)
         try:
             code = super().main(given, "firn", complete_var, False, windows_expand_args, **extra)
         except UsageError as error:
@@ -54,6 +65,8 @@ class Commands(TyperGroup):
             code = USAGE if shown else _fail("usage", _usage_message(error), USAGE, json)
         except typer.Abort:
             code = UNEXPECTED
+        finally:
+            log.removeHandler(warns)
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
