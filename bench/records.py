@@ -5,7 +5,8 @@ indices. `clients` are 1 to 16 threads that each read a row, change it and commi
 `Database` for all, whose commits go in groups, and with one each, as processes have; where a share of the changes is
 to one row, these meet. `readers` read single rows, alone and while others write. `growth` begins and reads behind a
 log of up to 100,000 commits, `find` finds ten rows among a million index entries. `load` loads 100,000 rows, in
-process and on Spark, beside plain puts of the same objects. `spark` reads all rows of a table, in one process and on
+process and on Spark, beside plain puts of the same objects. `unique` inserts from 32 threads into a table with a plain
+index and with a unique one, in pairs. `spark` reads all rows of a table, in one process and on
 Spark, beside plain GETs of the same objects.
 
 Beside it SQLite in the directory, WAL and `synchronous=FULL`, does the same changes, reads and finds: what a program
@@ -17,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench import record_clients, record_costs, record_growth, record_load, records_spark
+from bench import record_clients, record_costs, record_growth, record_load, record_unique, records_spark
 from bench.figures import Figures, arguments, finish
 from bench.record_places import DIRECTORY, MEMORY, S3, places
 
-PARTS = ("costs", "clients", "readers", "growth", "find", "load", "spark")
+PARTS = ("costs", "clients", "readers", "growth", "find", "load", "unique", "spark")
 ON_STORES = frozenset(("clients", "readers", "spark"))
 
 
@@ -50,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> Figures:
     parser.add_argument("--readers", type=int, default=4, help="and as many writers")
     parser.add_argument("--seconds", type=float, default=2, help="of each set of clients and readers")
     parser.add_argument("--commits", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--threads", type=int, default=32, help="that insert in the part unique")
     parser.add_argument("--load-rows", type=int, default=100_000)
     parser.add_argument("--load-indices", type=int, nargs="+", default=[0, 2])
     parser.add_argument("--no-spark", action="store_true", help="load and read in process only")
@@ -81,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> Figures:
         record_growth.growth(figures, sizes=sorted(options.commits), samples=options.samples)
     if "find" in options.parts:
         record_growth.find(figures, entries=options.entries, peers=peers, samples=options.samples)
+    if "unique" in options.parts:
+        record_unique.unique(figures, threads=options.threads, latency_ms=20, seconds=options.seconds)
     figures.notes += [
         "Seconds of clients and readers are the median of one transaction; its requests are those of appliers too.",
         "All clients are threads of one Python, the proxy of a slow store as well: on few cores they share them.",

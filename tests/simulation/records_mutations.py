@@ -6,7 +6,7 @@ The rules are those of docs/format/record-log.md, by number. Those of the log it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -33,6 +33,7 @@ from firn.records import (
     uniqueness,
     validating,
 )
+from firn.records.candidates import candidates
 from firn.records.in_order import ALL, Page
 from firn.records.names import id_part
 from firn.records.row import Row, Version
@@ -90,9 +91,11 @@ def ask_before_the_list(patch: pytest.MonkeyPatch) -> None:
     sound = Snapshot.through
     must_reach = SequenceLog.must_reach
 
-    def through(self: Snapshot, table: Table, field: str, where: Where, page: Page = ALL) -> Iterator[Seen]:
+    def through(
+        self: Snapshot, table: Table, fields: Sequence[str], where: Where, page: Page = ALL
+    ) -> Iterator[Seen]:
         must_reach(self.store.log, self.head)
-        return sound(self, table, field, where, page)
+        return sound(self, table, fields, where, page)
 
     patch.setattr(Snapshot, "through", through)
     patch.setattr(SequenceLog, "must_reach", lambda self, head: None)
@@ -101,9 +104,11 @@ def ask_before_the_list(patch: pytest.MonkeyPatch) -> None:
 def believe_entries(patch: pytest.MonkeyPatch) -> None:
     """Rule 11: re-check the predicate against each row."""
 
-    def through(self: Snapshot, table: Table, field: str, where: Where, page: Page = ALL) -> Iterator[Seen]:
+    def through(
+        self: Snapshot, table: Table, fields: Sequence[str], where: Where, page: Page = ALL
+    ) -> Iterator[Seen]:
         changes = self.store.log.changes(table.name, self.number)
-        names = self._listed(table, field, where[field])
+        names = candidates(self.store.bucket, table, self.number, where, fields)
         self.store.log.must_reach(self.head)
         return self._rows(table, names, {id: c for id, c in changes.items() if id_part(id) in names}, page)
 

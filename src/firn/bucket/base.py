@@ -40,10 +40,11 @@ class Blob:
 @dataclass(frozen=True, slots=True)
 class Listing:
     """Objects in key order. `atomic` is False where they may come from more than one moment:
-    several pages, or a directory walk."""
+    several pages, or a directory walk. `more`: there may be others behind the last."""
 
     objects: tuple[ObjectInfo, ...]
     atomic: bool
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +140,9 @@ class Bucket(Protocol):
         """Replace exactly the version `etag`; the new etag. See `conditional.swap`."""
         ...
 
-    def list(self, prefix: str, *, after: str | None = None) -> Listing:
-        """All objects whose key begins with `prefix`, in key order, keys > `after`."""
+    def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Listing:
+        """All objects whose key begins with `prefix`, in key order, keys > `after`. With a `limit`, those of as many
+        pages as it takes to have so many; all where a page isn't what the store is asked for."""
         ...
 
     def list_dirs(self, prefix: str) -> builtins.list[str]:

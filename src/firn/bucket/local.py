@@ -159,7 +159,7 @@ class LocalBucket:
         # Who has lost already needn't write and sync a body first.
         return self._write(key, data, place, before=compare)
 
-    def list(self, prefix: str, *, after: str | None = None) -> Listing:
+    def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         check_prefix(prefix)
         self._counters.add(list=1)
         with self._errors(prefix, "list"):

@@ -148,7 +148,7 @@ class ObjectStoreBucket:
         mode = (lambda: self._generation(key, etag)) if self._kind == "gcs" else {"e_tag": etag}
         return self._put(key, data, mode, refusal=Meaning.CHANGED, retry_for=retry_for)
 
-    def list(self, prefix: str, *, after: str | None = None) -> Listing:
+    def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         check_prefix(prefix)
         if after is not None:
             check_prefix(after)
@@ -156,9 +156,10 @@ class ObjectStoreBucket:
         # Where an attempt breaks off, the next goes on after the last key that came.
         first = reached = max(filter(None, (_just_before(prefix), _path_up_to(after))), default=None)
         attempts = pages = 0
+        more = False
 
         def attempt() -> None:
-            nonlocal reached, attempts, pages
+            nonlocal reached, attempts, pages, more
             attempts += 1
             if self._kind == "azure" and attempts > 1:
                 # With hierarchical namespaces its order isn't that of the keys: start over.
@@ -173,10 +174,13 @@ class ObjectStoreBucket:
                     elif key > prefix and not key.startswith(prefix) and self._kind != "azure":
                         return
                 reached = max(reached or "", chunk[-1]["path"])
+                if limit is not None and len(found) >= limit and self._kind != "azure":
+                    more = len(chunk) >= _PAGE[self._kind]
+                    return
 
         self._run(attempt, verb="list", target=self.uri(prefix))
         found.sort(key=lambda info: info.key)
-        return Listing(tuple(found), atomic=attempts == 1 and pages <= 1)
+        return Listing(tuple(found), atomic=attempts == 1 and pages <= 1, more=more)
 
     def list_dirs(self, prefix: str) -> builtins.list[str]:
         check_prefix(prefix)

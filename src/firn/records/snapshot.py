@@ -9,21 +9,12 @@ from typing import Any
 
 from firn.errors import InvalidInputError, NoSuchKeyError
 from firn.journal.sequence import Head, RowWrite
+from firn.records.candidates import candidates
 from firn.records.documents import Record
 from firn.records.in_order import ALL, Page, in_order
 from firn.records.index_values import IndexValue
 from firn.records.names import digest, id_part
-from firn.records.predicates import (
-    Equal,
-    Predicate,
-    Prefix,
-    Range,
-    Span,
-    level_may_match,
-    matches,
-    may_match,
-    spans_of,
-)
+from firn.records.predicates import Equal, Predicate, Prefix, Range, matches
 from firn.records.row import Version
 from firn.records.store import RecordStore, Table
 
@@ -78,18 +69,20 @@ class Snapshot:
     def find(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
         """The rows that match, in the order of their ids (rule 11). 1 LIST sequence (for a range of text, 1 a first
         level that may hold any, and 1) and 1 for the horizon if nobody has asked for it within R; then 1 GET a row,
-        of those that are taken and at most as many again.
+        of those that are taken and at most as many again. Where several fields have an index: see `candidates`.
 
         Raises:
             InvalidInputError: no field of `where` has an index that can be used at this snapshot.
             SnapshotTooOldError: what the snapshot sees may have been collected.
         """
-        return self.through(table, self._index_for(table, where), where, page)
+        return self.through(table, self._indexed(table, where), where, page)
 
-    def through(self, table: Table, field: str, where: Where, page: Page = ALL) -> Iterator[Seen]:
-        """`find` through the index of that field."""
+    def through(
+        self, table: Table, fields: Sequence[str], where: Where, page: Page = ALL
+    ) -> Iterator[Seen]:
+        """`find` through the indices of these fields."""
         changes = self.store.log.changes(table.name, self.number)
-        names = self._listed(table, field, where[field])
+        names = candidates(self.store.bucket, table, self.number, where, fields)
         # A missing entry tells nothing: only the horizon, read after the last page, says that none is.
         self.store.log.must_reach(self.head)
         return self._matching(self._rows(table, names, changes, page), where)
@@ -105,11 +98,12 @@ class Snapshot:
 
     def holders(self, table: Table, field: str, value: IndexValue) -> set[str]:
         """The ids of the rows with that value, by an index that new writes are entered in (rule 26)."""
-        return {seen.id for seen in self.through(table, field, {field: Equal(value)})}
+        return {seen.id for seen in self.through(table, [field], {field: Equal(value)})}
 
-    def _index_for(self, table: Table, where: Where) -> str:
-        """The index to use: of an equality rather than of a prefix, and of that rather than of a range; a unique one
-        rather than another, but for null, which any number of rows may have; else the first."""
+    def _indexed(self, table: Table, where: Where) -> list[str]:
+        """The fields whose indices can be used, those first that may have the fewest entries: equalities before
+        prefixes, and these before ranges; a unique index before others, but for null, which any number of rows may
+        have."""
         usable = [
             field
             for field in where
@@ -128,34 +122,7 @@ class Snapshot:
             kind = (Equal, Prefix, Range).index(type(where[field]))
             return kind, not table.state.fields[field].unique or where[field] == Equal(None)
 
-        return min(usable, key=entries)
-
-    def _listed(self, table: Table, field: str, predicate: Predicate) -> set[str]:
-        """The parts of names that stand for ids, of all entries of the index that may match at this snapshot."""
-        names = set()
-        generation = table.state.fields[field].generation
-        directory = table.layout.index(field, generation)
-        for span in self._spans(directory, predicate):
-            after = directory + span.after if span.after else None
-            for info in self.store.bucket.list(directory + span.prefix, after=after).objects:
-                entry = table.layout.parse_entry(field, info.key, generation)
-                if (
-                    entry is not None
-                    and table.state.since < entry.seq <= self.number
-                    and may_match(entry.value, predicate)
-                ):
-                    names.add(entry.id_name)
-        return names
-
-    def _spans(self, directory: str, predicate: Predicate) -> Iterator[Span]:
-        spans = spans_of(predicate)
-        if spans is not None:
-            yield from spans
-            return
-        assert isinstance(predicate, Range)
-        for level in self.store.bucket.list_dirs(directory):
-            if level_may_match(level, predicate):
-                yield Span(f"{level}/")
+        return sorted(usable, key=entries)
 
     def _rows(
         self, table: Table, names: set[str], changes: Mapping[str, tuple[int, RowWrite]], page: Page

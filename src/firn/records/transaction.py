@@ -28,7 +28,7 @@ from firn.records.own_etags import became, check_etag, check_new
 from firn.records.rows import Order, OrderBy, Rows
 from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
 from firn.records.store import RecordStore, Table
-from firn.records.uniqueness import claims_of
+from firn.records.uniqueness import Holders, claims_of
 from firn.records.validating import (
     Conflict,
     Decoded,
@@ -84,6 +84,7 @@ class Transaction:
         self._beyond: RowKey | None = None
         self._seen: dict[RowKey, Seen | None] = {}
         self._writes = Buffer(self.txid)
+        self._holders = Holders()
         self._locks = Locks(store, self.txid) if lock else None
         store.reads(self)
 
@@ -134,8 +135,9 @@ class Transaction:
 
         Args:
             where: what fields must be: a value, `firn.Prefix` or `firn.Range`. At least one field has an index. As
-                keywords, too, where the field's name can be one. Of several that have one, a unique index with a
-                value is listed, or else the first with a value, with a prefix, with a range.
+                keywords, too, where the field's name can be one. Where several have one, a page of each index is
+                listed in turn until one has come to its end, whatever their order, and more of the others as
+                long as that costs less than the GETs that it spares.
             order_by: a field, or a list of them, like "n desc"; the rows' ids by default.
             limit: rows to return at most. In another order than that of ids all that match are read all the same.
             after: the last row of the page before, or its id.
@@ -265,6 +267,9 @@ class Transaction:
             self._writes.stage(
                 self._store, {name: self._at.table(name).inline for name in self._writes.tables}
             )
+            # Here, and not in the thread that leads the group: there one would wait for the other.
+            tables = {name: self._at.table(name) for name in sorted(self._writes.tables)}
+            self._holders.look(self._at, tables, self._writes)
             self.committed = self._store.group.commit(self)
         except Exception as error:
             self._end("unknown" if isinstance(error, OutcomeUnknownError) else "rolled back")
@@ -311,7 +316,7 @@ class Transaction:
         decoded = moment.shared.setdefault("documents", Decoded())
         self._must_stand(others, serializable=self.serializable, decoded=decoded)
         tables = {name: self._written_table(name, moment.catalog) for name in sorted(self._writes.tables)}
-        claims = claims_of(self._at, tables, self._writes, others)
+        claims = claims_of(self._at, tables, self._writes, others, self._holders)
         return sequence.Transaction(self.txid, self.snapshot, self._writes.to_log(tables), claims)
 
     # -- how

@@ -15,10 +15,46 @@ from firn.records.validating import Unseen, check_claims
 from firn.records.writes import Buffer, Pending
 
 
+class Holders:
+    """Which rows have the values that one transaction brings in, as its snapshot sees them: looked for once.
+
+    What came after the snapshot is in the records since, by claims; so however often a commit is tried, and whoever
+    tries it, an answer stands as long as the snapshot does.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int, str], set[str]] = {}
+
+    def look(self, snapshot: Snapshot, tables: Mapping[str, Table], writes: Buffer) -> None:
+        """Look for all new values. As `find` for each."""
+        for table in tables.values():
+            new = [item for item in _values(table, writes.of(table.name).values()) if item[3]]
+            self.of(snapshot, table, [(field, value) for _, field, value, _ in new])
+
+    def of(
+        self, snapshot: Snapshot, table: Table, values: Iterable[tuple[str, IndexValue]]
+    ) -> list[set[str]]:
+        """The ids of the rows that have each of these values, by field. As `find` for each that is new here."""
+        asked = [
+            ((snapshot.number, table.state.fields[field].built, claim_of(table.name, field, value)), field, value)
+            for field, value in values
+        ]
+        unknown = [item for item in asked if item[0] not in self._found]
+        found = in_flight(
+            lambda item: snapshot.holders(table, item[1], item[2]), unknown, snapshot.store.in_flight
+        )
+        self._found.update((item[0], ids) for item, ids in zip(unknown, found, strict=True))
+        return [self._found[key] for key, _, _ in asked]
+
+
 def claims_of(
-    snapshot: Snapshot, tables: Mapping[str, Table], writes: Buffer, others: Iterable[Unseen]
+    snapshot: Snapshot,
+    tables: Mapping[str, Table],
+    writes: Buffer,
+    others: Iterable[Unseen],
+    known: Holders,
 ) -> tuple[str, ...]:
-    """What a transaction brings into unique indices, as claims. As `find` for each value.
+    """What a transaction brings into unique indices, as claims. No request for values whose holders are known.
 
     A value that the row had before is not new, and not claimed, but no other of the transaction's rows may have it.
     Null is claimed by nobody.
@@ -39,11 +75,7 @@ def claims_of(
             if is_new:
                 new.append((id, field, value))
                 claims.append(claim)
-        holders = in_flight(
-            lambda item, table=table: snapshot.holders(table, item[1], item[2]),  # type: ignore[misc]
-            new,
-            snapshot.store.in_flight,
-        )
+        holders = known.of(snapshot, table, [(field, value) for _, field, value in new])
         for (id, field, value), found in zip(new, holders, strict=True):
             claim = claim_of(table.name, field, value)
             taken = found - own.keys()

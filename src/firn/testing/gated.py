@@ -132,15 +132,16 @@ class GatedBucket:
         self._counters.delete += 1
         self._do("delete", key, lambda: self._backing.remove(key))
 
-    def list(self, prefix: str, *, after: str | None = None) -> Listing:
+    def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         objects: list[ObjectInfo] = []
         while True:
             self._counters.list += 1
             page = self._do("list", prefix, partial(self._backing.page, prefix, after))
             first = not objects
             objects.extend(page.objects)
-            if not page.more:
-                return Listing(tuple(objects), atomic=first and page.atomic)
+            enough = limit is not None and len(objects) >= limit
+            if enough or not page.more:
+                return Listing(tuple(objects), atomic=first and page.atomic, more=page.more)
             after = page.objects[-1].key
 
     def list_dirs(self, prefix: str) -> builtins.list[str]:
