@@ -1,5 +1,5 @@
-"""Part `unique` of `bench.records`: inserts of many threads at once, into a table with a plain index and with a unique
-one, in memory that answers after a while."""
+"""Part `unique` of `bench.records`: inserts of many threads at once, into a table with a plain index and with a
+unique one, in memory that answers after a while."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def unique(figures: Figures, *, threads: int, latency_ms: float, seconds: float,
     """Pairs of runs: one with a plain index, one with a unique one."""
     rates: dict[bool, list[float]] = {False: [], True: []}
     for _, is_unique in itertools.product(range(rounds), (False, True)):
-        name = f"{threads} threads insert, {latency_ms:g} ms a call, {'unique' if is_unique else 'plain'} index"
+        name = (
+            f"{threads} threads insert, {latency_ms:g} ms a call, {'unique' if is_unique else 'plain'} index"
+        )
         bucket: Any = Distant(open_bucket("memory://"), latency_ms / 1000)
         tables = RecordTables(bucket, "db", "memory://db")
         tables.create(tables.describe(TABLE, RecordOptions(indices=[Index(FIELD, unique=is_unique)])))

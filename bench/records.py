@@ -5,8 +5,8 @@ indices. `clients` are 1 to 16 threads that each read a row, change it and commi
 `Database` for all, whose commits go in groups, and with one each, as processes have; where a share of the changes is
 to one row, these meet. `readers` read single rows, alone and while others write. `growth` begins and reads behind a
 log of up to 100,000 commits, `find` finds ten rows among a million index entries. `load` loads 100,000 rows, in
-process and on Spark, beside plain puts of the same objects. `unique` inserts from 32 threads into a table with a plain
-index and with a unique one, in pairs. `spark` reads all rows of a table, in one process and on
+process and on Spark, beside plain puts of the same objects. `unique` inserts from 32 threads into a table with a
+plain index and with a unique one, in pairs. `spark` reads all rows of a table, in one process and on
 Spark, beside plain GETs of the same objects.
 
 Beside it SQLite in the directory, WAL and `synchronous=FULL`, does the same changes, reads and finds: what a program

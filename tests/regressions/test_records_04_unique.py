@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from record_processes import Processes
 
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence import commit
 from firn.records.transaction import begin
+from record_processes import Processes
 
 
 def lists(bucket):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from record_processes import Processes, spent
 
 from firn.records.definition import Index
 from firn.records.predicates import Range
 from firn.records.transaction import begin
+from record_processes import Processes, spent
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,9 @@ def db():
     db.create("d", *(Index(field) for field in ("shift", "doctor", "ward")))
     with begin(db.store()) as tx:
         for n in range(120):
-            tx.upsert("d", f"r{n:03}", {"shift": ("day", "night")[n % 2], "doctor": f"d{n // 6}", "ward": n % 3})
+            tx.upsert(
+                "d", f"r{n:03}", {"shift": ("day", "night")[n % 2], "doctor": f"d{n // 6}", "ward": n % 3}
+            )
     db.apply()
     return db
 

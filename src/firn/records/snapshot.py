@@ -77,9 +77,7 @@ class Snapshot:
         """
         return self.through(table, self._indexed(table, where), where, page)
 
-    def through(
-        self, table: Table, fields: Sequence[str], where: Where, page: Page = ALL
-    ) -> Iterator[Seen]:
+    def through(self, table: Table, fields: Sequence[str], where: Where, page: Page = ALL) -> Iterator[Seen]:
         """`find` through the indices of these fields."""
         changes = self.store.log.changes(table.name, self.number)
         names = candidates(self.store.bucket, table, self.number, where, fields)

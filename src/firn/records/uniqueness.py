@@ -36,7 +36,11 @@ class Holders:
     ) -> list[set[str]]:
         """The ids of the rows that have each of these values, by field. As `find` for each that is new here."""
         asked = [
-            ((snapshot.number, table.state.fields[field].built, claim_of(table.name, field, value)), field, value)
+            (
+                (snapshot.number, table.state.fields[field].built, claim_of(table.name, field, value)),
+                field,
+                value,
+            )
             for field, value in values
         ]
         unknown = [item for item in asked if item[0] not in self._found]
