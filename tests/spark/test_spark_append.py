@@ -201,18 +201,6 @@ def test_what_a_failed_attempt_wrote_is_not_committed(
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(40))
 
 
-def test_the_query_runs_over_the_whole_dataframe(spark: SparkSession, db: firn.Database) -> None:
-    table = db.create_table("queried")
-    table.append(
-        spark.range(0, 10, 1, 3).selectExpr("id % 2 AS g", "id AS v"),
-        query="SELECT g, sum(v) AS total, '{x}' AS braces FROM _rows GROUP BY g",
-    )
-    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["g"]) == [
-        {"g": 0, "total": 20, "braces": "{x}"},
-        {"g": 1, "total": 25, "braces": "{x}"},
-    ]
-
-
 @pytest.mark.parametrize(("how", "files"), [("none", 3 * 70), ("hash", 70), ("auto", 70)])
 def test_rows_of_many_partitions_are_brought_together(
     spark: SparkSession, db: firn.Database, how: str, files: int

@@ -188,8 +188,6 @@ def test_a_range_of_keys_reads_no_other_files(spark: SparkSession, db: firn.Data
     assert table.to_spark(columns=["delay"], where="state = 'OH' AND year = 3").collect() == wanted
     assert db.sql("SELECT delay FROM t WHERE state LIKE 'O%' AND year IN (3, 77)").collect() == wanted
     assert load(spark, db, "t", columns="delay", where="year = 3 AND state = 'OH'").collect() == wanted
-    pushed = load(spark, db, "t", pushFilters="true").where("state = 'OH' AND year = 3").select("delay")
-    assert pushed.collect() == wanted
 
 
 def test_keys_of_bytes_are_pruned_by_text_and_by_bytes(spark: SparkSession, db: firn.Database) -> None:

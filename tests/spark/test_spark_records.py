@@ -275,14 +275,6 @@ def test_writes_through_the_data_source_are_refused(spark: SparkSession, db: fir
         assert table.count() == 0
 
 
-def test_filters_that_spark_pushes(spark: SparkSession, db: firn.Database) -> None:
-    db.create_table("t", kind="records", schema={"n": "INTEGER"})
-    put(db, "t", {f"r{n}": {"n": n} for n in range(20)})
-    frame = load(spark, db, "t", pushFilters="true").where("_id = 'r3' OR _id = 'r4'").where("n > 3")
-    assert pairs(frame) == [("r4", 4)]
-    assert pairs(load(spark, db, "t", pushFilters="true").where("_id = 'r3'")) == [("r3", 3)]
-
-
 # -- changes
 
 

@@ -21,7 +21,7 @@ from firn.spark.lake_read import LakeRead
 from firn.spark.native import NATIVE_CONF
 from firn.spark.reads import plan_read
 from firn.spark.scan import MAX_GROUPS, plan_files
-from firn.spark.source import PushingReader, TableReader
+from firn.spark.source import TableReader
 from firn.spark.sql import run_sql
 from firn.spark.types import spark_schema
 
@@ -217,12 +217,6 @@ def test_the_data_source_leaves_deleted_rows_out(spark: SparkSession, table: Lak
     spark.dataSource.register(Source)
     found = spark.read.format("soft_deletes").load().collect()
     assert sorted(row.k for row in found) == expected
-    from pyspark.sql.datasource import GreaterThan
-
-    pushing = PushingReader(plan, schema)
-    list(pushing.pushFilters([GreaterThan(("k",), 21)]))
-    batches = [batch for one in pushing.partitions() for batch in pushing.read(one)]
-    assert sorted(k for batch in batches for k in batch["k"].to_pylist()) == [k for k in expected if k > 21]
 
 
 def test_maintenance_by_sparks_tasks_folds_them(spark: SparkSession, table: LakeTable) -> None:

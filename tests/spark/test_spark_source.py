@@ -105,23 +105,6 @@ def test_filters_of_one_use_dont_leak_into_another(spark: SparkSession, db: firn
     assert read.where("k >= 1").count() == 2
 
 
-def test_pushed_filters_prune_where_they_are_asked_for(spark: SparkSession, db: firn.Database) -> None:
-    table = db.create_table("pushed")
-    for k in range(3):
-        table.append([{"k": k, "s": "a"}])
-    # A file that would fail the read shows which files a plan has.
-    gone = next(file for file in table.snapshot().files if file.stats["k"][0] == 0)
-    Path(db.url, gone.path).unlink()
-    read = load(spark, db, "pushed", pushFilters="true")
-    assert read.where("k = 2 AND s LIKE 'a%'").collect() == [(2, "a")]
-
-
-def test_the_reader_works_with_pushdown_switched_off(spark: SparkSession, db: firn.Database) -> None:
-    db.create_table("off").append([{"k": 1}, {"k": 2}])
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    assert load(spark, db, "off", pushFilters="true").where("k = 2").count() == 1
-
-
 def test_a_conflict_is_refused_and_named(spark: SparkSession, db: firn.Database) -> None:
     from pyspark.errors import PySparkException
 
@@ -149,7 +132,8 @@ def test_an_error_of_a_task_arrives_once_and_commits_nothing(spark: SparkSession
         ({"wher": "a = 1"}, "no option 'wher'; there are: path, url, table, columns"),
         ({"where": "nosuch = 1"}, "nosuch"),
         ({"columns": "nosuch"}, "has no column 'nosuch'"),
-        ({"pushFilters": "maybe"}, "true or false"),
+        ({"strict": "maybe"}, "true or false"),
+        ({"pushFilters": "true"}, "no option 'pushfilters'"),
         ({"store__bogus": "x"}, "bogus"),
     ],
 )

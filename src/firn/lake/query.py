@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from firn.errors import InvalidInputError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.lake.dialect import function_names, parse, readable_depth, to_duckdb
 from firn.names import fold
 
@@ -61,6 +61,45 @@ class Query:
                 raise InvalidInputError(f"{where} isn't a SELECT; write SELECT … FROM {source}.")
             _check(tree, where, source)
             return Query(to_duckdb(tree), source, tree)
+
+    def check_row_by_row(self) -> None:
+        """Refuse what looks at more than one row, as far as the text tells: such a query has another result over
+        some of the rows. A plain aggregate shows by the row that it gives of no rows.
+
+        Raises `UnsupportedError` that names the part.
+
+        Example:
+            >>> Query.parse("SELECT a + 1 AS a FROM _rows WHERE b", "_rows").check_row_by_row()
+            >>> Query.parse("SELECT DISTINCT a FROM _rows", "_rows").check_row_by_row()
+            Traceback (most recent call last):
+            firn.errors.UnsupportedError: the query 'SELECT DISTINCT "a" FROM "_rows"' has DISTINCT, and a Spark ...
+        """
+        if not isinstance(self.ast, exp.Select):
+            raise UnsupportedError(whole_rows(self.sql, self.ast.key.upper()))
+        for name, value in self.ast.args.items():
+            if value and name not in _ROW_BY_ROW:
+                raise UnsupportedError(whole_rows(self.sql, name.strip("_").upper()))
+        for node in self.ast.walk():
+            if isinstance(node, (exp.Window, exp.Subquery)) or (
+                isinstance(node, exp.Query) and node is not self.ast
+            ):
+                raise UnsupportedError(whole_rows(self.sql, f"a {node.key}"))
+            if isinstance(node, exp.Table) and any(
+                value and name not in ("this", "alias") for name, value in node.args.items()
+            ):
+                raise UnsupportedError(whole_rows(self.sql, "a sample or pivot"))
+
+
+_ROW_BY_ROW = frozenset(("expressions", "from", "from_", "where", "kind"))
+"""The parts of a SELECT that ask one row at a time."""
+
+
+def whole_rows(query: str, part: str) -> str:
+    """Why a query can't be computed in Spark's tasks, and what to do."""
+    return (
+        f"the query {query!r} has {part}, and a Spark DataFrame's rows are queried one by one, in tasks: do that part "
+        "by the DataFrame's own methods before the append."
+    )
 
 
 def _restored(sql: str, source: str) -> Query:

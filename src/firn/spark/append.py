@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from firn.arrow.engine import run_query
+from firn.arrow.types import columns_of
 from firn.bucket.base import Bucket
-from firn.errors import FirnError, InvalidInputError
-from firn.journal.model import DataFile, Namer, Snapshot
+from firn.errors import FirnError, InvalidInputError, UnsupportedError
+from firn.journal.model import ColumnTypes, DataFile, Namer, Snapshot
 from firn.lake.append import target_columns
 from firn.lake.engines import Written
-from firn.lake.query import Query
+from firn.lake.query import Query, whole_rows
 from firn.lake.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.runner import Progress
@@ -26,11 +28,12 @@ from firn.spark.job import run_job
 from firn.spark.native import quote
 from firn.spark.packing import BINS_PER_SLOT
 from firn.spark.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf, slots
-from firn.spark.types import incoming_columns
+from firn.spark.types import handed_back, incoming_columns, recast, spark_arrow_schema, spark_schema
 from firn.spark.worker import settle_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from firn.lake.results import AppendResult
     from firn.lake.table import LakeTable
@@ -61,16 +64,18 @@ def append_dataframe(table: LakeTable, frame: DataFrame, *, batch_id: str | None
 def write_dataframe(table: LakeTable, frame: DataFrame, namer: Namer, *, query: str | None) -> Written:
     """Write the rows as files that nobody sees yet. See `firn.lake.engines.Engines.write`.
 
-    `query` is a SELECT over `_rows`, run by Spark over the whole DataFrame.
+    `query` is a SELECT over `_rows` in DuckDB's SQL, computed by DuckDB in tasks, row by row.
     Cost: 1 LIST sequence and the logs that aren't cached, for the snapshot by which rows are distributed and
     `batch_limits` set; 1 PUT a file. Each input partition makes at least one file of each table partition it has
     rows of.
     """
     spark = frame.sparkSession
-    if query is not None:
-        frame = _queried(spark, frame, query)
-    known = table.journal.columns()
-    incoming = incoming_columns(frame.schema, known)
+    known: ColumnTypes = table.journal.columns()
+    if query is None:
+        incoming = incoming_columns(frame.schema, known)
+    else:
+        frame, given = queried(frame, query)
+        incoming = incoming_columns(frame.schema, given)
     if not incoming:
         raise InvalidInputError(
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
@@ -222,7 +227,57 @@ def write_rows(bucket: Bucket, spec: WriteSpec, batches: Iterator[pa.RecordBatch
     return WriteOutcome(files, error, bucket.counters.since(before))
 
 
-def _queried(spark: SparkSession, frame: DataFrame, query: str) -> DataFrame:
-    from firn.spark.sql import run_over
+def queried(frame: DataFrame, text: str) -> tuple[DataFrame, ColumnTypes]:
+    """The DataFrame's rows after a query, computed by DuckDB in tasks; also the types that DuckDB gives its columns.
 
-    return run_over(spark, Query.parse(query, "_rows").ast, {"_rows": frame})
+    The query is DuckDB's, and Spark would answer otherwise: it truncates where DuckDB rounds. A task sees some of
+    the rows, in no order, so each row's result must depend on that row alone.
+
+    Raises:
+        UnsupportedError: the query aggregates, orders, joins or in another way looks at several rows; or a column
+            has a type that Spark can't hand back.
+    """
+    query = Query.parse(text, "_rows")
+    query.check_row_by_row()
+    names = list(frame.columns)
+    empty = run_query(query.sql, {"_rows": spark_arrow_schema(frame.schema).empty_table()})
+    if empty.num_rows:
+        raise UnsupportedError(whole_rows(text, "an aggregate"))
+    given = columns_of(empty.schema)
+    schema = spark_schema(given)
+    for name, kind in given.items():
+        if not handed_back(kind):
+            raise UnsupportedError(
+                f"the query {text!r} gives the column {name!r} the type {kind}, which Spark can't hand back: cast it, "
+                f"for instance to VARCHAR."
+            )
+    wanted = spark_arrow_schema(_numbered(schema))
+    sql = query.sql
+
+    def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from firn.spark.append import query_batches
+
+        return query_batches(sql, names, batches, wanted)
+
+    # mapInArrow takes a dot in a column's name for a field of a struct.
+    numbered = frame.toDF(*[f"c{number}" for number in range(len(names))])
+    return numbered.mapInArrow(compute, _numbered(schema)).toDF(*given), given
+
+
+def _numbered(schema: StructType) -> StructType:
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType(
+        [StructField(f"c{number}", field.dataType) for number, field in enumerate(schema.fields)]
+    )
+
+
+def query_batches(
+    sql: str, names: Sequence[str], batches: Iterator[pa.RecordBatch], wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """In a worker: a query's result over each batch, in exactly the schema `wanted`."""
+    for batch in batches:
+        rows = pa.Table.from_batches([batch]).rename_columns(list(names))
+        result = run_query(sql, {"_rows": rows}).rename_columns(wanted.names)
+        yield from recast(result, wanted).to_batches(max_chunksize=ARROW_BATCH_ROWS)
+    settle_imports()

@@ -24,7 +24,6 @@ KNOWN = (
     "journal",
     "writer",
     "strict",
-    "pushFilters",
     "changes",
     "since",
     "startingTime",
@@ -51,7 +50,6 @@ class SourceOptions:
     strict: bool = False
     starting_time: str | None = None
     max_files: int | None = None
-    push_filters: bool = False
     changes: bool = False
     since: str | None = None
 
@@ -104,7 +102,6 @@ class SourceOptions:
             strict=_switch("strict", given.get("strict", "false")),
             starting_time=given.get("startingtime"),
             max_files=_count(given.get("maxfilespertrigger")),
-            push_filters=_switch("pushFilters", given.get("pushfilters", "false")),
             changes=_switch("changes", given.get("changes", "false")),
             since=given.get("since"),
         )

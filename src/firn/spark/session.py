@@ -31,7 +31,6 @@ DISCOVERY_THRESHOLD = 100_000
 
 ARROW_BATCH_CONF = "spark.sql.execution.arrow.maxRecordsPerBatch"
 DISCOVERY_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 def active() -> SparkSession | None:
@@ -113,7 +112,6 @@ def local_settings(master: str, app_name: str) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         ARROW_BATCH_CONF: str(ARROW_BATCH_ROWS),
         DISCOVERY_CONF: str(DISCOVERY_THRESHOLD),
-        PUSHDOWN_CONF: "true",
     }
 
 

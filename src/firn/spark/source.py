@@ -13,7 +13,6 @@ temporary view `USING firn` stays at the snapshot of its creation, too.
 | `partitionBy`, `sortBy`, `journal` | for a table that a write creates |
 | `writer` | the writer to commit as, to a table of writers' catalogs |
 | `strict` | `true`: read no table while one of its writers can't be read |
-| `pushFilters` | `true`: files and rows are pruned by Spark's filters, too; see below |
 | `changes` | `true`: of a keyed or record table each put, delete, merge operand, by `_kind`, in the order of `_seq` |
 | `since` | changes after this version only |
 | `startingTime`, `maxFilesPerTrigger` | for streams: see `firn.spark.streaming` |
@@ -22,18 +21,15 @@ temporary view `USING firn` stays at the snapshot of its creation, too.
 A schema that the user gives to Spark names columns of the table. Of a record table without declared columns it names
 fields of documents, under types that these have.
 
-Spark up to 4.3 keeps what a filter has pruned for all later uses of the same `load()`, filtered otherwise or not
-at all, which then lack rows. So filters are taken from such a Spark only with `pushFilters`, which is right for a
-DataFrame that is used with one filter. `where` has no such catch. Later versions, told by their `pushLimit`, are
-trusted.
+Spark's own filters prune nothing: it keeps what a Python source has pruned by one filter for all later uses of the
+same `load()`, filtered otherwise or not at all, which then lack rows. `where` has no such catch.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,7 +60,6 @@ from firn.lake.write import WriteSpec
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.spark.append import write_rows
-from firn.spark.filters import pushed_sql
 from firn.spark.keyed_changes import ChangesRead
 from firn.spark.options import SourceOptions
 from firn.spark.reads import TableRead, handed_over, packed, plan_read
@@ -72,11 +67,8 @@ from firn.spark.records_changes import RecordChangesRead
 from firn.spark.types import incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, Filter
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
     from pyspark.sql.types import StructType
-
-PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-"""Loaded where Spark is about to push filters. While that is switched off, Spark refuses readers that can."""
 
 
 class TableSource:
@@ -165,9 +157,7 @@ class TableSource:
         return self.connect(o.url, options=dict(o.store), writer=o.writer, strict=o.strict)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        plan = narrowed_to(self.pinned or self.plan(schema), schema)
-        wanted = self.options.push_filters or hasattr(DataSourceReader, "pushLimit")
-        return PushingReader(plan, schema) if wanted and _spark_pushes() else TableReader(plan, schema)
+        return TableReader(narrowed_to(self.pinned or self.plan(schema), schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return TableWriter(self, schema, overwrite)
@@ -181,11 +171,6 @@ class TableSource:
         from firn.spark.streaming import TableStreamWriter
 
         return TableStreamWriter(self, schema, overwrite)
-
-
-def _spark_pushes() -> bool:
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return PUSHDOWN_WORKER in sys.modules or (main is not None and main.name == PUSHDOWN_WORKER)
 
 
 # -- reading
@@ -239,17 +224,6 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get all they need with their partition.
         return {"plan": self.plan.for_tasks(), "schema": self.schema}
-
-
-class PushingReader(TableReader):
-    """A reader that takes Spark's filters."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Prune files and rows by what is understood; Spark still evaluates all of it, by its own rules."""
-        sql = pushed_sql(filters, self.plan.known)
-        if sql is not None:
-            self.plan = self.plan.where(sql)
-        return filters
 
 
 # -- writing

@@ -7,7 +7,7 @@ table share a snapshot, and differ in the files that the predicates around them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,14 +71,6 @@ def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
         return frames[key]
 
     return _run(spark, query, tree, nodes, frame_of)
-
-
-def run_over(spark: SparkSession, tree: exp.Expression, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Run a query that was parsed and checked over DataFrames, by the names it reads them under."""
-    folded = {fold(name): frame for name, frame in frames.items()}
-    text = to_duckdb(tree)
-    tree = tree.copy()
-    return _run(spark, text, tree, table_nodes(tree, text), lambda node: folded[fold(node.name)])
 
 
 def pruned_read(read: TableRead, conjuncts: Sequence[exp.Expression]) -> TableRead:

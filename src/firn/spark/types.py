@@ -151,6 +151,11 @@ def _read_as(kind: str) -> str | None:
         return None
 
 
+def handed_back(kind: str) -> bool:
+    """Whether a column of DuckDB's type `kind` that went through Spark can be stored under that type."""
+    return _read_as(kind) is not None
+
+
 def spark_arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema in which Spark wants batches of this schema: zone and nullability included."""
     from pyspark.sql.pandas.types import to_arrow_schema
