@@ -52,7 +52,7 @@ class StreamReader:
         begun = stream.start(journal)
         rows = [i for f in begun.files for i in rows_of(journal, f)]
         if again:
-            files = stream.restart(journal, begun.version, begun.offset)
+            files = stream.restart(journal, begun.version, begun.offset).files
             repeated = {i for f in files for i in rows_of(journal, f)}
             # A removal that was under way may be stamped before the start and published after it.
             changed = {i for op in self.model.operations if op.kind != "append" for i in op.going | op.coming}

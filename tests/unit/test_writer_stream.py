@@ -64,7 +64,7 @@ def step(
         return start, []
     kept = stream.parse(after.to_json())
     assert kept == after
-    return after, ids(connect, stream.files(start, after))
+    return after, ids(connect, stream.delivered(start, after).files)
 
 
 def test_a_stream_follows_all_writers(connect: Connect, a: LakeTable) -> None:
@@ -73,7 +73,7 @@ def test_a_stream_follows_all_writers(connect: Connect, a: LakeTable) -> None:
     fill(b, 10)
     stream = position(connect)
     offset = stream.begin(None)
-    assert ids(connect, stream.files(None, offset)) == [1, 2, 10]
+    assert ids(connect, stream.delivered(None, offset).files) == [1, 2, 10]
     assert stream.advance(offset, None) is None
     fill(a, 3)
     fill(b, 11)
@@ -107,7 +107,7 @@ def test_soft_deletes_are_those_at_the_end(connect: Connect, a: LakeTable) -> No
     a.delete("id = 1")
     stream = position(connect)
     offset = stream.begin(None)
-    assert ids(connect, stream.files(None, offset)) == [2]
+    assert ids(connect, stream.delivered(None, offset).files) == [2]
     a.append([{"id": 3}, {"id": 4}, {"id": 5}])
     middle, seen = step(connect, stream, offset)
     assert seen == [3, 4, 5]
@@ -117,7 +117,7 @@ def test_soft_deletes_are_those_at_the_end(connect: Connect, a: LakeTable) -> No
     a.merge()
     assert step(connect, stream, middle)[1] == [6]
     # The earlier batch is what it was, and one over both has the deletes of its end.
-    assert ids(connect, position(connect).files(offset, middle)) == [3, 4, 5]
+    assert ids(connect, position(connect).delivered(offset, middle).files) == [3, 4, 5]
     assert step(connect, position(connect), offset)[1] == [3, 5, 6]
 
 
@@ -150,13 +150,13 @@ def test_limits_take_the_oldest_first(connect: Connect, a: LakeTable) -> None:
     fill(a, 1, 2, 3)
     stream = position(connect)
     offset = stream.begin(2)
-    batches = [ids(connect, stream.files(None, offset))]
+    batches = [ids(connect, stream.delivered(None, offset).files)]
     b = connect("b").table("t")
     for number in range(4, 8):
         fill(b if number % 2 else a, number)
     offsets: list[Offset[VectorOffset] | None] = [None, offset]
     while (after := stream.advance(offset, 2)) is not None:
-        batches.append(ids(connect, stream.files(offset, after)))
+        batches.append(ids(connect, stream.delivered(offset, after).files))
         offset = after
         offsets.append(after)
     assert [len(batch) for batch in batches] == [2, 2, 2, 1]
@@ -165,7 +165,7 @@ def test_limits_take_the_oldest_first(connect: Connect, a: LakeTable) -> None:
     b.delete("id = 5")
     for (before, after), batch in zip(pairwise(offsets), batches, strict=True):
         assert after is not None
-        assert ids(connect, position(connect).files(before, after)) == batch
+        assert ids(connect, position(connect).delivered(before, after).files) == batch
 
 
 def test_a_limit_passes_over_nothing(connect: Connect, a: LakeTable) -> None:
@@ -187,7 +187,7 @@ def test_only_what_was_there_is_a_target(connect: Connect, a: LakeTable) -> None
     fill(a, 2)
     fill(connect("b").table("t"), 3)
     after = stream.advance(offset, None, among=target)
-    assert after is not None and ids(connect, stream.files(offset, after)) == [1]
+    assert after is not None and ids(connect, stream.delivered(offset, after).files) == [1]
     assert stream.advance(after, None, among=target) is None
     assert step(connect, stream, after)[1] == [2, 3]
 
@@ -203,7 +203,7 @@ def test_since_a_time(connect: Connect, a: LakeTable) -> None:
     assert seen == [2, 3] or (seen == [1, 2, 3] and a.history()[1].time == a.history()[2].time)
     fill(connect("c").table("t"), 4)
     assert step(connect, stream, offset)[1] == [4]
-    assert ids(connect, position(connect).files(start, offset)) == seen
+    assert ids(connect, position(connect).delivered(start, offset).files) == seen
 
 
 def test_what_was_pruned_is_not_skipped(connect: Connect, a: LakeTable) -> None:
@@ -226,9 +226,9 @@ def test_what_was_pruned_is_not_skipped(connect: Connect, a: LakeTable) -> None:
     ):
         position(connect).advance(first, None)
     with pytest.raises(SnapshotTooOldError):
-        position(connect).files(first, second)
+        position(connect).delivered(first, second).files
     with pytest.raises(SnapshotTooOldError, match="this stream began with was pruned"):
-        position(connect).files(None, first)
+        position(connect).delivered(None, first).files
 
 
 def test_an_idle_stream_passes_over_what_brings_nothing(
@@ -243,7 +243,7 @@ def test_an_idle_stream_passes_over_what_brings_nothing(
     journal = stream.stream._journal  # type: ignore[attr-defined]
     monkeypatch.setattr(journal.clock, "now_ms", lambda: now + RENEW_MS + 60_000, raising=False)
     renewed = stream.advance(offset, None)
-    assert renewed is not None and stream.files(offset, renewed) == []
+    assert renewed is not None and stream.delivered(offset, renewed).files == []
     assert renewed.log.reached["a"].revision == offset.log.reached["a"].revision + 1
     assert stream.advance(renewed, None) is None
 
@@ -259,7 +259,7 @@ def test_polls_cost_a_list_a_writer_and_a_get_or_two_a_transaction(connect: Conn
     spent = {verb: counters.as_dict()[verb] - before[verb] for verb in ("get", "put", "list")}
     assert after is not None and spent["get"] == 2 * 2 and spent["put"] == 0
     before = counters.as_dict()
-    assert len(stream.files(offset, after)) == 2 and counters.as_dict() == before
+    assert len(stream.delivered(offset, after).files) == 2 and counters.as_dict() == before
 
 
 # -- writers in trouble
@@ -341,13 +341,13 @@ def test_a_fork_below_what_was_delivered_stops_the_stream(connect: Connect) -> N
         with pytest.raises(ForkError, match=r"delivered revision 3 of the writer a, .*firn repair --keep"):
             reader.advance(offset, None)
     with pytest.raises(ForkError, match="firn repair --keep"):
-        position(connect).files(before, offset)
+        position(connect).delivered(before, offset).files
     resolve(connect, rival, 3)
     for reader in (stream, position(connect)):
         with pytest.raises(ForkError, match=r"under the uuid .* Start the stream anew"):
             reader.advance(offset, None)
     with pytest.raises(ForkError, match="Start the stream anew"):
-        position(connect).files(before, offset)
+        position(connect).delivered(before, offset).files
     assert ours != rival
 
 
@@ -363,7 +363,7 @@ def test_a_history_that_shrank_stops_the_stream(connect: Connect, a: LakeTable) 
     ):
         position(connect).advance(offset, None)
     with pytest.raises(CorruptObjectError, match="firn rebuild"):
-        position(connect).files(None, offset)
+        position(connect).delivered(None, offset).files
 
 
 def test_another_transaction_in_the_place_of_one_that_was_delivered(connect: Connect) -> None:
@@ -375,7 +375,7 @@ def test_another_transaction_in_the_place_of_one_that_was_delivered(connect: Con
     with pytest.raises(ForkError, match=r"delivered revision 2 .* Start the stream anew"):
         position(connect).advance(offset, None)
     with pytest.raises(ForkError, match="Start the stream anew"):
-        position(connect).files(None, offset)
+        position(connect).delivered(None, offset).files
 
 
 def test_steps_of_a_side_that_lost_are_forgotten(connect: Connect) -> None:

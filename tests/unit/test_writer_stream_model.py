@@ -85,7 +85,7 @@ def test_each_row_once_whatever_is_done_meanwhile(seed: int) -> None:
     delivered: Counter[int] = Counter()
     batches: list[tuple[Offset[VectorOffset] | None, Offset[VectorOffset], list[int]]] = []
     offset = stream.begin(rand.choice([None, 1, 2]))
-    batches.append((None, offset, ids(stream.files(None, offset))))
+    batches.append((None, offset, ids(stream.delivered(None, offset).files)))
     delivered.update(batches[-1][2])
     for turn in range(40):
         if turn < 30:
@@ -97,7 +97,7 @@ def test_each_row_once_whatever_is_done_meanwhile(seed: int) -> None:
         after = stream.advance(offset, None if turn > 35 else rand.choice([None, 1, 2, 4]))
         if after is None:
             continue
-        rows = ids(stream.files(offset, after))
+        rows = ids(stream.delivered(offset, after).files)
         batches.append((offset, after, rows))
         delivered.update(rows)
         offset = after
@@ -106,4 +106,4 @@ def test_each_row_once_whatever_is_done_meanwhile(seed: int) -> None:
     assert set(world.appended) - world.deleted <= delivered.keys(), "no row lost"
     again = StreamPosition(firn.connect(url).table("t").journal.stream())
     for before, after, rows in batches:
-        assert ids(again.files(before, after)) == rows
+        assert ids(again.delivered(before, after).files) == rows

@@ -274,6 +274,14 @@ class StreamStart(Generic[OffsetT]):
     version: str
     files: tuple[DataFile, ...]
     offset: OffsetT
+    columns: ColumnTypes
+
+
+class Delivered(NamedTuple):
+    """Files that a stream delivers, and the columns that they hold: of each commit its own, or a snapshot's."""
+
+    files: tuple[DataFile, ...]
+    schemas: tuple[ColumnTypes, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -315,7 +323,7 @@ class JournalStream(Protocol[OffsetT]):
         """All live files now, and the offset after them."""
         ...
 
-    def restart(self, version: str, offset: OffsetT) -> tuple[DataFile, ...]:
+    def restart(self, version: str, offset: OffsetT) -> Delivered:
         """The files of `start` again.
 
         Raises:
@@ -331,7 +339,7 @@ class JournalStream(Protocol[OffsetT]):
         """
         ...
 
-    def between(self, begin: OffsetT, end: OffsetT) -> list[DataFile]:
+    def between(self, begin: OffsetT, end: OffsetT) -> Delivered:
         """The new files between two offsets, the same whenever it is asked; `SnapshotTooOldError` as `poll`."""
         ...
 

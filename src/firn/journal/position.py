@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from firn.errors import CorruptObjectError, SnapshotTooOldError
-from firn.journal.model import DataFile, JournalStream, OffsetT
+from firn.journal.model import ColumnTypes, DataFile, Delivered, JournalStream, OffsetT
 
 BEGINNING = {"firn": "beginning"}
 """The offset of a stream that hasn't looked at the table yet: always the same, as Spark doesn't keep it."""
@@ -57,7 +57,7 @@ class StreamPosition(Generic[OffsetT]):
 
     def __init__(self, stream: JournalStream[OffsetT]) -> None:
         self.stream = stream
-        self._snapshots: dict[str, tuple[DataFile, ...]] = {}
+        self._snapshots: dict[str, Delivered] = {}
 
     def parse(self, raw: Mapping[str, Any]) -> Offset[OffsetT] | None:
         """An offset from its JSON; None for the beginning.
@@ -83,7 +83,7 @@ class StreamPosition(Generic[OffsetT]):
         files = _ordered(begun.files)
         if not files:
             return Offset(begun.offset)
-        self._snapshots[begun.version] = files
+        self._snapshots[begun.version] = Delivered(files, (begun.columns,))
         index = len(files) if limit is None else min(limit, len(files))
         progress = SnapshotProgress(begun.version, index, len(files), _digest(files), begun.offset)
         return Offset(begun.offset, progress)
@@ -109,29 +109,34 @@ class StreamPosition(Generic[OffsetT]):
             return None
         return Offset(delivery.offset, progress)
 
-    def files(self, start: Offset[OffsetT] | None, end: Offset[OffsetT]) -> list[DataFile]:
+    def delivered(self, start: Offset[OffsetT] | None, end: Offset[OffsetT]) -> Delivered:
         """What lies between two offsets; the same whenever it is asked.
 
         Raises:
             SnapshotTooOldError: some of it may be gone.
         """
-        files: list[DataFile] = []
+        files: tuple[DataFile, ...] = ()
+        schemas: tuple[ColumnTypes, ...] = ()
         if end.snapshot is not None:
             first = start.snapshot.index if start is not None and start.snapshot is not None else 0
-            files += self._snapshot_files(end.snapshot)[first : end.snapshot.index]
+            snapshot = self._snapshot(end.snapshot)
+            if files := snapshot.files[first : end.snapshot.index]:
+                schemas = snapshot.schemas
         if start is not None:
-            files += self.stream.between(start.log, end.log)
-        return files
+            appended = self.stream.between(start.log, end.log)
+            files, schemas = files + appended.files, schemas + appended.schemas
+        return Delivered(files, schemas)
 
-    def _snapshot_files(self, progress: SnapshotProgress[OffsetT]) -> tuple[DataFile, ...]:
+    def _snapshot(self, progress: SnapshotProgress[OffsetT]) -> Delivered:
         if progress.version not in self._snapshots:
-            files = _ordered(self.stream.restart(progress.version, progress.base))
+            found = self.stream.restart(progress.version, progress.base)
+            files = _ordered(found.files)
             if len(files) != progress.total or _digest(files) != progress.digest:
                 raise SnapshotTooOldError(
                     f"version {progress.version} of {self.stream.name}, which this stream began with, can't be "
                     "read any more: start the stream anew, with a new checkpoint."
                 )
-            self._snapshots[progress.version] = files
+            self._snapshots[progress.version] = Delivered(files, found.schemas)
         return self._snapshots[progress.version]
 
 

@@ -24,7 +24,7 @@ record table it counts commits that change the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,9 +36,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from firn.errors import InvalidInputError, UnsupportedError
+from firn.errors import ConflictError, InvalidInputError, SchemaConflictError, UnsupportedError
+from firn.journal.columns import evolve
+from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING, Offset, StreamPosition
 from firn.lake.table import LakeTable
+from firn.names import fold
 from firn.spark.lake_read import LakeRead
 from firn.spark.reads import TableRead
 from firn.spark.source import (
@@ -199,12 +202,35 @@ class LakeFollower:
         after = self.position.parse(end)
         if after is None:
             return None
-        files = self.position.files(self.position.parse(start), after)
+        files, schemas = self.position.delivered(self.position.parse(start), after)
+        self._check_schemas(schemas)
         spec = self.plan.spec
         if any(file.deletes for file in files):
             # The plan may be older than a column by which rows were deleted.
             spec = replace(spec, table_columns=self.table.snapshot().columns)
-        return replace(self.plan, files=tuple(files), spec=spec)
+        return replace(self.plan, files=files, spec=spec)
+
+    def _check_schemas(self, schemas: Iterable[ColumnTypes]) -> None:
+        """Stop before a batch whose files hold more than the stream's columns tell: what it left out would be lost to
+        everything downstream, as its offset has passed. Columns that the user has left out may come and change."""
+        known = self.plan.known
+        asked = None if self.plan.columns.keys() == known.keys() else {fold(name) for name in self.plan.columns}
+        for columns in schemas:
+            for name, kind in columns.items():
+                if asked is not None and fold(name) not in asked:
+                    continue
+                try:
+                    now = evolve(known, {name: kind}, allow_widening=True)
+                except SchemaConflictError:
+                    continue  # it is read aside, under a name of its own
+                if now != dict(known):
+                    was = next((k for n, k in known.items() if fold(n) == fold(name)), None)
+                    what = f"came as {kind}" if was is None else f"was {was} and is {kind} now"
+                    raise ConflictError(
+                        f"the schema of {self.table.name} has changed since this stream began: the column {name!r} "
+                        f"{what}. Nothing of this batch was delivered. Start the query again, from a new readStream, "
+                        "with the same checkpoint: it goes on here, with the new schema."
+                    )
 
 
 # -- sink

@@ -21,7 +21,7 @@ from firn.journal.leaderless.codec import Log
 from firn.journal.leaderless.horizon import read_horizon
 from firn.journal.leaderless.layout import parse_log_name
 from firn.journal.leaderless.table_log import TableLog
-from firn.journal.model import DataFile, Delivery, StreamStart
+from firn.journal.model import DataFile, Delivered, Delivery, StreamStart
 
 RENEW_PART = 4
 """An idle stream moves its offset on after this part of the time that it may rest, so that a restart finds it
@@ -67,10 +67,10 @@ def start(table: TableLog) -> StreamStart[StreamOffset]:
     snapshot = table.fold(logs).snapshot()
     appended = [log for log in logs if _is_append(log)]
     offset = _after(table, StreamOffset(0), appended, now, fresh=0)
-    return StreamStart(snapshot.version, snapshot.files, offset)
+    return StreamStart(snapshot.version, snapshot.files, offset, snapshot.columns)
 
 
-def restart(table: TableLog, version: str, offset: StreamOffset) -> tuple[DataFile, ...]:
+def restart(table: TableLog, version: str, offset: StreamOffset) -> Delivered:
     """The files of `start` again, after a crash: what landed late since then is left out."""
     bound = table.bound(version)
     loaded = table.loader.load(bound=bound, every=True)
@@ -80,7 +80,8 @@ def restart(table: TableLog, version: str, offset: StreamOffset) -> tuple[DataFi
         for log in loaded.logs
         if not _is_append(log) or log.t < offset.watermark or log.name in offset.names
     ]
-    return table.fold(logs).live
+    snapshot = table.fold(logs).snapshot()
+    return Delivered(snapshot.files, (snapshot.columns,))
 
 
 def poll(
@@ -202,7 +203,7 @@ class LeaderlessStream:
     def start(self) -> StreamStart[StreamOffset]:
         return start(self._table)
 
-    def restart(self, version: str, offset: StreamOffset) -> tuple[DataFile, ...]:
+    def restart(self, version: str, offset: StreamOffset) -> Delivered:
         return restart(self._table, version, offset)
 
     def poll(
@@ -213,5 +214,6 @@ class LeaderlessStream:
         renew = age > _longest_rest_ms(self._table) // RENEW_PART
         return Delivery(tuple(_live(log) for log in found.logs), found.offset, renew)
 
-    def between(self, begin: StreamOffset, end: StreamOffset) -> list[DataFile]:
-        return [file for log in between(self._table, begin, end) for file in _live(log)]
+    def between(self, begin: StreamOffset, end: StreamOffset) -> Delivered:
+        logs = between(self._table, begin, end)
+        return Delivered(tuple(file for log in logs for file in _live(log)), tuple(log.columns for log in logs))

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from firn.errors import CorruptObjectError, ForkError, NotFoundError, SnapshotTooOldError
-from firn.journal.model import DataFile, Delivery, StreamStart, with_deletes
+from firn.journal.model import ColumnTypes, DataFile, Delivered, Delivery, StreamStart, with_deletes
 from firn.journal.writer.actions import APPENDS, IN_PLACE, Add, Remove, Tombstones, Transaction
 from firn.journal.writer.federation import DEGRADES, Union
 from firn.journal.writer.history import History, Version
@@ -78,6 +78,7 @@ class Step(NamedTuple):
     previous: str
     time_ms: int
     files: tuple[DataFile, ...]
+    schemas: tuple[ColumnTypes, ...]
     tombstones: tuple[Tombstones, ...]
     is_lost: bool
 
@@ -111,12 +112,12 @@ class WriterStream:
         union = self._journal.federation.load()
         snapshot = self._journal.snapshot_of(union)
         reached = {writer: Reached.of(version.head) for writer, version in union.versions.items()}
-        return StreamStart(snapshot.version, snapshot.files, VectorOffset(reached))
+        return StreamStart(snapshot.version, snapshot.files, VectorOffset(reached), snapshot.columns)
 
-    def restart(self, version: str, offset: VectorOffset) -> tuple[DataFile, ...]:
+    def restart(self, version: str, offset: VectorOffset) -> Delivered:
         """Raises, beside `SnapshotTooOldError`, what `poll` does for a writer's history that has changed."""
         if not offset.reached:
-            return ()
+            return Delivered(())
         vector = ",".join(f"{writer}={reached.revision}" for writer, reached in offset.reached.items())
         try:
             union = self._journal.federation.at(vector)
@@ -131,7 +132,8 @@ class WriterStream:
             if writer not in union.versions:
                 raise union.broken[writer]
             self._check_kept(writer, reached, Reached.of(union.versions[writer].head).prefix)
-        return self._journal.snapshot_of(union).files
+        snapshot = self._journal.snapshot_of(union)
+        return Delivered(snapshot.files, (snapshot.columns,))
 
     def poll(
         self, offset: VectorOffset, *, limit: int | None = None, among: Mapping[str, int] | None = None
@@ -157,9 +159,10 @@ class WriterStream:
             found[writer] = [step for step in steps if step.reached.revision <= upto]
         return self._delivery(VectorOffset({**offset.reached, **begun}, offset.since_ms), found, limit)
 
-    def between(self, begin: VectorOffset, end: VectorOffset) -> list[DataFile]:
+    def between(self, begin: VectorOffset, end: VectorOffset) -> Delivered:
         """Soft deletes are those of `end`. Raises as `poll` does, and where a writer can't be read."""
         files: list[DataFile] = []
+        schemas: list[ColumnTypes] = []
         for writer, reached in sorted(end.reached.items()):
             history = self._journal.federation.history(writer)
             first = self._begun(begin, writer, history)
@@ -173,7 +176,8 @@ class WriterStream:
             if steps is None:
                 raise self._decided_against(writer, reached)
             files += _appended(steps)
-        return files
+            schemas += [columns for step in steps for columns in step.schemas]
+        return Delivered(tuple(files), tuple(schemas))
 
     # -- a writer's history
 
@@ -316,11 +320,15 @@ class WriterStream:
 
 
 def _step(transaction: Transaction, table: str, time_ms: int) -> Step:
+    files = tuple(new_files(transaction, table))
+    paths = {file.path for file in files}
+    adds = [a for a in transaction.actions if isinstance(a, Add) and a.file.path in paths]
     return Step(
         Reached(transaction.revision, prefix_of(transaction.uuid)),
         prefix_of(transaction.commit.previous or ""),
         time_ms,
-        tuple(new_files(transaction, table)),
+        files,
+        tuple({add.columns: dict(add.columns) for add in adds}.values()),
         tuple(a for a in transaction.actions if isinstance(a, Tombstones) and a.table == table),
         transaction.commit.op == OP_LOST,
     )
