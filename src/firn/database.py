@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
+from firn.bucket.options import StoreOptions
 from firn.copies import CopyReport, copy
 from firn.engines import DatabaseEngines
 from firn.errors import InvalidInputError
@@ -103,7 +104,7 @@ class Database(Transactions, WriterUpkeep):
         strict: bool = False,
     ) -> None:
         self.url = os.fspath(url)
-        self.options = dict(options or {})
+        self.options: Mapping[str, Any] = StoreOptions(options or {})
         self.lock = lock
         root, self.prefix = split_url(self.url)
         self.bucket: Bucket = open_bucket(root, options=self.options)

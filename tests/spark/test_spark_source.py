@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -15,7 +14,6 @@ import pytest
 import firn
 from firn.errors import AppendExpiredError, InvalidInputError
 from firn.journal.model import DataFile
-from firn.spark.filters import literal, pushed_sql
 from firn.spark.options import SourceOptions
 from firn.spark.source import WrittenFiles, commit_files
 
@@ -228,69 +226,6 @@ def test_where_the_table_is() -> None:
             SourceOptions.parse(options, split)
     with pytest.raises(InvalidInputError, match="at least 1"):
         SourceOptions.parse({"path": "x/t", "maxFilesPerTrigger": "0"}, split)
-
-
-COLUMNS = {
-    "k": "BIGINT",
-    "s": "VARCHAR",
-    "d": "DATE",
-    "t": "TIMESTAMP",
-    "z": "TIMESTAMP WITH TIME ZONE",
-    "x": "DOUBLE",
-    "f": "FLOAT",
-    "n": "DECIMAL(5,2)",
-    "b": "BOOLEAN",
-    "u": "UUID",
-}
-
-
-def test_filters_become_a_predicate() -> None:
-    from pyspark.sql import datasource as ds
-
-    filters = [
-        ds.EqualTo(("k",), 1),
-        ds.Not(ds.In(("s",), ("it's", "b"))),
-        ds.GreaterThan(("d",), dt.date(2001, 1, 1)),
-        ds.IsNull(("x",)),
-        ds.StringStartsWith(("s",), "a'b"),
-        # left to Spark alone
-        ds.EqualTo(("f",), 0.1),
-        ds.EqualTo(("u",), "abc"),
-        ds.EqualNullSafe(("k",), 1),
-        ds.In(("k",), (1, None)),
-        ds.EqualTo(("st", "a"), 1),
-        ds.LessThan(("x",), float("nan")),
-    ]
-    assert pushed_sql(filters, COLUMNS) == (
-        "(\"k\" = 1) AND (NOT (\"s\" IN ('it''s', 'b'))) AND (\"d\" > DATE '2001-01-01') AND (\"x\" IS NULL) "
-        "AND (starts_with(\"s\", 'a''b'))"
-    )
-    assert pushed_sql(filters[5:], COLUMNS) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "text"),
-    [
-        (True, "BOOLEAN", "TRUE"),
-        (1, "BOOLEAN", None),
-        (True, "BIGINT", None),
-        (-5, "BIGINT", "-5"),
-        (Decimal("1.20"), "DECIMAL(5,2)", "CAST('1.20' AS DECIMAL(5,2))"),
-        (0.1, "DOUBLE", "CAST('0.1' AS DOUBLE)"),
-        (float("inf"), "DOUBLE", None),
-        (dt.datetime(2001, 1, 1, 2), "DATE", None),
-        (dt.datetime(2001, 1, 1, 2, 0, 0, 5), "TIMESTAMP", "TIMESTAMP '2001-01-01 02:00:00.000005'"),
-        (
-            dt.datetime(2001, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1))),
-            "TIMESTAMP WITH TIME ZONE",
-            "TIMESTAMPTZ '2000-12-31 23:00:00+00'",
-        ),
-        (dt.datetime(2001, 1, 1), "TIMESTAMP WITH TIME ZONE", None),
-        (1, "UUID", None),
-    ],
-)
-def test_literals_of_the_columns_own_type(value: Any, kind: str, text: str | None) -> None:
-    assert literal(value, kind) == text
 
 
 def test_a_reader_pickles_without_the_files(spark: SparkSession, db: firn.Database) -> None:

@@ -226,9 +226,9 @@ def test_what_was_pruned_is_not_skipped(connect: Connect, a: LakeTable) -> None:
     ):
         position(connect).advance(first, None)
     with pytest.raises(SnapshotTooOldError):
-        position(connect).delivered(first, second).files
+        position(connect).delivered(first, second)
     with pytest.raises(SnapshotTooOldError, match="this stream began with was pruned"):
-        position(connect).delivered(None, first).files
+        position(connect).delivered(None, first)
 
 
 def test_an_idle_stream_passes_over_what_brings_nothing(
@@ -243,7 +243,7 @@ def test_an_idle_stream_passes_over_what_brings_nothing(
     journal = stream.stream._journal  # type: ignore[attr-defined]
     monkeypatch.setattr(journal.clock, "now_ms", lambda: now + RENEW_MS + 60_000, raising=False)
     renewed = stream.advance(offset, None)
-    assert renewed is not None and stream.delivered(offset, renewed).files == []
+    assert renewed is not None and stream.delivered(offset, renewed).files == ()
     assert renewed.log.reached["a"].revision == offset.log.reached["a"].revision + 1
     assert stream.advance(renewed, None) is None
 
@@ -341,13 +341,13 @@ def test_a_fork_below_what_was_delivered_stops_the_stream(connect: Connect) -> N
         with pytest.raises(ForkError, match=r"delivered revision 3 of the writer a, .*firn repair --keep"):
             reader.advance(offset, None)
     with pytest.raises(ForkError, match="firn repair --keep"):
-        position(connect).delivered(before, offset).files
+        position(connect).delivered(before, offset)
     resolve(connect, rival, 3)
     for reader in (stream, position(connect)):
         with pytest.raises(ForkError, match=r"under the uuid .* Start the stream anew"):
             reader.advance(offset, None)
     with pytest.raises(ForkError, match="Start the stream anew"):
-        position(connect).delivered(before, offset).files
+        position(connect).delivered(before, offset)
     assert ours != rival
 
 
@@ -363,7 +363,7 @@ def test_a_history_that_shrank_stops_the_stream(connect: Connect, a: LakeTable) 
     ):
         position(connect).advance(offset, None)
     with pytest.raises(CorruptObjectError, match="firn rebuild"):
-        position(connect).delivered(None, offset).files
+        position(connect).delivered(None, offset)
 
 
 def test_another_transaction_in_the_place_of_one_that_was_delivered(connect: Connect) -> None:
@@ -375,7 +375,7 @@ def test_another_transaction_in_the_place_of_one_that_was_delivered(connect: Con
     with pytest.raises(ForkError, match=r"delivered revision 2 .* Start the stream anew"):
         position(connect).advance(offset, None)
     with pytest.raises(ForkError, match="Start the stream anew"):
-        position(connect).delivered(None, offset).files
+        position(connect).delivered(None, offset)
 
 
 def test_steps_of_a_side_that_lost_are_forgotten(connect: Connect) -> None:
@@ -409,7 +409,7 @@ def test_a_revision_that_was_lost_stops_streams_over_the_writers_tables(
     start = other.begin(None)
     fill(connect("c").table("u"), 1)
     after = other.advance(start, None)
-    assert after is not None and ids(connect, other.files(start, after)) == [1]
+    assert after is not None and ids(connect, other.delivered(start, after)) == [1]
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,19 @@ class Options:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
+class StoreOptions(dict[str, Any]):
+    """Options as the user gave them; shown with their secrets hidden, as in a notebook or a traceback.
+
+    >>> StoreOptions({"aws_region": "eu-north-1", "aws_secret_access_key": "hunter2"})
+    {'aws_region': 'eu-north-1', 'aws_secret_access_key': '…'}
+    """
+
+    def __repr__(self) -> str:
+        return repr({name: "…" if _SECRET_NAME.search(str(name).lower()) else self[name] for name in self})
+
+    __str__ = __repr__
+
+
 def sort_options(kind: Kind, options: Mapping[str, Any] | None) -> Options:
     """Check and sort. Names that only the store can judge stay in `store`; it refuses unknown ones.
 

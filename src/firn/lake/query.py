@@ -97,8 +97,8 @@ _ROW_BY_ROW = frozenset(("expressions", "from", "from_", "where", "kind"))
 def whole_rows(query: str, part: str) -> str:
     """Why a query can't be computed in Spark's tasks, and what to do."""
     return (
-        f"the query {query!r} has {part}, and a Spark DataFrame's rows are queried one by one, in tasks: do that part "
-        "by the DataFrame's own methods before the append."
+        f"the query {query!r} has {part}, and a Spark DataFrame's rows are queried one by one, in tasks: do that "
+        "part by the DataFrame's own methods before the append."
     )
 
 

@@ -248,8 +248,8 @@ def queried(frame: DataFrame, text: str) -> tuple[DataFrame, ColumnTypes]:
     for name, kind in given.items():
         if not handed_back(kind):
             raise UnsupportedError(
-                f"the query {text!r} gives the column {name!r} the type {kind}, which Spark can't hand back: cast it, "
-                f"for instance to VARCHAR."
+                f"the query {text!r} gives the column {name!r} the type {kind}, which Spark can't hand back: "
+                "cast it, for instance to VARCHAR."
             )
     wanted = spark_arrow_schema(_numbered(schema))
     sql = query.sql

@@ -6,13 +6,14 @@ statistics that say nothing of NaNs. Each rule here was found by experiment, and
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
-from firn.errors import InvalidInputError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Places
 from firn.journal.typenames import Scalar, Struct, Type, parse
 from firn.lake.domain import family_of, written_as
@@ -84,23 +85,33 @@ def hadoop_uri(bucket: Bucket, key: str) -> str:
     return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri
 
 
-_reachable: dict[tuple[int, str], bool] = {}
+_obstacles: dict[tuple[int, str], str | None] = {}
 
 
-def hadoop_reads(spark: SparkSession, root: str, uri: str) -> bool:
-    """Whether the session's Hadoop has the scheme, and credentials and endpoint that find this object.
-    Asked once a bucket, by one request; pyspark itself comes without S3, GCS and Azure."""
+def hadoop_obstacle(spark: SparkSession, root: str, uri: str) -> str | None:
+    """Why the session's Hadoop can't read this object; None if it can.
+
+    It needs the scheme, and credentials and an endpoint that find the object. Asked once a bucket, by one request;
+    pyspark itself comes without S3, GCS and Azure.
+    """
     if is_connect(spark):
-        return False  # a client has no way to ask
+        return f"a Spark Connect client can't ask if the server reaches it; {NATIVE_CONF}=always says that it does"
     known = (id(spark), root)
-    if known not in _reachable:
+    if known not in _obstacles:
+        from py4j.protocol import Py4JJavaError
+
         jvm, hadoop = spark._jvm, spark._jsc.hadoopConfiguration()
         try:
             path = jvm.org.apache.hadoop.fs.Path(uri)
-            _reachable[known] = bool(path.getFileSystem(hadoop).exists(path))
-        except Exception:
-            _reachable[known] = False
-    return _reachable[known]
+            found = bool(path.getFileSystem(hadoop).exists(path))
+            _obstacles[known] = None if found else f"Spark's Hadoop doesn't find {uri}: check its endpoint"
+        except Py4JJavaError as error:
+            _obstacles[known] = f"Spark's Hadoop says: {_first_line(str(error.java_exception))}"
+    return _obstacles[known]
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
 
 
 def guard(name: str, kind: str) -> str:
@@ -160,21 +171,37 @@ _READ_OPTIONS = {
 
 
 def native_paths(bucket: Bucket, keys: Sequence[str], spark: SparkSession) -> list[str] | None:
-    """Objects as Spark's Hadoop names them, or None where it can't reach them, or isn't to be asked."""
+    """Objects as Spark's Hadoop names them, or None where it can't reach them, or isn't to be asked. The log says
+    why the rows of a whole table go through tasks, once a bucket."""
     mode = spark.conf.get(NATIVE_CONF, "auto")
     if mode not in ("auto", "always", "never"):
         raise InvalidInputError(f"{NATIVE_CONF} is {mode!r}; it can be auto, always or never.")
     if mode == "never" or not keys:
         return None
     if spark.conf.get("spark.sql.caseSensitive", "false") == "true":
-        return None  # a file that spells a column otherwise would read as null
+        # a file that spells a column otherwise would read as null
+        say_why_tasks(bucket, "spark.sql.caseSensitive is true")
+        return None
     local = [bucket.local_path(key) for key in keys]
     if all(path is not None for path in local):
         return [escape_glob(path) for path in local if path is not None]
     uris = [hadoop_uri(bucket, key) for key in keys]
-    if mode == "always" or hadoop_reads(spark, bucket.url, uris[0]):
-        return [escape_glob(uri) for uri in uris]
-    return None
+    obstacle = None if mode == "always" else hadoop_obstacle(spark, bucket.url, uris[0])
+    if obstacle is not None:
+        say_why_tasks(bucket, obstacle)
+        return None
+    return [escape_glob(uri) for uri in uris]
+
+
+_log = logging.getLogger("firn")
+_said: set[tuple[str, str]] = set()
+
+
+def say_why_tasks(bucket: Bucket, why: str) -> None:
+    """Log once why rows of a bucket go through Python tasks, which takes three to four times as long."""
+    if (bucket.url, why) not in _said:
+        _said.add((bucket.url, why))
+        _log.warning("Spark reads %s through Python tasks and not by its own reader: %s", bucket.url, why)
 
 
 def parquet_frame(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
@@ -187,5 +214,21 @@ def parquet_frame(spark: SparkSession, schema: StructType, paths: Sequence[str])
     else:
         planning = conf(spark, {DISCOVERY_CONF: str(DISCOVERY_THRESHOLD)})
     with planning:
-        frame: DataFrame = spark.read.schema(schema).options(**_READ_OPTIONS).parquet(*paths)
+        reader = spark.read.schema(schema).options(**_READ_OPTIONS)
+        try:
+            frame: DataFrame = reader.parquet(*paths)
+        except Exception as error:
+            if _NO_FILE_SYSTEM.search(str(error)) is None:
+                raise
+            scheme = paths[0].partition(":")[0]
+            raise UnsupportedError(
+                f"Spark has no file system for {scheme}: paths like {paths[0]}. Start it with the jar that has it "
+                "(for s3a spark.jars.packages=org.apache.hadoop:hadoop-aws of its Hadoop's version), or set "
+                f"{NATIVE_CONF} to auto."
+            ) from error
     return frame
+
+
+_NO_FILE_SYSTEM = re.compile(
+    r"No FileSystem for scheme|ClassNotFoundException|UNSUPPORTED_FILE_SYSTEM|NoClassDefFound"
+)

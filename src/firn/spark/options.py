@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from firn.errors import InvalidInputError
+from firn.errors import InvalidInputError, UnsupportedError
 
 STORE_PREFIX = "store."
 
@@ -30,6 +30,12 @@ KNOWN = (
     "maxFilesPerTrigger",
 )
 
+_CATALOG = (
+    "Spark keeps neither path nor options of an entry whose source is written in Python, so that nothing can read it "
+    "(DROP TABLE removes the entry and no data). Use CREATE TEMP VIEW name USING firn OPTIONS (path '…'), or load "
+    'and save by path, with mode("append") or mode("overwrite").'
+)
+
 _SPARKS_OWN = frozenset(("checkpointlocation", "queryname", "mergeschema"))
 
 
@@ -39,7 +45,7 @@ class SourceOptions:
 
     url: str
     table: str
-    store: Mapping[str, Any] = field(default_factory=dict)
+    store: Mapping[str, Any] = field(default_factory=dict, repr=False)
     columns: tuple[str, ...] | None = None
     where: str | None = None
     at: str | None = None
@@ -72,6 +78,8 @@ class SourceOptions:
             if name.startswith(STORE_PREFIX)
         }
         known = {name.lower() for name in KNOWN}
+        if "provider" in given:  # what Spark adds where it asks for the schema of an entry of its catalog
+            raise UnsupportedError(f"a table of Spark's catalog can't be USING firn: {_CATALOG}")
         for name in given:
             if name not in known and name not in _SPARKS_OWN and not name.startswith(("__", "spark.")):
                 raise InvalidInputError(
@@ -86,7 +94,7 @@ class SourceOptions:
         if not url or not table:
             raise InvalidInputError(
                 'name the table: load("./prod/flights"), or option("url", "./prod") and '
-                'option("table", "flights").'
+                f'option("table", "flights"). If this is a table of Spark\'s catalog: {_CATALOG}'
             )
         return SourceOptions(
             url=url,

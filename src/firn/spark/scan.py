@@ -7,6 +7,7 @@ one DataFrame may be a union of both. Either way it is bound to one snapshot, wh
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from firn.spark.lake_read import LakeRead
+
+_log = logging.getLogger("firn")
 
 MAX_GROUPS = 8
 """Spark plans each set of soft deletes by itself: files of rarer sets go through tasks."""
@@ -69,6 +72,11 @@ def plan_files(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -
     if paths is None:
         return SparkPlan((), tuple(files))
     if read.predicate is not None and not runs_in_spark(read.predicate, read.known, spark):
+        _log.info(
+            "Spark reads %s through Python tasks: only DuckDB knows what %r means",
+            read.table,
+            read.spec.where,
+        )
         return SparkPlan((), tuple(files))
     known = read.known
     tasks: list[DataFile] = []
@@ -92,6 +100,14 @@ def plan_files(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -
                 tasks.append(file)
         if chosen:
             groups.append(NativeGroup(tuple(chosen), deletes, frozenset(guarded)))
+    if tasks:
+        _log.info(
+            "Spark reads %d of %d files of %s through Python tasks: its own reader would misread their types, names "
+            "or soft deletes",
+            len(tasks),
+            len(files),
+            read.table,
+        )
     return SparkPlan(tuple(groups), tuple(tasks))
 
 

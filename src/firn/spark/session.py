@@ -79,8 +79,16 @@ def active_or_start(
     except ImportError as error:
         raise UnsupportedError("this needs Spark: pip install 'firn[spark]'") from error
     if os.environ.get("SPARK_REMOTE") or "PYSPARK_GATEWAY_PORT" in os.environ:
-        # A Connect server or spark-submit: the session is theirs to configure.
-        submitted: SparkSession = SparkSession.builder.getOrCreate()
+        # A Connect server or spark-submit: the session is theirs to configure. A server that starts here, for
+        # SPARK_REMOTE=local[2], has workers of its own: they run this Python and this Firn.
+        variables = {
+            "PYTHONPATH": _python_path(),
+            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+        }
+        if os.environ.get("SPARK_REMOTE", "").startswith("local"):
+            variables["JAVA_HOME"] = find_java()
+        with environment(**variables):
+            submitted: SparkSession = SparkSession.builder.getOrCreate()
         return submitted
     settings = local_settings(master or f"local[{os.cpu_count() or 1},4]", app_name) | dict(config or {})
     builder = SparkSession.builder

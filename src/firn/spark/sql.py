@@ -91,7 +91,9 @@ def table_nodes(tree: exp.Expression, query: str) -> list[exp.Table]:
     where = f"the query {query!r}"
     if not isinstance(tree, exp.Query):
         raise InvalidInputError(
-            f"{where} isn't a SELECT; tables change by their own verbs: append, delete, merge."
+            f"{where} isn't a SELECT, which is all that sql() runs. Tables change by their own verbs (append, "
+            "delete, merge); db.tables() lists them, table.snapshot().columns tells their columns, and explain() of "
+            "a result shows its plan."
         )
     nodes = []
     for node in tree.walk():

@@ -214,7 +214,9 @@ class LakeFollower:
         """Stop before a batch whose files hold more than the stream's columns tell: what it left out would be lost to
         everything downstream, as its offset has passed. Columns that the user has left out may come and change."""
         known = self.plan.known
-        asked = None if self.plan.columns.keys() == known.keys() else {fold(name) for name in self.plan.columns}
+        asked = (
+            None if self.plan.columns.keys() == known.keys() else {fold(name) for name in self.plan.columns}
+        )
         for columns in schemas:
             for name, kind in columns.items():
                 if asked is not None and fold(name) not in asked:

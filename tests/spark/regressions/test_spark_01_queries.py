@@ -23,12 +23,14 @@ def db(spark: SparkSession, tmp_path: Path) -> firn.Database:
 def test_a_query_stores_what_it_stores_of_arrow_rows(spark: SparkSession, db: firn.Database) -> None:
     rows = [
         {"id": i, "x": x, "s": s, "d": d, "a.b": i}
-        for i, (x, s, d) in enumerate([(1.6, "aaa", dt.date(2001, 1, 31)), (2.7, "hello", None), (None, None, None)])
+        for i, (x, s, d) in enumerate(
+            [(1.6, "aaa", dt.date(2001, 1, 31)), (2.7, "hello", None), (None, None, None)]
+        )
     ]
     query = (
-        "SELECT id, CAST(x AS BIGINT) AS x, x::INT::UTINYINT AS u, regexp_replace(s, 'a', 'b') AS s, left(s, -2) AS l, "
-        "date_diff('month', d, DATE '2001-02-01') AS m, \"a.b\" + 1 AS \"a.b\", [x, 1] AS list, {'f': x} AS struct, "
-        "'{x}' AS braces, x * 2::UBIGINT AS big FROM _rows WHERE id < 5"
+        "SELECT id, CAST(x AS BIGINT) AS x, x::INT::UTINYINT AS u, regexp_replace(s, 'a', 'b') AS s, "
+        "left(s, -2) AS l, date_diff('month', d, DATE '2001-02-01') AS m, \"a.b\" + 1 AS \"a.b\", "
+        "[x, 1] AS list, {'f': x} AS struct, '{x}' AS braces, x * 2::UBIGINT AS big FROM _rows WHERE id < 5"
     )
     arrow, frames = db.create_table("arrow"), db.create_table("frames")
     arrow.append(rows, query=query)

@@ -216,4 +216,6 @@ class LeaderlessStream:
 
     def between(self, begin: StreamOffset, end: StreamOffset) -> Delivered:
         logs = between(self._table, begin, end)
-        return Delivered(tuple(file for log in logs for file in _live(log)), tuple(log.columns for log in logs))
+        return Delivered(
+            tuple(file for log in logs for file in _live(log)), tuple(log.columns for log in logs)
+        )
