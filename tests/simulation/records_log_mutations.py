@@ -99,7 +99,7 @@ def set_the_horizon(patch: pytest.MonkeyPatch) -> None:
 def put_packs_over_one_another(patch: pytest.MonkeyPatch) -> None:
     """Rules 3 and 22: put-if-absent, and adopt the `hi` of the pack that is there."""
 
-    def pack(log: SequenceLog, first: int, last: int) -> int | None:
+    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> int | None:
         records = log.store.records(range(first, last + 1))
         if len(records) <= last - first:
             return None

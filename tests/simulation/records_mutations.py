@@ -242,13 +242,13 @@ def never_apply(patch: pytest.MonkeyPatch) -> None:
 
 
 def _limited(patch: pytest.MonkeyPatch, limit: Callable[[Horizon, SequenceLog, Head], int]) -> None:
-    def truncate(log: SequenceLog, *, largest: int = 1000) -> Any:
+    def truncate(log: SequenceLog, **_: Any) -> Any:
         store, head = log.store, log.refresh()
         while True:
             horizon = log.learn(store.horizon())
             last = limit(horizon, log, head)
             if horizon.lo < last:
-                hi = truncating._pack(log, horizon.lo + 1, last)
+                hi = truncating._pack(log, horizon.lo + 1, last, 1 << 30)
                 if hi is not None:
                     horizon = store.raise_horizon(Horizon(lo=hi))
             truncating._sweep(log, horizon.lo)
@@ -280,15 +280,15 @@ def truncate_the_last_record(patch: pytest.MonkeyPatch) -> None:
 
 def truncate_without_packs(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: write the pack."""
-    patch.setattr(truncating, "_pack", lambda log, first, last: last)
+    patch.setattr(truncating, "_pack", lambda log, first, last, largest_bytes: last)
 
 
 def delete_before_the_boundary(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: raise lo, then delete."""
     sound = truncating._pack
 
-    def pack(log: SequenceLog, first: int, last: int) -> int | None:
-        hi = sound(log, first, last)
+    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> int | None:
+        hi = sound(log, first, last, largest_bytes)
         if hi is not None:
             truncating._sweep(log, hi)
         return hi
@@ -316,10 +316,10 @@ def delete_entries_before_the_horizon(patch: pytest.MonkeyPatch) -> None:
         waiting[id(self)] = wanted
         return replace(self.horizon(), horizon=wanted.horizon)
 
-    def now(log: SequenceLog) -> Any:
+    def now(log: SequenceLog, **options: Any) -> Any:
         if id(log.store) in waiting:
             raise_horizon(log.store, waiting.pop(id(log.store)))
-        return truncate(log)
+        return truncate(log, **options)
 
     patch.setattr(SequenceStore, "raise_horizon", later)
     patch.setattr(collecting, "truncate", now)

@@ -126,7 +126,8 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
     )
     setup = world.observer("setup")
 
-    far = random.Random(f"records far behind {number}").choice([1, 4, 128])
+    drawn = random.Random(f"records far behind {number}")
+    far, pack_bytes = drawn.choice([1, 4, 128]), drawn.choice([1, 400, 4 << 20])
 
     def open_store(bucket: Any, clock: Any) -> RecordStore:
         opened = RecordStore(
@@ -135,6 +136,7 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
             clock=clock,
             freshness_s=shape.habits.freshness_s,
             max_lag=shape.habits.max_lag,
+            pack_bytes=pack_bytes,
             definitions=DEFINITIONS.get,
         )
         opened.log.far = far

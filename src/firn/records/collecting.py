@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from firn.bucket.flight import in_flight
 from firn.errors import ObjectChangedError, OutcomeUnknownError
-from firn.journal.sequence import Horizon, truncate
+from firn.journal.sequence import Horizon, Record, SequenceLog, truncate
 from firn.records.applying import settle
 from firn.records.layout import RecordLayout, index_part
 from firn.records.names import id_part
@@ -16,6 +17,9 @@ from firn.records.store import RecordStore
 
 BATCH: Final = 1000
 """Rows that are read at once."""
+
+CHUNK: Final = 128
+"""Records that are read at once: one may have megabytes."""
 
 _STEP_MS: Final = 1000
 """Times of objects are kept in whole seconds by some stores."""
@@ -53,7 +57,7 @@ def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) ->
         horizon = log.store.raise_horizon(Horizon(horizon=reached, applied=log.applied))
     rows = {
         (write.table, write.id)
-        for record in log.records(horizon.lo, reached)
+        for record in _records(log, horizon.lo, reached)
         for member in record.group
         for write in member.writes
         if write.table in catalog and record.number > catalog[write.table].since
@@ -67,7 +71,13 @@ def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) ->
         return Collected(
             reached, versions, entries, max(horizon.lo, min(reached, log.applied, head.number - 1))
         )
-    return Collected(reached, versions, entries, truncate(log).lo)
+    return Collected(reached, versions, entries, truncate(log, largest_bytes=store.pack_bytes).lo)
+
+
+def _records(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
+    """`log.records`, few in memory at a time."""
+    for at in range(after, upto, CHUNK):
+        yield from log.records(at, min(at + CHUNK, upto))
 
 
 def _before_ms(store: RecordStore, age_s: float, dry_run: bool) -> int:
@@ -179,7 +189,7 @@ def _old_entries(store: RecordStore, layout: RecordLayout, horizon: int) -> list
 def _indices_since(store: RecordStore, table: str, horizon: int) -> set[str]:
     """The directories of all indices that a snapshot from the horizon on has."""
     head = store.log.refresh()
-    catalogs = [head.catalog, *(record.catalog for record in store.log.records(horizon, head.number))]
+    catalogs = [head.catalog, *(record.catalog for record in _records(store.log, horizon, head.number))]
     return {
         index_part(name, index.generation)
         for catalog in catalogs
@@ -204,7 +214,7 @@ def _old_bodies(
     used: set[str | None] = set()
     for layout in layouts:
         used |= {version.ref for row in _all_rows(store, layout) for version in row.versions}
-    for record in log.records(horizon.lo, log.refresh().number):
+    for record in _records(log, horizon.lo, log.refresh().number):
         used |= {write.ref for member in record.group for write in member.writes}
     return [log.store.layout.body_key(ref) for ref in sorted(old - used)]
 

@@ -16,6 +16,7 @@ from firn.clock import Clock
 from firn.errors import ObjectNotFoundError, SnapshotTooOldError, TableNotFoundError
 from firn.journal.patience import Backoff, whole
 from firn.journal.sequence import FRESHNESS_S, Catalog, GroupCommit, RowWrite, SequenceLog, TableState
+from firn.journal.sequence.truncating import LARGEST_BYTES as PACK_BYTES
 from firn.records.definition import RecordDefinition, read_definition
 from firn.records.documents import Documents
 from firn.records.layout import RecordLayout
@@ -84,6 +85,7 @@ class RecordStore:
         clock: time, for waits, timeouts and the age of what is known.
         freshness_s: see `SequenceLog`.
         max_lag: rule 21.
+        pack_bytes: see `truncate`.
         definitions: how the definition of a table is found; from its `table.json` by default.
     """
 
@@ -95,10 +97,11 @@ class RecordStore:
         clock: Clock,
         freshness_s: float = FRESHNESS_S,
         max_lag: int = MAX_LAG,
+        pack_bytes: int = PACK_BYTES,
         definitions: Definitions | None = None,
     ) -> None:
         self.bucket, self.prefix, self.clock = bucket, prefix, clock
-        self.max_lag = max_lag
+        self.max_lag, self.pack_bytes = max_lag, pack_bytes
         self.committed: Callable[[], object] = _nobody
         """Told when this process has committed something: by who applies it in the background."""
         self.log = SequenceLog(bucket, prefix, clock=clock, freshness_s=freshness_s)

@@ -16,7 +16,7 @@ CHUNK: Final = 128
 def history(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
     """The records in (after, upto], of which the last is known to exist, ascending.
 
-    1 GET for the horizon; 1 LIST sequence and 1 GET a pack of records in it; 1 GET a record behind these that isn't
+    1 GET for the horizon; 1 LIST sequence and 1 GET a pack of records; 1 GET a record behind these that isn't
     in memory, and 1 for the horizon for each `CHUNK` of them.
 
     Raises:
@@ -27,7 +27,8 @@ def history(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
     store, at = log.store, after
     packed = min(log.learn(store.horizon()).lo, upto)
     while at < packed:
-        pack = store.pack_with(at + 1)
+        # Packs follow one another: only the first has to be looked for.
+        pack = (None if at == after else store.pack(at + 1)) or store.pack_with(at + 1)
         if pack is None:
             raise SnapshotTooOldError(
                 f"{store.bucket.uri(store.layout.record_key(at + 1))} was packed, and its pack is swept: what was "

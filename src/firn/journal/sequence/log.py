@@ -291,19 +291,19 @@ class SequenceLog:
 
     def _remember(self, record: Record) -> None:
         known = self._records.pop(record.number, None)
-        self._bytes -= 0 if known is None else _size(known)
+        self._bytes -= 0 if known is None else known.weight
         self._records[record.number] = record
         if record.number > self._applied:
             self._overlay.add(record)
             self._overlaid.append(record)
-        self._bytes += _size(record)
+        self._bytes += record.weight
         if len(self._records) <= 2 * self._kept and self._bytes <= 2 * self._kept_bytes:
             return
         while len(self._records) > self._kept or self._bytes > self._kept_bytes:
             oldest = next(iter(self._records))
             if oldest > self._applied:
                 return
-            self._bytes -= _size(self._records.pop(oldest))
+            self._bytes -= self._records.pop(oldest).weight
 
     def _learn_applied(self, applied: int, done: Iterable[int]) -> None:
         self._applied = max(self._applied, applied)
@@ -331,7 +331,3 @@ class SequenceLog:
                     )
                 found.update((record.number, record) for record in pack.records)
         return found
-
-
-def _size(record: Record) -> int:
-    return sum(len(write.body or b"") for member in record.group for write in member.writes)

@@ -31,6 +31,11 @@ class RowWrite:
     def deletes(self) -> bool:
         return self.body is None and self.ref is None
 
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in a record, about."""
+        return len(self.body or b"") + len(self.id) + sum(len(entry) for entry in self.entries)
+
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
@@ -103,6 +108,11 @@ class Record:
     applied: int
     done: tuple[int, ...]
     catalog: Catalog
+
+    @property
+    def weight(self) -> int:
+        """Bytes of documents, ids and entries in it, about."""
+        return sum(write.weight for member in self.group for write in member.writes)
 
 
 @dataclass(frozen=True, slots=True)

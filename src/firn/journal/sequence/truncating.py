@@ -8,10 +8,19 @@ from typing import Final
 from firn.errors import ObjectExistsError, OutcomeUnknownError
 from firn.journal.sequence.codec import encode_pack
 from firn.journal.sequence.log import SequenceLog
-from firn.journal.sequence.model import Horizon, Pack
+from firn.journal.sequence.model import Horizon, Pack, Record
 
 LARGEST: Final = 1000
 """Records in one pack at most."""
+
+LARGEST_BYTES: Final = 4 << 20
+"""Bytes of them, about, but for a single record: who needs one of a pack reads it whole, in one request."""
+
+FIRST: Final = 8
+"""Records that are read at once before it is known how large they are."""
+
+WIDEST: Final = 128
+"""Records that are read at once at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +31,11 @@ class Truncated:
     deleted: int
 
 
-def truncate(log: SequenceLog, *, largest: int = LARGEST) -> Truncated:
+def truncate(log: SequenceLog, *, largest: int = LARGEST, largest_bytes: int = LARGEST_BYTES) -> Truncated:
     """Move all records that nobody's snapshot and no applier needs into packs, and delete them.
 
     As `refresh`; per pack 2 GETs of the horizon and 2 PUTs; 1 GET and 1 DELETE a record; 1 LIST sequence of what is
-    left.
+    left. Packs end where they get large, and no more of the log than two of them is in memory.
 
     Raises:
         CorruptObjectError: a record is missing.
@@ -38,7 +47,7 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST) -> Truncated:
         limit = min(horizon.horizon, log.applied, head.number - 1)
         if horizon.lo >= limit:
             return Truncated(horizon.lo, deleted + _sweep(log, horizon.lo))
-        hi = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest))
+        hi = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest), largest_bytes)
         if hi is not None:
             store.raise_horizon(Horizon(lo=hi, applied=log.applied))
             deleted += _delete(log, range(horizon.lo + 1, hi + 1))
@@ -46,24 +55,44 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST) -> Truncated:
             raise store.incomplete()
 
 
-def _pack(log: SequenceLog, first: int, last: int) -> int | None:
-    """Put the pack of these records; what it ends with, or another's that is there. None: the log was truncated
-    meanwhile."""
+def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> int | None:
+    """Put a pack of records from `first` on, up to `last` or until it is large; what it ends with, or another's that
+    is there. None: the log was truncated meanwhile."""
     store, backoff = log.store, log.store.backoff()
-    records = store.records(range(first, last + 1))
-    if len(records) <= last - first:
+    records = _read(log, first, last, largest_bytes)
+    if not records:
         return None
-    pack = Pack(tuple(records[number] for number in range(first, last + 1)))
+    pack = Pack(tuple(records))
     while True:
         try:
             store.bucket.put_if_absent(store.layout.pack_key(first), encode_pack(pack))
-            return last
+            return pack.hi
         except (ObjectExistsError, OutcomeUnknownError):
             there = store.pack(first)
         if there is not None:
             return there.hi
         if not backoff.wait():
             return None
+
+
+def _read(log: SequenceLog, first: int, last: int, largest_bytes: int) -> list[Record]:
+    """Records from `first` on, at least one, up to `last` or as many as have so many bytes; a few at a time, as many
+    as the ones before let expect. None at all if one is missing."""
+    records: list[Record] = []
+    size, width = 0, FIRST
+    while first + len(records) <= last:
+        at = first + len(records)
+        numbers = range(at, min(at + width, last + 1))
+        there = log.store.records(numbers)
+        for number in numbers:
+            if number not in there:
+                return []
+            size += there[number].weight
+            if records and size > largest_bytes:
+                return records
+            records.append(there[number])
+        width = max(1, min(WIDEST, (largest_bytes - size) * len(records) // max(size, 1)))
+    return records
 
 
 def _delete(log: SequenceLog, numbers: range) -> int:
