@@ -409,7 +409,7 @@ def test_a_revision_that_was_lost_stops_streams_over_the_writers_tables(
     start = other.begin(None)
     fill(connect("c").table("u"), 1)
     after = other.advance(start, None)
-    assert after is not None and ids(connect, other.delivered(start, after)) == [1]
+    assert after is not None and ids(connect, other.delivered(start, after).files) == [1]
 
 
 @pytest.mark.parametrize(
