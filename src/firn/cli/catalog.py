@@ -17,6 +17,7 @@ from firn.cli.target import (
     StoreOptions,
     TargetArg,
     WriterOption,
+    check_there,
     given_or_usual,
     open_database,
     open_target,
@@ -42,6 +43,8 @@ def checkpoint(
     if name is None:
         covered = database.checkpoint()
         left_out = [w for w in database.writers() if w.health != "ok"]
+        if not covered and not left_out:
+            check_there(database)
         if json:
             output.document(
                 {

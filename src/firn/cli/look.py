@@ -10,7 +10,16 @@ import typer
 from firn.cli import output, waiting
 from firn.cli.app import LOOK, app
 from firn.cli.exits import FOUND
-from firn.cli.target import TARGET, DbOption, Json, StoreOptions, TargetArg, open_target, store_options
+from firn.cli.target import (
+    TARGET,
+    DbOption,
+    Json,
+    StoreOptions,
+    TargetArg,
+    check_there,
+    open_target,
+    store_options,
+)
 from firn.errors import AccessDeniedError, InvalidInputError
 
 
@@ -62,6 +71,8 @@ def fsck(
     database, name = open_target(target, db, options, known=False)
     with waiting.spinner("checking"):
         report = check(database, name, writer=writer, footers=not quick, blocks=blocks)
+    if not report.checked and not report.findings:
+        check_there(database)
     if json:
         output.document(
             {
@@ -77,7 +88,7 @@ def fsck(
             output.line(f"{finding.severity}: {finding}")
         looked = ", ".join(output.counted(n, kind) for kind, n in report.checked.items())
         found = output.plural(len(report.problems), "problem") if report.problems else "all is well"
-        output.line(f"checked {looked or 'nothing: there are no tables'}; {found}")
+        output.line(f"checked {looked or 'nothing'}; {found}")
     if report.problems:
         raise typer.Exit(FOUND)
 
@@ -98,6 +109,8 @@ def report(
 
     database, name = open_target(target, db, options)
     names = None if name is None else [name]
+    if names is None:
+        check_there(database)
     with waiting.spinner("writing the report"):
         try:
             tables = write_report(database, out, tables=names)

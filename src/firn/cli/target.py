@@ -148,6 +148,18 @@ def open_target(
     return database, name
 
 
+def check_there(database: Database) -> None:
+    """Refuse a place where nothing of Firn's is: a name with a typing error isn't well.
+
+    Raises:
+        NotFoundError: there is no table and no writer.
+    """
+    if not database.tables() and not database.writers():
+        raise NotFoundError(
+            f"there is no table and no writer in {database.url}: check the URL, or create a table with firn create."
+        )
+
+
 def _at_url(url: str, options: Sequence[str] | None) -> tuple[Database, str | None]:
     from firn.bucket.keys import key_below
     from firn.bucket.urls import parse_url
