@@ -55,7 +55,7 @@ def test_what_a_sweep_reads_of_the_log_is_read_in_parts(db, monkeypatch):
     monkeypatch.setattr(collecting, "CHUNK", 10)
     db.age(3600)
     db.put(last={"n": 1})
-    store = db.store()
+    store = db.store(pack_bytes=10_000)
     store.log.refresh()
     widths = watched(store.log, monkeypatch)
     collecting.collect(store, retention_s=0)
