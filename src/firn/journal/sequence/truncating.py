@@ -55,7 +55,7 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST, largest_bytes: int = L
             raise store.incomplete()
 
 
-def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> int | None:
+def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int = LARGEST_BYTES) -> int | None:
     """Put a pack of records from `first` on, up to `last` or until it is large; what it ends with, or another's that
     is there. None: the log was truncated meanwhile."""
     store, backoff = log.store, log.store.backoff()
