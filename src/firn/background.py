@@ -55,7 +55,7 @@ class Background:
         self._stopped = True
         self._wake.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
+            self._thread.join(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
     @property
     def running(self) -> bool:
@@ -64,7 +64,7 @@ class Background:
     def _run(self) -> None:
         pause, failures = self._first, 0
         while True:
-            self._wake.wait(pause)
+            self._wake.wait(None if pause is None else min(pause, threading.TIMEOUT_MAX))
             self._wake.clear()
             if self._stopped:
                 return

@@ -16,6 +16,7 @@ from firn.errors import InvalidInputError
 from firn.journal.definition import definition_key
 from firn.keyed.clones import clones_of, release
 from firn.keyed.definition import KeyedDefinition, create_definition
+from firn.keyed.entries import expiry
 from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport
 from firn.units import parse_duration_ms
@@ -63,6 +64,7 @@ class KeyedTables:
             first_epoch=self.clock.now_ms(),
         )
         definition.check()
+        expiry(definition.first_epoch, definition.ttl_ms or 0)
         return definition
 
     def create(self, definition: KeyedDefinition, *, over: str | None = None) -> KeyedTable:

@@ -27,8 +27,9 @@ from firn.keyed.scan import KeyedScan
 if TYPE_CHECKING:
     from firn.keyed.compaction import CompactionReport
     from firn.keyed.reader import KeyedReader, KeyedSnapshot
+    from firn.keyed.stats import WriterStats
     from firn.keyed.table import Duration, KeyedTable
-    from firn.keyed.writer import KeyedWriter, WriterStats
+    from firn.keyed.writer import KeyedWriter
 
 T = TypeVar("T")
 

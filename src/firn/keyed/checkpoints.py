@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.errors import AlreadyExistsError, InvalidInputError, SnapshotTooOldError
 from firn.journal.manifest.model import SnapshotRef, View
+from firn.keyed.entries import expiry
 from firn.units import parse_duration_ms
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _of(table: KeyedTable, ref: SnapshotRef) -> Checkpoint:
 
 
 def _expiry(table: KeyedTable, ttl: str | float | timedelta | None) -> int | None:
-    return None if ttl is None else table.clock.now_ms() + parse_duration_ms(ttl)
+    return None if ttl is None else expiry(table.clock.now_ms(), parse_duration_ms(ttl))
 
 
 def _check_name(name: str) -> None:

@@ -9,31 +9,36 @@ disturbs none: writers go on above the last L0 object that it takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from firn.bucket.flight import in_flight
-from firn.errors import ObjectChangedError, OutcomeUnknownError
+from firn.errors import FirnError, ObjectChangedError, OutcomeUnknownError
 from firn.journal.manifest import CompactorSession, View
 from firn.journal.manifest.model import SSTInfo
 from firn.keyed.cache import BlockCache
 from firn.keyed.compact_reads import RunFile
 from firn.keyed.compact_task import CompactContext, CompactTask, compact_task
 from firn.keyed.key_shares import BlockMap, KeyShare, cut
-from firn.keyed.policy import CompactionPlan, Policy, plan_compaction, plan_full, runs_of
+from firn.keyed.l0_steps import STEP_BYTES, STEP_FILES, L0Steps, is_long, parted
+from firn.keyed.policy import CompactionPlan, Policy, plan_compaction, plan_full, plan_l0, runs_of
 from firn.keyed.run_writer import numbers_needed
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.values import Values
+from firn.runner import LocalRunner, Runner
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
-    from firn.runner import Runner
 
 SHARE_BYTES = 48 << 20, 256 << 20
 """How much input a task has, at least and at most: enough to be worth a task, and to make few small last SSTs."""
 
 SHARES = 8
 """Into how many tasks a compaction is cut between these bounds."""
+
+L0_SHARE = 4
+"""L0 is compacted when it has this part of the bytes at which puts wait, and they are slowed down from a half on."""
 
 MAX_ROUNDS = 64
 """A policy that is never content is a bug; one that compacts a terabyte needs a dozen rounds."""
@@ -111,16 +116,22 @@ def compact(
         first = _first_plan(table.view(), table, full)
         return CompactionReport(None, dry_run=True) if first is None else _announced(first)
     session = table.founded(table.journal.open_compactor)
-    report = CompactionReport(None)
-    for _ in range(MAX_ROUNDS):
-        if not report.rounds:
-            plan = _first_plan(session.view, table, full)
+    report, whole = CompactionReport(None), False
+    upto = session.view.last_l0
+    for _ in range(MAX_ROUNDS + len(session.view.l0)):
+        view = session.view
+        if view.manifest.last_compacted < upto or not (whole or report.rounds):
+            plan = _first_plan(view, table, full)
+        elif full:
+            plan = None if whole else _first_plan(replace(view, l0=()), table, full)
         else:
-            plan = None if full else plan_compaction(session.view, policy_of(table))
-        if plan is None:
+            plan = plan_compaction(view, policy_of(table))
+        todo = parted(view, plan)
+        if plan is None or todo is None:
             break
         try:
-            report += run_plan(table, session, plan, runner=runner)
+            report += run_plan(table, session, todo, runner=runner)
+            whole = todo is plan
         except (ObjectChangedError, OutcomeUnknownError):
             session.refresh()  # the commit is visible or never will be; the next plan begins from what is
     return report
@@ -132,6 +143,7 @@ def compact_once(
     *,
     runner: Runner | None = None,
     may_take: Callable[[View], bool] | None = None,
+    seen: Seen | None = None,
 ) -> tuple[CompactorSession | None, View | None]:
     """One round, if the policy asks for one: what the compactor beside an open writer calls again and again.
 
@@ -140,6 +152,7 @@ def compact_once(
 
     Args:
         may_take: asked, with a view of now, before the epoch is taken; if it isn't to be, nothing is done.
+        seen: what the writer beside it knows, which spares a long round looking for itself.
 
     Returns:
         the session to give next time, and the view after the round; None where there was nothing to do.
@@ -154,17 +167,17 @@ def compact_once(
         if may_take is not None and not may_take(view):
             return None, None
         session = table.journal.open_compactor()
-    plan = plan_compaction(session.view, policy_of(table))
+    plan = parted(session.view, plan_compaction(session.view, policy_of(table)))
     if plan is None:
         return session, None
-    run_plan(table, session, plan, runner=runner)
+    run_plan(table, session, plan, runner=runner, seen=seen)
     return session, session.view
 
 
 def compact_l0(table: KeyedTable, session: CompactorSession, *, runner: Runner | None = None) -> None:
     """Compact what is in L0, so that a bulk load may stand above it; nothing else of what the policy asks for."""
     while session.view.l0:
-        plan = _first_plan(session.view, table, full=False)
+        plan = parted(session.view, _first_plan(session.view, table, full=False))
         assert plan is not None, "a trigger of one file takes any L0"
         run_plan(table, session, plan, runner=runner)
 
@@ -173,13 +186,38 @@ def policy_of(table: KeyedTable) -> Policy:
     """How the table's properties say that it is compacted."""
     settings = table.settings
     # Puts wait at `max_l0`: a compaction that began above would never come.
-    return Policy(kind=settings.compaction, l0_trigger=min(Policy.l0_trigger, settings.max_l0))
+    return Policy(
+        kind=settings.compaction,
+        l0_trigger=min(Policy.l0_trigger, settings.max_l0),
+        l0_bytes=max(1, settings.max_l0_size // L0_SHARE),
+    )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an open writer knows without a request: the table's L0; and whom to tell of a commit."""
+
+    view: Callable[[], View]
+    committed: Callable[[], None]
 
 
 def run_plan(
-    table: KeyedTable, session: CompactorSession, plan: CompactionPlan, *, runner: Runner | None = None
+    table: KeyedTable,
+    session: CompactorSession,
+    plan: CompactionPlan,
+    *,
+    runner: Runner | None = None,
+    seen: Seen | None = None,
+    in_flight: int | None = None,
 ) -> CompactionReport:
-    """Do what a plan says, and commit it."""
+    """Do what a plan says, and commit it. Beside a long one, L0 is compacted in steps of its own.
+
+    Args:
+        seen: as `compact_once` has it.
+        in_flight: as `CompactorSession.commit` has it.
+
+    Cost: that of `compact`; while a long plan is done, 1 LIST + 1 GET each 2 s, none where there is `seen`.
+    """
     if _is_move(plan, table.clock.now_ms()):
         moved = [replace(sst, level=plan.level, run=plan.run) for sst in plan.ssts]
         view = session.commit(adds=moved, deletes=plan.ssts, last_compacted=plan.last_compacted)
@@ -195,27 +233,66 @@ def run_plan(
         now_ms=table.clock.now_ms(),
     )
     chosen = runner or table.engines.runner(report.bytes_in)
-    results = chosen.map(
-        compact_task,
-        tasks,
-        bucket=table.bucket,
-        context=context,
-        weights=[task.share.weight for task in tasks],
-        progress=table.engines.progress("compact"),
-    )
+    steps = _Steps(table, session, tasks[0].numbers[0], seen)
+    with L0Steps(steps.step, table.name) if is_long(plan) else nullcontext():
+        results = chosen.map(
+            compact_task,
+            tasks,
+            bucket=table.bucket,
+            context=context,
+            weights=[task.share.weight for task in tasks],
+            progress=table.engines.progress("compact"),
+        )
     adds = [sst for result in results for sst in result.ssts]
-    view = session.commit(adds=adds, deletes=plan.ssts, last_compacted=plan.last_compacted)
+    if steps.unsure:
+        session.refresh()
+    # What is known by now is what the steps beside it have compacted, or as before.
+    upto = max(plan.last_compacted, session.view.manifest.last_compacted)
+    view = session.commit(adds=adds, deletes=plan.ssts, last_compacted=upto, in_flight=in_flight)
+    report += steps.report
     return replace(
         report,
         version=view.version,
-        rounds=1,
-        tasks=len(tasks),
-        ssts_out=len(adds),
-        rows_in=sum(result.rows_in for result in results),
-        rows_out=sum(sst.rows for sst in adds),
-        bytes_out=sum(sst.bytes for sst in adds),
+        rounds=report.rounds + 1,
+        tasks=report.tasks + len(tasks),
+        ssts_out=report.ssts_out + len(adds),
+        rows_in=report.rows_in + sum(result.rows_in for result in results),
+        rows_out=report.rows_out + sum(sst.rows for sst in adds),
+        bytes_out=report.bytes_out + sum(sst.bytes for sst in adds),
         dry_run=False,
     )
+
+
+class _Steps:
+    """The steps of L0 beside one long plan."""
+
+    def __init__(
+        self, table: KeyedTable, session: CompactorSession, in_flight: int, seen: Seen | None
+    ) -> None:
+        self._table, self._session, self._in_flight, self._seen = table, session, in_flight, seen
+        self.report = CompactionReport(None)
+        self.unsure = False
+        """Whether the session's view may not be what is."""
+
+    def step(self) -> None:
+        """Compact L0 if the policy asks for it."""
+        table, policy = self._table, policy_of(self._table)
+        if self._seen is not None and not policy.wants_l0(self._seen.view().l0):
+            return
+        view = self._session.refresh()
+        self.unsure = False
+        plan = plan_l0(view, most_bytes=STEP_BYTES, most_files=STEP_FILES)
+        if plan is None or not policy.wants_l0(view.l0):
+            return
+        try:
+            self.report += run_plan(
+                table, self._session, plan, runner=LocalRunner(1), in_flight=self._in_flight
+            )
+        except FirnError:
+            self.unsure = True
+            raise
+        if self._seen is not None:
+            self._seen.committed()
 
 
 def _is_move(plan: CompactionPlan, now_ms: int) -> bool:

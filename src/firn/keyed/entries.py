@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from firn.errors import InvalidInputError
+
 PUT: Final = 0  # frozen
 DELETE: Final = 1  # frozen
 MERGE: Final = 2  # frozen
 
 BULK_POSITION: Final = 1 << 31
 """Entries of one flush stand below this position, those of bulk loads at it or above. Frozen."""
+
+
+LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: engines have no later times."""
 
 
 class Entry(NamedTuple):
@@ -63,3 +69,19 @@ def bulk_seq(max_seq: int, last_compacted: int) -> int:
     (True, -1)
     """
     return max(max_seq, (last_compacted + 1) << 32 | BULK_POSITION) + 1
+
+
+def expiry(now_ms: int, ttl_ms: int) -> int:
+    """When something ends that lives for so long from now on, in Unix milliseconds.
+
+    Raises:
+        InvalidInputError: after the year 9999.
+
+    >>> expiry(1_000, 500)
+    1500
+    """
+    if now_ms + ttl_ms > LAST_MS:
+        raise InvalidInputError(
+            f"a ttl of {ttl_ms / 1000:g} s ends after the year 9999; leave the ttl out for what never ends."
+        )
+    return now_ms + ttl_ms

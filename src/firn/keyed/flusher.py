@@ -13,6 +13,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,11 +24,18 @@ from firn.clock import Clock
 from firn.errors import FencedError, InvalidInputError, OutcomeUnknownError
 from firn.keyed.flights import again
 from firn.keyed.memtable import Memtable
+from firn.keyed.pressure import CALM, PACE_BYTES, Pressure
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.sst_reader import SstReader
 
 MAX_IN_FLIGHT = 4
 """Flushes under way at once."""
+
+ENCODED_BYTES = 32 << 20
+"""L0 objects that wait for their PUT have no more than this together, or are one: one after the other is encoded."""
+
+MOST_BYTES = 1 << 30
+"""Of a memtable that is to be one batch of Arrow, whatever the properties say."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
 
@@ -90,23 +98,27 @@ class Flusher:
         self._done = threading.Condition(self.lock)
         self._stop = threading.Event()
         self.active = new_memtable(number)
-        self.limit = settings.memtable_size
+        self.limit = 0
         """Bytes of the active memtable at which a put asks for room first; 0 while puts must wait."""
         self.queue: deque[Flush] = deque()
         self.durable = number - 1
         """All flushes up to this number are acknowledged."""
+        self._memtable_bytes = min(settings.memtable_size, MOST_BYTES)
         self.error: BaseException | None = None
         self.last_error: BaseException | None = None
         """Of the last try that failed and was made again."""
         self.flushes = self.flushed_bytes = self.retries = self.stalls = 0
         self._wanted = number - 1
-        self._since = 0.0
-        self._queued = 0
-        self._crowded = False
+        self._since = self._frozen_at = self._paced_to = 0.0
+        self._paced_bytes = self._queued = 0
+        self._l0 = CALM
+        self._encoding = threading.Lock()
+        self._encoded = 0
         self._closing = False
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._random = random.Random()
+        self._limit()
 
     # -- for the writer; those marked * want the lock held
 
@@ -124,17 +136,32 @@ class Flusher:
         self._work.notify()
 
     def make_room(self, need: int = 0) -> None:
-        """* Freeze the active memtable if it is full; wait while too much is unflushed."""
+        """* Freeze the active memtable if it is full, or would be by `need` bytes more; slow down while much is
+        unflushed or L0 is large, and wait while it is too much."""
         self.check()
-        if len(self.active) and self.active.bytes + need > self._settings.memtable_size:
+        active = self.active
+        if len(active) and (active.bytes >= self._memtable_bytes or active.bytes + need > MOST_BYTES):
             self._freeze()
-        if not self._full():
-            return
-        self.stalls += 1
-        while self._full():
-            if len(self.active) and not self.queue:
-                self._freeze()
-            self._done.wait()
+        if self._pressure.full:
+            self.stalls += 1
+            while self._pressure.full:
+                if len(self.active) and not self.queue:
+                    self._freeze()
+                self._done.wait()
+                self.check()
+        else:
+            self._slow_down()
+        self._limit()
+
+    def _slow_down(self) -> None:
+        """* One short wait for what was put since the last one, for all threads together."""
+        put = self.active.bytes - self._paced_bytes
+        now = self._clock.monotonic()
+        self._paced_to = max(now, self._paced_to) + self._pressure.wait_s(max(put, 0))
+        self._paced_bytes = self.active.bytes
+        end = self._paced_to
+        while (left := end - self._clock.monotonic()) > 0 and self._pressure.wait_s(PACE_BYTES):
+            self._done.wait(left)
             self.check()
 
     def wait(self, number: int, timeout: float | None = None) -> None:
@@ -142,7 +169,7 @@ class Flusher:
         if number > self._wanted:
             self._wanted = number
             self._work.notify()
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        deadline = None if timeout is None else self._clock.monotonic() + min(timeout, threading.TIMEOUT_MAX)
         while self.durable < number:
             if self.error is not None:
                 raise again(self.error)
@@ -161,11 +188,12 @@ class Flusher:
                 raise again(self.error)
             self.wait(self.active.number if len(self.active) else self.active.number - 1, timeout)
 
-    def crowd(self, crowded: bool) -> None:
-        """* Let puts wait, because compaction lags behind; or let them go on."""
-        self._crowded = crowded
+    def lag(self, l0: Pressure) -> None:
+        """* How far compaction lags behind: puts are slowed down, or wait, or go on."""
+        waited = self._pressure.full
+        self._l0 = l0
         self._limit()
-        if not crowded:
+        if waited and not self._pressure.full:
             self._done.notify_all()
 
     @property
@@ -210,7 +238,7 @@ class Flusher:
                 threads = list(self._threads)
             for thread in threads:
                 if thread is not threading.current_thread():
-                    thread.join(timeout)
+                    thread.join(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
             # Arrow would keep what the flushes had, for threads that have ended.
             pa.default_memory_pool().release_unused()
 
@@ -257,9 +285,12 @@ class Flusher:
         """* Seconds until the active memtable is to be flushed; None while nothing asks for it."""
         if not len(self.active):
             return None
-        if self._closing or (self._wanted >= self.active.number and not self.queue):
+        if self._closing:
             return 0.0
-        return max(0.0, self._since + self._settings.flush_ms / 1000 - self._clock.monotonic())
+        now, next_s = self._clock.monotonic(), self._frozen_at + self._l0.pause_s()
+        if self._wanted < self.active.number or self.queue:
+            next_s = max(next_s, self._since + self._settings.flush_ms / 1000)
+        return min(threading.TIMEOUT_MAX, max(0.0, next_s - now))
 
     def _freeze(self) -> None:
         """* The active memtable joins the queue; another takes its place."""
@@ -267,17 +298,34 @@ class Flusher:
         self.queue.append(flush)
         self._queued += flush.bytes
         self.active = self._new_memtable(flush.number + 1)
+        self._frozen_at, self._paced_bytes = self._clock.monotonic(), 0
         self._limit()
         self._changed(())
         self._start_worker()
         self._work.notify()
 
     def _put_up(self, flush: Flush) -> None:
-        data = self._encode(flush.memtable)
-        self._insist(lambda: self._session.put_l0(flush.number, data), f"flush {flush.number}")
-        reader = self._opened(flush.number, data)
+        data = self._encoded_in_turn(flush)
+        try:
+            self._insist(lambda: self._session.put_l0(flush.number, data), f"flush {flush.number}")
+            reader = self._opened(flush.number, data)
+        finally:
+            with self.lock:
+                self._encoded -= len(data)
+                self._work.notify_all()
         with self.lock:
             flush.reader = reader
+
+    def _encoded_in_turn(self, flush: Flush) -> BytesLike:
+        """A flush's bytes: encoding takes several times their memory, so no two are encoded at once."""
+        with self._encoding:
+            with self.lock:
+                while self._encoded and self._encoded + flush.bytes > ENCODED_BYTES and self.error is None:
+                    self._work.wait()
+            data = self._encode(flush.memtable)
+            with self.lock:
+                self._encoded += len(data)
+            return data
 
     def _acknowledge(self) -> None:
         """Make durable what is up without a gap."""
@@ -321,13 +369,18 @@ class Flusher:
             self._clock.sleep(pause * (0.5 + self._random.random() / 2))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    @property
+    def _pressure(self) -> Pressure:
+        """* How much of the bounds is used."""
+        return replace(self._l0, unflushed=self.unflushed / self._settings.max_unflushed)
+
     def _limit(self) -> None:
         """* Set `limit`."""
-        if self.error is not None or self._closing or self._full():
+        pressure = self._pressure
+        if self.error is not None or self._closing or pressure.full:
             self.limit = 0
-        else:
-            self.limit = min(self._settings.memtable_size, self._settings.max_unflushed - self._queued)
-
-    def _full(self) -> bool:
-        """* Whether puts must wait."""
-        return self._crowded or self.unflushed >= self._settings.max_unflushed
+            return
+        calm = self._settings.max_unflushed // 2 - self._queued
+        if self.active.bytes >= calm or pressure.wait_s(PACE_BYTES):
+            calm = self.active.bytes + min(PACE_BYTES, self._settings.max_unflushed // 16)
+        self.limit = min(self._memtable_bytes, self._settings.max_unflushed - self._queued, calm)

@@ -1,8 +1,68 @@
-"""JSON merge patches (RFC 7396): applied to a document, and two made one where one can say both."""
+"""JSON merge patches (RFC 7396): applied to a document, and two made one where one can say both.
+
+Numbers that no machine type holds exactly keep the digits that they were written with.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import re
+from typing import Any, Final
+
+import orjson
+
+MAX_DEPTH: Final = 250
+"""Levels of nesting: what writes JSON here goes no deeper than 254."""
+
+_LONG = re.compile(rb"[0-9][0-9.]{14}|[0-9][eE]")
+"""What may be a number that a double or 64 bits don't hold, or that is written in a way of its own."""
+
+
+def load_json(text: str | bytes) -> Any:
+    """A JSON document as Python values; numbers that would change stay as they are written.
+
+    Raises:
+        ValueError: it isn't JSON, or nested too deeply.
+
+    >>> dump_json(load_json(b'{"a": 123456789012345678901234567890, "b": [0.1, 2]}'))
+    b'{"a":123456789012345678901234567890,"b":[0.1,2]}'
+    """
+    data = text.encode() if isinstance(text, str) else bytes(text)
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+    if _LONG.search(data) is None:
+        return orjson.loads(data)
+    try:
+        orjson.loads(data)  # which refuses more than Python's own parser
+    except orjson.JSONDecodeError as error:
+        if "infinity" not in str(error):  # a number too large for a double is JSON all the same
+            raise
+    return json.loads(data, parse_int=_number, parse_float=_number, parse_constant=_refuse)
+
+
+def dump_json(value: Any) -> bytes:
+    """What `load_json` gave, as compact JSON."""
+    return orjson.dumps(value)
+
+
+def _number(text: str) -> Any:
+    return orjson.Fragment(text.encode())
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _depth(data: bytes) -> int:
+    """How deep the brackets outside of strings are nested."""
+    depth = deepest = 0
+    for bracket in re.findall(rb'"(?:[^"\\\\]|\\\\.)*"|[\[\]{}]', data, re.DOTALL):
+        if bracket in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif bracket in (b"]", b"}"):
+            depth -= 1
+    return deepest
 
 
 def apply_patch(document: Any, patch: Any) -> Any:

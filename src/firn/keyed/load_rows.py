@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from firn.arrow.types import columns_of, conform
 from firn.errors import InvalidInputError
 from firn.keyed.definition import KeyedDefinition
-from firn.keyed.entries import PUT
+from firn.keyed.entries import PUT, expiry
 from firn.keyed.keys import MAX_KEY, Keys
 from firn.keyed.operators import operator_of
 from firn.keyed.values import Values
@@ -32,7 +32,7 @@ class LoadRows:
         self._keys = Keys(definition.key)
         self._values = Values(definition.columns)
         self._operator = operator_of(definition.merge, self._values)
-        self._expire_at = None if definition.ttl_ms is None else now_ms + definition.ttl_ms
+        self._expire_at = None if definition.ttl_ms is None else expiry(now_ms, definition.ttl_ms)
         key_columns = self._keys.columns or {"key": "BLOB"}
         value_columns = self._values.columns or {"value": "BLOB"}
         self.columns = {**key_columns, **value_columns}

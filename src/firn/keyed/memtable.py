@@ -117,6 +117,11 @@ class Memtable:
         self._count = at
         return self._base + at - 1
 
+    def weight(self, entries: Sequence[tuple[bytes, object, int, int | None]]) -> int:
+        """By how much entries would raise `bytes`."""
+        size = self.values.size
+        return sum([len(key) + size(value) for key, value, _, _ in entries]) + OVERHEAD * len(entries)
+
     def get(self, key: bytes, upto_seq: int | None = None) -> list[Entry]:
         """A key's versions, newest first, down to the first that isn't a merge operand; [] if there is none.
 

@@ -11,22 +11,23 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final
 
-import orjson
 import pyarrow as pa
 import pyarrow.types as pt
 
 from firn.arrow.casting import is_list
 from firn.arrow.pyvalues import shown
 from firn.errors import InvalidInputError
-from firn.keyed.json_patch import apply_patch, compose_patches
+from firn.keyed.json_patch import apply_patch, compose_patches, dump_json, load_json
 from firn.keyed.values import Values
 
 BUILT_IN: Final = ("add", "max", "min", "append", "json_merge")
 
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,1000}")
+_EXACT = Context(prec=100)
+"""Python's own context has 28 digits, and a DECIMAL up to 38."""
 _NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -89,7 +90,7 @@ class AddDecimals(Cells):
         self._half = 10**kind.precision
 
     def combine(self, operands: Sequence[Decimal]) -> Decimal:
-        units = sum(int(operand.scaleb(self._scale)) for operand in operands)
+        units = sum(int(operand.scaleb(self._scale, _EXACT)) for operand in operands)
         units = (units + self._half) % (2 * self._half) - self._half
         sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
         return Decimal((sign, digits, -self._scale))
@@ -154,29 +155,29 @@ class JsonMerge(Cells):
 
     def check(self, value: Any) -> None:
         try:
-            orjson.loads(value)
-        except orjson.JSONDecodeError as error:
+            load_json(value)
+        except ValueError as error:
             raise InvalidInputError(
                 f"{shown(value)} is not JSON, and values of this table are: {error}"
             ) from None
 
     def merge(self, base: Any, operands: Sequence[Any]) -> Any:
-        merged = None if base is None else orjson.loads(base)
+        merged = None if base is None else load_json(base)
         for operand in operands:
-            merged = apply_patch(merged, orjson.loads(operand))
+            merged = apply_patch(merged, load_json(operand))
         return self._dumped(merged)
 
     def combine(self, operands: Sequence[Any]) -> Any:
-        patch = orjson.loads(operands[0])
+        patch = load_json(operands[0])
         for operand in operands[1:]:
-            composed = compose_patches(patch, orjson.loads(operand))
+            composed = compose_patches(patch, load_json(operand))
             if composed is None:
                 return None
             (patch,) = composed
         return self._dumped(patch)
 
     def _dumped(self, value: Any) -> bytes | str:
-        data = orjson.dumps(value)
+        data = dump_json(value)
         return data.decode() if self._text else data
 
 

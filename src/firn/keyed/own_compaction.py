@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING
 from firn.background import Background
 from firn.errors import FencedError
 from firn.journal.manifest import CompactorSession, View
-from firn.keyed.compaction import CompactionReport, compact_once, policy_of
+from firn.keyed.compaction import CompactionReport, Seen, compact_once, policy_of
 from firn.keyed.policy import plan_compaction
+from firn.runner import LocalRunner
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
+
+RUNNER = LocalRunner(1)
+"""A writer's own compaction stays in its process, and in one thread: it takes turns with puts and flushes, and its
+memory is part of theirs."""
 
 PATIENCE_S = 60.0
 """For how long another compactor may give no sign before its work is taken over."""
@@ -134,7 +139,7 @@ class OwnCompaction:
     def by_hand(self, *, full: bool) -> CompactionReport:
         """Compact now, and take over from whoever does."""
         with self._one:
-            report = self._table.compact(full=full)
+            report = self._table.compact(full=full, runner=RUNNER)
             self._session = None  # it was fenced by that
         self._poll()
         self.turns.mine(self._view().pointer.compactor_epoch)
@@ -149,7 +154,11 @@ class OwnCompaction:
             try:
                 with self._one:
                     self._session, view = compact_once(
-                        self._table, self._session, may_take=self.turns.may_take
+                        self._table,
+                        self._session,
+                        runner=RUNNER,
+                        may_take=self.turns.may_take,
+                        seen=Seen(self._view, self._poll),
                     )
             except FencedError:
                 self._session = None

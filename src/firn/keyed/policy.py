@@ -23,7 +23,8 @@ Run = tuple[SSTInfo, ...]
 class Policy:
     """When and what to compact.
 
-    `l0_trigger`: how many L0 objects begin a compaction. Tiered merges `fan_in` or more neighbouring runs, each at
+    `l0_trigger`, `l0_bytes`: how many L0 objects begin a compaction, or how many bytes of them.
+    Tiered merges `fan_in` or more neighbouring runs, each at
     most twice as large as the largest newer one among them. Leveled: level 1 may have `level_bytes`, each further
     one `ratio` times as much, and a run of level 1 is merged with newer ones that have a `ratio`-th of it. A run that
     is mostly deletes is merged with what it overlaps of the next older one, if that is at most `ratio` times as long.
@@ -34,6 +35,11 @@ class Policy:
     fan_in: int = 4
     ratio: int = 10
     level_bytes: int = 256 << 20
+    l0_bytes: int = 256 << 20
+
+    def wants_l0(self, l0: Sequence[L0File]) -> bool:
+        """Whether L0 is to be compacted."""
+        return len(l0) >= self.l0_trigger or (bool(l0) and l0_bytes(l0) >= self.l0_bytes)
 
     def allowed(self, level: int) -> int:
         """The bytes that a level may have."""
@@ -58,7 +64,7 @@ class CompactionPlan:
     @property
     def bytes(self) -> int:
         """The bytes that it reads."""
-        return sum(file.bytes for file in self.l0) + run_bytes(self.ssts)
+        return l0_bytes(self.l0) + run_bytes(self.ssts)
 
     def runs(self) -> list[Run]:
         """The runs among `ssts`, newest first."""
@@ -78,6 +84,11 @@ def run_bytes(run: Iterable[SSTInfo]) -> int:
     return sum(sst.bytes for sst in run)
 
 
+def l0_bytes(files: Iterable[L0File]) -> int:
+    """The bytes of some L0 objects."""
+    return sum(file.bytes for file in files)
+
+
 def plan_compaction(view: View, policy: Policy) -> CompactionPlan | None:
     """What should be compacted next; None where nothing needs to be.
 
@@ -85,6 +96,21 @@ def plan_compaction(view: View, policy: Policy) -> CompactionPlan | None:
     """
     by_size = _tiered(view, policy) if policy.kind == "tiered" else _leveled(view, policy)
     return by_size or _dead(view, policy)
+
+
+def plan_l0(view: View, *, most_bytes: int, most_files: int) -> CompactionPlan | None:
+    """The oldest L0 objects alone, up to so many, into a run of their own; None where there are none.
+
+    A step that is over soon, however much there is below.
+    """
+    taken: list[L0File] = []
+    size = 0
+    for file in reversed(view.l0):
+        size += file.bytes
+        if taken and (size > most_bytes or len(taken) >= most_files):
+            break
+        taken.insert(0, file)
+    return _plan(view, tuple(taken), (), 1, _next_run(runs_of(view.manifest.ssts))) if taken else None
 
 
 def plan_full(view: View, policy: Policy, now_ms: int | None = None) -> CompactionPlan | None:
@@ -102,7 +128,7 @@ def plan_full(view: View, policy: Policy, now_ms: int | None = None) -> Compacti
     level = 1
     if policy.kind == "leveled":
         level = max((sst.level for sst in ssts), default=1)
-        total = run_bytes(ssts) + sum(file.bytes for file in view.l0)
+        total = run_bytes(ssts) + l0_bytes(view.l0)
         while policy.allowed(level) < total:
             level += 1
         return _plan(view, view.l0, runs, level, 0)
@@ -111,8 +137,8 @@ def plan_full(view: View, policy: Policy, now_ms: int | None = None) -> Compacti
 
 def _tiered(view: View, policy: Policy) -> CompactionPlan | None:
     runs = runs_of(view.manifest.ssts)
-    if len(view.l0) >= policy.l0_trigger:
-        sizes = [sum(file.bytes for file in view.l0), *map(run_bytes, runs)]
+    if policy.wants_l0(view.l0):
+        sizes = [l0_bytes(view.l0), *map(run_bytes, runs)]
         count = _similar(sizes)
         taken = runs[: count - 1] if count >= policy.fan_in else []
         return _plan(view, view.l0, taken, 1, _next_run(runs))
@@ -137,8 +163,8 @@ def _similar(sizes: Sequence[int]) -> int:
 def _leveled(view: View, policy: Policy) -> CompactionPlan | None:
     runs = runs_of(view.manifest.ssts)
     first = [run for run in runs if run[0].level == 1]
-    if len(view.l0) >= policy.l0_trigger:
-        together = sum(file.bytes for file in view.l0)
+    if policy.wants_l0(view.l0):
+        together = l0_bytes(view.l0)
         taken = 0
         for run in first:
             if run_bytes(run) > policy.ratio * together:

@@ -22,7 +22,8 @@ KEYED_PROPERTIES: Mapping[str, Any] = {
     "strict": False,
     "poll_max": "30s",
     "l0_min_age": "10m",
-    "max_l0": 64,
+    "max_l0": 1024,
+    "max_l0_size": "1GB",
     "max_unflushed": "256MB",
     "pointer_url": None,
 }
@@ -35,6 +36,8 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 }
 N = TypeVar("N", int, float)
 
+_TOO_MUCH = 1 << 62  # JSON's numbers here have 64 bits
+
 _AGE_IN_POLLS = 10  # rule 19: l0_min_age ≥ 10 × poll_max
 
 
@@ -42,8 +45,9 @@ _AGE_IN_POLLS = 10  # rule 19: l0_min_age ≥ 10 × poll_max
 class KeyedSettings:
     """Sizes in bytes, times in seconds but `flush_ms`.
 
-    `flush_ms` is how long an entry waits for others before it is flushed. `max_unflushed` and `max_l0` are where
-    puts begin to wait: bytes that no bucket has yet, L0 objects that no compaction has taken up.
+    `flush_ms` is how long an entry waits for others before it is flushed. At `max_unflushed`, `max_l0` and
+    `max_l0_size` puts wait: bytes that no bucket has yet, L0 objects that no compaction has taken up, and
+    their bytes. From half of each on, puts are slowed down.
     """
 
     flush_ms: int = 100
@@ -57,7 +61,8 @@ class KeyedSettings:
     strict: bool = False
     poll_max: float = 30.0
     l0_min_age: float = 600.0
-    max_l0: int = 64
+    max_l0: int = 1024
+    max_l0_size: int = 1 << 30
     max_unflushed: int = 256 << 20
     pointer_url: str | None = None
 
@@ -110,8 +115,10 @@ def _seconds(name: str, value: Any) -> float:
 
 
 def _positive(name: str, value: N) -> N:
-    if value <= 0:
-        raise InvalidInputError(f"table property {name} is {value!r}; it must be more than 0.")
+    if not 0 < value < _TOO_MUCH:
+        raise InvalidInputError(
+            f"table property {name} is {value!r}; it must be more than 0, and below 2^62."
+        )
     return value
 
 
@@ -138,6 +145,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "poll_max": _seconds,
     "l0_min_age": _seconds,
     "max_l0": _whole,
+    "max_l0_size": _size,
     "max_unflushed": _size,
     "pointer_url": _url,
 }

@@ -153,7 +153,9 @@ class Values:
         """Positions of columns whose values differ in size, and how to measure one."""
         found: list[tuple[int, Callable[[Any], int]]] = []
         for at, field in enumerate(self.schema):
-            if pt.is_string(field.type) or pt.is_binary(field.type):
+            if pt.is_string(field.type):
+                found.append((at, _text_size))
+            elif pt.is_binary(field.type):
                 found.append((at, len))
             elif pt.is_nested(field.type):
                 found.append((at, _nested_size))
@@ -275,7 +277,10 @@ class _Cell:
                 if self._low <= value <= self._high:
                     return value
             elif kind is str:
-                if len(value) <= MAX_VALUE and (value.isascii() or _is_unicode(value)):
+                if value.isascii():
+                    if len(value) <= MAX_VALUE:
+                        return value
+                elif _is_unicode(value) and _text_size(value) <= MAX_VALUE:
                     return value
             elif kind is not bytes or len(value) <= MAX_VALUE:
                 return value
@@ -320,8 +325,15 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
+def _text_size(value: str) -> int:
+    """Bytes in UTF-8."""
+    return len(value) if value.isascii() else len(value.encode(errors="replace"))
+
+
 def _nested_size(value: Any) -> int:
-    if isinstance(value, str | bytes):
+    if isinstance(value, str):
+        return _text_size(value)
+    if isinstance(value, bytes | bytearray | memoryview):
         return len(value)
     if isinstance(value, Mapping):
         return 16 + sum(_nested_size(key) + _nested_size(inner) for key, inner in value.items())

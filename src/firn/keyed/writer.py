@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,15 +19,17 @@ from firn.errors import (
 )
 from firn.journal.manifest import View, WriterSession
 from firn.keyed.batch import WriteBatch
-from firn.keyed.entries import DELETE, MERGE, PUT
+from firn.keyed.entries import DELETE, MERGE, PUT, expiry
 from firn.keyed.flusher import Flush, Flusher
-from firn.keyed.memtable import Memtable
+from firn.keyed.memtable import OVERHEAD, Memtable
 from firn.keyed.own_compaction import OwnCompaction
+from firn.keyed.pressure import CALM, Pressure
 from firn.keyed.reader import KeyedSnapshot
 from firn.keyed.reads import Reads, Tree
 from firn.keyed.sources import Run, Sources, runs_from
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.sst_writer import SstWriter
+from firn.keyed.stats import WriterStats
 from firn.unclosed import unclosed
 from firn.units import parse_duration_ms
 
@@ -40,34 +41,11 @@ Duration = float | str | timedelta
 
 log = logging.getLogger("firn.keyed")
 
-CROWDED_POLL_S = 1.0
-"""How often a writer whose puts wait for another process's compaction looks whether it is done."""
+LAGGING_POLL_S = 1.0
+"""How often a writer whose puts are slowed down by L0 looks whether another process has compacted it."""
 
-
-@dataclass(frozen=True)
-class WriterStats:
-    """An open writer in figures; counts since it was opened.
-
-    `unflushed_bytes` is what a crash would lose of puts that weren't durable, about. `stalls` counts puts that had to
-    wait for room, `retries` tries of flushes that the store failed. `last_error` is that of the background's
-    last try.
-    """
-
-    epoch: int
-    flushes: int
-    flushed_bytes: int
-    unflushed_bytes: int
-    memtables: int
-    l0: int
-    ssts: int
-    runs: int
-    stalls: int
-    retries: int
-    compactions: int
-    cache_bytes: int
-    cache_hits: int
-    cache_misses: int
-    last_error: str | None
+MAX_BATCH = 512 << 20
+"""Bytes of a batch: it is in one memtable, and that is one batch of Arrow."""
 
 
 class KeyedWriter(Reads):
@@ -85,11 +63,14 @@ class KeyedWriter(Reads):
         self._check_operator = None if table.operator is None else table.operator.check
         self._ttl_ms = table.definition.ttl_ms
         self._l0: tuple[tuple[int, SstReader], ...] = ()
+        self._l0_bytes = 0
         self._runs: tuple[Run, ...] = ()
         self._compacted = -1
         self._revision = -1
         self._ssts = 0
         self._closed = False
+        self._poller: Background | None = None
+        self._l0_pressure = CALM
         self._flusher = Flusher(
             session,
             session.next_number,
@@ -107,14 +88,14 @@ class KeyedWriter(Reads):
             view=lambda: session.view,
             poll=self.poll,
             active=lambda: not self._closed and self._flusher.error is None,
-            crowded=lambda: self._crowded,
+            crowded=lambda: self._l0_pressure.full,
         )
         with self._flusher.lock:
             view = session.view
             self._l0 = tuple((file.number, table.sst(file.key, file.bytes)) for file in view.l0)
             self._install(view)
         self._poller = Background(
-            f"firn-poll-{table.name}", self._poll_again, self._flusher.fail, first=poll_every
+            f"firn-poll-{table.name}", self._poll_again, self._flusher.fail, first=self._poll_pause()
         )
         if compaction:
             self._compaction.start(self._compaction_failed)
@@ -285,7 +266,7 @@ class KeyedWriter(Reads):
         """Figures of now. No request."""
         flusher, cache = self._flusher, self.table.cache.stats()
         background = (self._poller, self._compaction)
-        errors = [each.last_error for each in background if each.last_error is not None]
+        errors = [each.last_error for each in background if each is not None and each.last_error is not None]
         with flusher.lock:
             last = flusher.error or flusher.last_error or (errors[0] if errors else None)
             return WriterStats(
@@ -334,7 +315,8 @@ class KeyedWriter(Reads):
         try:
             self._flusher.close(seconds)
         finally:
-            self._poller.stop(seconds)
+            if self._poller is not None:
+                self._poller.stop(seconds)
             self._compaction.stop(seconds)
 
     def __enter__(self) -> KeyedWriter:
@@ -367,13 +349,20 @@ class KeyedWriter(Reads):
         return encoded, stored, kind, None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
 
     def _expiry(self, ttl: Duration | None) -> int:
-        return self._now_ms() + ((self._ttl_ms or 0) if ttl is None else parse_duration_ms(ttl))
+        return expiry(self._now_ms(), (self._ttl_ms or 0) if ttl is None else parse_duration_ms(ttl))
 
     def _write(self, changes: list[tuple[bytes, Any, int, int | None]], durable: bool) -> None:
-        flusher = self._flusher
+        flusher, need = self._flusher, 0
+        if len(changes) > 1:
+            need = flusher.active.weight(changes)
+            if need > MAX_BATCH:
+                raise InvalidInputError(
+                    f"a batch of {need:,} bytes is too large for {self.table.name}: at most {MAX_BATCH:,} fit, with "
+                    f"{OVERHEAD} for each entry. Write it in several batches; each of them is all or nothing."
+                )
         with flusher.lock:
-            if flusher.active.bytes >= flusher.limit:
-                flusher.make_room()
+            if flusher.active.bytes + need >= flusher.limit:
+                flusher.make_room(need)
             active = flusher.active
             if not active.bytes:
                 flusher.begun()
@@ -408,6 +397,7 @@ class KeyedWriter(Reads):
         for flush in landed:
             if flush.number > self._compacted and flush.reader is not None:
                 self._l0 = ((flush.number, flush.reader), *self._l0)
+                self._l0_bytes += flush.reader.size
         self._grow()
         if landed:
             self._compaction.poke()
@@ -422,6 +412,7 @@ class KeyedWriter(Reads):
             self._runs = tuple(runs_from(manifest.ssts, layout.sst_key, table.sst))
             # A flush may be compacted before this writer knows that it is durable: then the runs have it.
             self._l0 = tuple(item for item in self._l0 if item[0] > manifest.last_compacted)
+            self._l0_bytes = sum(reader.size for _, reader in self._l0)
         self._grow()
 
     def _grow(self) -> None:
@@ -431,15 +422,24 @@ class KeyedWriter(Reads):
         sources = Sources([reader for _, reader in self._l0], self._runs, self.table.ssts)
         self._durable_tree = Tree((), sources)
         self._whole_tree = Tree((flusher.active, *queue), sources)
-        crowded = self._compacting and len(self._l0) + len(queue) >= self.table.settings.max_l0
-        if crowded != self._crowded:
-            self._crowded = crowded
-            flusher.crowd(crowded)
-            if crowded:
-                self._poller.poke()
-                self._compaction.poke()
+        self._weigh(len(self._l0) + len(queue), self._l0_bytes + sum(memtable.bytes for memtable in queue))
 
-    _crowded = False
+    def _weigh(self, files: int, size: int) -> None:
+        """* Tell the flusher how far compaction lags behind. Without compaction, puts never wait for one."""
+        settings, before = self.table.settings, self._l0_pressure
+        if self._compacting:
+            self._l0_pressure = Pressure(
+                l0_bytes=size / settings.max_l0_size, l0_files=files / settings.max_l0
+            )
+        else:
+            self._l0_pressure = CALM
+        if self._l0_pressure == before:
+            return
+        self._flusher.lag(self._l0_pressure)
+        if self._l0_pressure.full and not before.full:
+            if self._poller is not None:
+                self._poller.poke()
+            self._compaction.poke()
 
     def _tree(self, durable: bool) -> Tree:
         if self._flusher.error is not None or self._closed:
@@ -470,7 +470,12 @@ class KeyedWriter(Reads):
 
     def _poll_again(self) -> float:
         self.poll()
-        return min(CROWDED_POLL_S, self._poll_every) if self._crowded else self._poll_every
+        return self._poll_pause()
+
+    def _poll_pause(self) -> float:
+        pressure = self._l0_pressure
+        lags = max(pressure.l0_bytes, pressure.l0_files) > 0.5
+        return min(LAGGING_POLL_S, self._poll_every) if lags else self._poll_every
 
     def _compaction_failed(self, error: BaseException) -> None:
         """Without compaction the writer is slower, not wrong: it goes on, and `stats` tells."""

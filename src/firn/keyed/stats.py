@@ -1,0 +1,31 @@
+"""Figures of open writers and readers, for dashboards and tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WriterStats:
+    """An open writer in figures; counts since it was opened.
+
+    `unflushed_bytes` is what a crash would lose of puts that weren't durable, about. `stalls` counts puts that had to
+    wait for room, `retries` tries of flushes that the store failed. `last_error` is that of the background's
+    last try.
+    """
+
+    epoch: int
+    flushes: int
+    flushed_bytes: int
+    unflushed_bytes: int
+    memtables: int
+    l0: int
+    ssts: int
+    runs: int
+    stalls: int
+    retries: int
+    compactions: int
+    cache_bytes: int
+    cache_hits: int
+    cache_misses: int
+    last_error: str | None
