@@ -340,13 +340,6 @@ def test_the_database_keeps_its_name_under_another_url(tmp_path: Path) -> None:
     assert (tmp_path / "moved" / "b" / "prod" / "transactions").is_dir()
 
 
-def test_a_database_whose_name_cant_be_read(connect: Connect) -> None:
-    connect("a").create_table("t", journal="writer")
-    connect().bucket.put("_firn/database.json", b"{}")
-    with pytest.raises(firn.CorruptObjectError, match=r"database\.json doesn't name the database"):
-        connect().writers()
-
-
 # -- definitions
 
 

@@ -150,15 +150,21 @@ def _tables(db: Database, table: str | None) -> Findings:
     """What shows only in the union of all writers."""
     federation = federation_of(db)
     found = Findings()
-    if not federation.is_recorded():
+    union = federation.load()
+    if federation.told is not None:
+        where = db.bucket.uri(database_key(db.prefix))
+        what = federation.told.removeprefix(where).strip()
+        found.add(Finding(where, what, "Any writer's next commit writes it anew"))
+    for name in federation.other_names():
         found.add(
             Finding(
-                db.bucket.uri(database_key(db.prefix)),
-                f"the database's name {federation.name!r} isn't recorded, so it is found under this URL only",
-                f'Write {{"firn": 1, "database": "{federation.name}"}} there',
+                db.bucket.uri(db.prefix),
+                f"writers have catalogs under the name {name!r} too, which nobody reads: this database's is "
+                f"{federation.name!r}",
+                f'Write {{"firn": 1, "database": "{name}"}} to {database_key("")} of a copy of all objects, and copy '
+                "the rows that lack from there",
             )
         )
-    union = federation.load()
     try:
         known = definitions(union)
     except CorruptObjectError as error:

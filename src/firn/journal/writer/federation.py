@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Literal, TypeVar
 
-import orjson
-
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create
 from firn.bucket.keys import key_below
@@ -30,6 +28,13 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.writer.checkpoint import catch_up
+from firn.journal.writer.database_name import (
+    decode_name,
+    encode_name,
+    has_checksum,
+    lost_name,
+    names_in_use,
+)
 from firn.journal.writer.history import History, Version
 from firn.journal.writer.layout import WriterLayout, check_place, database_key, is_place
 from firn.journal.writer.loss import check_begun
@@ -75,10 +80,12 @@ class WriterInfo:
 
 @dataclass(frozen=True)
 class Union:
-    """Writers at one moment each, by name, in order. `broken` are those that can't be read, and why."""
+    """Writers at one moment each, by name, in order. `broken` are those that can't be read, and why; `remarks` say
+    what is wrong with the database itself."""
 
     versions: Mapping[str, Version]
     broken: Mapping[str, FirnError] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def with_state(self, state: State) -> Union:
         """The union with a writer as this process knows it, instead of what was read."""
@@ -87,7 +94,8 @@ class Union:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader should be told of the writers."""
-        said = [f"the writer {name} is left out: {error}" for name, error in self.broken.items()]
+        said = [*self.remarks]
+        said += [f"the writer {name} is left out: {error}" for name, error in self.broken.items()]
         for name, version in self.versions.items():
             if version.fork is not None:
                 said.append(
@@ -118,58 +126,73 @@ class Federation:
         self.bucket, self.prefix, self.strict = bucket, prefix, strict
         self._default_name = default_name
         self._name: str | None = None
+        self._told: str | None = None
+        self._is_sure = False
         self._histories: dict[str, History] = {}
         self._tables: set[str] = set()
         self._mutex = threading.Lock()
 
     @property
     def name(self) -> str:
-        """The database's directory below each writer's: recorded when the first writer came, else the URL's last
-        part. 1 GET the first time."""
-        if self._name is None:
-            self._name = self._recorded() or self._default_name
-        return self._name
+        """The database's directory below each writer's: recorded when the first writer came; where no record can
+        be read, what the writers' directories tell, else the URL's last part. 1 GET the first time; without a record
+        what `writers` costs, and see `names_in_use`.
+
+        Raises:
+            CorruptObjectError: there is no telling.
+        """
+        return self._name or self._settled(None)
+
+    @property
+    def told(self) -> str | None:
+        """Why the name is told by the writers' directories and not by the record; None where the record tells it."""
+        return self._told
+
+    def other_names(self) -> list[str]:
+        """Names under which writers have catalogs that this database doesn't read: another one began beside it, as
+        long as its name was lost. Cost: see `names_in_use`."""
+        dirs = {name: self._dirs_of(name) for name in self._places()}
+        return [name for name in names_in_use(self.bucket, self.prefix, dirs) if name != self.name]
 
     def record_name(self) -> None:
         """Keep the name, so that it stays when the database is opened under another URL. 1 GET or PUT."""
-        if self._recorded() is not None:
+        name, problem = self._recorded()
+        if name == self.name:
+            self._told = None
             return
-        body = orjson.dumps({"firn": 1, "database": self.name})
+        body = encode_name(self.name)
         try:
-            if self.bucket.capabilities.conditional_put:
-                create(self.bucket, self._name_key, body, nonce=self.name)
+            if self.bucket.capabilities.conditional_put and name is None and problem is None:
+                create(self.bucket, self._name_key, body, nonce=f'"{self.name}"')
             else:
                 self.bucket.put(self._name_key, body)
+            self._told = None
         except ObjectExistsError:  # another process, under another URL, was first
-            with self._mutex:
-                self._name = None
-                self._histories.clear()
+            self._forget_name()
 
     def is_recorded(self) -> bool:
         """Whether a writer has ever begun here. 1 GET until one has."""
-        return self._recorded() is not None
+        return self._recorded() != (None, None)
 
     def layout(self, writer: str) -> WriterLayout:
         return WriterLayout(self.prefix, writer, self.name)
 
     def history(self, writer: str) -> History:
         """A writer's history, whether it has begun or not. Free of requests."""
-        check_place(writer, "writer")
+        layout = self.layout(check_place(writer, "writer"))
         with self._mutex:
             found = self._histories.get(writer)
             if found is None:
-                found = self._histories[writer] = History(self.bucket, self.layout(writer))
+                found = self._histories[writer] = History(self.bucket, layout)
             return found
 
     def writers(self) -> list[str]:
         """All writers' names, sorted. 1 LIST, and 1 for each directory not seen before."""
-        below = key_below(self.prefix, "")
-        names = [n for n in self.bucket.list_dirs(below) if is_place(n) and n not in self._tables]
-        new = [n for n in names if n not in self._histories]
-        for name, dirs in zip(new, _in_parallel(self._dirs_of, new), strict=True):
-            if has_table(dirs):
-                self._tables.add(name)
-            elif self.name in dirs:
+        names = self._places()
+        new = self._unseen(names)
+        wanted = self._settled(new) if self._name is None or (new and not self._is_sure) else self._name
+        for name, dirs in new.items():
+            if wanted in dirs:
                 self.history(name)
         return sorted(n for n in names if n in self._histories)
 
@@ -236,17 +259,66 @@ class Federation:
     def _dirs_of(self, name: str) -> list[str]:
         return self.bucket.list_dirs(key_below(self.prefix, name, ""))
 
-    def _recorded(self) -> str | None:
+    def _places(self) -> list[str]:
+        """Directories that may be writers'. 1 LIST."""
+        below = self.bucket.list_dirs(key_below(self.prefix, ""))
+        return [n for n in below if is_place(n) and n not in self._tables]
+
+    def _unseen(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Those of the directories that aren't known as writers', with what is in them; tables are noted. 1 LIST
+        each."""
+        new = [n for n in names if n not in self._histories]
+        found = dict(zip(new, _in_parallel(self._dirs_of, new), strict=True))
+        self._tables.update(name for name, dirs in found.items() if has_table(dirs))
+        return {name: dirs for name, dirs in found.items() if name not in self._tables}
+
+    def _settled(self, new: Mapping[str, Sequence[str]] | None) -> str:
+        """Find the name out: by the record; where it is lost, or no directory has its name and it has no checksum, by
+        the directories."""
+        where = self.bucket.uri(self._name_key)
+        name, problem = self._recorded()
+        if name is not None and self._is_sure:
+            return self._named(name)
+        new = self._unseen(self._places()) if new is None else new
+        self._is_sure = name is not None and any(name in dirs for dirs in new.values())
+        if name is not None and self._is_sure:
+            return self._named(name)
+        used = names_in_use(self.bucket, self.prefix, new)
+        if not used and problem is None:
+            return self._named(name or self._default_name)
+        if name is not None:
+            problem = f"{where} names the database {name!r}, and no writer has a directory of that name"
+        if len(used) != 1:
+            raise lost_name(self.bucket, self.prefix, problem or f"{where} is missing", used)
+        told = (
+            f"{problem or f'{where} is missing'}, so the name {used[0]!r} is that of the writers' directories; any "
+            "writer's next connection writes it anew"
+        )
+        self._is_sure = True
+        return self._named(used[0], told)
+
+    def _named(self, name: str, told: str | None = None) -> str:
+        if name != self._name:
+            self._forget_name()
+        self._name, self._told = name, told
+        return name
+
+    def _forget_name(self) -> None:
+        with self._mutex:
+            self._name = None
+            self._histories.clear()
+
+    def _recorded(self) -> tuple[str | None, str | None]:
+        """The recorded name, and why the record can't be read; neither where there is none. 1 GET."""
         try:
-            found = orjson.loads(self.bucket.get(self._name_key).data)["database"]
-            return check_place(found, "database")
+            data = self.bucket.get(self._name_key).data
+            name = decode_name(data, self.bucket.uri(self._name_key))
+            self._is_sure = has_checksum(data)
+            return name, None
         except ObjectNotFoundError:
-            return None
-        except (orjson.JSONDecodeError, KeyError, TypeError, InvalidInputError) as error:
-            raise CorruptObjectError(
-                f"{self.bucket.uri(self._name_key)} doesn't name the database ({error!r}). Its writers' directories "
-                f'have the name: write {{"firn": 1, "database": NAME}} there.'
-            ) from error
+            return None, None
+        except CorruptObjectError as error:
+            return None, str(error)
 
     def _vector(self, at: str | int | datetime, own: str | None) -> dict[str, int] | None:
         if isinstance(at, int) or (isinstance(at, str) and at != "0" and at.isdecimal()):
@@ -287,7 +359,8 @@ class Federation:
                     f"{self.history(name).where} has {version.fork}, and this connection is strict. Stop all but one "
                     "of the processes and choose a side with `firn repair --keep UUID`."
                 )
-        return Union(versions, {name: e for name, e in found.items() if isinstance(e, FirnError)})
+        broken = {name: e for name, e in found.items() if isinstance(e, FirnError)}
+        return Union(versions, broken, () if self._told is None else (self._told,))
 
 
 def _now(history: History) -> Version:

@@ -33,6 +33,8 @@ TRANSACTIONS_DIR = "transactions"
 CLAIMS_DIR = "claims"
 MARKERS_DIR = "markers"
 FIRN_DIR = "_firn"
+CATALOG_DIRS = (TRANSACTIONS_DIR, MARKERS_DIR, DATA_DIR)
+"""Where objects of a catalog have names that nobody else gives."""
 DIGITS = 20
 
 LARGEST_REVISION = 2**63 - 1
@@ -238,6 +240,14 @@ class WriterLayout:
         """Whether a data file was begun for the transaction `uuid`, as far as its key tells."""
         found = self.parse_data(key)
         return found is not None and found.prefix == prefix_of(uuid)
+
+    def is_ours(self, key: str) -> bool:
+        """Whether a key is that of a transaction, checkpoint, marker or data file."""
+        if key.startswith(self.transactions_prefix):
+            return isinstance(self.parse(key), ObjectName)
+        if key.startswith(self.markers_prefix):
+            return isinstance(self.parse_marker(key), MarkerName)
+        return self.parse_data(key) is not None
 
     def parse_data(self, key: str) -> DataName | None:
         """The parts of a data file's key; None for what isn't one of this catalog.

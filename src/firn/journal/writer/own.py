@@ -179,5 +179,6 @@ class OwnWriter(Author):
                     "writers share one name space. Choose another writer id."
                 )
             check_begun(history, version)
+        if version.head.revision == 0 or self.federation.told is not None:
             self.federation.record_name()
         return Handle(self.history, clock=self.clock)
