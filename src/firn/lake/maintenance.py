@@ -128,7 +128,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
             removes, soft_delete, foreign = _split_softly(table, session.snapshot, where)
             change = _Rewritten([], removes, [], foreign)
         else:
-            change = _delete_rows(table, session, where)
+            change = _delete_rows(table, session, session.snapshot, where)
             soft_delete = None
         if not change.removes and soft_delete is None:
             return nothing("delete", change.foreign)
@@ -170,9 +170,8 @@ def _split_softly(
     return whole, SoftDelete(text, paths) if paths else None, foreign
 
 
-def _delete_rows(table: LakeTable, session: Session, where: str) -> _Rewritten:
-    """Rewrite the files that hold matching rows."""
-    snapshot = session.snapshot
+def _delete_rows(table: LakeTable, session: Session, snapshot: Snapshot, where: str) -> _Rewritten:
+    """Rewrite the files of a snapshot that hold matching rows."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
     context = DeleteContext(
         write=table.write_spec(snapshot.columns, session.namer),
@@ -256,8 +255,12 @@ def overwrite(
     with table.journal.exclusive("overwrite") as session:
         written, _ = write(table, data, session.namer)
         if where is not None:
-            _check_all_match(table, written.files, written.columns, session.snapshot, where)
-            change = _delete_rows(table, session, where)
+            # The new rows may bring columns, all of them the first time, and wider types.
+            snapshot = replace(session.snapshot, columns={**session.snapshot.columns, **written.columns})
+            change = _Rewritten([], [], [], 0)
+            if snapshot.columns:
+                _check_all_match(table, written.files, snapshot, where)
+                change = _delete_rows(table, session, snapshot, where)
         else:
             files = list(session.snapshot.files)
             if partitions == "touched":
@@ -278,15 +281,11 @@ def overwrite(
         )
 
 
-def _check_all_match(
-    table: LakeTable, files: Sequence[DataFile], columns: ColumnTypes, snapshot: Snapshot, where: str
-) -> None:
+def _check_all_match(table: LakeTable, files: Sequence[DataFile], snapshot: Snapshot, where: str) -> None:
     """New rows that the predicate doesn't cover would be doubled by the next overwrite of the same kind."""
-    known = {**snapshot.columns, **columns}
-    predicate = Predicate.parse(where, known)
-    pruner = Pruner(predicate, known, table.pruning_spec)
-    merged = replace(snapshot, columns=known)
-    spec = table.read_spec(merged, where=f"({predicate.sql}) IS NOT TRUE")
+    predicate = Predicate.parse(where, snapshot.columns)
+    pruner = Pruner(predicate, snapshot.columns, table.pruning_spec)
+    spec = table.read_spec(snapshot, where=f"({predicate.sql}) IS NOT TRUE")
     for file in files:
         if not pruner.certainly_all(file) and any(b.num_rows for b in read_file(table.bucket, file, spec)):
             raise InvalidInputError(
