@@ -23,7 +23,7 @@ from firn.journal.model import DataFile
 from firn.lake.footer import footer_crc
 from firn.lake.partition import PartitionSpec
 from firn.lake.read import ReadSpec, read_table
-from firn.lake.write import WriteSpec, write_batches, write_empty, write_partition
+from firn.lake.write import WriteSpec, write_batches, write_partition
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -284,16 +284,6 @@ def test_nothing_makes_no_file(bucket: Bucket) -> None:
         assert write_batches(bucket, spec, [table.slice(0, 0)]) == []
     assert write_partition(bucket, spec_for(table), [], "", {}, order="keep") == []
     assert bucket.counters.put == 0
-
-
-def test_an_empty_part_has_the_whole_schema(bucket: Bucket) -> None:
-    spec = spec_for(numbers(1), "group")
-    file = write_empty(bucket, spec, "group=g1", {"spec": "s", "part": {"group": "g1"}})
-    assert directory(file) == "group=g1"
-    assert file.extra is not None
-    assert (file.rows, file.extra["spec"], file.extra["part"]) == (0, "s", {"group": "g1"})
-    assert opened(bucket, file).schema_arrow.names == ["id", "group"]
-    assert read_back(bucket, [file], spec).num_rows == 0
 
 
 def test_a_partition_is_written_where_told_whatever_its_rows_say(bucket: Bucket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import orjson
 import pyarrow as pa
@@ -271,6 +272,26 @@ def test_damaged_markers_say_so():
         decode_marker(stranger, stranger.markers_prefix + key.rpartition("/")[2], pairs, where="x")
 
 
+def test_a_marker_forgets_what_may_tell_values_of_files_that_are_gone():
+    store, handle, path = started()
+    there, gone = (LAYOUT.data_prefix + f"d={d}/t/{d * 32}.parquet" for d in "ab")
+    handle.commit(
+        [Remove(path), Add("t", DataFile(there, 1, 0)), Tombstones("t", "id > 1", (there,))], op="x"
+    )
+    marker = markers(store)[-1]
+    both = replace(
+        marker.transaction, actions=(*marker.transaction.actions[:-1], Tombstones("t", "id = 7", (gone,)))
+    )
+    state = handle.state
+    assert marker.remainder(LAYOUT, state, {there, path}) == marker.transaction
+    assert marker.remainder(LAYOUT, state, {there}) == marker.transaction  # `path` has no partition
+    left = replace(marker, transaction=both).remainder(LAYOUT, state, {there, path})
+    assert left is not None and "id = 7" not in str(left.actions)
+    removed = replace(marker.transaction, actions=(Remove(gone), Add("t", DataFile(there, 1, 0))))
+    left = replace(marker, transaction=removed).remainder(LAYOUT, state, {there})
+    assert left is not None and [type(action) for action in left.actions] == [Add]
+
+
 def test_a_marker_is_needed_as_long_as_it_tells_something():
     store, handle, path = started()
     handle.commit([Tombstones("t", "id > 1", (path,))], op="delete")
@@ -279,7 +300,7 @@ def test_a_marker_is_needed_as_long_as_it_tells_something():
     define, delete, remove, drop = markers(store)
     state = handle.history.at(3).state
     dropped = handle.state
-    assert define.is_needed(LAYOUT, state, frozenset()) and not define.is_needed(LAYOUT, dropped, frozenset())
-    assert delete.is_needed(LAYOUT, state, {path}) and not delete.is_needed(LAYOUT, state, frozenset())
-    assert remove.is_needed(LAYOUT, state, frozenset()) and not remove.is_needed(LAYOUT, dropped, frozenset())
-    assert drop.is_needed(LAYOUT, dropped, {path}) and not drop.is_needed(LAYOUT, dropped, frozenset())
+    assert define.remainder(LAYOUT, state, frozenset()) and not define.remainder(LAYOUT, dropped, frozenset())
+    assert delete.remainder(LAYOUT, state, {path}) and not delete.remainder(LAYOUT, state, frozenset())
+    assert remove.remainder(LAYOUT, state, frozenset()) and not remove.remainder(LAYOUT, dropped, frozenset())
+    assert drop.remainder(LAYOUT, dropped, {path}) and not drop.remainder(LAYOUT, dropped, frozenset())

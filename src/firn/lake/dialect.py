@@ -25,6 +25,29 @@ class FirnSQL(DuckDB):  # type: ignore[misc]
     class Tokenizer(DuckDB.Tokenizer):  # type: ignore[misc]
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012
 
+    class Parser(DuckDB.Parser):  # type: ignore[misc]
+        def _warn_unsupported(self) -> None:
+            """Where sqlglot would log a warning, with the text, and take it for some other program's command."""
+            self.raise_error("neither a SELECT nor an expression")
+
+
+_STATEMENT_TEXT = """
+ALTER ANALYZE ATTACH BEGIN CACHE CALL COMMENT COMMIT COPY DELETE DESCRIBE DETACH DROP EXECUTE EXPLAIN FETCH FORCE
+GRANT INSERT INSTALL KILL LOAD MERGE OPTIMIZE PARTITIONED_BY PRAGMA PREPARE RENAME RESET REVOKE ROLLBACK SET SHOW
+SUMMARIZE TRUNCATE UNCACHE UPDATE USE VACUUM
+"""
+_STATEMENT_WORDS = frozenset(_STATEMENT_TEXT.split())
+
+
+class _ExpressionSQL(FirnSQL):
+    """The same for expressions, in which words that begin a statement are names of columns."""
+
+    class Tokenizer(FirnSQL.Tokenizer):
+        KEYWORDS = {  # noqa: RUF012
+            word: kind for word, kind in FirnSQL.Tokenizer.KEYWORDS.items() if word not in _STATEMENT_WORDS
+        }
+        COMMANDS: set[TokenType] = set()  # noqa: RUF012 (what follows one of them would be one text)
+
 
 def parse(text: str, what: str, *, into: type[exp.Expression] | None = None) -> exp.Expression:
     """The tree of the one statement or, with `into`, of the one expression in `text`.
@@ -33,7 +56,7 @@ def parse(text: str, what: str, *, into: type[exp.Expression] | None = None) -> 
     parameters, and for text that doesn't parse.
     """
     try:
-        tokens = FirnSQL().tokenize(text)
+        tokens = (FirnSQL if into is None else _ExpressionSQL)().tokenize(text)
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()
         if not tokens:
@@ -153,14 +176,23 @@ def _reason(error: SqlglotError) -> str:
     return str(error).split("\n", 1)[0]
 
 
-def without_values(text: str) -> str:
-    """A predicate or query with `?` for each value in it: what a log may keep for ever.
+_VALUES = frozenset(kind for kind in TokenType if kind is TokenType.NUMBER or kind.name.endswith("STRING"))
+_LISTED = re.compile(r"\?(?:, \?)+")
 
-    The log outlives the rows, and what an erasure was about may be the very thing to erase.
 
-    >>> without_values("email = 'ann@example.com' AND n > 3")
-    '"email" = ? AND "n" > ?'
+def without_values(tree: exp.Expression) -> str:
+    """The text of a predicate or query with `?` for each value in it: what a log may keep for ever.
+
+    The log outlives the rows, and what an erasure was about may be the very thing to erase. It goes by the tokens of
+    the text, so no kind of value can be forgotten. A list of values is as long as one of two.
+
+    >>> without_values(parse("email IN ('ann@example.com', 'bob') AND n > 3", "predicate", into=exp.Condition))
+    '"email" IN (?, …) AND "n" > ?'
     """
-    values = (exp.Literal, exp.HexString, exp.ByteString, exp.BitString, exp.RawString, exp.UnicodeString)
-    tree = parse(text, "text").transform(lambda node: exp.Placeholder() if isinstance(node, values) else node)
-    return to_duckdb(tree)
+    text = to_duckdb(tree)
+    pieces, at = [], 0
+    for token in FirnSQL().tokenize(text):
+        if token.token_type in _VALUES:
+            pieces += [text[at : token.start], "?"]
+            at = token.end + 1
+    return _LISTED.sub("?, …", "".join([*pieces, text[at:]]))

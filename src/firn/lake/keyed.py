@@ -19,10 +19,9 @@ from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import DataFile, Session
 from firn.lake.change import nothing, publish, run_tasks
-from firn.lake.dialect import without_values
 from firn.lake.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.latest import LatestSpec, VersionGroup, read_latest
-from firn.lake.predicate import parse_value
+from firn.lake.predicate import outline, parse_value
 from firn.lake.results import ChangeResult
 from firn.lake.scan import Scan
 from firn.lake.write import WriteSpec, write_batches
@@ -80,7 +79,7 @@ def update(table: LakeTable, where: str, set_: Mapping[str, str]) -> ChangeResul
             f'SELECT * REPLACE ({replaced}) FROM "{SOURCE}"',
         )
         adds = _revised(table, session, scan, context, "update")
-        summary = {"where": without_values(where), "columns": list(changed)}
+        summary = {"where": outline(where), "columns": list(changed)}
         result = _published(table, session, "update", adds, summary)
         return replace(result, rows_added=result.rows_removed)
 
@@ -138,7 +137,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
             f'SELECT {names}, {_now(table, session)}::BIGINT AS {DELETED} FROM "{SOURCE}"',
         )
         adds = _revised(table, session, scan, context, "delete")
-        return _published(table, session, "delete", adds, {"where": without_values(where)})
+        return _published(table, session, "delete", adds, {"where": outline(where)})
 
 
 def delete_keys(table: LakeTable, data: Any) -> ChangeResult:

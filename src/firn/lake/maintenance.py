@@ -33,7 +33,7 @@ from firn.lake.deletes import frozen
 from firn.lake.dialect import without_values
 from firn.lake.partition import directory_of
 from firn.lake.plan import MergeGroup, plan_folds, plan_merge
-from firn.lake.predicate import Predicate, Query, parse_rewrite
+from firn.lake.predicate import Predicate, Query, outline, parse_rewrite
 from firn.lake.prune import Pruner
 from firn.lake.read import read_file
 from firn.lake.results import ChangeResult, Partition
@@ -138,7 +138,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
             "delete",
             change.adds,
             change.removes,
-            summary={"where": without_values(where)},
+            summary={"where": outline(where)},
             soft_delete=soft_delete,
             replaced=change.replaced,
             foreign=change.foreign,
@@ -213,7 +213,7 @@ def rewrite(
             return nothing("rewrite", len(foreign))
         adds = [f for r in results for f in r.adds]
         columns = _joined(r.columns for r in results)
-        summary = {"query": without_values(query)}
+        summary = {"query": without_values(parsed.ast)}
         replaced = _replaced([[f] for f in files], results)
         return publish(
             table,
@@ -275,7 +275,7 @@ def overwrite(
             [*change.adds, *written.files],
             change.removes,
             written.columns,
-            {"where": without_values(where)} if where is not None else {},
+            {"where": outline(where)} if where is not None else {},
             replaced=change.replaced,
             foreign=change.foreign,
         )
@@ -315,7 +315,7 @@ def remove_partitions(
         removes, foreign = chosen(session.snapshot)
         if not removes:
             return nothing("remove", foreign)
-        summary = {"where": without_values(where)} if isinstance(where, str) else {}
+        summary = {"where": outline(where)} if isinstance(where, str) else {}
         return publish(table, session, "remove", [], removes, summary=summary, foreign=foreign)
 
 
@@ -363,8 +363,8 @@ class _Rewritten(NamedTuple):
 
 
 def _replaced(inputs: Sequence[Sequence[DataFile]], results: Sequence[TaskResult]) -> list[DataFile]:
-    """The files whose places others take: these say so."""
-    return [f for files, r in zip(inputs, results, strict=True) if r.adds for f in files]
+    """The files whose places others take, and these say so."""
+    return [f for files, r in zip(inputs, results, strict=True) if r.adds and r.in_place for f in files]
 
 
 def _joined(each: Iterable[ColumnTypes]) -> ColumnTypes:

@@ -17,11 +17,11 @@ from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Scalar
 from firn.journal.typenames import parse as parse_type
 from firn.lake import binder
-from firn.lake.dialect import function_names, parse, readable_depth, to_duckdb, to_spark
+from firn.lake.dialect import function_names, parse, readable_depth, to_duckdb, to_spark, without_values
 from firn.lake.query import Query
 from firn.names import fold
 
-__all__ = ["Predicate", "Query", "parse_rewrite", "parse_value"]
+__all__ = ["Predicate", "Query", "outline", "parse_rewrite", "parse_value"]
 
 # The functions that DuckDB itself marks as other than CONSISTENT, and their SQL names.
 _CHANGING_TEXT = """
@@ -115,6 +115,15 @@ def parse_value(text: str, columns: ColumnTypes) -> str:
         _refuse(tree, f"expression {text!r}")
         _resolve(tree, columns, f"expression {text!r}")
         return to_duckdb(tree)
+
+
+def outline(text: str) -> str:
+    """A predicate with `?` for each value: what the table's history says of it.
+
+    >>> outline("comment = 'ann@example.com'")
+    '"comment" = ?'
+    """
+    return without_values(parse(text, "predicate", into=exp.Condition))
 
 
 def _restored(sql: str, columns: frozenset[str]) -> Predicate:

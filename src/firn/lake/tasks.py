@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,10 +30,11 @@ from firn.lake.decode import FileMask, ReadSpec
 from firn.lake.keys import CLOCK, HIDDEN, KeySpec
 from firn.lake.latest import LatestSpec, fold_files
 from firn.lake.partition import directory_of
+from firn.lake.predicate import outline
 from firn.lake.read import read_files
 from firn.lake.sort import sort_keys
 from firn.lake.source import WHOLE_BYTES, ParquetSource, open_parquet
-from firn.lake.write import Order, WriteSpec, marker_for, write_empty, write_partition
+from firn.lake.write import Order, WriteSpec, marker_for, write_partition
 from firn.names import fold
 
 
@@ -83,7 +84,8 @@ class RewriteContext:
 @dataclass(frozen=True)
 class TaskResult:
     """`adds` replace the task's files where it `changed` them; else these stay. `columns` are the types that
-    a query's result was written with: what the commit has to tell."""
+    a query's result was written with: what the commit has to tell. `in_place`: the files say whose place they
+    take."""
 
     adds: tuple[DataFile, ...]
     changed: bool
@@ -91,6 +93,7 @@ class TaskResult:
     rows_out: int
     bytes_in: int
     columns: ColumnTypes = field(default_factory=dict)
+    in_place: bool = True
 
     @property
     def bytes_out(self) -> int:
@@ -115,12 +118,11 @@ def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskRe
         order: Order = "sort" if write.sort_by else "keep"
         spec = replace(write, columns=context.read.columns)
         adds = write_partition(bucket, spec, counted, task.directory, marker, order=order)
-        columns: ColumnTypes = {}
-    else:
-        result = _query(context.query, "source_files", counted, context.read.columns)
-        known = context.read.columns
-        adds, columns = _write_result(bucket, write, result, task.directory, marker, known)
-    return _result(task.files, adds, counted.rows, columns)
+        return _result(task.files, adds, counted.rows)
+    known = context.read.columns
+    result = _query(context.query, "source_files", counted, known)
+    written = _write_result(bucket, write, result, task.directory, marker, known)
+    return _result(task.files, written.files, counted.rows, written.columns, in_place=written.in_place)
 
 
 def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask) -> TaskResult:
@@ -156,27 +158,23 @@ def delete_task(bucket: Bucket, context: DeleteContext, file: DataFile) -> TaskR
 
 def rewrite_task(bucket: Bucket, context: RewriteContext, file: DataFile) -> TaskResult:
     """Write the file anew with the rows to keep, or with what a query makes of them (paper: "Partition
-    rewrite"). Where no row is left a file without rows stands for the partition. A predicate that keeps every
-    row leaves the file as it is.
+    rewrite"). Where no row is left no file is: its directory may have the very value that was to be erased. A
+    predicate that keeps every row leaves the file as it is.
     """
     write = _in_place_of(context.write, [file])
     if context.keep is not None:
-        return _filter(bucket, write, context.read, file, context.keep, empty=True)
+        return _filter(bucket, write, context.read, file, context.keep)
     if context.query is None:
         raise InvalidInputError("a rewrite needs a predicate of the rows to keep, or a query")
     counted = _Counted(_read(bucket, [file], context.read))
     result = _query(context.query, "_rows", counted, context.read.columns)
     directory, marker = _directory(write, file), _marker_of([file])
     known = context.read.columns
-    adds, columns = _write_result(bucket, write, result, directory, marker, known)
-    if not adds:
-        adds = [write_empty(bucket, replace(write, columns=context.read.columns), directory, marker)]
-    return _result([file], adds, counted.rows, columns)
+    written = _write_result(bucket, write, result, directory, marker, known)
+    return _result([file], written.files, counted.rows, written.columns, in_place=written.in_place)
 
 
-def _filter(
-    bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str, *, empty: bool = False
-) -> TaskResult:
+def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str) -> TaskResult:
     with open_parquet(bucket, file) as source:
         mask = FileMask(source, read, stays)
         if mask.kept == mask.rows:
@@ -185,8 +183,6 @@ def _filter(
         spec = replace(write, columns=read.columns)
         if mask.kept:
             adds = write_partition(bucket, spec, mask.tables(), directory, marker, order=_order(spec, source))
-        elif empty:
-            adds = [write_empty(bucket, spec, directory, marker)]
         else:
             adds = []
         return _result([file], adds, mask.rows)
@@ -237,8 +233,8 @@ def _write_result(
     directory: str,
     marker: Mapping[str, Any],
     known: ColumnTypes,
-) -> tuple[list[DataFile], ColumnTypes]:
-    """Write what a query gave; the files and the types of its columns."""
+) -> _QueryFiles:
+    """Write what a query gave, as files of the partitions that its rows say."""
     columns = _result_columns(result.schema, known)
     try:
         rows = conform(result, columns)
@@ -249,13 +245,28 @@ def _write_result(
     spec = replace(write, columns=columns)
     order: Order = "sort" if spec.sort_by else "keep"
     if not spec.partition.fields:
-        return write_partition(bucket, spec, [rows], directory, marker, order=order), columns
+        files = write_partition(bucket, spec, [rows], directory, marker, order=order)
+        return _QueryFiles(files, columns, in_place=True)
     _require_sources(spec, columns)
-    adds: list[DataFile] = []
-    for part in spec.partition.split(rows):
+    parts = spec.partition.split(rows)
+    in_place = all(part.directory == directory for part in parts)
+    if not in_place:
+        # They would name paths with the partition's value, which the query may have been there to erase.
+        spec = replace(spec, replaces=())
+    files = []
+    for part in parts:
         told = marker_for(spec.partition, part.values)
-        adds += write_partition(bucket, spec, [part.rows], part.directory, told, order=order)
-    return adds, columns
+        files += write_partition(bucket, spec, [part.rows], part.directory, told, order=order)
+    return _QueryFiles(files, columns, in_place)
+
+
+class _QueryFiles(NamedTuple):
+    """What became of a query's result: its files, the types of its columns, and whether all of them stand in the
+    directory of those that they replace, and say so."""
+
+    files: list[DataFile]
+    columns: ColumnTypes
+    in_place: bool
 
 
 def _require_sources(spec: WriteSpec, columns: ColumnTypes) -> None:
@@ -292,9 +303,11 @@ def _directory(spec: WriteSpec, file: DataFile) -> str:
 
 
 def _in_place_of(write: WriteSpec, files: Sequence[DataFile], *applied: str) -> WriteSpec:
-    """What is written says whose place it takes, and what left rows of theirs out."""
-    deletes = dict.fromkeys(text for file in files for text in file.deletes)
-    return replace(write, replaces=tuple(f.path for f in files), applied=(*deletes, *applied))
+    """What is written says whose place it takes, and what left rows of theirs out: by its shape, as it outlives
+    them."""
+    texts = (*(text for file in files for text in file.deletes), *applied)
+    shapes = dict.fromkeys(map(outline, dict.fromkeys(texts)))
+    return replace(write, replaces=tuple(f.path for f in files), applied=tuple(shapes))
 
 
 def _marker_of(files: Sequence[DataFile]) -> dict[str, Any]:
@@ -308,7 +321,13 @@ def _marker_of(files: Sequence[DataFile]) -> dict[str, Any]:
 
 
 def _result(
-    files: Sequence[DataFile], adds: Sequence[DataFile], rows_in: int, columns: ColumnTypes | None = None
+    files: Sequence[DataFile],
+    adds: Sequence[DataFile],
+    rows_in: int,
+    columns: ColumnTypes | None = None,
+    *,
+    in_place: bool = True,
 ) -> TaskResult:
     rows_out = sum(file.rows or 0 for file in adds)
-    return TaskResult(tuple(adds), True, rows_in, rows_out, sum(f.size for f in files), columns or {})
+    size = sum(f.size for f in files)
+    return TaskResult(tuple(adds), True, rows_in, rows_out, size, columns or {}, in_place)

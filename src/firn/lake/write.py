@@ -123,13 +123,6 @@ def write_partition(
         return files.finish()
 
 
-def write_empty(bucket: Bucket, spec: WriteSpec, directory: str, marker: Marker | None = None) -> DataFile:
-    """Write a file without rows: what stands for a partition that a rewrite left empty. 1 PUT."""
-    with _Files(bucket, spec, []) as files:
-        files.add(directory, marker or {}, arrow_schema(spec.columns).empty_table())
-        return files.finish()[0]
-
-
 def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
     known = {fold(name) for name in spec.columns}
     for batch in batches:
@@ -270,7 +263,7 @@ class _Files:
     def add(self, directory: str, marker: Marker, rows: pa.Table) -> None:
         """Append rows to the directory's open file, beginning a new one where it reached the target size."""
         step = self.group_rows(rows)
-        for start in range(0, max(1, rows.num_rows), step):
+        for start in range(0, rows.num_rows, step):
             if directory not in self._open:
                 self._open[directory] = FileEncoder(self.choose_encoding(rows), step), marker
             encoder, told = self._open[directory]

@@ -23,7 +23,7 @@ from firn.journal.writer.footers import read_pairs
 from firn.journal.writer.history import History, Version
 from firn.journal.writer.layout import BadName, ObjectName
 from firn.journal.writer.listing import list_settled
-from firn.journal.writer.marker import Marker, decode_marker
+from firn.journal.writer.marker import Marker, decode_marker, encode_marker
 from firn.journal.writer.messages import decode_transaction
 from firn.journal.writer.metadata import FileRecord, read_metadata
 from firn.journal.writer.storetime import store_now
@@ -79,7 +79,8 @@ def collect(
     Cost: 4 LIST sequences (with claims 5), 1 PUT and 1 HEAD for the store's clock. Where anything isn't live and
     is old enough: 1 GET each retained transaction and checkpoint, 1 GET each file that none of them names and
     each marker of a transaction that is gone, 1 HEAD each file outside of the catalog that garbage has replaced,
-    and the DELETEs, ascending: those of one revision go together.
+    and the DELETEs, ascending: those of one revision go together; 1 PUT each marker that is left and has
+    predicates on files that are gone, or the partitions of such: it is written anew without these.
 
     Args:
         orphan_age_ms: longer than any append may take, from its first file to its commit; for all tables, or for
@@ -175,7 +176,8 @@ class _Collection:
         waves, waiting = plan_waves(garbage, existing | self._foreign(garbage))
         doomed = [entry for wave in waves for entry in wave]
         existing.difference_update(entry.info.key for entry in doomed)
-        useless = [info for info, found in markers if not self._is_needed(found, existing)]
+        remainders = [(info, found, self._remainder(found, existing)) for info, found in markers]
+        useless = [info for info, _, left in remainders if left is None]
         floor = min([*self.names.transactions, *self.names.checkpoints], default=0)
         report = CollectReport(
             tuple(g.info.key for g in doomed if g.record.revision < floor),
@@ -191,6 +193,9 @@ class _Collection:
                 self.bucket.delete_many([entry.info.key for entry in wave])
             for key in report.markers:
                 self.bucket.delete(key)
+            for info, found, left in remainders:
+                if left is not None and left != found.transaction:
+                    self.bucket.put(info.key, encode_marker(self.layout, left))
         return report
 
     def _decided(self) -> Version:
@@ -332,8 +337,8 @@ class _Collection:
             except CorruptObjectError:
                 self.kept_foreign.append(info.key)
 
-    def _is_needed(self, marker: Marker, existing: Collection[str]) -> bool:
-        return marker.is_needed(self.layout, self.version.state, existing)
+    def _remainder(self, marker: Marker, existing: Collection[str]) -> Transaction | None:
+        return marker.remainder(self.layout, self.version.state, existing)
 
 
 def _added(transaction: Transaction) -> Iterator[str]:

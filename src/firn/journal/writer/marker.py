@@ -11,7 +11,6 @@ import base64
 import binascii
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -45,41 +44,54 @@ class Marker:
     def uuid(self) -> str:
         return self.transaction.uuid
 
-    @cached_property
-    def paths(self) -> frozenset[str]:
-        """Every data file that it names: added, removed or soft-deleted."""
-        found: set[str] = set()
-        for action in self.transaction.actions:
-            if isinstance(action, Add):
-                found.add(action.file.path)
-            elif isinstance(action, Remove):
-                found.add(action.path)
-            elif isinstance(action, Tombstones):
-                found.update(action.files)
-        return frozenset(found)
-
-    def is_needed(self, layout: WriterLayout, state: State, existing: Collection[str]) -> bool:
-        """Whether rebuild would miss it, once its transaction was pruned: `state` is the catalog at its head,
-        `existing` the keys below `data/`.
+    def remainder(self, layout: WriterLayout, state: State, existing: Collection[str]) -> Transaction | None:
+        """What rebuild would miss of it, once its transaction was pruned; None for nothing. `state` is the catalog at
+        its head, `existing` the keys below `data/`.
 
         It is needed as long as a file exists that it names (one outside of the catalog is never deleted), or a
         file of a table that it drops; as long as a table has the definition that it gave; and as long as the
-        catalog remembers a batch of it.
+        catalog remembers a batch of it. The partitions' paths and the predicates of files that are gone aren't: they
+        may hold the values of rows that were to be erased.
         """
-        if any(path in existing or not layout.owns(path) for path in self.paths):
-            return True
-        dropped: set[str] = set()
+
+        def there(path: str) -> bool:
+            return path in existing or not layout.owns(path)
+
+        actions: list[Action] = []
+        may_tell_values = False
         for action in self.transaction.actions:
-            if isinstance(action, Define):
-                table = state.tables.get(action.table)
-                if table is not None and table.spec == action.spec:
-                    return True
-            elif isinstance(action, Drop):
-                dropped.add(action.table)
-        if dropped and any(_table_of(layout, key) in dropped for key in existing):
-            return True
-        batches = self.transaction.commit.batches
-        return any(t in state.tables and b in state.tables[t].batches for t, b in batches)
+            if isinstance(action, Tombstones):
+                files = tuple(filter(there, action.files))
+                actions += [replace(action, files=files)] if files else []
+                may_tell_values = may_tell_values or len(files) < len(action.files)
+            elif not isinstance(action, Add | Remove) or there(_path_of(action)):
+                actions.append(action)
+            else:
+                place = layout.parse_data(_path_of(action))
+                may_tell_values = may_tell_values or place is None or bool(place.partition)
+        needed = (
+            any(isinstance(action, Add | Remove | Tombstones) for action in actions)
+            or self._defines(state)
+            or self._drops(layout, existing)
+            or any(
+                t in state.tables and b in state.tables[t].batches for t, b in self.transaction.commit.batches
+            )
+        )
+        if not needed:
+            return None
+        return replace(self.transaction, actions=tuple(actions)) if may_tell_values else self.transaction
+
+    def _defines(self, state: State) -> bool:
+        defined = [action for action in self.transaction.actions if isinstance(action, Define)]
+        return any(a.table in state.tables and state.tables[a.table].spec == a.spec for a in defined)
+
+    def _drops(self, layout: WriterLayout, existing: Collection[str]) -> bool:
+        dropped = {action.table for action in self.transaction.actions if isinstance(action, Drop)}
+        return bool(dropped) and any(_table_of(layout, key) in dropped for key in existing)
+
+
+def _path_of(action: Add | Remove) -> str:
+    return action.file.path if isinstance(action, Add) else action.path
 
 
 def _table_of(layout: WriterLayout, key: str) -> str | None:
