@@ -40,6 +40,8 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.alter.AlterResult",
             "firn.lake.results.AppendResult",
             "firn.lake.results.ChangeResult",
+            "firn.lake.results.ForgetResult",
+            "firn.lake.results.LostFile",
             "firn.lake.results.Partition",
             "firn.journal.model.Snapshot",
             "firn.journal.model.DataFile",
