@@ -9,6 +9,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+import orjson
+
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
@@ -80,7 +82,8 @@ class WriterTables:
         own = self.own
         if name in definitions(union := self.federation.load()) or name in union.versions:
             self._exists(name, name in union.versions)
-        spec = replace(descriptor, id=secrets.token_hex(16)).encode()
+        named = replace(descriptor, id=secrets.token_hex(16))
+        spec = orjson.dumps(named.fields(), option=orjson.OPT_INDENT_2)
         definition = Definition(spec, self._clock.now_ms(), own.writer)
 
         def plan(state: State, clock: str) -> Sequence[Action]:

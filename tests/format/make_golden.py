@@ -194,12 +194,30 @@ def _readings(db: firn.Database, root: Path) -> dict[str, Any]:
     }
 
 
+def _sealed(db: firn.Database, root: Path) -> dict[str, Any]:
+    """Every object that a flipped bit may hit has a checksum of all of itself, and a lost file was let go."""
+    table = db.create_table("sealed", partition_by=["place"])
+    rows = [{"place": place, "n": n} for n in range(3) for place in "ab"]
+    versions = {table.append(rows, batch_id="golden/3").version: shown(rows)}
+    table.append([{"place": "a", "n": 9}])
+    (lost,) = table.scan(where="n = 9").files()
+    table.bucket.delete(lost.path)
+    versions[str(table.forget_files(lost.path).version)] = shown(rows)
+    table.merge()
+    table.sweep(older_than="0s")
+    kept = [row for row in rows if row["n"] != 1]
+    versions = {str(table.delete("n = 1").version): shown(kept), "now": shown(kept)}
+    table.checkpoint()
+    return {"versions": versions, "history": [commit.op for commit in table.history()]}
+
+
 WRITERS: Mapping[str, Callable[[firn.Database, Path], dict[str, Any]]] = {
     "types": _types,
     "places": _places,
     "months": _months,
     "stock": _stock,
     "readings": _readings,
+    "sealed": _sealed,
 }
 
 

@@ -127,7 +127,10 @@ def test_logs_of_this_version_are_written_as_they_were():
     assert logs
     for path in logs:
         data = path.read_bytes()
-        assert encode(decode(path.name, data, where=str(path))) == data
+        first, _, rest = encode(decode(path.name, data, where=str(path))).partition(b"\n")
+        if b'"head":' not in data.partition(b"\n")[0]:  # 0.1.0 had no checksum of the first line
+            first = first.rpartition(b',"head":')[0] + b"}}"
+        assert first + b"\n" + rest == data
 
 
 def test_the_program_that_makes_them_still_works(tmp_path):

@@ -22,7 +22,7 @@ APPEND = Log(
     nonce="56f0a391",
 )
 APPEND_BYTES = (
-    '{"v":1,"sch":1,"f":3,"t":1767258000753,"firn":{"v":1,"id":"56f0a391","crc":2595669035}}\n'
+    '{"v":1,"sch":1,"f":3,"t":1767258000753,"firn":{"v":1,"id":"56f0a391","crc":2595669035,"head":129078065}}\n'
     '{"date":"TIMESTAMP","größe":"DECIMAL(3,2)"}\n'
     '{"firn":{"op":"append","adds":1,"rows":120,"bytes":2440,"batch":"b/1"}}\n'
     '{"p":"db/t/_data/date_month=2001-01/part-a-0.parquet","b":2440,"t":1767258000001,"firn":{"rows":120}}'
@@ -39,7 +39,7 @@ MERGE = Log(
     nonce="3aba3260",
 )
 MERGE_BYTES = (
-    b'{"v":1,"sch":1,"f":4,"t":1767261660766,"tmb":3,"firn":{"v":1,"id":"3aba3260","crc":3296556574}}\n'
+    b'{"v":1,"sch":1,"f":4,"t":1767261660766,"tmb":3,"firn":{"v":1,"id":"3aba3260","crc":3296556574,"head":244665934}}\n'
     b'{"date":"TIMESTAMP"}\n'
     b'{"firn":{"op":"merge","complete":true}}\n'
     b'{"p":"db/t/_log/1767258000753_web-7-fd07db979162f80a.jsonl","t":1767261660766}\n'
@@ -48,7 +48,8 @@ MERGE_BYTES = (
 )
 
 EMPTY_BYTES = (
-    b'{"v":1,"sch":1,"f":3,"t":5,"firn":{"v":1,"id":"","crc":1118322227}}\n{}\n{"firn":{"op":"reserve"}}'
+    b'{"v":1,"sch":1,"f":3,"t":5,"firn":{"v":1,"id":"","crc":1118322227,"head":1130282647}}\n'
+    b'{}\n{"firn":{"op":"reserve"}}'
 )
 
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from firn.arrow.types import arrow_schema
-from firn.errors import InvalidInputError, SnapshotTooOldError
+from firn.errors import InvalidInputError, NotFoundError, SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import InProcess
@@ -30,6 +31,7 @@ from firn.testing import SimStore
 
 Row = dict[str, Any]
 
+NOWHERE = "1000000000000_nohost-ffffffffffffffff"
 EXAMPLES = int(os.environ.get("FIRN_EXAMPLES", "0"))
 COLUMNS = {
     "id": "BIGINT",
@@ -105,6 +107,7 @@ class LakeTableMachine(RuleBasedStateMachine):
         self.bucket = self.store.bucket()
         self.rows: list[Row] = []
         self.versions: dict[str, list[Row]] = {}
+        self.hours = 0.0  # that passed since `versions` were forgotten
         self.batches: dict[str, str] = {}
         self.wide = False
 
@@ -267,8 +270,10 @@ class LakeTableMachine(RuleBasedStateMachine):
     def let_time_pass_and_sweep(self, hours: float) -> None:
         """Within the grace every version stays; after it, those from before go."""
         self.bucket.clock.sleep(hours * 3600)
-        if hours > 1:
+        self.hours += hours
+        if self.hours >= 1:
             self.versions.clear()
+            self.hours = 0.0
         self.table.sweep()
 
     # -- reading
@@ -292,10 +297,29 @@ class LakeTableMachine(RuleBasedStateMachine):
 
     @rule()
     def read_from_before_the_table(self) -> None:
-        try:
-            assert self.table.scan(at=dt.datetime(2000, 1, 1)).count() == 0
-        except SnapshotTooOldError:
+        """Nothing is answered, and nothing restored: a table without commits alone is as empty as it was then."""
+        before = dt.datetime(2000, 1, 1)
+        for look in (lambda: self.table.scan(at=before).count(), lambda: self.table.restore(before)):
+            try:
+                look()
+            except (SnapshotTooOldError, NotFoundError):
+                continue
+            assert self.table.snapshot().version == "0"
+
+    @rule(which=st.integers(0, 30), at=st.integers(0, 30), how=st.sampled_from(["nowhere", "short", "long"]))
+    def name_a_version_that_isnt_there(self, which: int, at: int, how: str) -> None:
+        """One character off from one that is, or out of nowhere."""
+        known = sorted(self.versions) or [NOWHERE]
+        near = known[which % len(known)]
+        at %= len(near)
+        version = {"nowhere": NOWHERE, "short": near[:at] + near[at + 1 :], "long": f"{near}0"}[how]
+        if version in self.versions:
             return
+        before = self.table.snapshot()
+        for look in (lambda: self.table.scan(at=version).count(), lambda: self.table.restore(version)):
+            with pytest.raises((NotFoundError, InvalidInputError)):
+                look()
+        assert self.table.snapshot() == before
 
     @invariant()
     def the_table_holds_the_rows(self) -> None:

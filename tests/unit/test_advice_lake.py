@@ -50,6 +50,20 @@ def test_history_names_a_version_to_scan(db):
     assert table.scan(at=table.history()[0].version).count() == 2
 
 
+@pytest.mark.parametrize("journal", ["leaderless", "writer"])
+def test_history_names_versions_where_one_isnt_there(journal):
+    table = firn.connect("memory://", writer="w").create_table("flights", journal=journal)
+    table.append(ROWS)
+    table.append(ROWS)
+    with advises("Name a later time, or a version that history() or `firn log` shows", names="flights"):
+        table.restore("2001-01-01")
+    if journal == "leaderless":
+        with advises("history() and `firn log` show them all", names=["flights", table.snapshot().version]):
+            table.restore("1000000000000_nohost-ffffffffffffffff")
+    table.restore(table.history()[-2].version)
+    assert table.scan().count() == 2
+
+
 def test_expire_is_told_an_age(db):
     table = db.create_table("flights", schema={"date": "DATE"}, partition_by=["day(date)"])
     table.append([{"date": date(2001, 1, 1)}])

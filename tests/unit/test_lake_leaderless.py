@@ -191,7 +191,8 @@ def with_property(db: firn.Database, **properties: str) -> LakeTable:
     key = "t/_firn/table.json"
     raw = orjson.loads(db.bucket.get(key).data)
     raw["properties"] = properties
-    db.bucket.put(key, orjson.dumps(raw))
+    raw.pop("crc", None)
+    db.bucket.put(key, orjson.dumps(raw))  # as version 0.1 wrote it
     return db.table("t")
 
 

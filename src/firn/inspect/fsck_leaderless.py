@@ -18,6 +18,7 @@ from firn.errors import (
 from firn.inspect.findings import Finding, Findings, note, of_error, shown
 from firn.inspect.fsck_files import Expected, check_files
 from firn.journal.leaderless import LeaderlessJournal, checkpoint
+from firn.journal.leaderless.append import claimed_log
 from firn.journal.leaderless.codec import Log, decode
 from firn.journal.leaderless.fold import State, fold
 from firn.journal.leaderless.horizon import read_horizon
@@ -157,9 +158,9 @@ def _batches(journal: LeaderlessJournal, found: Findings) -> None:
             continue
         found.count("batch claims", 1)
         try:
-            claim = orjson.loads(blob.data)
-            sound = layout.batch_key(claim["batch"]) == key and isinstance(claim["log"], str)
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            claimed_log(blob.data, None, key)
+            sound = layout.batch_key(orjson.loads(blob.data)["batch"]) == key
+        except CorruptObjectError:
             sound = False
         if not sound:
             found.add(

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
-
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.columns import ON_CONFLICT
@@ -16,6 +14,7 @@ from firn.journal.definition import create_object, read_object
 from firn.journal.leaderless.settings import PROPERTIES as LEADERLESS_PROPERTIES
 from firn.journal.leaderless.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes
+from firn.journal.sealed import seal, unseal
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import Settings as WriterSettings
 from firn.lake.bloom import has_filters
@@ -43,6 +42,20 @@ TABLE_PROPERTIES = {
     "delete_retention": "1d",
 }
 """Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
+
+_OF_ALL = (
+    "firn",
+    "id",
+    "name",
+    "kind",
+    "journal",
+    "columns",
+    "partition",
+    "sort_by",
+    "properties",
+    "dropped",
+)
+_FIELDS = frozenset((*_OF_ALL, "key", "version_by"))
 
 LEADERLESS_ONLY = ("shared", "log_url")
 """Those that only a log of the table's own can have."""
@@ -76,30 +89,32 @@ class Descriptor:
     def setting(self, name: str) -> Any:
         return self.properties.get(name, TABLE_PROPERTIES[name])
 
-    def encode(self) -> bytes:
+    def fields(self) -> dict[str, Any]:
+        """As JSON has it."""
         keyed = {} if self.keys is None else {"key": list(self.keys.key), "version_by": self.keys.version_by}
-        return orjson.dumps(
-            {
-                "firn": KEYED_FORMAT_VERSION if keyed else FORMAT_VERSION,
-                "id": self.id,
-                "name": self.name,
-                "kind": self.kind,
-                "journal": self.journal,
-                "columns": dict(self.columns),
-                "partition": self.partition.to_json(),
-                "sort_by": list(self.sort_by),
-                "properties": dict(self.properties),
-                "dropped": self.dropped,
-                **keyed,
-            },
-            option=orjson.OPT_INDENT_2,
-        )
+        return {
+            "firn": KEYED_FORMAT_VERSION if keyed else FORMAT_VERSION,
+            "id": self.id,
+            "name": self.name,
+            "kind": self.kind,
+            "journal": self.journal,
+            "columns": dict(self.columns),
+            "partition": self.partition.to_json(),
+            "sort_by": list(self.sort_by),
+            "properties": dict(self.properties),
+            "dropped": self.dropped,
+            **keyed,
+        }
+
+    def encode(self) -> bytes:
+        """`table.json`'s bytes."""
+        return seal(self.fields(), indent=True)
 
     @staticmethod
     def decode(data: bytes, where: str) -> Descriptor:
         """Raises `CorruptObjectError` and, for a newer format, `UnsupportedError`."""
         try:
-            raw = orjson.loads(data)
+            raw = unseal(data, _FIELDS, indent=True)
             if raw["firn"] not in (FORMAT_VERSION, KEYED_FORMAT_VERSION):
                 raise UnsupportedError(
                     f"{where} has format version {raw['firn']!r}; this version of Firn reads {FORMAT_VERSION} and "
@@ -118,7 +133,7 @@ class Descriptor:
                 dropped=raw.get("dropped", False),
                 keys=KeySpec(tuple(raw["key"]), raw["version_by"]) if keyed else None,
             )
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptObjectError(
                 f"{where} is not a table definition ({error!r}). Its data and log are untouched: delete it and "
                 "the table opens with the defaults."

@@ -11,8 +11,6 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-import orjson
-
 from firn.bucket.conditional import create, swap
 from firn.errors import (
     AppendExpiredError,
@@ -25,9 +23,12 @@ from firn.errors import (
     StoreError,
 )
 from firn.journal.leaderless.codec import Log, decode, encode
-from firn.journal.leaderless.layout import new_log_name, version_of
+from firn.journal.leaderless.layout import new_log_name, parse_log_name, version_of
 from firn.journal.leaderless.table_log import TableLog
 from firn.journal.model import Commit, with_clocks
+from firn.journal.sealed import seal, unseal
+
+_CLAIM = frozenset(("firn", "batch", "log", "id"))
 
 
 class Append:
@@ -159,7 +160,7 @@ class _BatchCommit:
                 return version
 
     def _claim(self, log: Log) -> bytes:
-        return orjson.dumps({"firn": 1, "batch": self.batch_id, "log": log.name, "id": log.nonce})
+        return seal({"firn": 1, "batch": self.batch_id, "log": log.name, "id": log.nonce})
 
     def _publish(self, log: Log, stamped: float) -> str | None:
         """put-if-absent under the claimed name; None if another retry made it void, or if claiming took so
@@ -191,7 +192,7 @@ class _BatchCommit:
                 except ObjectExistsError:
                     continue
                 return None
-            name = _claimed_log(blob.data, self.batch_id, self.bucket.uri(self.claim_key))
+            name = claimed_log(blob.data, self.batch_id, self.bucket.uri(self.claim_key))
             if not self._void(name):
                 return version_of(name)
             # Void, or merged and cleaned away: then a maintenance log carries the batch's id.
@@ -230,7 +231,7 @@ def seen_batch(table: TableLog, batch_id: str) -> str | None:
         claim = bucket.get(layout.batch_key(batch_id))
     except ObjectNotFoundError:
         return None
-    name = _claimed_log(claim.data, batch_id, bucket.uri(claim.info.key))
+    name = claimed_log(claim.data, batch_id, bucket.uri(claim.info.key))
     try:
         log = decode(name, bucket.get(layout.log_key(name)).data, where=name)
     except ObjectNotFoundError:
@@ -238,14 +239,22 @@ def seen_batch(table: TableLog, batch_id: str) -> str | None:
     return version_of(name) if log.notes.get("batch") == batch_id else None
 
 
-def _claimed_log(data: bytes, batch_id: str, where: str) -> str:
-    """The log name that a claim object holds."""
+def claimed_log(data: bytes, batch_id: str | None, where: str) -> str:
+    """The log name that a claim object holds, of any batch if None.
+
+    Raises:
+        CorruptObjectError: it isn't what any Firn writes.
+    """
     try:
-        claim = orjson.loads(data)
-        if claim["batch"] != batch_id:
-            raise InvalidInputError(f"{where} belongs to the batch {claim['batch']!r}, not {batch_id!r}.")
-        return str(claim["log"])
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        claim = unseal(data, _CLAIM)
+        batch, log = claim["batch"], claim["log"]
+        if not isinstance(batch, str) or parse_log_name(log) is None:
+            raise ValueError("it names no batch and log")
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptObjectError(
-            f"{where} is not a batch claim ({error!r}). If batch {batch_id!r} isn't in `firn log`, delete it."
+            f"{where} is not a batch claim ({error!r}). If `firn log` doesn't show that the batch was appended, "
+            "delete it, and append the batch again."
         ) from error
+    if batch_id is not None and batch != batch_id:
+        raise InvalidInputError(f"{where} belongs to the batch {batch!r}, not {batch_id!r}.")
+    return str(log)

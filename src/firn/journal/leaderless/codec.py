@@ -1,12 +1,15 @@
 """The bytes of a log object: encode and decode. The grammar is in docs/format/leaderless-log.md.
 
-    line 0       {"v": 1, "sch": 1, "f": F, "t": MS[, "tmb": T], "firn": {"v": 1, "id": NONCE, "crc": …}}
+    line 0       {"v": 1, "sch": 1, "f": F, "t": MS[, "tmb": T], "firn": {"v": 1, "id": NONCE, "crc": …, "head": …}}
     line 1       {"column": "TYPE", …}
     line 2       {"firn": NOTES}                       the slot that the reference never parses
     lines T…F-1  {"p": "…/_log/….jsonl", "t": MS}      tombstones of logs
     lines F…     {"p": "….parquet", "b": BYTES, "t": MS[, "tmb": MS][, "firn": EXTRA]}
 
 There is no newline at the end: one breaks the reference's reader.
+
+`crc` covers all that is behind the first newline, `head` all of line 0 that is before it. Logs of version 0.1 have no
+`head`; what can be told of their first line by the lines that it counts is checked instead.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ from firn.journal.model import ColumnTypes, DataFile
 FORMAT_VERSION = 1  # frozen: the reference's `v`
 NOTES_VERSION = 1  # frozen: of everything under a "firn" key
 KNOWN_FEATURES: frozenset[str] = frozenset()
+_HEADER_KEYS = frozenset(("v", "sch", "f", "t", "tmb", "firn"))
+_EXTRAS_BEFORE_HEAD = frozenset(("v", "id", "crc", "need"))
+_HEAD = b',"head":'
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,13 @@ def encode(log: Log) -> bytes:
     if log.tombstones:
         header["tmb"] = first_tombstone
     header["firn"] = {"v": NOTES_VERSION, "id": log.nonce, "crc": zlib.crc32(body)}
-    return orjson.dumps(header) + b"\n" + body
+    covered = orjson.dumps(header)[:-2]
+    return covered + _head_of(covered) + b"\n" + body
+
+
+def _head_of(covered: bytes) -> bytes:
+    """The end of a first line: the checksum of what is before it."""
+    return b"%b%d}}" % (_HEAD, zlib.crc32(covered))
 
 
 def decode(name: str, data: bytes, *, where: str) -> Log:
@@ -136,13 +148,16 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
     if not lines or not isinstance(lines[0], dict):
         raise CorruptObjectError(f"{where}, line 0: not a JSON object: not a log of a lake table.")
     header = lines[0]
+    first, newline, body = data.partition(b"\n")
+    covered, mark, _ = first.rpartition(_HEAD)
+    if mark and first != covered + _head_of(covered):
+        raise _damaged(where, "the checksum of its first line is wrong")
     _check_versions(header, where)
     extras = header.get("firn") or {}
-    if "crc" in extras and zlib.crc32(data[data.index(b"\n") + 1 :]) != extras["crc"]:
-        raise CorruptObjectError(
-            f"{where}: the checksum in its first line doesn't match the rest: the object was truncated or "
-            "changed. Restore it from a backup or an older object version; nothing else was touched."
-        )
+    if not newline or ("crc" in extras and zlib.crc32(body) != extras["crc"]):
+        raise _damaged(where, "the checksum in its first line doesn't match the rest")
+    if not mark and extras:
+        _check_unsealed(name, header, lines, where)
     try:
         t, sch, first_file = header["t"], header["sch"], header["f"]
         first_tombstone = header.get("tmb", first_file)
@@ -173,6 +188,34 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
     if not isinstance(columns, dict):
         raise CorruptObjectError(f"{where}, line {sch}: the schema is not a JSON object.")
     return Log(name, t, columns, files, dead, tombstones, notes, extras.get("id", ""))
+
+
+def _damaged(where: str, why: str) -> CorruptObjectError:
+    return CorruptObjectError(
+        f"{where}: {why}: the object was truncated or changed. Copy it back from a backup or an older object "
+        "version; nothing else was touched."
+    )
+
+
+def _check_unsealed(name: str, header: Mapping[str, Any], lines: Sequence[Any], where: str) -> None:
+    """The first line of a log of Firn 0.1 says nothing that isn't so."""
+    extras, kinds = header["firn"], ["header", "schema", *map(_kind_of, lines[2:])]
+    first_file = header.get("f")
+    first_tombstone = header.get("tmb", first_file)
+    told = ["header", "schema", "slot"]
+    if type(first_tombstone) is type(first_file) is int and 3 <= first_tombstone <= first_file <= len(lines):
+        told += ["tombstone"] * (first_file - first_tombstone) + ["marker"] * (len(lines) - first_file)
+    if kinds != told or header.keys() - _HEADER_KEYS or not isinstance(extras, dict):
+        raise _damaged(where, "its first line doesn't count the lines that follow")
+    named = name.partition("_")[0]
+    if extras.keys() - _EXTRAS_BEFORE_HEAD or (named.isdigit() and int(named) != header.get("t")):
+        raise _damaged(where, "its first line isn't what was written")
+
+
+def _kind_of(line: Any) -> str:
+    if not isinstance(line, dict) or "p" not in line:
+        return "slot"
+    return "marker" if "b" in line else "tombstone"
 
 
 def _check_versions(header: Mapping[str, Any], where: str) -> None:

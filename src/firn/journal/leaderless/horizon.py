@@ -6,15 +6,15 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
 from firn.errors import CorruptObjectError, ObjectChangedError, ObjectExistsError, ObjectNotFoundError
 from firn.journal.leaderless.layout import TableLayout
 from firn.journal.model import SweepReport
+from firn.journal.sealed import seal, unseal
 
 SWEEPS_KEPT = 100
+_FIELDS = frozenset(("firn", "id", "t", "sweeps"))
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ def read_horizon(bucket: Bucket, layout: TableLayout) -> Horizon:
     key = layout.horizon_key
     try:
         blob = bucket.get(key)
-        raw = orjson.loads(blob.data)
+        raw = unseal(blob.data, _FIELDS)
         return Horizon(int(raw["t"]), tuple(raw.get("sweeps") or ()), blob.info.etag)
     except ObjectNotFoundError:
         return Horizon()
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptObjectError(
             f"{bucket.uri(key)} is not a record of sweeps ({error!r}). Delete it: time travel to before the "
             "last sweep then fails by a missing file instead of a clear message."
@@ -58,7 +58,7 @@ def record(bucket: Bucket, layout: TableLayout, *, horizon_ms: int, report: Swee
     while True:
         horizon = read_horizon(bucket, layout)
         nonce = secrets.token_hex(16)
-        body = orjson.dumps(
+        body = seal(
             {
                 "firn": 1,
                 "id": nonce,

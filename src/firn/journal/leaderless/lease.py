@@ -16,8 +16,6 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
 from firn.clock import Clock
@@ -32,6 +30,9 @@ from firn.errors import (
     ObjectNotFoundError,
 )
 from firn.journal.leaderless.codec import Log, decode, encode
+from firn.journal.sealed import seal, unseal
+
+_FIELDS = frozenset(("firn", "nonce", "epoch", "holder", "op", "intent", "lease_ms"))
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class LockState:
     nonce: str
 
     def encode(self) -> bytes:
-        return orjson.dumps(
+        return seal(
             {
                 "firn": 1,
                 "nonce": self.nonce,
@@ -61,11 +62,11 @@ class LockState:
     @staticmethod
     def decode(data: bytes, where: str) -> LockState:
         try:
-            raw = orjson.loads(data)
+            raw = unseal(data, _FIELDS)
             return LockState(
                 int(raw["epoch"]), raw["holder"], raw["op"], raw["intent"], int(raw["lease_ms"]), raw["nonce"]
             )
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise CorruptObjectError(
                 f"{where} is not a lock of Firn ({error!r}). Make sure that no maintenance runs, then delete it."
             ) from error

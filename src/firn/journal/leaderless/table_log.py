@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
-from firn.errors import InvalidInputError, SnapshotTooOldError
+from firn.errors import InvalidInputError, NotFoundError, SnapshotTooOldError
 from firn.journal.leaderless.codec import Log
 from firn.journal.leaderless.fold import EMPTY_VERSION, State, fold, past_line
 from firn.journal.leaderless.horizon import read_horizon
 from firn.journal.leaderless.known_columns import KnownColumns
 from firn.journal.leaderless.layout import TableLayout, name_of, parse_log_name, version_of
-from firn.journal.leaderless.loader import Bound, LogLoader
+from firn.journal.leaderless.loader import Bound, Loaded, LogLoader
 from firn.journal.leaderless.settings import Settings
 from firn.journal.leaderless.skew import SkewCheck
 from firn.journal.model import ColumnTypes, Commit, CommitInfo, Snapshot
@@ -70,6 +71,7 @@ class TableLog:
 
         Raises:
             SnapshotTooOldError: sweep has deleted what that version needs.
+            NotFoundError: there is no such version, or no commit as of that time.
         """
         if at is None:
             return self.fold(self.loader.load().logs).snapshot()
@@ -83,7 +85,26 @@ class TableLog:
                 f"{self.layout.prefix} can't be read as of {at}: sweep has deleted files of versions before "
                 f"{since}. Read a later version, or set a larger tombstone_grace for the future."
             )
+        if at != EMPTY_VERSION:
+            self._check_there(at, bound, loaded)
         return self.fold(loaded.logs).snapshot()
+
+    def _check_there(self, at: str | int | datetime, bound: Bound, loaded: Loaded) -> None:
+        """A version that isn't there would be answered from what was before it; a time before the first commit, by
+        an empty table."""
+        where, names = self.log_bucket.uri(self.layout.log_root), sorted(loaded.listed)
+        if bound.name is not None and bound.name not in loaded.listed:
+            place = bisect(names, bound.name)
+            near = [version_of(name) for name in names[max(place - 1, 0) : place + 1]]
+            raise NotFoundError(
+                f"{where} has no version {at!r}. Near it are: {' and '.join(near) or 'none'}; history() and "
+                "`firn log` show them all."
+            )
+        if bound.name is None and not loaded.logs and names:
+            raise NotFoundError(
+                f"{where} has no commit as of {at}: its first one that is left is {version_of(names[0])}. Name a "
+                "later time, or a version that history() or `firn log` shows."
+            )
 
     def bound(self, at: str | int | datetime) -> Bound:
         """The part of the log that `at` means."""
@@ -102,7 +123,13 @@ class TableLog:
                 f"at={at}: a table on the leaderless log has no numbered revisions. Pass a version as "
                 "history() shows it, a datetime, or an ISO time."
             )
-        return Bound(parse_time(at))
+        try:
+            return Bound(parse_time(at))
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"at={at!r} is no version of {self.layout.prefix}, as history() shows them, and no time: write a "
+                "datetime, a date, or a string like '2026-01-01T12:30Z'."
+            ) from error
 
     def history(self) -> list[CommitInfo]:
         """All commits that the log still knows, oldest first. 1 LIST sequence + the logs not cached + 1 GET."""

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
-from firn.errors import ConflictError, InvalidInputError
+from firn.errors import ConflictError, InvalidInputError, NotFoundError
 from firn.journal.model import (
     ColumnTypes,
     Commit,
@@ -36,7 +36,7 @@ from firn.journal.writer.own import Author, BatchSeen, Proposal
 from firn.journal.writer.settings import Settings
 from firn.journal.writer.state import LiveFile, State, clock_above, greatest_clock
 from firn.journal.writer.stream import WriterStream
-from firn.journal.writer.union import Definition, columns_of, history_of, seen_batch
+from firn.journal.writer.union import EMPTY_VERSION, Definition, columns_of, history_of, seen_batch
 from firn.journal.writer.union import snapshot_of as union_snapshot
 
 
@@ -110,13 +110,28 @@ class WriterJournal:
 
         Raises:
             SnapshotTooOldError: `at` was pruned.
+            NotFoundError: there is no such version, or no writer had the table then.
         """
         if at is None:
             union = self._load()
         else:
-            own = None if self._own is None else self._own.writer
-            union = self.federation.at(at, own=own)
+            union = self.union_at(at)
         return self.snapshot_of(union)
+
+    def union_at(self, at: str | int | datetime) -> Union:
+        """All writers as of `at`.
+
+        Raises:
+            NotFoundError: none of them had the table then.
+        """
+        union = self.federation.at(at, own=None if self._own is None else self._own.writer)
+        there = any(self.table in version.state.tables for version in union.versions.values())
+        if not there and not union.broken and at != EMPTY_VERSION:
+            raise NotFoundError(
+                f"{self.federation.bucket.uri(self.federation.prefix)} has no table {self.table} as of {at}. Name a "
+                "later time, or a version that history() or `firn log` shows."
+            )
+        return union
 
     def history(self) -> list[CommitInfo]:
         """What all writers did to the table, as far as it isn't pruned, by time. 1 GET a transaction."""
@@ -370,7 +385,7 @@ class WriterSession:
     def revivable(self, at: str | int | datetime) -> Snapshot:
         """The snapshot at `at`. Retained transactions keep the own writer's files."""
         own = self._journal.own.writer
-        union = self._journal.federation.at(at, own=own)
+        union = self._journal.union_at(at)
         if own not in union.versions:
             raise InvalidInputError(
                 f"{at!r} names no revision of {own!r}, the writer of this connection, which can bring back only its "
