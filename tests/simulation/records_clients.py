@@ -27,7 +27,8 @@ from firn.records.transaction import Transaction, begin
 from firn.testing import SimClient
 from firn.testing.history import Recording
 from simulation.manifest_process import Process
-from simulation.records_model import Document, Look, Model, Observed
+from simulation.records_model import Document, Found, Look, Model, Observed, matching
+from simulation.records_verbs import each_verb, entries
 
 STORE = (StoreUnavailableError, OutcomeUnknownError)
 
@@ -147,7 +148,7 @@ class Clients:
 
     def _transaction(self, client: SimClient, store: RecordStore, name: str, serializable: bool) -> None:
         floor = self.model.acknowledged
-        recording = self.model.history.begin() if name == "lists" else None
+        recording = self.model.history.begin() if name in ("lists", "entries") else None
         session: Session | None = None
         outcome = "unknown"
         try:
@@ -265,17 +266,20 @@ class Session:
             row: Any = self.tx.get(table, id)
         except NoSuchKeyError:
             row = None
-        self._looked(table, id, {}, [] if row is None else [row])
+        self.looked(table, id, lambda rows: rows.get(id), None if row is None else row.document)
         return row
 
     def find(self, table: str, **where: Any) -> list[Any]:
         rows = self._all(lambda **page: self.tx.find(table, where, **page))
-        self._looked(table, None, where, rows)
-        return rows
+        return self._found(table, where, rows)
 
     def scan(self, table: str, **where: Any) -> list[Any]:
         rows = self._all(lambda **page: self.tx.scan(table, where, **page))
-        self._looked(table, None, where, rows)
+        return self._found(table, where, rows)
+
+    def _found(self, table: str, where: Mapping[str, Any], rows: list[Any]) -> list[Any]:
+        found = {row["_id"]: row.document for row in rows}
+        self.looked(table, where, lambda there: matching(there, where), found)
         return rows
 
     def _all(self, look: Callable[..., list[Any]]) -> list[Any]:
@@ -288,19 +292,12 @@ class Session:
             rows = [*rows, *page]
         return rows
 
-    def _looked(self, table: str, id: str | None, where: Mapping[str, Any], rows: list[Any]) -> None:
-        """Own writes are seen as they are; what is left must be the snapshot's, which the log will tell."""
-        found = {row["_id"]: row.document for row in rows}
-        own = {of: document for (name, of), document in self.observed.writes.items() if name == table}
-        for of, document in own.items():
-            if id is None or id == of:
-                looked = Look(0, table, of if id is not None else None, where, {})
-                expected = looked.now({table: {} if document is None else {of: document}})
-                assert found.get(of) == expected.get(of), (
-                    f"{table}[{of}] is {document} by its own write, not {found}"
-                )
-        found = {of: document for of, document in found.items() if of not in own}
-        self.observed.looks.append(Look(self.tx.snapshot, table, id, dict(where), found, frozenset(own)))
+    def looked(
+        self, table: str, what: Any, ask: Callable[[Found], Any], answer: Any, *, latest: int = 0
+    ) -> None:
+        """Note an answer, which the log will tell to be right or wrong."""
+        own = {id: document for (name, id), document in self.observed.writes.items() if name == table}
+        self.observed.looks.append(Look(self.tx.snapshot, table, str(what), ask, answer, own, latest))
 
     def insert(self, table: str, id: str, document: Document) -> None:
         self.tx.insert(table, id, document)
@@ -411,6 +408,14 @@ class Session:
                 self.delete("moved", id)
         for id in self.random.sample(USERS, 2):
             self.get("moved", id)
+
+    def verbs(self) -> None:
+        """Any verbs, in any order."""
+        each_verb(self)
+
+    def entries(self) -> None:
+        """Lists whose elements are rows."""
+        entries(self)
 
     def users(self) -> None:
         """Users with emails that nobody else may have."""

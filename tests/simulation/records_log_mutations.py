@@ -31,7 +31,7 @@ from firn.records.transaction import Transaction as Open
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
-FIRST = 7
+FIRST = 8
 """The commit with the first rows."""
 
 

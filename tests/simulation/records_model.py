@@ -30,26 +30,35 @@ TOTAL = 100
 
 @dataclass(frozen=True)
 class Look:
-    """A read: of one row by its id, or of all that match. `snapshot` is the transaction's when it was made; rows with
-    ids in `own` were written by itself before, and are left out."""
+    """A read, or an error that tells as much: `ask` gives the answer that it would have from a table's rows. `snapshot`
+    is the transaction's when it was made, and `own` are the rows that it had written before. An error may tell of a
+    commit behind the snapshot, up to `latest`."""
 
     snapshot: int
     table: str
-    id: str | None
-    where: Mapping[str, Any]
-    found: Found
-    own: frozenset[str] = frozenset()
+    what: str
+    ask: Callable[[Found], Any]
+    answer: Any
+    own: Mapping[str, Document | None]
+    latest: int = 0
 
-    def now(self, state: Mapping[str, Found]) -> Found:
+    def holds(self, *states: Mapping[str, Found]) -> bool:
+        """Whether the answer is right in one of these."""
+        return any(self.now(state) == self.answer for state in states)
+
+    def now(self, state: Mapping[str, Found]) -> Any:
         """What it would find in another state."""
-        rows = {id: row for id, row in state.get(self.table, {}).items() if id not in self.own}
-        if self.id is not None:
-            return {self.id: rows[self.id]} if self.id in rows else {}
-        where = {name: predicate_of(value) for name, value in self.where.items()}
-        return {id: document for id, document in rows.items() if matches(document, where)}
+        rows = {**state.get(self.table, {}), **self.own}
+        return self.ask({id: document for id, document in rows.items() if document is not None})
 
     def __str__(self) -> str:
-        return f"{self.table}[{self.id or self.where}] at {self.snapshot}"
+        return f"{self.what} of {self.table} at {self.snapshot}"
+
+
+def matching(rows: Found, where: Mapping[str, Any]) -> Found:
+    """The rows that match."""
+    asked = {name: predicate_of(value) for name, value in where.items()}
+    return {id: document for id, document in rows.items() if matches(document, asked)}
 
 
 @dataclass
@@ -106,25 +115,26 @@ class Model:
             assert landed is None, f"{t.txid} failed, and is commit {landed}"
         assert t.snapshot == 0 or t.began >= t.floor, f"{t.txid} began at {t.began}, {t.floor} was there"
         for look in t.looks:
-            _same(look, states.at(look.snapshot), f"{t.txid} read")
+            _same(look, f"{t.txid} read", *states.since(look.snapshot, look.latest))
+        if t.status == "committed" and t.serializable and not t.writes:
+            for look in t.looks:
+                _same(look, f"{t.txid}, which wrote nothing, had read", states.at(t.snapshot))
         if landed is None:
             return
         between = states.between(t.snapshot, t.txid)
         touched = {(write.table, write.id) for member in between for write in member.writes}
         assert not touched & t.writes.keys(), f"commit {landed} lost an update of {touched & t.writes.keys()}"
+        what = f"commit {landed}, when its snapshot was {t.snapshot}, had read"
         for look in t.looks:
-            _same(
-                look, states.at(t.snapshot), f"commit {landed}, when its snapshot was {t.snapshot}, had read"
-            )
+            _same(look, what, *states.since(t.snapshot, look.latest))
         if t.serializable:
             before = states.before(t.txid)
             for look in t.looks:
-                _same(look, before, f"serializable commit {landed} had read")
+                _same(look, f"serializable commit {landed} had read", before)
 
 
-def _same(look: Look, state: Mapping[str, Found], what: str) -> None:
-    found = look.now(state)
-    assert look.found == found, f"{what} {look}: {dict(look.found)}, and there was {dict(found)}"
+def _same(look: Look, what: str, *states: Mapping[str, Found]) -> None:
+    assert look.holds(*states), f"{what} {look}: {look.answer}, and it would be {look.now(states[0])}"
 
 
 class States:
@@ -164,6 +174,10 @@ class States:
 
     def at(self, number: int) -> Mapping[str, Found]:
         return self._states[number]
+
+    def since(self, number: int, latest: int) -> Sequence[Mapping[str, Found]]:
+        """That after a commit, and those up to a later one."""
+        return self._states[number : max(number, latest) + 1]
 
     def before(self, txid: str) -> Mapping[str, Found]:
         return self._before[txid]

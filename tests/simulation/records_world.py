@@ -34,6 +34,7 @@ DEFINITIONS: Mapping[str, RecordDefinition] = {
     "moved": RecordDefinition("moved", db="db", state="ready", indices=(Index("n"),)),
     "users": RecordDefinition("users", db="db", state="ready", indices=(Index("email", unique=True),)),
     "badges": RecordDefinition("badges", db="db", state="ready"),
+    "entries": RecordDefinition("entries", db="db", state="ready", indices=(Index("list"), Index("at"))),
 }
 
 ALL = {"bank": 4, "lists": 4, "doctors": 1, "users": 3}
@@ -64,8 +65,10 @@ RECORDS_SHAPES: dict[str, RecordsShape] = {
     "mixed": RecordsShape(habits=_habits(serializable=0.2, lock=0.1)),
     "calm": RecordsShape(habits=_habits(serializable=0.3), faults=0),
     "bank": RecordsShape(habits=_habits(mix={"bank": 1}, pause_s=8), appliers=2),
-    "lists": RecordsShape(habits=_habits(mix={"lists": 1}), page_size=1),
-    "serializable": RecordsShape(habits=_habits(mix={"lists": 3, "doctors": 1}, serializable=1.0)),
+    "lists": RecordsShape(habits=_habits(mix={"lists": 2, "entries": 1}), page_size=1),
+    "serializable": RecordsShape(
+        habits=_habits(mix={"lists": 2, "entries": 2, "doctors": 1}, serializable=1.0)
+    ),
     "users": RecordsShape(habits=_habits(mix={"users": 1}), indexers=1),
     "unique": RecordsShape(
         clients=3,
@@ -90,7 +93,8 @@ RECORDS_SHAPES: dict[str, RecordsShape] = {
     "owners": RecordsShape(
         clients=5, appliers=0, crash=0.005, habits=_habits(pause_s=3, serializable=0.2, applies=True)
     ),
-    "movers": RecordsShape(clients=5, habits=_habits(rounds=15, mix={"moves": 1}, pause_s=3)),
+    "movers": RecordsShape(clients=5, habits=_habits(rounds=8, mix={"moves": 1}, pause_s=3)),
+    "verbs": RecordsShape(clients=5, habits=_habits(mix={"verbs": 1}, pause_s=1, serializable=0.8)),
 }
 
 

@@ -29,6 +29,7 @@ ALSO = {
     "serializable": {"doctors: stale_object", "lists: stale_object"},
     "owners": {"applied for others"},
     "movers": {"moves: stale_object", "moves: duplicate_key"},
+    "verbs": {"refused: duplicate_key", "refused: no_such_key", "verbs: stale_object"},
 }
 
 

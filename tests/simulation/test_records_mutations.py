@@ -11,6 +11,7 @@ from firn.errors import FirnError
 from simulation import records_log_mutations as log_without
 from simulation import records_mutations as without
 from simulation import records_scenarios as scenarios
+from simulation import records_untracked as untracked
 from simulation.noticed import must_be_noticed
 from simulation.records_world import RECORDS_SHAPES, build
 
@@ -63,6 +64,17 @@ BY_SEED = [
     (without.build_without_waiting, "users", 0),
     (without.build_without_filling, "users", 0),
     (without.fill_the_newest_versions_only, "users", 31),
+    (untracked.forget_gets, "verbs", 21),
+    (untracked.forget_finds, "verbs", 3),
+    (untracked.forget_scans, "verbs", 8),
+    (untracked.forget_pages, "verbs", 3),
+    (untracked.forget_ordered_reads, "verbs", 16),
+    (untracked.forget_counts, "verbs", 8),
+    (untracked.forget_what_was_counted, "verbs", 8),
+    (untracked.forget_refused_inserts, "verbs", 36),
+    (untracked.forget_what_comes_after_the_snapshot, "verbs", 0),
+    (untracked.forget_missed_updates, "verbs", 36),
+    (untracked.forget_missed_deletes, "verbs", 6),
 ]
 
 STEP_BY_STEP = [
@@ -124,7 +136,7 @@ def test_all_mutations_are_tried() -> None:
     tried = {mutation for mutation, *_ in (*BY_SEED, *STEP_BY_STEP)}
     there = {
         found
-        for module in (without, log_without)
+        for module in (without, log_without, untracked)
         for name, found in vars(module).items()
         if getattr(found, "__module__", "") == module.__name__
         and callable(found)

@@ -1,13 +1,17 @@
-"""Histories for the checker, in few words: `r` and `a` are a read and an append."""
+"""Histories for the checker, in few words: `r`, `c` and `a` are a read, a count and an append."""
 
 from __future__ import annotations
 
-from firn.testing.dependencies import Append, Observed, Read
+from firn.testing.dependencies import Append, Count, Observed, Read
 from firn.testing.history import History
 
 
 def r(key, *values):
     return Read(key, values)
+
+
+def c(key, number):
+    return Count(key, number)
 
 
 def a(key, value):

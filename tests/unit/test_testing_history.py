@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from histories import a, checked, kinds, observed, r
+from histories import a, c, checked, kinds, observed, r
 
 import firn
 from firn.testing.dependencies import Observed, Read
@@ -76,6 +76,20 @@ ALLOWED = {
         observed("t4", r("off call"), r("on call", "ann", "bob")),
     ],
 }
+
+
+def test_a_count_is_a_read_of_as_many_elements():
+    after = observed("t3", r("x", 1), r("y", 2))
+    skewed = [observed("t1", c("x", 0), c("y", 1)), observed("t2", a("x", 1), a("y", 2)), after]
+    assert kinds(checked(*skewed)) == {"G-single"}
+    write_skew = [observed("t1", c("x", 0), a("y", 2)), observed("t2", c("y", 0), a("x", 1)), after]
+    assert checked(*write_skew)
+    assert kinds(checked(*write_skew, level="serializable")) == {"G2"}
+    assert checked(
+        observed("t1", c("x", 2)), observed("t2", a("x", 1)), observed("t3", a("x", 3))
+    )  # nobody read it
+    assert checked(observed("t1", a("x", 1), c("x", 1)))
+    assert kinds(checked(observed("t1", a("x", 1), c("x", 0)))) == {"internal"}
 
 
 @pytest.mark.parametrize("kind", PLANTED)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.testing.cycles import cyclic_components
-from firn.testing.dependencies import Append, Observed, Read
+from firn.testing.dependencies import Append, Count, Observed, Read
 
 KEYS = ("x", "y", "z")
 
@@ -130,9 +130,9 @@ def _explains(order, transactions):
         for operation in transactions[n].operations:
             if isinstance(operation, Append):
                 own.append((operation.key, operation.value))
-            elif operation.values != tuple(
-                v for k, v in committed[: snapshots[n]] + own if k == operation.key
-            ):
+                continue
+            there = tuple(v for k, v in committed[: snapshots[n]] + own if k == operation.key)
+            if operation[1] != (there if isinstance(operation, Read) else len(there)):
                 return False
         committed += own
     return True
@@ -155,7 +155,8 @@ def small_histories(draw):
         operations = []
         for key in draw(st.lists(st.sampled_from("xy"), max_size=2, unique=True)):
             seen = appended[key][: draw(st.integers(0, len(appended[key])))]
-            operations.append(Read(key, tuple(v for v in seen if v != owned.get((n, key)))))
+            others = tuple(v for v in seen if v != owned.get((n, key)))
+            operations.append(Count(key, len(others)) if draw(st.booleans()) else Read(key, others))
         operations += [Append(key, owned[n, key]) for key in writes[n]]
         start = draw(st.integers(0, 4))
         history.append(Observed(f"t{n}", tuple(operations), start, start + draw(st.integers(0, 4))))

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from firn.errors import InvalidInputError
 
@@ -31,11 +31,21 @@ class Read(NamedTuple):
     values: tuple[Any, ...]
 
 
+class Count(NamedTuple):
+    """A transaction asked how many elements a list has."""
+
+    key: Key
+    number: int
+
+
 class Append(NamedTuple):
     """A transaction appended an element, which no other appends to that list."""
 
     key: Key
     value: Any
+
+
+Operation: TypeAlias = Read | Count | Append
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ class Observed:
     """
 
     name: str
-    operations: tuple[Read | Append, ...]
+    operations: tuple[Operation, ...]
     start: float
     end: float | None
     status: Status = "committed"
@@ -87,6 +97,7 @@ class Dependencies:
         self._writers: dict[Key, dict[Any, int]] = defaultdict(dict)
         self._last: dict[tuple[Key, int], Any] = {}
         self._reads: dict[Key, list[tuple[int, tuple[Any, ...]]]] = defaultdict(list)
+        self._counts: dict[Key, list[tuple[int, int]]] = defaultdict(list)
         for index, transaction in enumerate(self.transactions):
             self._note_writes(index, transaction)
         seen = self._seen()
@@ -190,6 +201,13 @@ class Dependencies:
             if isinstance(operation, Append):
                 own[key] += (operation.value,)
                 continue
+            if isinstance(operation, Count):
+                number = operation.number - len(own[key])
+                self._counts[key].append((index, number))
+                if number < 0:
+                    text = f"counted {operation.number} in {key!r} after it appended {_shown(own[key])}"
+                    self._found("internal", index, text)
+                continue
             values, mine = operation.values, own[key]
             others = values[: len(values) - len(mine)] if mine else values
             if values[len(others) :] != mine:
@@ -229,6 +247,9 @@ class Dependencies:
             self._find_aborted(key, index, values)
         length = self._sensible(key, reader, longest)
         self._reads[key] = [(index, values) for index, values in fitting if len(values) <= length]
+        # Of a count beyond what was read nobody knows which elements it saw.
+        counts = [(index, number) for index, number in self._counts[key] if 0 <= number <= length]
+        self._reads[key] += [(index, longest[:number]) for index, number in counts]
         writers = self._writers[key]
         aborted = (at for at in range(length) if self.transactions[writers[longest[at]]].status == "aborted")
         if (first := next(aborted, None)) is not None:

@@ -1,6 +1,6 @@
 """Which isolation a history of transactions had: a checker that knows nothing of the database.
 
-Clients append elements to lists and read them, in transactions, and record what they saw. Every element is
+Clients append elements to lists, read and count them, in transactions, and record what they saw. Every element is
 appended once, so a list that was read tells whose writes are in it and in which order, and `History.check` builds
 the graph of what must have come before what (`firn.testing.dependencies`): snapshot isolation holds iff every
 cycle in it has two adjacent rw edges, and serializability iff there is no cycle. With real time in the graph, it
@@ -19,11 +19,22 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from firn.errors import FirnError, InvalidInputError, OutcomeUnknownError
 from firn.testing.cycles import cyclic_components, short_cycle
-from firn.testing.dependencies import Append, Dependencies, Edge, Finding, Key, Observed, Read, Status
+from firn.testing.dependencies import (
+    Append,
+    Count,
+    Dependencies,
+    Edge,
+    Finding,
+    Key,
+    Observed,
+    Operation,
+    Read,
+    Status,
+)
 
 Level: TypeAlias = Literal["snapshot", "serializable"]
 
@@ -177,11 +188,15 @@ class Recording:
         self._history = history
         self._start = start
         self._name = name
-        self._operations: list[Read | Append] = []
+        self._operations: list[Operation] = []
 
     def read(self, key: Key, values: Iterable[Any]) -> None:
         """The list was read, and held these."""
         self._operations.append(Read(key, tuple(values)))
+
+    def count(self, key: Key, number: int) -> None:
+        """The elements of the list were counted."""
+        self._operations.append(Count(key, number))
 
     def append(self, key: Key, value: Hashable) -> None:
         """An element was appended that nobody else appends to this list."""
@@ -313,10 +328,14 @@ def _named(transactions: Sequence[Observed], finding: Finding) -> Anomaly:
     )
 
 
-def _stored(operation: Read | Append) -> list[Any]:
-    return ["r" if isinstance(operation, Read) else "a", *operation]
+_STORED: Final[dict[str, type[Read] | type[Count] | type[Append]]] = {"r": Read, "c": Count, "a": Append}
 
 
-def _operation(stored: Sequence[Any]) -> Read | Append:
+def _stored(operation: Operation) -> list[Any]:
+    kind = next(kind for kind, made in _STORED.items() if isinstance(operation, made))
+    return [kind, *operation]
+
+
+def _operation(stored: Sequence[Any]) -> Operation:
     kind, key, value = stored
-    return Read(key, tuple(value)) if kind == "r" else Append(key, value)
+    return Read(key, tuple(value)) if kind == "r" else _STORED[kind](key, value)
