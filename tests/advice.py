@@ -110,9 +110,15 @@ def remedies() -> list[Remedy]:
             if not isinstance(node, ast.Call):
                 continue
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            arguments = node.args
+            if name == "Envelopes":  # the remedies of damaged objects, by kind
+                name, arguments = (
+                    "CorruptObjectError",
+                    [v for a in arguments if isinstance(a, ast.Dict) for v in a.values],
+                )
             if not name.endswith("Error") and name != "warn_degraded":
                 continue
-            for argument in node.args:
+            for argument in arguments:
                 text = _text(argument)
                 if text is not None and _is_remedy(name, text):
                     found.append(Remedy(f"{place}:{node.lineno}", text))

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from firn.records.definition import Index
     from firn.records.documents import Record
     from firn.records.predicates import Prefix, Range
+    from firn.records.repairing import RowRepairReport
     from firn.records.row_tables import RowTable
     from firn.records.rows import Rows
     from firn.records.table import IndexInfo, RecordTable
@@ -138,6 +139,7 @@ __all__ = [
     "RecordSweepReport",
     "RecordTable",
     "RepairReport",
+    "RowRepairReport",
     "RowTable",
     "Rows",
     "Runner",

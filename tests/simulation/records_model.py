@@ -30,9 +30,9 @@ TOTAL = 100
 
 @dataclass(frozen=True)
 class Look:
-    """A read, or an error that tells as much: `ask` gives the answer that it would have from a table's rows. `snapshot`
-    is the transaction's when it was made, and `own` are the rows that it had written before. An error may tell of a
-    commit behind the snapshot, up to `latest`."""
+    """A read, or an error that tells as much: `ask` gives the answer that it would have from a table's rows.
+    `snapshot` is the transaction's when it was made, and `own` are the rows that it had written before. An error may
+    tell of a commit behind the snapshot, up to `latest`."""
 
     snapshot: int
     table: str

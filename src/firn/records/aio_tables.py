@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from firn.records.changes import BATCH_ROWS, Change, Changes
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport
 from firn.records.documents import ID, Record
 from firn.records.loading import BATCH, LoadReport
+from firn.records.repairing import RowRepairReport
 from firn.records.rows import OrderBy, Rows
 from firn.runner import Runner
 
@@ -128,6 +129,12 @@ class AsyncRecordTable:
         """Delete what no transaction reads any more, of all record tables of the database, which share a log."""
         return await self.run(self.twin.sweep, older_than, orphans, dry_run=dry_run)
 
+    async def repair_rows(
+        self, ids: Iterable[str], *, forget: bool = False, dry_run: bool = False
+    ) -> RowRepairReport:
+        """Mend rows whose objects are damaged: what the log still has of a row is put back."""
+        return await self.run(self.twin.repair_rows, ids, forget=forget, dry_run=dry_run)
+
     async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
         """Any verb, in a thread."""
         return await self.twin.session.threads.run(verb, *args, **options)
@@ -224,6 +231,12 @@ class AsyncRowTable:
     async def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match."""
         return await self.run(self.twin.count, where, **equalities)
+
+    async def repair_rows(
+        self, ids: Iterable[str], *, forget: bool = False, dry_run: bool = False
+    ) -> RowRepairReport:
+        """Let rows go whose objects are damaged."""
+        return await self.run(self.twin.repair_rows, ids, forget=forget, dry_run=dry_run)
 
     async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
         """Any verb, in a thread."""

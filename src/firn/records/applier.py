@@ -76,7 +76,7 @@ class Applier:
             return IDLE_S
         except CorruptObjectError as error:
             if str(error) != self._damaged:
-                log.error("commits can't be applied to a row, its readers lay them over it: %s", error)
+                log.error("commits can't be applied, readers lay them over rows: %s", error)
             self._damaged = str(error)
             return 2 * PATIENCE_S
         if busy:

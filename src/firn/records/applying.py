@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from contextlib import suppress
 from typing import Final
 
 from firn.bucket.flight import in_flight
@@ -15,6 +14,7 @@ from firn.errors import (
     OutcomeUnknownError,
 )
 from firn.journal.sequence import Horizon, Record, TableState
+from firn.records.damage import put_anew
 from firn.records.store import RecordStore
 
 RowKey = tuple[str, str]
@@ -29,8 +29,7 @@ def apply(store: RecordStore) -> int:
     1 GET and 1 PUT a row that the records wrote, however often, and 1 PUT an index entry. A row that is up to date
     costs its GET; one that is dropped with its table is left as it is. One thread of a process does it at a time.
 
-    Raises:
-        CorruptObjectError: a row is damaged. All others are up to date; the records that wrote it stay.
+    A row whose object is damaged is put anew, with what is pending: see `put_anew`.
     """
     with store.applying:
         return _apply(store, store.log.pending())
@@ -50,11 +49,9 @@ def apply_only(store: RecordStore, numbers: Container[int]) -> int:
 
 
 def keep_up(store: RecordStore) -> None:
-    """Apply, if more than `max_lag` records wait for it (rule 21). A damaged row is in nobody's way but its own
-    readers': they are told."""
+    """Apply, if more than `max_lag` records wait for it (rule 21)."""
     if store.log.lag > store.max_lag:
-        with suppress(CorruptObjectError):
-            apply(store)
+        apply(store)
 
 
 def settle(store: RecordStore) -> Horizon:
@@ -70,14 +67,6 @@ def _apply(store: RecordStore, pending: Sequence[Record]) -> int:
     upto = pending[-1].number
     catalog = store.log.head().catalog
     settled: set[RowKey] = set()
-    damaged: dict[RowKey, CorruptObjectError] = {}
-
-    def bring(row: tuple[RowKey, TableState]) -> None:
-        try:
-            _apply_row(store, *row[0], row[1], upto)
-        except CorruptObjectError as error:
-            damaged[row[0]] = error
-
     for start in range(0, len(pending), CHUNK):
         records = pending[start : start + CHUNK]
         rows: dict[RowKey, TableState] = {}
@@ -86,13 +75,10 @@ def _apply(store: RecordStore, pending: Sequence[Record]) -> int:
                 state = catalog.get(row[0])
                 if state is not None and record.number > state.since and row not in settled:
                     rows[row] = state
-        in_flight(bring, list(rows.items()), store.in_flight)
+        in_flight(lambda row: _apply_row(store, *row[0], row[1], upto), list(rows.items()), store.in_flight)
         settled |= rows.keys()
         for record in records:
-            if not any(row in damaged for row in _rows(record)):
-                store.log.mark_applied(record.number)
-    for error in damaged.values():
-        raise error
+            store.log.mark_applied(record.number)
     return len(pending)
 
 
@@ -105,12 +91,17 @@ def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto:
     layout, backoff = store.layout(table, state.generation), store.backoff()
     while True:
         due = [change for change in store.log.unapplied(table, id, upto) if change[0] > state.since]
-        stored = store.row(layout, id)
-        row = stored.row.extended(due)
-        if row is stored.row:
-            return
-        fresh = row.versions[: len(row.versions) - len(stored.row.versions)]
         try:
+            try:
+                stored = store.row(layout, id)
+            except CorruptObjectError:
+                if not due or put_anew(store, layout, id, after=due[0][0] - 1) is not None:
+                    return
+                continue  # it was whole at the second look
+            row = stored.row.extended(due)
+            if row is stored.row:
+                return
+            fresh = row.versions[: len(row.versions) - len(stored.row.versions)]
             # Entries first: who finds a version in the row takes its entries for there.
             store.bucket.put_many(
                 [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from firn.bucket.flight import in_flight
-from firn.errors import ObjectChangedError, OutcomeUnknownError
+from firn.bucket.keys import key_below
+from firn.errors import CorruptObjectError, ObjectChangedError, OutcomeUnknownError
 from firn.journal.sequence import Horizon, Record, SequenceLog, truncate
 from firn.records.applying import settle
 from firn.records.layout import RecordLayout, index_part
@@ -20,6 +21,9 @@ BATCH: Final = 1000
 
 CHUNK: Final = 128
 """Records that are read at once: one may have megabytes."""
+
+Damaged = dict[str, CorruptObjectError]
+"""What is wrong with rows, by their keys."""
 
 _STEP_MS: Final = 1000
 """Times of objects are kept in whole seconds by some stores."""
@@ -34,6 +38,7 @@ class Collected:
     versions: int
     entries: int
     lo: int
+    damaged: Mapping[str, CorruptObjectError] = field(default_factory=dict)
 
 
 def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) -> Collected:
@@ -66,12 +71,18 @@ def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) ->
     dropped = in_flight(
         lambda row: _prune(store, layouts[row[0]], row[1], reached, dry_run), sorted(rows), store.in_flight
     )
-    versions, entries = (sum(counts) for counts in zip(*dropped, strict=True)) if dropped else (0, 0)
+    damaged = {
+        layouts[table].row(id): found
+        for (table, id), found in zip(sorted(rows), dropped, strict=True)
+        if isinstance(found, CorruptObjectError)
+    }
+    counts = [found for found in dropped if not isinstance(found, CorruptObjectError)]
+    versions, entries = (sum(each) for each in zip(*counts, strict=True)) if counts else (0, 0)
     if dry_run:
         return Collected(
-            reached, versions, entries, max(horizon.lo, min(reached, log.applied, head.number - 1))
+            reached, versions, entries, max(horizon.lo, min(reached, log.applied, head.number - 1)), damaged
         )
-    return Collected(reached, versions, entries, truncate(log, largest_bytes=store.pack_bytes).lo)
+    return Collected(reached, versions, entries, truncate(log, largest_bytes=store.pack_bytes).lo, damaged)
 
 
 def _records(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
@@ -99,12 +110,17 @@ def _newest_unneeded(store: RecordStore, horizon: Horizon, before_ms: int) -> in
     return reached
 
 
-def _prune(store: RecordStore, layout: RecordLayout, id: str, horizon: int, dry_run: bool) -> tuple[int, int]:
-    """Drop a row's old versions; how many, and how many entries they had. The entries go first: then the row tells
-    which have to, whoever is interrupted."""
+def _prune(
+    store: RecordStore, layout: RecordLayout, id: str, horizon: int, dry_run: bool
+) -> tuple[int, int] | CorruptObjectError:
+    """Drop a row's old versions; how many, and how many entries they had, or what is wrong with the row. The entries
+    go first: then the row tells which have to, whoever is interrupted."""
     backoff = store.backoff()
     while True:
-        stored = store.row(layout, id)
+        try:
+            stored = store.row(layout, id)
+        except CorruptObjectError as error:
+            return error
         row, dropped = stored.row.pruned(horizon)
         if not dropped:
             return 0, 0
@@ -130,11 +146,12 @@ class Swept:
     entries: int
     bodies: int
     packs: int
+    damaged: Mapping[str, CorruptObjectError] = field(default_factory=dict)
 
 
 def sweep(store: RecordStore, *, orphan_age_s: float, dry_run: bool = False) -> Swept:
     """Delete what was left behind: entries of versions that rows don't have (rule 24), staged bodies that nothing
-    refers to and packs, both older than `orphan_age_s`.
+    refers to and packs, both older than `orphan_age_s`. What may belong to a damaged row stays.
 
     1 LIST sequence of all entries and 1 GET a row that has any at or before the horizon; where there are old staged
     bodies, all rows. With `dry_run` nothing is written, and the time is this machine's.
@@ -148,8 +165,9 @@ def sweep(store: RecordStore, *, orphan_age_s: float, dry_run: bool = False) -> 
         for table, state in sorted(catalog.items())
         if state.isolation == "snapshot"
     ]
-    entries = [key for layout in layouts for key in _old_entries(store, layout, horizon.horizon)]
-    bodies = _old_bodies(store, layouts, horizon, before_ms)
+    damaged: Damaged = {}
+    entries = [key for layout in layouts for key in _old_entries(store, layout, horizon.horizon, damaged)]
+    bodies = _old_bodies(store, layouts, horizon, before_ms, damaged)
     packs = [
         info.key
         for info in store.bucket.list(log.store.layout.packs_prefix).objects
@@ -157,10 +175,10 @@ def sweep(store: RecordStore, *, orphan_age_s: float, dry_run: bool = False) -> 
     ]
     if not dry_run:
         store.bucket.delete_many([*entries, *bodies, *packs])
-    return Swept(len(entries), len(bodies), len(packs))
+    return Swept(len(entries), len(bodies), len(packs), damaged)
 
 
-def _old_entries(store: RecordStore, layout: RecordLayout, horizon: int) -> list[str]:
+def _old_entries(store: RecordStore, layout: RecordLayout, horizon: int, damaged: Damaged) -> list[str]:
     """Those with a number up to the horizon, whose version is in its row by now or never will be again; all such of
     indices that no snapshot from the horizon on has. None above: the version may be about to come."""
     old: dict[str, list[tuple[int, str]]] = {}
@@ -179,9 +197,15 @@ def _old_entries(store: RecordStore, layout: RecordLayout, horizon: int) -> list
     names = sorted(old)
     for start in range(0, len(names), BATCH):
         keys = [layout.row_named(name) for name in names[start : start + BATCH]]
-        there = {(id_part(row.id), version.seq) for row in store.rows(keys) for version in row.versions}
+        rows, unreadable = store.whole_rows(keys)
+        damaged |= unreadable
+        there = {(id_part(row.id), version.seq) for row in rows for version in row.versions}
         garbage += [
-            key for name in names[start : start + BATCH] for seq, key in old[name] if (name, seq) not in there
+            key
+            for name in names[start : start + BATCH]
+            if layout.row_named(name) not in unreadable
+            for seq, key in old[name]
+            if (name, seq) not in there
         ]
     return garbage
 
@@ -199,7 +223,7 @@ def _indices_since(store: RecordStore, table: str, horizon: int) -> set[str]:
 
 
 def _old_bodies(
-    store: RecordStore, layouts: list[RecordLayout], horizon: Horizon, before_ms: int
+    store: RecordStore, layouts: list[RecordLayout], horizon: Horizon, before_ms: int, damaged: Damaged
 ) -> list[str]:
     """Rows are read before the log: what is in neither is in nothing, as a body is put long before its commit."""
     log = store.log
@@ -213,15 +237,19 @@ def _old_bodies(
         return []
     used: set[str | None] = set()
     for layout in layouts:
-        used |= {version.ref for row in _all_rows(store, layout) for version in row.versions}
+        rows, unreadable = _all_rows(store, layout)
+        damaged |= unreadable
+        used |= {version.ref for row in rows for version in row.versions}
+    if damaged:
+        return []
     for record in _records(log, horizon.lo, log.refresh().number):
         used |= {write.ref for member in record.group for write in member.writes}
     return [log.store.layout.body_key(ref) for ref in sorted(old - used)]
 
 
-def _all_rows(store: RecordStore, layout: RecordLayout) -> list[Row]:
+def _all_rows(store: RecordStore, layout: RecordLayout) -> tuple[list[Row], Damaged]:
     keys = [info.key for info in store.bucket.list(layout.rows).objects]
-    return store.rows([key for key in keys if layout.row_name(key) is not None])
+    return store.whole_rows([key for key in keys if layout.row_name(key) is not None])
 
 
 RETENTION: Final = "1h"
@@ -233,7 +261,8 @@ class RecordSweepReport:
     """What a sweep of a database's record tables deleted, or would delete.
 
     `horizon` is the oldest commit that can still be read at, `versions` of rows went with their `entries`, commits up
-    to `packed` are in packs; `left_over` entries, staged documents and old packs belonged to nothing.
+    to `packed` are in packs; `left_over` entries, staged documents and old packs belonged to nothing. `damaged` are
+    the objects of rows that couldn't be read, and stay as they are: `RecordTable.repair_rows` mends them.
     """
 
     horizon: int
@@ -242,15 +271,26 @@ class RecordSweepReport:
     packed: int
     left_over: int
     dry_run: bool = False
+    damaged: tuple[str, ...] = ()
 
 
 def sweep_all(
-    store: RecordStore, *, retention_s: float, orphan_age_s: float, dry_run: bool
+    store: RecordStore, *, retention_s: float, orphan_age_s: float, dry_run: bool, table: str = ""
 ) -> RecordSweepReport:
-    """Apply, `collect` and `sweep`."""
+    """Apply, `collect` and `sweep`.
+
+    Raises:
+        CorruptObjectError: a row of `table` is damaged. All else is swept, of the other tables and of this one.
+    """
     if not dry_run:
         settle(store)
     done = collect(store, retention_s=retention_s, dry_run=dry_run)
     swept = sweep(store, orphan_age_s=orphan_age_s, dry_run=dry_run)
     left = swept.entries + swept.bodies + swept.packs
-    return RecordSweepReport(done.horizon, done.versions, done.entries, done.lo, left, dry_run)
+    damaged = {**done.damaged, **swept.damaged}
+    own = key_below(store.prefix, table, "")
+    for key, error in damaged.items():
+        if table and key.startswith(own):
+            raise error
+    where = tuple(store.bucket.uri(key) for key in sorted(damaged))
+    return RecordSweepReport(done.horizon, done.versions, done.entries, done.lo, left, dry_run, where)

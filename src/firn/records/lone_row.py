@@ -22,7 +22,9 @@ _NONCE_BYTES: Final = 5
 _KIND: Final = "lone row"
 _ENVELOPES: Final = Envelopes(
     "a record table",
-    {_KIND: "Copy the object back from a backup; until then nobody can read or change the row."},
+    {
+        _KIND: "Copy the object back from a backup, or let the row go: `firn records repair TABLE ID --forget`."
+    },
 )
 
 

@@ -18,7 +18,10 @@ from firn.records.layout import check_row_name
 
 _ENVELOPES: Final = Envelopes(
     "a record table",
-    {"row": "Copy the object back from a backup; until then nobody can read, change or collect the row."},
+    {
+        "row": "`firn records repair TABLE ID` puts back what the log has of the row. A row that is put anew, as by "
+        "upsert, is whole, too."
+    },
 )
 
 

@@ -19,6 +19,7 @@ from firn.bucket.base import Blob, Bucket
 from firn.bucket.flight import MAX_IN_FLIGHT, in_flight
 from firn.clock import Clock, SystemClock
 from firn.errors import (
+    CorruptObjectError,
     DuplicateKeyError,
     NoSuchKeyError,
     NoSuchVerbError,
@@ -42,6 +43,7 @@ from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_ro
 from firn.records.names import check_id, shown_id
 from firn.records.own_etags import check_etag, check_new
 from firn.records.predicates import Predicate, matches
+from firn.records.repairing import RowRepairReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -220,6 +222,39 @@ class RowTable:
             in_flight(lambda item: self._replace(*item, ""), list(bodies.items()), self._in_flight)
             done += len(chunk)
         return done
+
+    def repair_rows(
+        self, ids: Iterable[str], *, forget: bool = False, dry_run: bool = False
+    ) -> RowRepairReport:
+        """Let rows go whose objects are damaged: `forget` deletes them. No log has their content.
+
+        Args:
+            ids: the rows'. `firn fsck` names their objects. Whole ones are left alone.
+            forget: that they may go.
+            dry_run: only say what would become of them.
+
+        Raises:
+            CorruptObjectError: a row is damaged, and isn't to be forgotten. Nothing is changed.
+
+        Cost: 1 GET a row, and 1 PUT a damaged one.
+        """
+        wanted = sorted({check_id(id) for id in ids})
+        by_key = {self._layout.row(id): id for id in wanted}
+        lost: dict[str, str] = {}
+        for blob in self.bucket.get_many(list(by_key)):
+            try:
+                _ = blob and self._decoded(blob)
+            except CorruptObjectError:
+                if not forget:
+                    raise
+                assert blob is not None
+                lost[by_key[blob.info.key]] = blob.info.etag
+        for id, etag in lost.items() if not dry_run else ():
+            with suppress(ObjectChangedError):  # by somebody who mended it
+                gone = LoneRow(id, NEVER.next(), None)
+                self.bucket.put_if_match(self._layout.row(id), encode_row(gone), etag)
+        whole = tuple(id for id in wanted if id not in lost)
+        return RowRepairReport((), tuple(lost), whole, dry_run)
 
     def scan(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> Iterator[Record]:
         """The rows that match, in the order of their objects' names; each as it is when it is read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,12 +77,21 @@ class Snapshot:
         """
         return self.through(table, self._indexed(table, where), where, page)
 
-    def through(self, table: Table, fields: Sequence[str], where: Where, page: Page = ALL) -> Iterator[Seen]:
-        """`find` through the indices of these fields."""
+    def through(
+        self,
+        table: Table,
+        fields: Sequence[str],
+        where: Where,
+        page: Page = ALL,
+        without: Collection[str] = (),
+    ) -> Iterator[Seen]:
+        """`find` through the indices of these fields; rows with ids in `without` are left out."""
         changes = self.store.log.changes(table.name, self.number)
+        changes = {id: change for id, change in changes.items() if id not in without}
         names = candidates(self.store.bucket, table, self.number, where, fields)
         # A missing entry tells nothing: only the horizon, read after the last page, says that none is.
         self.store.log.must_reach(self.head)
+        names -= {id_part(id) for id in without}
         return self._matching(self._rows(table, names, changes, page), where)
 
     def scan(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
@@ -94,9 +103,10 @@ class Snapshot:
         there = {name for name in names if name is not None}
         return self._matching(self._rows(table, there, changes, page), where)
 
-    def holders(self, table: Table, field: str, value: IndexValue) -> set[str]:
-        """The ids of the rows with that value, by an index that new writes are entered in (rule 26)."""
-        return {seen.id for seen in self.through(table, [field], {field: Equal(value)})}
+    def holders(self, table: Table, field: str, value: IndexValue, without: Collection[str] = ()) -> set[str]:
+        """The ids of the rows with that value, by an index that new writes are entered in (rule 26). Those in
+        `without` aren't read, and may be damaged."""
+        return {seen.id for seen in self.through(table, [field], {field: Equal(value)}, without=without)}
 
     def _indexed(self, table: Table, where: Where) -> list[str]:
         """The fields whose indices can be used, those first that may have the fewest entries: equalities before

@@ -13,7 +13,7 @@ from firn.bucket.base import Blob, Bucket
 from firn.bucket.flight import MAX_IN_FLIGHT
 from firn.bucket.keys import key_below
 from firn.clock import Clock
-from firn.errors import ObjectNotFoundError, SnapshotTooOldError, TableNotFoundError
+from firn.errors import CorruptObjectError, ObjectNotFoundError, SnapshotTooOldError, TableNotFoundError
 from firn.journal.patience import Backoff, whole
 from firn.journal.sequence import FRESHNESS_S, Catalog, GroupCommit, RowWrite, SequenceLog, TableState
 from firn.journal.sequence.truncating import LARGEST_BYTES as PACK_BYTES
@@ -177,6 +177,17 @@ class RecordStore:
             for blob in self.bucket.get_many(keys)
             if blob is not None
         ]
+
+    def whole_rows(self, keys: Sequence[str]) -> tuple[list[Row], dict[str, CorruptObjectError]]:
+        """The same, and what is wrong with those that are damaged, by their keys."""
+        rows, damaged = [], {}
+        for blob in self.bucket.get_many(keys):
+            if blob is not None:
+                try:
+                    rows.append(self._decoded(whole(self.bucket, blob, self.clock)))
+                except CorruptObjectError as error:
+                    damaged[blob.info.key] = error
+        return rows, damaged
 
     def put_row(self, layout: RecordLayout, row: Row, etag: str | None) -> str:
         """Replace the version of a row's object that was read; the new ETag. 1 PUT.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,6 +18,7 @@ from firn.records.load_rows import load_rows
 from firn.records.loading import BATCH, LoadReport, check_batch, load
 from firn.records.names import check_id
 from firn.records.own_etags import check_new
+from firn.records.repairing import RowRepairReport, repair_rows
 from firn.records.rows import OrderBy, Rows
 from firn.records.session import Duration, Session
 from firn.records.snapshot import etag_of
@@ -333,6 +334,10 @@ class RecordTable:
                 is put before its commit.
             dry_run: only say what would be deleted.
 
+        Raises:
+            CorruptObjectError: a row of this table is damaged, and left alone; all else is swept. `repair_rows`
+                mends it. Those of other tables are told in the report.
+
         Cost: see `firn.records.collecting`: 1 GET a row that was written since the last sweep, 1 PUT a row with old
         versions, 1 DELETE an entry, 1 LIST sequence of all index entries and 1 GET a row with old ones.
 
@@ -348,7 +353,36 @@ class RecordTable:
             retention_s=parse_duration(older_than),
             orphan_age_s=parse_duration(orphans),
             dry_run=dry_run,
+            table=self.name,
         )
+
+    def repair_rows(
+        self, ids: Iterable[str], *, forget: bool = False, dry_run: bool = False
+    ) -> RowRepairReport:
+        """Mend rows whose objects are damaged: what the log still has of a row is put back. Older snapshots can't
+        read the row any more. The damaged object stays below `_firn/bodies/` until a sweep takes it, as orphans go.
+
+        Commits after the damage mend a row by themselves, so `upsert` does, too.
+
+        Args:
+            ids: the rows'. `firn fsck` names their objects. Whole ones are left alone.
+            forget: delete the rows of which the log has nothing any more.
+            dry_run: only say what would become of them.
+
+        Raises:
+            CorruptObjectError: the log has nothing of a row, and it isn't to be forgotten. Nothing is changed.
+
+        Cost: 1 GET a row; for damaged ones 2 GETs and 2 PUTs, 1 PUT an index entry, and 1 GET a commit since their
+        last change that this process doesn't remember, or a pack.
+
+        Example:
+            >>> import firn
+            >>> people = firn.connect("memory://").create_table("people", kind="records")
+            >>> _ = people.insert("ada", {"born": 1815})
+            >>> people.repair_rows(["ada"])
+            RowRepairReport(repaired=(), forgotten=(), whole=('ada',), dry_run=False)
+        """
+        return repair_rows(self.session.store, self.name, ids, forget=forget, dry_run=dry_run)
 
     @property
     def aio(self) -> AsyncRecordTable:

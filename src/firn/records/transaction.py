@@ -208,8 +208,9 @@ class Transaction:
         self._lock((table, id))
         return self._write(opened, id, body)
 
-    def put_bodies(self, table: str, bodies: Iterable[tuple[str, bytes]]) -> None:
-        """`upsert` of documents that are `encoded` already: what a load does. No request."""
+    def put_bodies(self, table: str, bodies: Iterable[tuple[str, bytes | None]]) -> None:
+        """`upsert` of documents that are `encoded` already: what a load does. None deletes whatever there is. No
+        request."""
         opened = self._table(table)
         for id, body in bodies:
             self._lock((table, id))

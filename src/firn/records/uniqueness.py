@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from firn.bucket.flight import in_flight
 from firn.errors import DuplicateKeyError
@@ -29,12 +29,18 @@ class Holders:
         """Look for all new values. As `find` for each."""
         for table in tables.values():
             new = [item for item in _values(table, writes.of(table.name).values()) if item[3]]
-            self.of(snapshot, table, [(field, value) for _, field, value, _ in new])
+            own = writes.of(table.name).keys()
+            self.of(snapshot, table, [(field, value) for _, field, value, _ in new], own)
 
     def of(
-        self, snapshot: Snapshot, table: Table, values: Iterable[tuple[str, IndexValue]]
+        self,
+        snapshot: Snapshot,
+        table: Table,
+        values: Iterable[tuple[str, IndexValue]],
+        own: Collection[str],
     ) -> list[set[str]]:
-        """The ids of the rows that have each of these values, by field. As `find` for each that is new here."""
+        """The ids of the rows that have each of these values, by field, but of the transaction's own. As `find` for
+        each that is new here."""
         asked = [
             (
                 (snapshot.number, table.state.fields[field].built, claim_of(table.name, field, value)),
@@ -45,7 +51,7 @@ class Holders:
         ]
         unknown = [item for item in asked if item[0] not in self._found]
         found = in_flight(
-            lambda item: snapshot.holders(table, item[1], item[2]), unknown, snapshot.store.in_flight
+            lambda item: snapshot.holders(table, item[1], item[2], own), unknown, snapshot.store.in_flight
         )
         self._found.update((item[0], ids) for item, ids in zip(unknown, found, strict=True))
         return [self._found[key] for key, _, _ in asked]
@@ -79,11 +85,10 @@ def claims_of(
             if is_new:
                 new.append((id, field, value))
                 claims.append(claim)
-        holders = known.of(snapshot, table, [(field, value) for _, field, value in new])
+        holders = known.of(snapshot, table, [(field, value) for _, field, value in new], own.keys())
         for (id, field, value), found in zip(new, holders, strict=True):
             claim = claim_of(table.name, field, value)
-            taken = found - own.keys()
-            _must_be_free(claim, id, taken | {unclaimed[claim]} if claim in unclaimed else taken)
+            _must_be_free(claim, id, found | {unclaimed[claim]} if claim in unclaimed else found)
     check_claims(claims, others)
     return tuple(claims)
 

@@ -9,7 +9,7 @@ import typer
 
 from firn.cli import output
 from firn.cli.records.group import records
-from firn.cli.records.target import open_indexed
+from firn.cli.records.target import open_indexed, open_records
 from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
 from firn.errors import InvalidInputError
 
@@ -56,6 +56,35 @@ def index(
 
 
 @records.command()
+def repair(
+    table: TableArg,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of rows whose objects are damaged.")],
+    db: DbOption = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Delete rows of which the log has nothing any more.")
+    ] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Put damaged rows back from the log, or let them go. `firn fsck` names their objects.
+
+    firn records repair ./prod/airports DTW --dry-run
+    """
+    _, opened = open_records(table, db, options)
+    report = opened.repair_rows(ids, forget=forget, dry_run=dry_run)
+    if json:
+        output.document(dataclasses.asdict(report))
+        return
+    would = "would be " if dry_run else ""
+    for what, found in (("repaired", report.repaired), ("forgotten", report.forgotten)):
+        for id in found:
+            output.line(f"{id}: {would}{what}")
+    for id in report.whole:
+        output.line(f"{id}: whole")
+
+
+@records.command()
 def sweep(
     table: TableArg,
     db: DbOption = None,
@@ -91,3 +120,5 @@ def sweep(
         f"{verb} {output.plural(report.versions, 'version')} with {report.entries:,} index entries and "
         f"{report.left_over:,} left over; commits up to {report.packed:,} are packed"
     )
+    for where in report.damaged:
+        output.note(f"{where} is damaged, and left as it is; `firn records repair` mends its row.")
