@@ -71,3 +71,17 @@ def test_a_commit_is_not_applied_to_another_rows_versions(db):
     row = db.store().row(store.layout("t", 0), "b").row
     assert [version.seq for version in row.versions] == [number] == [row.cut]
     assert db.begin().get("t", "b").document == {"n": 3}
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "row"])
+def test_fsck_tells(isolation):
+    db = firn.connect("memory://")
+    table = db.create_table("t", kind="records", isolation=isolation)
+    table.insert("a", {"n": 1})
+    table.insert("b", {"n": 2})
+    if isolation == "snapshot":
+        settle(table.session.store)
+    assert check(db).problems == ()
+    db.bucket.put("t/data/b.json", db.bucket.get("t/data/a.json").data)
+    (problem,) = check(db).problems
+    assert problem.object.endswith("/t/data/b.json") and "it holds the row 'a'" in problem.what
