@@ -65,7 +65,7 @@ def rebuild(
 
     Cost: 1 LIST sequence of each of four prefixes; 1 GET a transaction, checkpoint and claim; 1 or 2 ranged GETs a
     marker and a data file that no transaction adds (where nothing is lost, not of what a checkpoint holds); 1 PUT a
-    transaction that is lost, 3 to end with.
+    transaction that is lost, 4 to end with.
 
     Raises:
         ForkError: two transactions of one revision, and nothing tells which one counted; see `keep`.

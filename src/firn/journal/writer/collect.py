@@ -194,8 +194,8 @@ class _Collection:
             for key in report.markers:
                 self.bucket.delete(key)
             for info, found, left in remainders:
-                if left is not None and left != found.transaction:
-                    self.bucket.put(info.key, encode_marker(self.layout, left))
+                if left is not None and left != found:
+                    self.bucket.put(info.key, encode_marker(self.layout, left.transaction, left.state))
         return report
 
     def _decided(self) -> Version:
@@ -337,7 +337,7 @@ class _Collection:
             except CorruptObjectError:
                 self.kept_foreign.append(info.key)
 
-    def _remainder(self, marker: Marker, existing: Collection[str]) -> Transaction | None:
+    def _remainder(self, marker: Marker, existing: Collection[str]) -> Marker | None:
         return marker.remainder(self.layout, self.version.state, existing)
 
 

@@ -234,7 +234,7 @@ def candidates(objects: Objects, footers: Footers, made_up: MadeUp) -> Candidate
     for marker in footers.markers:
         one = at(marker.revision, marker.uuid)
         one.marker = marker
-        before(one, marker.transaction.commit.previous, proves=True)
+        before(one, marker.transaction.commit.previous, proves=not is_rebuilt(marker.transaction))
     for file in footers.files:
         one = at(file.record.revision, file.record.uuid)
         one.files.append(file)

@@ -2,14 +2,15 @@
 
 A Parquet file without rows, beside the data, written before its transaction is. It holds the whole transaction,
 but of the files that were begun for it no more than their paths, and their clocks on tables with a key: they
-describe themselves. An append has none.
+describe themselves. An append has none. The one that ends a rebuild holds the whole state, too: what the rebuild
+knew may be gone when there is another one.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,20 +22,27 @@ from firn.journal.model import DataFile
 from firn.journal.writer.actions import Action, Add, Define, Drop, Remove, Tombstones, Transaction
 from firn.journal.writer.identity import prefix_of
 from firn.journal.writer.layout import WriterLayout
-from firn.journal.writer.messages import decode_transaction, encode_transaction
+from firn.journal.writer.messages import (
+    decode_checkpoint,
+    decode_transaction,
+    encode_checkpoint,
+    encode_transaction,
+)
 from firn.journal.writer.state import State, clock_at
 
 KEY: Final = "firn-transaction"  # frozen
+STATE_KEY: Final = "firn-checkpoint"  # frozen
 _SCHEMA = pa.schema([pa.field("marker", pa.string())])
 
 
 @dataclass(frozen=True)
 class Marker:
     """A transaction as its marker has it. `own` are the paths of the files that were begun for it and describe
-    themselves; their `Add`s hold nothing but the path."""
+    themselves; their `Add`s hold nothing but the path. `state` is the catalog after a rebuild."""
 
     transaction: Transaction
     own: frozenset[str]
+    state: State | None = None
 
     @property
     def revision(self) -> int:
@@ -44,14 +52,14 @@ class Marker:
     def uuid(self) -> str:
         return self.transaction.uuid
 
-    def remainder(self, layout: WriterLayout, state: State, existing: Collection[str]) -> Transaction | None:
+    def remainder(self, layout: WriterLayout, state: State, existing: Collection[str]) -> Marker | None:
         """What rebuild would miss of it, once its transaction was pruned; None for nothing. `state` is the catalog at
         its head, `existing` the keys below `data/`.
 
         It is needed as long as a file exists that it names (one outside of the catalog is never deleted), or a
         file of a table that it drops; as long as a table has the definition that it gave; and as long as the
         catalog remembers a batch of it. The partitions' paths and the predicates of files that are gone aren't: they
-        may hold the values of rows that were to be erased.
+        may hold the values of rows that were to be erased. Nor are such files in the state after a rebuild.
         """
 
         def there(path: str) -> bool:
@@ -69,8 +77,10 @@ class Marker:
             else:
                 place = layout.parse_data(_path_of(action))
                 may_tell_values = may_tell_values or place is None or bool(place.partition)
+        left = None if self.state is None else _with_files(self.state, there)
         needed = (
-            any(isinstance(action, Add | Remove | Tombstones) for action in actions)
+            (left is not None and any(table.files for table in left.tables.values()))
+            or any(isinstance(action, Add | Remove | Tombstones) for action in actions)
             or self._defines(state)
             or self._drops(layout, existing)
             or any(
@@ -79,7 +89,9 @@ class Marker:
         )
         if not needed:
             return None
-        return replace(self.transaction, actions=tuple(actions)) if may_tell_values else self.transaction
+        if may_tell_values:
+            return replace(self, transaction=replace(self.transaction, actions=tuple(actions)), state=left)
+        return replace(self, state=left)
 
     def _defines(self, state: State) -> bool:
         defined = [action for action in self.transaction.actions if isinstance(action, Define)]
@@ -88,6 +100,17 @@ class Marker:
     def _drops(self, layout: WriterLayout, existing: Collection[str]) -> bool:
         dropped = {action.table for action in self.transaction.actions if isinstance(action, Drop)}
         return bool(dropped) and any(_table_of(layout, key) in dropped for key in existing)
+
+
+def _with_files(state: State, there: Callable[[str], bool]) -> State:
+    """The state with no more than the files that are there."""
+    return replace(
+        state,
+        tables={
+            name: replace(table, files={path: live for path, live in table.files.items() if there(path)})
+            for name, table in state.tables.items()
+        },
+    )
 
 
 def _path_of(action: Add | Remove) -> str:
@@ -122,13 +145,16 @@ def is_due(layout: WriterLayout, transaction: Transaction, replaced: Collection[
     return not adds or ordered > 1 or bool(transaction.commit.batches)
 
 
-def encode_marker(layout: WriterLayout, transaction: Transaction) -> bytes:
-    """The object's bytes."""
+def encode_marker(layout: WriterLayout, transaction: Transaction, state: State | None = None) -> bytes:
+    """The object's bytes. `state`: of the catalog at the transaction that ends a rebuild."""
     actions = tuple(_reduced(layout, transaction.uuid, action) for action in transaction.actions)
     body = encode_transaction(replace(transaction, actions=actions))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, _SCHEMA) as writer:
-        writer.add_key_value_metadata({KEY: base64.b64encode(body).decode()})
+        pairs = {KEY: base64.b64encode(body).decode()}
+        if state is not None:
+            pairs[STATE_KEY] = base64.b64encode(encode_checkpoint(state)).decode()
+        writer.add_key_value_metadata(pairs)
     return bytes(sink.getvalue())
 
 
@@ -141,15 +167,17 @@ def decode_marker(
         CorruptObjectError: it isn't what any Firn writes, or of another name or catalog.
         UnsupportedError: a newer format.
     """
-    value = (pairs or {}).get(KEY.encode())
+    value, after = (pairs or {}).get(KEY.encode()), (pairs or {}).get(STATE_KEY.encode())
     try:
         if value is None:
             raise ValueError(f"its footer has no key {KEY!r}")
         body = base64.b64decode(value, validate=True)
+        whole = None if after is None else base64.b64decode(after, validate=True)
     except (ValueError, binascii.Error) as error:
         raise _corrupt(where, str(error)) from error
     try:
         transaction = decode_transaction(body, where=where)
+        state = None if whole is None else decode_checkpoint(whole, where=where)
     except CorruptObjectError as error:
         raise _corrupt(where, str(error)) from error
     if layout.marker_key(transaction.revision, transaction.uuid) != key:
@@ -158,7 +186,9 @@ def decode_marker(
         raise _corrupt(
             where, f"it is of the database {transaction.database!r} of the writer {transaction.writer!r}"
         )
-    return Marker(transaction, frozenset(_own(layout, transaction)))
+    if state is not None and state.head.uuid != transaction.uuid:
+        raise _corrupt(where, f"its state is of the transaction {state.head.uuid}")
+    return Marker(transaction, frozenset(_own(layout, transaction)), state)
 
 
 def _reduced(layout: WriterLayout, uuid: str, action: Action) -> Action:

@@ -18,6 +18,7 @@ from firn.journal.writer.evidence import REBUILT, Footers, Objects, candidates, 
 from firn.journal.writer.identity import prefix_of
 from firn.journal.writer.layout import LARGEST_REVISION, MarkerName, ObjectName, WriterLayout
 from firn.journal.writer.lineage import Lineage, trace
+from firn.journal.writer.marker import encode_marker
 from firn.journal.writer.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.reading import Reader
 from firn.journal.writer.recovery import OP_REBUILD, Base, Recovery, Step, choose_base, dated, on_chain
@@ -67,13 +68,15 @@ class RebuildReport:
 
 @dataclass(frozen=True)
 class Plan:
-    """Objects to write, in order: claims, transactions, and the states of checkpoints. `forked`: some revision has
-    other uuids too, which didn't win."""
+    """Objects to write, in order: claims, transactions, the marker of the last one, `closing`, and the states of
+    checkpoints; the last one's is in the marker, too. `forked`: some revision has other uuids too, which didn't
+    win."""
 
     claims: tuple[Transaction, ...]
     transactions: tuple[Transaction, ...]
     checkpoints: tuple[State, ...]
     report: RebuildReport
+    closing: Transaction | None = None
     forked: bool = False
 
 
@@ -208,8 +211,15 @@ def find_damage(
     if claimed and not found:
         found += _damaged_claims(bucket, layout, objects, lineage)
     head = chosen.get(names.tip)
-    if not found and head is not None and is_closing(head.transaction) and names.tip not in sound:
-        found.append(f"the checkpoint that the rebuild of revision {names.tip} ends with is missing")
+    if not found and head is not None and is_closing(head.transaction):
+        ends = []
+        if names.tip not in sound:
+            ends.append("checkpoint")
+        if layout.marker_key(names.tip, head.uuid) not in {info.key for info in objects.markers}:
+            ends.append("marker")
+        if ends:
+            what = " and the ".join(ends)
+            found.append(f"the {what} that the rebuild of revision {names.tip} ends with is missing")
     return found
 
 
@@ -290,6 +300,7 @@ class _Author:
                 missing=tuple(sorted(findings.missing)),
                 undefined=tuple(sorted(findings.undefined)),
             ),
+            closing=history[-1],
             forked=any(
                 prefix != prefix_of(self._uuid(revision) or "")
                 for revision in {*self.objects.names.transactions, *self.objects.names.checkpoints}
@@ -410,7 +421,7 @@ def _substance(state: State) -> object:
 def write_rebuild(bucket: Bucket, layout: WriterLayout, plan: Plan) -> None:
     """Write what was planned, so that the catalog can't be opened before it is whole.
 
-    Cost: 1 PUT a claim, a transaction and a checkpoint, and 1 for the hint.
+    Cost: 1 PUT a claim, a transaction and a checkpoint, 1 for a marker, and 1 for the hint.
 
     Raises:
         UnsupportedError: the history is kept by claims, and this connection can't make any.
@@ -424,6 +435,9 @@ def write_rebuild(bucket: Bucket, layout: WriterLayout, plan: Plan) -> None:
     bodies = [(layout.transaction_key(t.revision, t.uuid), encode_transaction(t)) for t in plan.transactions]
     for part in (bodies[:1], bodies[1:-1], bodies[1:][-1:]):
         bucket.put_many(part)
+    if plan.closing is not None:
+        key = layout.marker_key(plan.closing.revision, plan.closing.uuid)
+        bucket.put(key, encode_marker(layout, plan.closing, plan.checkpoints[-1]))
     for state in plan.checkpoints:
         bucket.put(
             layout.checkpoint_key(state.head.revision, state.head.uuid or ""), encode_checkpoint(state)

@@ -109,6 +109,12 @@ def on_chain(objects: Objects, lineage: Lineage) -> dict[int, State]:
     }
 
 
+def _marked(lineage: Lineage) -> dict[int, State]:
+    """What rebuilds before this one left, by revision: as true as a checkpoint."""
+    markers = ((revision, one.marker) for revision, one in lineage.chosen.items())
+    return {revision: m.state for revision, m in markers if m is not None and m.state is not None}
+
+
 def _is_filler(candidate: Candidate) -> bool:
     return (
         candidate.is_rebuilt
@@ -134,7 +140,7 @@ class Recovery:
         self.base, self.top = base, top
         self.findings = Findings()
         self.files = {found.file.path: found for found in footers.files}
-        self.checkpoints = on_chain(objects, lineage)
+        self.checkpoints = {**_marked(lineage), **on_chain(objects, lineage)}
         self.specs: dict[str, bytes] = dict(definitions)
         self.live: dict[str, str] = {}
         self.added: dict[str, int] = {}
