@@ -8,8 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from firn.journal.writer.actions import Remove
 from firn.journal.writer.collect import collect
+from firn.journal.writer.footers import read_pairs
 from firn.journal.writer.history import History
+from firn.journal.writer.marker import decode_marker
+from firn.journal.writer.messages import encode_checkpoint
 from firn.journal.writer.prune import prune
 from firn.testing import SimStore
 from rebuilding import LAYOUT, Historian, facts, loaded, opened, rebuilt
@@ -107,3 +111,24 @@ def test_the_marker_of_a_rebuild_stays_as_long_as_its_files() -> None:
     assert {name: (spec, files) for name, (spec, files, _) in found.items()} == {
         name: (spec, files) for name, (spec, files, _) in wanted.items()
     }
+
+
+def test_the_marker_of_a_rebuild_forgets_files_that_are_gone() -> None:
+    """Their paths, statistics and predicates may tell values that were to be erased."""
+    made = grown(True)
+    made.delete()
+    lose_one(made.store, 1)
+    closing = rebuilt(made.store).revision
+    made.handle = opened(made.bucket)
+    first = made.live()[0].path
+    made.commit([Remove(first)], op="remove")
+    goes_on(made)
+    prune(History(made.bucket, LAYOUT), older_than_ms=0)
+    collect(History(made.bucket, LAYOUT), orphan_age_ms=0)
+    assert first not in made.store
+    (key,) = [key for key in made.store.keys(LAYOUT.markers_prefix) if f"{closing:020d}" in key]
+    marker = decode_marker(
+        LAYOUT, key, read_pairs(made.bucket, key, len(made.store.contents()[key])), where=key
+    )
+    assert marker.state is not None
+    assert first.encode() not in encode_checkpoint(marker.state) and marker.state.tables["t"].files
