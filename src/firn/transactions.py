@@ -30,7 +30,7 @@ class Transactions:
                 rely on what the other changes, as long as they write no row in common; see docs/howto/records.md.
             timeout: after how long the transaction can do nothing more.
             lock: take advisory locks on rows before they are changed, so that conflicts show early: 1 PUT more a
-                row, and 1 when it ends.
+                row, and 1 when it ends. Those of a process that crashed last until the timeout.
 
         Raises:
             InvalidInputError: a timeout that can't be.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -321,12 +321,8 @@ def forget_misses(patch: pytest.MonkeyPatch) -> None:
 
 def admit_all_into_a_group(patch: pytest.MonkeyPatch) -> None:
     """Rule 15: against the earlier members."""
-    patch.setattr(committing, "Moment", lambda head, since, earlier: _Moment(head, since, ()))
-
-
-class _Moment:
-    def __init__(self, head: Head, since: Sequence[Record], earlier: Sequence[Transaction]) -> None:
-        self.head, self.since, self.earlier, self.catalog = head, since, earlier, head.catalog
+    sound = committing.Moment
+    patch.setattr(committing, "Moment", lambda head, since, earlier, *shared: sound(head, since, (), *shared))
 
 
 def use_the_indices_of_the_snapshot(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from simulation.seeds import seeds, soak_seconds, soak_seeds, soak_transactions
 PROGRESS_EVERY_S = 30.0
 
 ENOUGH = 40
-LEAST = {"truncated": 1_300}
+LEAST = {"truncated": 1_250}
 """Transactions of a shape, 1,560 of the others: more than 20,000 in all."""
 ALWAYS = {"committed", "applied", "truncated", "versions dropped"}
 ALSO = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from record_stores import Database
 
-from firn.errors import ObjectLockedError, StaleObjectError
+from firn.errors import ObjectLockedError, StaleObjectError, TransactionTimedOutError
 from firn.records.transaction import begin
 from record_twins import twins_of
 
@@ -35,7 +35,7 @@ def test_locks_make_conflicts_early(db):
 def test_a_lock_ends_by_the_stores_time(db):
     """Whatever clocks say."""
     db.put(a=OLD)
-    dead = db.begin("dead", lock=True)
+    dead = db.begin("dead", lock=True, timeout_s=60)
     dead.update("t", "a", NEW)
     db.age(59)
     for skew_ms in (-3_600_000, 3_600_000):
@@ -44,7 +44,7 @@ def test_a_lock_ends_by_the_stores_time(db):
     db.age(2)
     with db.begin("heir", lock=True) as tx:
         tx.update("t", "a", {"n": 3})
-    with pytest.raises(StaleObjectError):
+    with pytest.raises(TransactionTimedOutError):
         dead.commit()
 
 

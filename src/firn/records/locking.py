@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from contextlib import suppress
 from typing import Final
@@ -20,18 +21,15 @@ from firn.errors import (
 from firn.records.layout import RecordLayout
 from firn.records.store import RecordStore
 
-LEASE_S: Final = 60.0
-"""How long a lock holds if its owner is never heard of again."""
-
 _FREE: Final = ""
 
 
 class Locks:
-    """The locks of one transaction. One that isn't released ends by itself."""
+    """The locks of one transaction. One that isn't released ends by itself, when the transaction can do nothing more:
+    at `ends_s` of the clock of its process."""
 
-    def __init__(self, store: RecordStore, txid: str, *, lease_s: float = LEASE_S) -> None:
-        self._store, self._txid = store, txid
-        self._lease_ms = round(lease_s * 1000)
+    def __init__(self, store: RecordStore, txid: str, *, ends_s: float) -> None:
+        self._store, self._txid, self._ends_s = store, txid, ends_s
         self._held: dict[str, str] = {}
 
     def take(self, layout: RecordLayout, id: str) -> None:
@@ -52,7 +50,7 @@ class Locks:
     def _taken(self, table: str, id: str, key: str) -> str:
         """The lock's ETag."""
         nonce = secrets.token_hex(16)
-        body = self._body(self._txid, nonce)
+        body = self._body(self._txid, nonce, self._ends_s - self._store.clock.monotonic())
         try:
             return self._store.bucket.put_if_absent(key, body)
         except ObjectExistsError as error:
@@ -82,10 +80,11 @@ class Locks:
     def _release(self, key: str) -> None:
         nonce = secrets.token_hex(16)
         with suppress(FirnError):
-            swap(self._store.bucket, key, self._body(_FREE, nonce), self._held.pop(key), nonce=nonce)
+            swap(self._store.bucket, key, self._body(_FREE, nonce, 0.0), self._held.pop(key), nonce=nonce)
 
-    def _body(self, owner: str, nonce: str) -> bytes:
-        return orjson.dumps({"firn": 1, "owner": owner, "lease_ms": self._lease_ms, "nonce": nonce})
+    def _body(self, owner: str, nonce: str, lease_s: float) -> bytes:
+        lease_ms = max(0, math.ceil(lease_s * 1000))
+        return orjson.dumps({"firn": 1, "owner": owner, "lease_ms": lease_ms, "nonce": nonce})
 
     def _locked(self, table: str, id: str, key: str) -> ObjectLockedError:
         return ObjectLockedError(

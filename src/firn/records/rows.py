@@ -72,7 +72,8 @@ class Order:
 
     Args:
         order_by: a field or dotted path, or a list of them, each with `asc` or `desc` behind it if need be; None for
-            ids alone. Nulls, and fields that a row doesn't have, come first, last with `desc`.
+            ids alone, which sort code point by code point. Nulls, and fields that a row doesn't have, come first,
+            last with `desc`.
 
     Raises:
         InvalidInputError: anything else.
@@ -96,7 +97,8 @@ class Order:
 
     @property
     def by_id(self) -> bool:
-        return not self._fields
+        """Whether that is the order of ids, which no two rows share."""
+        return not self._fields or self._fields[0] == (ID, False)
 
     def known_to(self, documents: Documents) -> Order:
         """The same, if a table's documents may have all of its fields; `InvalidInputError` if not."""
@@ -130,7 +132,10 @@ class Order:
 
     def _keys(self, row: Record) -> Iterable[tuple[Any, bool]]:
         for field, down in self._fields:
-            value = row.id if field == ID else value_at(row.document, field)
+            if field == ID:
+                yield row.id, down  # code point by code point, as everywhere
+                continue
+            value = value_at(row.document, field)
             if isinstance(value, list | Mapping):
                 raise InvalidInputError(f"order_by {field!r}: row {row.id!r} has {shown(value)} there.")
             yield sort_key(value), down

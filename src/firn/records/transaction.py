@@ -65,8 +65,9 @@ def begin(
 class Transaction:
     """Reads of one snapshot, with own writes laid over it, and their commit as one. For one thread at a time.
 
-    As a context manager it commits at the end, and rolls back if an exception leaves it. After an error of a commit,
-    but `OutcomeUnknownError`, nothing of it is visible.
+    As a context manager it commits at the end, and rolls back if an exception leaves it. One that took too long
+    raises there, also where the block has swallowed that error. After an error of a commit, but
+    `OutcomeUnknownError`, nothing of it is visible.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Transaction:
         self._seen: dict[RowKey, Seen | None] = {}
         self._writes = Buffer(self.txid)
         self._holders = Holders()
-        self._locks = Locks(store, self.txid) if lock else None
+        self._locks = Locks(store, self.txid, ends_s=self._ends_s) if lock else None
         store.reads(self)
 
     @property
@@ -298,11 +299,9 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._state != "open":
-            return
-        if kind is None:
-            self.commit()
-        else:
+        if kind is None and self._state in ("open", "timed out"):
+            self.commit()  # or say that it took too long: nobody may take it for committed
+        elif self._state == "open":
             self._end("rolled back")
 
     def admit(self, moment: Moment) -> sequence.Transaction:
