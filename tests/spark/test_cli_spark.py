@@ -124,6 +124,22 @@ def test_ingest_with_a_schema_and_through_a_query(tmp_path: Path) -> None:
     ]
 
 
+def test_ingest_keeps_the_zeros_of_digits_that_are_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("zip,a.b,n,empty\n00123,+49,1,\n12345,,2,\n")
+    (tmp_path / "b.csv").write_text("zip,n\n123,03\n")
+    url = tmp_path / "db" / "t"
+    found = done("ingest", tmp_path / "a.csv", "--to", url)
+    assert "zip VARCHAR, a.b VARCHAR, n INTEGER, empty VARCHAR" in found.stderr
+    assert "--schema DDL" in found.stderr
+    done("ingest", tmp_path / "b.csv", "--to", url)
+    rows = table(tmp_path / "db", "t").scan().to_arrow().sort_by("n").to_pylist()
+    assert [(row["zip"], row["a.b"], row["n"]) for row in rows] == [
+        ("00123", "+49", 1),
+        ("12345", None, 2),
+        ("123", None, 3),
+    ]
+
+
 def refused(code: int, *args: object) -> str:
     result = run(*args)
     assert result.exit_code == code, (result.stdout, result.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 
 from firn.cli import waiting
 from firn.cli.app import WRITE, app
-from firn.cli.inputs import format_of
+from firn.cli.inputs import NO_NUMBER, format_of
 from firn.cli.keyed.ingest import check_definition, create_for, load_frame, refuse_lake_options
 from firn.cli.records.load import create_for as create_for_records
 from firn.cli.records.load import id_of
@@ -33,6 +33,7 @@ from firn.cli.write import (
     Upsert,
     VersionBy,
     check_format,
+    new_columns,
     print_appended,
 )
 from firn.errors import (
@@ -143,6 +144,7 @@ def ingest(
         header=not no_header,
         schema=schema,
         timestamp_pattern=pattern,
+        known=_columns(found),
     )
     if is_keyed:
         with _readable(files):
@@ -157,12 +159,17 @@ def ingest(
     asked = _Definition(
         partition_by or [], sort_by or [], key or [], version_by, journal, pairs(properties, "--property")
     )
+    new: dict[str, str | None] = {}
+    if query is None:
+        from firn.spark.types import columns_of_schema
+
+        new = new_columns(columns_of_schema(frame.schema), frame.columns, _columns(found))
     table = _existing_or_new(database, name, frame, asked, query, upsert=upsert)
     meter = waiting.Meter(table.bucket)
     with waiting.progress(database, f"ingesting into {name}"), _readable(files):
         write = table.upsert if upsert else table.append
         result = write(frame, batch_id=batch_id, query=query)
-    print_appended(table, result, meter, json)
+    print_appended(table, result, meter, json, new, "--schema DDL")
 
 
 def _found(database: Database, name: str, kind: str | None) -> Any:
@@ -171,6 +178,15 @@ def _found(database: Database, name: str, kind: str | None) -> Any:
         return database.table(name) if kind is None else database.table(name, kind=cast("Any", kind))
     except TableNotFoundError:
         return None
+
+
+def _columns(table: Any) -> dict[str, str]:
+    """The columns that a table has already, whose types the files follow."""
+    from firn.lake.table import LakeTable
+
+    if isinstance(table, LakeTable):
+        return dict(table.snapshot().columns)
+    return {} if table is None else dict(table.definition.columns or {})
 
 
 def _input_format(files: list[str], format: str) -> str:
@@ -220,11 +236,15 @@ def read_frame(
     header: bool = True,
     schema: str | None = None,
     timestamp_pattern: str | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Files as a Spark DataFrame, columns' types by looking at the rows unless a schema is given.
 
-    Times that name no zone become timestamps without one.
+    Times that name no zone become timestamps without one. Where `known`, the columns that the table has already, is
+    given, numbers of other columns stay text if one of them begins with a zero or a plus: one more pass over CSV.
     """
+    from pyspark.sql.types import StringType, StructField, StructType
+
     from firn.spark.session import conf
 
     reader = spark.read
@@ -242,10 +262,40 @@ def read_frame(
             reader = reader.option("header", header).option("inferSchema", schema is None)
             separator = delimiter or ("\t" if files[0].endswith(".tsv") else ",")
             # Without multiLine a quoted line break would end the row.
-            return reader.option("multiLine", True).option("escape", '"').csv(paths, sep=separator)
+            reader = reader.option("multiLine", True).option("escape", '"')
+            frame = reader.csv(paths, sep=separator)
+            if schema is None and known is not None:
+                texts = reader.option("inferSchema", False).csv(paths, sep=separator)
+                if names := _names_in_digits(frame, texts, known):
+                    fields = [
+                        StructField(f.name, StringType()) if f.name in names else f for f in frame.schema
+                    ]
+                    return reader.schema(StructType(fields)).csv(paths, sep=separator)
+            return frame
         if format in ("json", "jsonl"):
             return reader.option("multiLine", format == "json").option("mode", "FAILFAST").json(paths)
         return reader.parquet(*paths)
+
+
+def _names_in_digits(frame: DataFrame, texts: DataFrame, known: Mapping[str, str]) -> set[str]:
+    """New columns of digits that are names, like postal codes: as numbers they would lose zeros or a plus."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import NumericType
+
+    there = {fold(name) for name in known}
+    numbers = [
+        i
+        for i, f in enumerate(frame.schema)
+        if isinstance(f.dataType, NumericType) and fold(f.name) not in there
+    ]
+    if not numbers:
+        return set()
+    # Columns by place: a name may hold a dot.
+    renamed = texts.toDF(*(f"c{i}" for i in range(len(texts.columns))))
+    found = renamed.select(
+        *(functions.max(functions.col(f"c{i}").rlike(NO_NUMBER)).alias(f"c{i}") for i in numbers)
+    ).first()
+    return {frame.schema[i].name for i in numbers if found is not None and found[f"c{i}"]}
 
 
 def _spark_path(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ _BY_SUFFIX = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
+NO_NUMBER = r"^\s*(\+|-?0[0-9])"
+"""How digits begin that are a name, like a postal code or a telephone number."""
 _TIME_TYPES = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "DATE", "TIME")
 
 
@@ -63,24 +65,52 @@ def read_all(
     delimiter: str | None = None,
     timestamp_format: str | None = None,
     known: Mapping[str, str] | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> pa.Table:
     """The rows of several files, one after the other; see `read_rows`.
+
+    `types` are those that the caller chose for some of the columns, as DuckDB names them.
 
     Raises:
         InvalidInputError: one of them can't be read, or their columns don't fit together.
     """
     import pyarrow as pa
 
+    types = types or {}
+    # As text, which a cast loses nothing of.
+    known = {**(known or {}), **dict.fromkeys(types, "VARCHAR")}
     parts = [
         read_rows(name, format=format, delimiter=delimiter, timestamp_format=timestamp_format, known=known)
         for name in names
     ]
-    if len(parts) == 1:
-        return parts[0]
     try:
-        return pa.concat_tables(parts, promote_options="permissive")
+        rows = parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="permissive")
     except pa.ArrowException as error:
         raise InvalidInputError(f"the files' columns don't fit together: {error}") from error
+    return _typed(rows, types) if types else rows
+
+
+def _typed(rows: pa.Table, types: Mapping[str, str]) -> pa.Table:
+    """Columns as DuckDB casts them to the chosen types."""
+    from firn.arrow.engine import run_query
+    from firn.arrow.inputs import declared_columns
+    from firn.journal.typenames import quoted
+
+    types = declared_columns(types)
+    for name in types:
+        if name not in rows.column_names:
+            raise InvalidInputError(
+                f"the files have no column {name!r}; they have: {', '.join(rows.column_names)}."
+            )
+    casts = ", ".join(
+        f"CAST({quoted(name)} AS {types[name]}) AS {quoted(name)}" if name in types else quoted(name)
+        for name in rows.column_names
+    )
+    try:
+        return run_query(f"SELECT {casts} FROM _rows", {"_rows": rows})
+    except InvalidInputError as error:
+        reason = str(error).partition(" fails: ")[2].partition("\n")[0] or str(error)
+        raise InvalidInputError(f"a value isn't of the type that --column says. {reason}") from None
 
 
 def read_rows(
@@ -138,14 +168,49 @@ def _csv(data: bytes, delimiter: str, times: str | None, known: Mapping[str, str
     convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""]}
     if times is not None:
         convert["timestamp_parsers"] = [times, pc.ISO8601]
+
+    def read(texts: Iterable[str], only: Sequence[str] = ()) -> pa.Table:
+        return pc.read_csv(
+            pa.BufferReader(data),
+            parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pc.ConvertOptions(
+                column_types=dict.fromkeys(texts, pa.string()), include_columns=list(only), **convert
+            ),
+        )
+
     # A column of digits that the table holds as text, like a postal code, stays text.
-    texts = {name: pa.string() for name, kind in known.items() if kind == "VARCHAR"}
-    table = pc.read_csv(
-        pa.BufferReader(data),
-        parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pc.ConvertOptions(column_types=texts, **convert),
-    )
+    table = read([name for name, kind in known.items() if kind in ("VARCHAR", "BLOB")])
+    new = [f for f in table.schema if f.name not in known]
+    if numbers := [f.name for f in new if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]:
+        written = read(numbers, numbers)
+        for name in numbers:
+            if _no_number(written[name]):
+                table = table.set_column(table.column_names.index(name), name, written[name])
+    for i, field in enumerate(table.schema):
+        if field.name not in known:
+            table = table.set_column(i, field.name, _storable(table.column(i)))
     return with_times(table, None, known)
+
+
+def _no_number(written: pa.ChunkedArray) -> bool:
+    """Whether the digits are a name: a number would lose the zeros or the plus that one of them begins with."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring_regex(written, NO_NUMBER)).as_py())
+
+
+def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a type that says too little, as text; and one that says more than it holds, without it."""
+    import pyarrow as pa
+
+    if pa.types.is_null(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        try:
+            return column.cast(pa.timestamp("us", column.type.tz))
+        except pa.ArrowInvalid:
+            return column
+    return column
 
 
 def _json(data: bytes, chosen: str, times: str | None, known: Mapping[str, str], shown: str) -> pa.Table:

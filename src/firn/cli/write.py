@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from firn.cli.target import (
     pairs,
 )
 from firn.errors import InvalidInputError
+from firn.names import fold
 
 if TYPE_CHECKING:
     from firn.lake.results import AppendResult, DropReport
@@ -216,9 +218,21 @@ def append(
     format: Format = "auto",
     delimiter: Delimiter = None,
     timestamp_format: TimestampFormat = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            "-c",
+            metavar="NAME=TYPE",
+            help="A column's DuckDB type, like zip=VARCHAR; else the rows decide. Repeatable.",
+        ),
+    ] = None,
     query: Query = None,
     batch_id: BatchId = None,
     upsert: Upsert = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show new columns and their types.")
+    ] = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -232,16 +246,67 @@ def append(
     _, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     known = opened.snapshot().columns
+    types = pairs(column, "--column")
     rows = read_all(
-        files or ["-"], format=format, delimiter=delimiter, timestamp_format=timestamp_format, known=known
+        files or ["-"],
+        format=format,
+        delimiter=delimiter,
+        timestamp_format=timestamp_format,
+        known=known,
+        types=types,
     )
+    from firn.arrow.types import columns_of
+
+    new = {} if query is not None else new_columns(columns_of(rows.schema), rows.column_names, known)
+    if dry_run:
+        if json:
+            output.document(
+                {
+                    "table": opened.name,
+                    "dry_run": True,
+                    "rows": rows.num_rows,
+                    "new_columns": new,
+                    **meter.plain(),
+                }
+            )
+        else:
+            output.line(f"would append {output.plural(rows.num_rows, 'row')} to {opened.name}")
+            note_columns(new)
+        return
     write = opened.upsert if upsert else opened.append
-    print_appended(opened, write(rows, batch_id=batch_id, query=query), meter, json)
+    result = write(rows, batch_id=batch_id, query=query)
+    print_appended(opened, result, meter, json, new)
 
 
-def print_appended(table: LakeTable, result: AppendResult, meter: waiting.Meter, json: bool) -> None:
+def new_columns(
+    types: Mapping[str, str], names: Sequence[str], known: Mapping[str, str]
+) -> dict[str, str | None]:
+    """The columns that a table hasn't got yet, with their types; None if no value says which."""
+    there = {fold(name) for name in known}
+    return {name: types.get(name) for name in names if fold(name) not in there}
+
+
+def note_columns(new: Mapping[str, str | None], option: str = "--column NAME=TYPE") -> None:
+    """Say which types were chosen: nothing else would show that digits became numbers."""
+    if typed := [f"{name} {kind}" for name, kind in new.items() if kind is not None]:
+        output.note(f"new columns: {', '.join(typed)}. {option} chooses other types.")
+    if untyped := [name for name, kind in new.items() if kind is None]:
+        output.note(
+            f"columns without a value, so without a type: {', '.join(untyped)}. They aren't there yet."
+        )
+
+
+def print_appended(
+    table: LakeTable,
+    result: AppendResult,
+    meter: waiting.Meter,
+    json: bool,
+    new: Mapping[str, str | None] | None = None,
+    option: str = "--column NAME=TYPE",
+) -> None:
     if json:
-        output.document({"table": table.name, **output.plain(result), **meter.plain()})
+        columns = {} if new is None else {"new_columns": new}
+        output.document({"table": table.name, **output.plain(result), **columns, **meter.plain()})
     elif result.duplicate:
         output.line(f"{table.name} has this batch already (version {result.version}): nothing was appended")
     else:
@@ -249,6 +314,7 @@ def print_appended(table: LakeTable, result: AppendResult, meter: waiting.Meter,
             f"appended {output.plural(result.rows, 'row')} to {table.name} in "
             f"{output.plural(result.files, 'file')}, {output.size(result.bytes)}: version {result.version}"
         )
+        note_columns(new or {}, option)
 
 
 def check_format(format: str) -> None:
