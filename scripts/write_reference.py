@@ -168,14 +168,23 @@ def _entry(thing: griffe.Object, heading: str, of: griffe.Class | None = None) -
         returns = f" -> {thing.returns}" if thing.returns is not None else ""
         parameters = [p for p in thing.parameters if p.name not in ("self", "cls")]
         lines += ["```text", *_signature(thing.name, parameters, returns), "```", ""]
-    if thing.docstring is not None:
-        lines += [*_docstring(thing.docstring.value), ""]
+    if (docstring := _docstring_of(thing)) is not None:
+        lines += [*_docstring(docstring.value), ""]
     if isinstance(thing, griffe.Class):
         base = _hidden_base(thing)
         for name, member in {**thing.members, **(base.members if base else {})}.items():
-            if not name.startswith("_") and not member.is_alias and member.docstring is not None:
+            if not name.startswith("_") and not member.is_alias and _docstring_of(member) is not None:
                 lines += _entry(_resolve(member), heading + "#", of=thing)
     return lines
+
+
+def _docstring_of(thing: griffe.Object | griffe.Alias) -> griffe.Docstring | None:
+    """Its own, or that of the function which `@documented(module.function)` names beside it."""
+    if thing.docstring is None and isinstance(thing, griffe.Function):
+        for decorator in thing.decorators:
+            if found := re.fullmatch(r"documented\((\w+)\.(\w+)\)", str(decorator.value)):
+                return thing.module.parent[found[1]][found[2]].docstring
+    return thing.docstring
 
 
 def _hidden_base(thing: griffe.Class) -> griffe.Class | None:

@@ -103,10 +103,11 @@ class Database(Transactions, WriterUpkeep):
         writer: str | None = None,
         strict: bool = False,
     ) -> None:
+        root, prefix = split_url(url)
         self.url = os.fspath(url)
         self.options: Mapping[str, Any] = StoreOptions(options or {})
         self.lock = lock
-        root, self.prefix = split_url(self.url)
+        self.prefix = prefix
         self.bucket: Bucket = open_bucket(root, options=self.options)
         self.engines = DatabaseEngines(self.bucket, self.url, spark, runner)
         self._writer_tables = WriterTables(

@@ -128,7 +128,7 @@ def test_ingest_keeps_the_zeros_of_digits_that_are_names(tmp_path: Path) -> None
     (tmp_path / "a.csv").write_text("zip,a.b,n,empty\n00123,+49,1,\n12345,,2,\n")
     (tmp_path / "b.csv").write_text("zip,n\n123,03\n")
     url = tmp_path / "db" / "t"
-    found = done("ingest", tmp_path / "a.csv", "--to", url)
+    found = run("ingest", tmp_path / "a.csv", "--to", url)
     assert "zip VARCHAR, a.b VARCHAR, n INTEGER, empty VARCHAR" in found.stderr
     assert "--schema DDL" in found.stderr
     done("ingest", tmp_path / "b.csv", "--to", url)

@@ -234,4 +234,5 @@ def _failure(error: duckdb.Error, what: str) -> InvalidInputError:
         return InvalidInputError(f"{what} needs more memory than it may have: {error}")
     if isinstance(error, duckdb.PermissionException):
         return InvalidInputError(f"{what} reaches for a file, the network or an extension: {error}")
-    return InvalidInputError(f"{what} fails: {error}")
+    reason = str(error).partition("\n")[0]  # below stands Firn's own SQL, which nobody wrote
+    return InvalidInputError(f"{what} fails: {reason}")

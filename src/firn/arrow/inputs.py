@@ -84,7 +84,12 @@ def declared_columns(schema: pa.Schema | Mapping[str, str] | None) -> dict[str, 
         try:
             columns[name] = canonical(text)
             storable = duckdb_name(arrow_type(text))
-        except (InvalidInputError, UnsupportedError) as error:
+        except UnsupportedError:
+            raise InvalidInputError(
+                f"column {name!r}: {text} isn't a type that a table can have; write it as DuckDB does, like VARCHAR, "
+                "BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP, DECIMAL(18,2), BIGINT[] or STRUCT(a VARCHAR)"
+            ) from None
+        except InvalidInputError as error:
             raise InvalidInputError(f"column {name!r}: {error}") from None
         if storable is None:
             raise InvalidInputError(f"column {name!r} has type {text}: declare a type for it")

@@ -30,6 +30,10 @@ class KeyedReader(Reads):
         self._refreshing = threading.Lock()
         self._closed = False
 
+    def __repr__(self) -> str:
+        closed = " closed" if self._closed else ""
+        return f"<KeyedReader {self.table.bucket.uri(self.table.prefix)} at {self.version}{closed}>"
+
     @property
     def view(self) -> View:
         """The SSTs and L0 objects that it reads."""

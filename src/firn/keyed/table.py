@@ -90,6 +90,19 @@ _cached: WeakValueDictionary[tuple[str, int], _Cached] = WeakValueDictionary()
 _cached_lock = threading.Lock()
 
 
+Verb = TypeVar("Verb", bound=Callable[..., object])
+
+
+def documented(function: Callable[..., object]) -> Callable[[Verb], Verb]:
+    """Give a method the docstring of the function that does its work."""
+
+    def take(method: Verb) -> Verb:
+        method.__doc__ = function.__doc__
+        return method
+
+    return take
+
+
 class KeyedTable:
     """Sorted keys with one writer and many readers. Get one from `Database.create_table` or `Database.table`.
 
@@ -230,16 +243,22 @@ class KeyedTable:
         self.check_view(view)
         return view
 
+    @property
+    def version(self) -> str:
+        """The version of what is flushed now, for `reader(at=…)` and `changes(since=…)`. 1 GET + 1 LIST, and the
+        manifests that aren't in memory."""
+        return self.view().version
+
     # -- whole-table work
 
+    @documented(compaction.compact)
     def compact(
         self, *, full: bool = False, runner: Runner | None = None, dry_run: bool = False
     ) -> CompactionReport:
-        """See `firn.keyed.compaction.compact`."""
         return compaction.compact(self, full=full, runner=runner, dry_run=dry_run)
 
+    @documented(bulk_load.load)
     def load(self, data: Any, *, runner: Runner | None = None) -> LoadReport:
-        """See `firn.keyed.bulk_load.load`. A Spark DataFrame is loaded on its cluster."""
         if self.engines.is_dataframe(data):
             return self.engines.keyed_load(self, data)
         return bulk_load.load(self, data, runner=runner)
@@ -272,20 +291,20 @@ class KeyedTable:
         """
         return AsyncKeyedTable(self)
 
+    @documented(checkpoints.checkpoint)
     def checkpoint(self, name: str | None = None, ttl: Duration | None = None) -> Checkpoint:
-        """See `firn.keyed.checkpoints.checkpoint`."""
         return checkpoints.checkpoint(self, name, ttl)
 
+    @documented(checkpoints.checkpoints)
     def checkpoints(self) -> list[Checkpoint]:
-        """See `firn.keyed.checkpoints.checkpoints`."""
         return checkpoints.checkpoints(self)
 
+    @documented(clones.clone)
     def clone(self, name: str, at: Any = None) -> KeyedTable:
-        """See `firn.keyed.clones.clone`."""
         return clones.clone(self, name, at)
 
+    @documented(changes.changes)
     def changes(self, since: str | None = None, upto: str | None = None) -> Changes:
-        """See `firn.keyed.changes.changes`."""
         return changes.changes(self, since, upto)
 
     def history(self, limit: int | None = None) -> list[ManifestCommit]:
@@ -307,8 +326,8 @@ class KeyedTable:
         """
         return self.founded(lambda: self.journal.history(limit))
 
+    @documented(sweep.sweep)
     def sweep(self, *, older_than: Duration | None = None, dry_run: bool = False) -> CollectReport:
-        """See `firn.keyed.sweep.sweep`."""
         return sweep.sweep(self, older_than=older_than, dry_run=dry_run)
 
     # -- for the rest of the room

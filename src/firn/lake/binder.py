@@ -50,11 +50,18 @@ def check(expression: str, columns: Mapping[str, str], *, source: str) -> None:
     """
     nulls = [f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns.items()]
     select = f"SELECT 1 FROM (SELECT {', '.join(nulls) or '1'}) WHERE {expression}"
+    planned = False
     try:
         _cursor().execute("EXPLAIN " + select).fetchall()
+        planned = True
+        # A constant that isn't of the column's type, like delay > 'x', fails at the first row, whatever it holds. A
+        # row of plain nulls would be folded away.
+        row = [f"unnest(CAST([NULL] AS {kind}[])) AS {quoted(name)}" for name, kind in columns.items()]
+        _cursor().execute(f"SELECT 1 FROM (SELECT {', '.join(row) or '1'}) WHERE {expression}").fetchall()
     except duckdb.Error as error:
-        reason = str(error).split("\n", 1)[0]
-        raise InvalidInputError(f"the predicate {source!r} doesn't fit the columns: {reason}") from error
+        if not planned or isinstance(error, duckdb.ConversionException):
+            reason = str(error).split("\n", 1)[0]
+            raise InvalidInputError(f"the predicate {source!r} doesn't fit the columns: {reason}") from error
 
 
 def constant(expression: str) -> pa.Scalar | None:

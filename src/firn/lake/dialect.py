@@ -55,12 +55,15 @@ def parse(text: str, what: str, *, into: type[exp.Expression] | None = None) -> 
     `what` names the argument in errors. Raises `InvalidInputError` for no or several statements, for
     parameters, and for text that doesn't parse.
     """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"the {what} is {text!r}; write it as a string of SQL.")
     try:
         tokens = (FirnSQL if into is None else _ExpressionSQL)().tokenize(text)
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()
         if not tokens:
-            raise InvalidInputError(f"the {what} is empty; leave it out, or write a SQL expression.")
+            example = "delay > 60, or true for all rows" if what == "predicate" else "SELECT …"
+            raise InvalidInputError(f"the {what} is empty; write one, like {example}.")
         if any(token.token_type == TokenType.SEMICOLON for token in tokens):
             raise InvalidInputError(
                 f"the {what} {text!r} holds more than one statement; write one, without ';'."
@@ -172,7 +175,11 @@ def _reason(error: SqlglotError) -> str:
     errors: list[dict[str, Any]] = getattr(error, "errors", None) or []
     if errors and errors[0].get("description"):
         first = errors[0]
-        return f"{first['description']} (line {first.get('line')}, column {first.get('col')})"
+        found = str(first["description"])
+        # The parser names a class of its own where an operand is missing.
+        found = "something is missing" if found.startswith("Required keyword") else found
+        found = found.removeprefix("Invalid expression / ")
+        return f"{found} (line {first.get('line')}, column {first.get('col')})"
     return str(error).split("\n", 1)[0]
 
 

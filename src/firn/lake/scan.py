@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from html import escape
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from firn.arrow.types import arrow_schema
@@ -17,6 +19,7 @@ from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.read import count_rows, read_file, read_table
 from firn.names import fold
+from firn.units import size_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,14 +48,41 @@ class Scan:
         columns: Sequence[str] | None = None,
         where: str | None = None,
         at: Any = None,
+        limit: int | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
+        if isinstance(columns, str) or not isinstance(columns, Iterable | None):
+            raise InvalidInputError(f"columns={columns!r}: pass a list, like ['delay'].")
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+            raise InvalidInputError(f"limit={limit!r}: give a number of rows, or None for all.")
         self.table = table
         self.at = at
+        self.limit = limit
         self._requested = None if columns is None else tuple(columns)
         self._where = where
         self._snapshot = snapshot
         self._pinned = snapshot is not None
+
+    def __repr__(self) -> str:
+        given = {"columns": self._requested, "where": self._where, "at": self.at, "limit": self.limit}
+        asked = "".join(
+            f" {name}={list(value) if name == 'columns' else value!r}"
+            for name, value in given.items()
+            if value is not None
+        )
+        return f"<Scan of {self.table.name}{asked}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the columns and what would be read, of which only the snapshot is."""
+        shown = "".join(
+            f"<tr><td>{escape(name)}</td><td>{escape(kind)}</td></tr>" for name, kind in self.columns.items()
+        )
+        files = self.files()
+        read = (
+            f"{len(files):,} of {len(self.snapshot.files):,} files, {size_text(sum(f.size for f in files))}"
+        )
+        head = "<tr><th>column</th><th>type</th></tr>"
+        return f"<p>{escape(repr(self)[1:-1])}: {read}</p><table>{head}{shown}</table>"
 
     @property
     def snapshot(self) -> Snapshot:
@@ -151,6 +181,17 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches, file by file; memory is bounded by a few batches."""
+        if self.limit is None:
+            yield from self._to_batches()
+            return
+        left = self.limit
+        for batch in self._to_batches() if left else ():
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def _to_batches(self) -> Iterator[pa.RecordBatch]:
         bucket, returned = self.table.bucket, False
         parts: list[Iterator[pa.Table]]
         if self.table.keys is None:
@@ -169,7 +210,7 @@ class Scan:
                     raise
                 if returned or not self._look_again():
                     raise self._vanished(error) from error
-                yield from self.to_batches()
+                yield from self._to_batches()
                 return
 
     def to_arrow(self) -> pa.Table:
@@ -187,6 +228,10 @@ class Scan:
         return self._settled(self._to_arrow)
 
     def _to_arrow(self) -> pa.Table:
+        if self.limit is not None:
+            import pyarrow as pa
+
+            return pa.Table.from_batches(self.to_batches(), self.schema())
         if self.table.keys is not None:
             return read_groups(self.table.bucket, self.groups(), self.latest_spec())
         return read_table(self.table.bucket, self.files(), self.read_spec())
@@ -226,11 +271,13 @@ class Scan:
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas DataFrame (extra `firn[pandas]`)."""
+        _installed("pandas")
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
         """A polars DataFrame (extra `firn[polars]`)."""
+        _installed("polars")
         import polars
 
         return polars.DataFrame(polars.from_arrow(self.to_arrow()))
@@ -243,13 +290,15 @@ class Scan:
 
     def to_spark(self) -> Any:
         """A Spark DataFrame: read by Spark's own Parquet reader where it can, else by tasks."""
-        return self.table.engines.to_spark(self)
+        frame = self.table.engines.to_spark(self)
+        return frame if self.limit is None else frame.limit(self.limit)
 
     def count(self) -> int:
         """How many rows match. From metadata alone without a predicate; with one, only files that match in
         part are read. Of files with soft deletes the columns of these are read, of a table with a key the keys of
         what isn't merged yet."""
-        return self._settled(self._count)
+        found = self._settled(self._count)
+        return found if self.limit is None else min(found, self.limit)
 
     def _count(self) -> int:
         if self.table.keys is None:
@@ -304,6 +353,7 @@ class Scan:
             f"Scan of {self.table.name} at version {self.snapshot.version}",
             f"  columns    {', '.join(self.columns) or '(none yet)'}",
             f"  where      {self.predicate.sql if self.predicate is not None else '(all rows)'}",
+            *([] if self.limit is None else [f"  limit      {self.limit:,} rows, the first that are read"]),
             f"  files      {len(kept)} of {len(everything)}, {size:,} of {total:,} bytes",
         ]
         for f in kept[:10]:
@@ -312,3 +362,9 @@ class Scan:
         if len(kept) > 10:
             lines.append(f"    … and {len(kept) - 10} more")
         return "\n".join(lines)
+
+
+def _installed(library: str) -> None:
+    """Say which extra is missing, before anything is read."""
+    if find_spec(library) is None:
+        raise UnsupportedError(f"{library} isn't installed: pip install 'firn[{library}]'")

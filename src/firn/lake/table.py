@@ -228,7 +228,14 @@ class LakeTable:
 
     # -- reading
 
-    def scan(self, *, columns: Sequence[str] | None = None, where: str | None = None, at: At = None) -> Scan:
+    def scan(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        at: At = None,
+        limit: int | None = None,
+    ) -> Scan:
         """Read: `to_arrow to_batches to_pandas to_polars to_duckdb to_spark count files explain`.
 
         Args:
@@ -236,8 +243,27 @@ class LakeTable:
             where: a predicate in DuckDB's SQL; prunes partitions, files and row groups, and filters rows.
             at: a version, a datetime (naive is UTC) or an ISO string; what was committed at that time is
                 included.
+            limit: rows at most; which ones isn't said. Files behind them aren't read.
+
+        Raises:
+            InvalidInputError: a column that isn't there, or a predicate that can't be.
+            SnapshotTooOldError: `at` is older than what sweep has kept.
+
+        Cost: none before the first look, which is a snapshot's; see the `Scan`'s methods.
+
+        Example:
+            >>> import firn
+            >>> t = firn.connect("memory://").create_table("t")
+            >>> _ = t.append([{"a": n} for n in range(9)])
+            >>> t.scan(where="a > 3", limit=2).to_arrow().num_rows
+            2
         """
-        return Scan(self, columns=columns, where=where, at=at)
+        return Scan(self, columns=columns, where=where, at=at, limit=limit)
+
+    @property
+    def version(self) -> str:
+        """The newest version, for `scan(at=…)`. Cost: a snapshot's."""
+        return self.snapshot().version
 
     def snapshot(self, at: At = None) -> Snapshot:
         """The live files and columns of one version. 1 LIST sequence + the logs that aren't cached."""

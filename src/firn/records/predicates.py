@@ -29,6 +29,20 @@ from firn.records.index_values import (
 )
 from firn.records.names import HASHED
 
+
+def conditions_of(where: Mapping[str, Any] | None, equalities: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked of fields, by position and by keyword.
+
+    Raises:
+        InvalidInputError: it isn't a mapping of fields.
+    """
+    if where is not None and not isinstance(where, Mapping):
+        raise InvalidInputError(
+            f"{shown(where)} isn't a condition: give fields and values, like city='Oslo' or {{'city': 'Oslo'}}"
+        )
+    return {**(where or {}), **equalities}
+
+
 _BEFORE_TEXT = "!~"  # behind all values that aren't text, before all that are
 
 

@@ -42,7 +42,7 @@ from firn.records.loading import BATCH, LoadReport, check_batch
 from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_row
 from firn.records.names import check_id, shown_id
 from firn.records.own_etags import check_etag, check_new
-from firn.records.predicates import Predicate, matches
+from firn.records.predicates import Predicate, conditions_of, matches
 from firn.records.repairing import RowRepairReport
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class RowTable:
         """
         asked: dict[str, Predicate] = {
             field: self._documents.predicate(field, given)
-            for field, given in {**(where or {}), **equalities}.items()
+            for field, given in conditions_of(where, equalities).items()
         }
         return self._scan(asked)
 

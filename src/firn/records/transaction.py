@@ -25,6 +25,7 @@ from firn.records.in_order import Page
 from firn.records.locking import Locks
 from firn.records.names import check_id
 from firn.records.own_etags import became, check_etag, check_new
+from firn.records.predicates import conditions_of
 from firn.records.rows import Order, OrderBy, Rows
 from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
 from firn.records.store import RecordStore, Table
@@ -147,7 +148,7 @@ class Transaction:
             InvalidInputError: no field has an index.
             SnapshotTooOldError: what the snapshot sees may have been collected.
         """
-        conditions = {**(where or {}), **equalities}
+        conditions = conditions_of(where, equalities)
         return self._rows(self._at.find, self._table(table), conditions, Order(order_by), limit, after)
 
     def scan(
@@ -164,13 +165,13 @@ class Transaction:
         """The same without an index: 1 LIST sequence of all rows, 1 GET a row of the table. With a `limit`, in the
         order of ids: as many GETs as it says, and 1 a row in between that was deleted or doesn't match, twice as many
         at most; none for rows before `after`."""
-        conditions = {**(where or {}), **equalities}
+        conditions = conditions_of(where, equalities)
         return self._rows(self._at.scan, self._table(table), conditions, Order(order_by), limit, after)
 
     def count(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match; all without conditions. Cost as `find`, or `scan`; it holds few rows at a time."""
         opened = self._table(table)
-        asked = self._asked(opened, {**(where or {}), **equalities})
+        asked = self._asked(opened, conditions_of(where, equalities))
         own, count = self._writes.of(table), 0
         for seen in self._at.find(opened, asked) if asked else self._at.scan(opened, asked):
             # What was counted is read as what was found: a second count must be the same, or the commit fail.
@@ -292,6 +293,9 @@ class Transaction:
         """Forget all writes. No request, but to release locks."""
         self._must_be_open()
         self._end("rolled back")
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.txid[:8]} {self._state}>"
 
     def __enter__(self) -> Transaction:
         return self
