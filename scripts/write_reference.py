@@ -42,6 +42,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.lake.results.ChangeResult",
             "firn.lake.results.ForgetResult",
             "firn.lake.results.LostFile",
+            "firn.lake.results.MendReport",
             "firn.lake.results.Partition",
             "firn.journal.model.Snapshot",
             "firn.journal.model.DataFile",

@@ -91,16 +91,22 @@ def advises(
 
 
 @dataclass(frozen=True)
-class Remedy:
-    """A message of the source that names a remedy."""
+class Message:
+    """A message of the source, of an error of this name."""
 
     place: str
+    error: str
     text: str
 
 
+def remedies() -> list[Message]:
+    """The messages that name a remedy, by the rule above."""
+    return [message for message in messages() if _is_remedy(message)]
+
+
 @cache
-def remedies() -> list[Remedy]:
-    """All of them, by the rule above."""
+def messages() -> list[Message]:
+    """All messages of errors and of degraded reads that are literals."""
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE).as_posix()
@@ -120,8 +126,8 @@ def remedies() -> list[Remedy]:
                 continue
             for argument in arguments:
                 text = _text(argument)
-                if text is not None and _is_remedy(name, text):
-                    found.append(Remedy(f"{place}:{node.lineno}", text))
+                if text is not None:
+                    found.append(Message(f"{place}:{node.lineno}", name, text))
     return found
 
 
@@ -139,10 +145,10 @@ def claims() -> dict[str, set[str]]:
     return found
 
 
-def _is_remedy(error: str, text: str) -> bool:
-    if _COMMAND.search(_NO_VERBS.sub("", text)):
+def _is_remedy(message: Message) -> bool:
+    if _COMMAND.search(_NO_VERBS.sub("", message.text)):
         return True
-    return error in STUCK and _CLAUSE.search(text) is not None
+    return message.error in STUCK and _CLAUSE.search(message.text) is not None
 
 
 def _text(node: ast.expr) -> str | None:

@@ -67,7 +67,15 @@ if TYPE_CHECKING:
     from firn.keyed.scan import KeyedScan
     from firn.keyed.table import KeyedTable
     from firn.keyed.writer import KeyedWriter
-    from firn.lake.results import AppendResult, ChangeResult, DropReport, ForgetResult, LostFile, Partition
+    from firn.lake.results import (
+        AppendResult,
+        ChangeResult,
+        DropReport,
+        ForgetResult,
+        LostFile,
+        MendReport,
+        Partition,
+    )
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
     from firn.records.collecting import RecordSweepReport
@@ -122,6 +130,7 @@ __all__ = [
     "LockHeldError",
     "LockLostError",
     "LostFile",
+    "MendReport",
     "NoSuchKeyError",
     "NoSuchVerbError",
     "NotFoundError",

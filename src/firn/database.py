@@ -17,7 +17,7 @@ from firn.journal.lock import ExclusiveLock
 from firn.keyed.table import KeyedTable
 from firn.keyed_tables import KeyedOptions, KeyedTables
 from firn.kinds import KEYED, LAKE, RECORDS, Kind, check_kind, check_options
-from firn.lake.results import DropReport
+from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
 from firn.lakes import LakeOptions, LakeTables
 from firn.names import check_name
@@ -342,6 +342,30 @@ class Database(Transactions, WriterUpkeep):
         """
         check_name(name)
         return self._tables.drop(name, dry_run=dry_run)
+
+    def mend_table(self, name: str, *, dry_run: bool = False) -> MendReport:
+        """Write damaged or missing small objects of a lake table on the leaderless log anew: its definition, from the
+        copy in its log, and the record of sweeps. Rows and commits stay as they are.
+
+        Args:
+            dry_run: only say which.
+
+        Raises:
+            CorruptObjectError: no log has a copy of the definition; the message says what to do.
+            NotFoundError: the table has no leaderless log.
+
+        Cost: 2 GETs; where something is mended also 1 LIST, 1 GET a log, and 1 PUT an object.
+
+        Example:
+            >>> import firn
+            >>> db = firn.connect("memory://")
+            >>> _ = db.create_table("t", sort_by=["n"]).append([{"n": 1}])
+            >>> db.bucket.delete("t/_firn/table.json")
+            >>> db.mend_table("t").objects, db.table("t").scan().count()
+            (('memory://t/_firn/table.json',), 1)
+        """
+        check_name(name)
+        return self._lakes.mend(name, dry_run=dry_run)
 
     def transaction(self) -> WriterTransaction:
         """Change several tables with `journal="writer"` at once: in one revision of this connection's writer, when

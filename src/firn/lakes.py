@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from firn.arrow.inputs import declared_columns
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.engines import DatabaseEngines
-from firn.errors import InvalidInputError, TableExistsError, UnsupportedError
+from firn.errors import (
+    CorruptObjectError,
+    InvalidInputError,
+    NotFoundError,
+    TableExistsError,
+    UnsupportedError,
+)
 from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, Settings
 from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR
 from firn.journal.lock import ExclusiveLock
-from firn.kinds import Definition
+from firn.kinds import LAKE, Definition, decode_definition, wrong_kind
 from firn.lake.descriptor import Descriptor, check_properties, create_descriptor
 from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
-from firn.lake.results import DropReport
+from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
 from firn.writers import WriterTables
 
@@ -80,13 +89,20 @@ class LakeTables:
         name = descriptor.name
         prefix = key_below(self.prefix, name)
         if there is None and self.has_log(name):
-            # A table of the reference's: defining it keeps its data.
-            if descriptor.keys is not None:
+            # A table of the reference's, or one that lost its definition: defining it keeps its data.
+            logs = self._bare_journal(name).loader.load(every=True).logs
+            clocks = [file.clocks for log in logs for file in log.files]
+            if descriptor.keys is None and any(clocks):
+                raise InvalidInputError(
+                    f"{self.bucket.uri(prefix)} holds rows of a table with a key, and without it would show "
+                    "those that were replaced: give key= (and version_by=) as the table had it."
+                )
+            if descriptor.keys is not None and not all(clocks):
                 raise UnsupportedError(
                     f"{self.bucket.uri(prefix)} holds a table of the reference's, whose rows have no clock: it "
                     "can't have a key. Make a table of another name, and append its rows there."
                 )
-            if not descriptor.properties.get("shared"):
+            if not descriptor.properties.get("shared") and not any(log.nonce for log in logs):
                 descriptor = shared(descriptor)
         return self.open(create_descriptor(self.bucket, prefix, descriptor, over=over))
 
@@ -100,8 +116,8 @@ class LakeTables:
             )
         return self.writers.define(descriptor)
 
-    def open(self, descriptor: Descriptor) -> LakeTable:
-        """No requests."""
+    def open(self, descriptor: Descriptor, *, undefined: bool = False) -> LakeTable:
+        """No requests. `undefined`: there is no definition, and the descriptor has the defaults."""
         prefix = key_below(self.prefix, descriptor.name)
         log_bucket, log_root = self._log_place(descriptor)
         journal = LeaderlessJournal(
@@ -112,14 +128,61 @@ class LakeTables:
             declared=descriptor.columns,
             settings=Settings.from_properties(descriptor.properties),
             lock=self.lock,
+            definition=None if undefined or descriptor.shared else descriptor.fields(),
+            undefined=undefined,
         )
         return LakeTable(self.bucket, prefix, descriptor, journal, self.engines)
 
     def find(self, name: str) -> LakeTable | None:
         """A table without a definition of its own: the reference's, or one of writers' catalogs."""
         if self.has_log(name):
-            return self.open(shared(Descriptor(name)))
+            return self.open(shared(Descriptor(name)), undefined=True)
         return self.writers.find(name)
+
+    def mend(self, name: str, *, dry_run: bool) -> MendReport:
+        """See `Database.mend_table`."""
+        key = definition_key(key_below(self.prefix, name))
+        blob = self.bucket.get_many([key])[0]
+        descriptor, objects = None, []
+        if blob is not None:
+            with suppress(CorruptObjectError):
+                found = decode_definition(blob.data, self.bucket.uri(key))
+                if not isinstance(found, Descriptor):
+                    raise wrong_kind(name, found.kind, LAKE)
+                descriptor = found
+        if descriptor is None:
+            if not self.has_log(name):
+                raise NotFoundError(
+                    f"{self.bucket.uri(key_below(self.prefix, name))} has no leaderless log, so nothing tells how "
+                    f"{self.bucket.uri(key)} was. Copy it back from a backup."
+                )
+            descriptor = self._remembered(name)
+            objects.append(self.bucket.uri(key))
+            if not dry_run:
+                self.bucket.put(key, descriptor.encode())
+        journal = self.open(descriptor).journal
+        if isinstance(journal, LeaderlessJournal) and (mended := journal.mend_horizon(dry_run=dry_run)):
+            objects.append(mended)
+        return MendReport(tuple(objects), dry_run)
+
+    def _remembered(self, name: str) -> Descriptor:
+        """The definition by the newest log that has a copy."""
+        journal = self._bare_journal(name)
+        logs = sorted(journal.loader.load(every=True).logs, key=lambda log: log.order, reverse=True)
+        for log in logs:
+            if "table" in log.notes:
+                where = journal.log_bucket.uri(journal.layout.log_key(log.name))
+                return Descriptor.decode(orjson.dumps(log.notes["table"]), where)
+        key = definition_key(key_below(self.prefix, name))
+        raise CorruptObjectError(
+            f"{self.bucket.uri(key)} can't be written anew: no log of {name} has a copy of it, as version 0.1 kept "
+            "none. Copy it back from a backup; or delete it, and say what it was by create_table("
+            f"{name!r}, …), which keeps the log and the data."
+        )
+
+    def _bare_journal(self, name: str) -> LeaderlessJournal:
+        """Of a log beside the data, whatever the table's definition says."""
+        return LeaderlessJournal(self.bucket, key_below(self.prefix, name))
 
     def has_log(self, name: str) -> bool:
         """Whether there is a log, be it the reference's. 1 LIST."""

@@ -151,6 +151,105 @@ def test_a_version_whose_files_were_swept_is_read_newer(db):
     assert table.scan().to_arrow().num_rows == 1
 
 
+def test_a_lost_definition_is_mended(tmp_path):
+    db = firn.connect(tmp_path)
+    db.create_table("stock", key=["id"]).upsert([{"id": 1}])
+    key = "stock/_firn/table.json"
+    body = db.bucket.get(key).data
+    db.bucket.put(key, body[:-9])
+    with advises("writes it anew from the copy in its log; or copy it back", names=key) as advice:
+        db.table("stock")
+    advice.follow(TABLE=tmp_path / "stock")
+    assert db.table("stock").scan().count() == 1
+    db.bucket.delete(key)
+    with advises("log; or copy it back from a backup", names=key) as advice:
+        db.table("stock").scan().count()
+    advice.follow(TABLE=tmp_path / "stock")
+    assert db.bucket.get(key).data == body
+
+
+def test_a_definition_without_a_copy_is_said_anew(db):
+    marker = b'{"v":1,"sch":1,"f":2,"t":1795224444056}\n{"n":"BIGINT"}'
+    db.bucket.put("t/_log/1795224444056_host.jsonl", marker)
+    with advises("say what it was by create_table(", names="t/_firn/table.json"):
+        db.mend_table("t")
+    db.create_table("t", sort_by=["n"])
+    assert db.table("t").descriptor.sort_by == ("n",)
+
+
+def test_a_key_has_to_be_said_anew(db):
+    db.create_table("stock", key=["id"]).upsert([{"id": 1}, {"id": 2}])
+    db.bucket.delete("stock/_firn/table.json")
+    with advises("give key= (and version_by=) as the table had it", names="stock"):
+        db.create_table("stock")
+    db.create_table("stock", key=["id"]).upsert([{"id": 2}])
+    assert db.table("stock").scan().count() == 2
+
+
+def test_what_has_no_log_is_copied_back(db):
+    db.create_table("stock")
+    key = "stock/_firn/table.json"
+    body = db.bucket.get(key).data
+    db.bucket.delete(key)
+    with advises("so nothing tells how", names=key):
+        db.mend_table("stock")
+    db.bucket.put(key, body)
+    assert db.mend_table("stock").objects == ()
+
+
+def test_a_damaged_record_of_sweeps_is_mended(tmp_path):
+    db = firn.connect(tmp_path)
+    table = db.create_table("flights")
+    table.append(ROWS)
+    table.overwrite(ROWS)
+    table.sweep(older_than="0s")
+    key = "flights/_firn/sweep.json"
+    db.bucket.put(key, db.bucket.get(key).data[:-1])
+    with advises("writes it anew; versions before the newest merge", names=key) as advice:
+        table.scan(at=table.snapshot().version).count()
+    advice.follow(TABLE=tmp_path / "flights")
+    assert table.scan(at=table.snapshot().version).count() == 2
+
+
+@pytest.mark.parametrize("cut", [3, 200])
+def test_a_damaged_log_is_copied_back(db, cut):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    (info,) = db.bucket.list("flights/_log/").objects
+    body = db.bucket.get(info.key).data
+    db.bucket.put(info.key, body[:-cut])
+    with advises("Copy it back from a backup or an older object", names=info.key):
+        db.table("flights").scan().count()
+    db.bucket.put(info.key, body)
+    assert db.table("flights").scan().count() == 2
+
+
+def test_a_damaged_claim_is_deleted_and_the_batch_appended_again(db):
+    table = db.create_table("flights")
+    table.append(ROWS, batch_id="b")
+    (info,) = db.bucket.list("flights/_firn/batches/").objects
+    db.bucket.put(info.key, b"{")
+    with advises("doesn't show that the batch was appended", names=info.key):
+        table.append(ROWS, batch_id="b")
+    assert [line.op for line in table.history()] == ["append"]  # so it was: nothing to be done
+    (log,) = db.bucket.list("flights/_log/").objects
+    db.bucket.delete(log.key)
+    db.bucket.delete(info.key)
+    table.append(ROWS, batch_id="b")
+    assert db.table("flights").scan().count() == 2
+
+
+def test_a_damaged_lock_is_deleted(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    db.bucket.put("flights/_firn/lock.json", b"{}")
+    with advises("Make sure that no maintenance runs, then delete it", names="lock.json"):
+        table.delete("delay > 70")
+    db.bucket.delete("flights/_firn/lock.json")
+    table.delete("delay > 70")
+    assert table.scan().count() == 1
+
+
 def test_a_lock_from_outside_takes_the_place_of_conditional_puts(tmp_path):
     options = {"conditional_put": "disabled"}
     table = firn.connect(tmp_path / "db", options=options).create_table("flights")

@@ -10,7 +10,18 @@ from firn.cli import output, waiting
 from firn.cli.app import MAINTAIN, app
 from firn.cli.inputs import read_all
 from firn.cli.reports import print_report, sweep_line
-from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg, WriterOption, open_table, pairs
+from firn.cli.target import (
+    DbOption,
+    DryRun,
+    Json,
+    StoreOptions,
+    TableArg,
+    WriterOption,
+    locate,
+    open_database,
+    open_table,
+    pairs,
+)
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -310,6 +321,30 @@ def _tell_what_was_lost(result: ForgetResult) -> None:
             output.line(f"    without the rows of {predicate}")
     if result.uncovers:
         output.note("Older versions of rows in these files, and rows that they deleted, may be seen again.")
+
+
+@app.command(rich_help_panel=MAINTAIN)
+def mend(
+    table: TableArg,
+    db: DbOption = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    options: StoreOptions = None,
+) -> None:
+    """Write a table's definition and record of sweeps anew, where they are damaged or missing."""
+    url, name = locate(table, db)
+    database = open_database(url, options)
+    meter = waiting.Meter(database.bucket)
+    report = database.mend_table(name, dry_run=dry_run)
+    would = "would write" if dry_run else "wrote"
+    print_report(
+        name,
+        report,
+        meter,
+        json,
+        line=lambda: f"mend: {name} {would} {', '.join(report.objects) or 'nothing: all is well'}",
+        dry_run=dry_run,
+    )
 
 
 @app.command(rich_help_panel=MAINTAIN)

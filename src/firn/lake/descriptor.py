@@ -135,8 +135,8 @@ class Descriptor:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptObjectError(
-                f"{where} is not a table definition ({error!r}). Its data and log are untouched: delete it and "
-                "the table opens with the defaults."
+                f"{where} is not a table definition ({error!r}). Its data and log are untouched. `firn mend TABLE` "
+                "writes it anew from the copy in its log; or copy it back from a backup."
             ) from error
 
 

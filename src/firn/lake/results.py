@@ -72,6 +72,14 @@ class ForgetResult:
 
 
 @dataclass(frozen=True)
+class MendReport:
+    """What `mend_table` wrote anew, or would write: URLs of objects."""
+
+    objects: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
 class DropReport:
     """What dropping a table deleted, or would delete.
 

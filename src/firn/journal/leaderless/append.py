@@ -61,7 +61,7 @@ class Append:
 
     def _publish(self, commit: Commit) -> str:
         bucket, layout = self.table.log_bucket, self.table.layout
-        log = append_log(commit, self.table.stamp_ms(commit))
+        log = self.table.with_definition(append_log(commit, self.table.stamp_ms(commit)))
         self.check_age()
         key = layout.log_key(log.name)
         try:
@@ -146,7 +146,7 @@ class _BatchCommit:
 
     def run(self) -> str:
         while True:
-            log = append_log(self.commit, self.table.stamp_ms(self.commit))
+            log = self.table.with_definition(append_log(self.commit, self.table.stamp_ms(self.commit)))
             stamped = self.table.clock.monotonic()
             claim = self._claim(log)
             try:

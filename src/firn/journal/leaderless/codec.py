@@ -136,7 +136,7 @@ def _decode_many(bodies: Sequence[tuple[str, bytes, str]]) -> list[Log]:
     logs, start = [], 0
     for (name, data, where), lines in zip(bodies, split, strict=True):
         if b"" in lines:
-            raise CorruptObjectError(f"{where}, line {lines.index(b'')}: an empty line.")
+            raise _damaged(where, f"line {lines.index(b'')} is empty")
         stop = start + len(lines)
         logs.append(_assemble(name, data, values[start:stop], where))
         start = stop
@@ -146,7 +146,7 @@ def _decode_many(bodies: Sequence[tuple[str, bytes, str]]) -> list[Log]:
 def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
     """One log from its parsed lines."""
     if not lines or not isinstance(lines[0], dict):
-        raise CorruptObjectError(f"{where}, line 0: not a JSON object: not a log of a lake table.")
+        raise _damaged(where, "line 0 is not a JSON object")
     header = lines[0]
     first, newline, body = data.partition(b"\n")
     covered, mark, _ = first.rpartition(_HEAD)
@@ -184,9 +184,9 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
             if marker.get("tmb") is not None:
                 dead[path] = marker["tmb"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptObjectError(f"{where}: {error!r}: not a log of a lake table.") from error
+        raise _damaged(where, f"it is no log of a lake table ({error!r})") from error
     if not isinstance(columns, dict):
-        raise CorruptObjectError(f"{where}, line {sch}: the schema is not a JSON object.")
+        raise _damaged(where, f"line {sch}, the schema, is not a JSON object")
     return Log(name, t, columns, files, dead, tombstones, notes, extras.get("id", ""))
 
 
@@ -237,7 +237,7 @@ def _object(line: bytes, where: str, number: int) -> dict[str, Any]:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise CorruptObjectError(f"{where}, line {number}: not JSON ({error}).") from error
+        raise _damaged(where, f"line {number} is not JSON ({error})") from error
     if not isinstance(value, dict):
-        raise CorruptObjectError(f"{where}, line {number}: not a JSON object.")
+        raise _damaged(where, f"line {number} is not a JSON object")
     return value

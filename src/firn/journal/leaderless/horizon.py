@@ -37,8 +37,8 @@ def read_horizon(bucket: Bucket, layout: TableLayout) -> Horizon:
         return Horizon()
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptObjectError(
-            f"{bucket.uri(key)} is not a record of sweeps ({error!r}). Delete it: time travel to before the "
-            "last sweep then fails by a missing file instead of a clear message."
+            f"{bucket.uri(key)} is not a record of sweeps ({error!r}): which versions can still be read isn't "
+            "known. `firn mend TABLE` writes it anew; versions before the newest merge can't be read then."
         ) from error
 
 
@@ -77,3 +77,10 @@ def record(bucket: Bucket, layout: TableLayout, *, horizon_ms: int, report: Swee
             return
         except (ObjectExistsError, ObjectChangedError):
             continue
+
+
+def replace_horizon(bucket: Bucket, layout: TableLayout, horizon_ms: int) -> None:
+    """Write the record anew in place of a damaged one. 1 PUT."""
+    bucket.put(
+        layout.horizon_key, seal({"firn": 1, "id": secrets.token_hex(16), "t": horizon_ms, "sweeps": []})
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
+from firn.errors import CorruptObjectError
 from firn.journal.leaderless.append import Append, seen_batch
-from firn.journal.leaderless.layout import TableLayout
+from firn.journal.leaderless.horizon import read_horizon, replace_horizon
+from firn.journal.leaderless.layout import TableLayout, parse_log_name
 from firn.journal.leaderless.loader import write_checkpoint
 from firn.journal.leaderless.session import MaintenanceSession, exclusive
 from firn.journal.leaderless.settings import Settings
@@ -36,6 +40,8 @@ class LeaderlessJournal(TableLog):
         clock: Clock | None = None,
         lock: ExclusiveLock | None = None,
         renew_in_background: bool = True,
+        definition: Mapping[str, Any] | None = None,
+        undefined: bool = False,
     ) -> None:
         super().__init__(
             bucket,
@@ -44,6 +50,8 @@ class LeaderlessJournal(TableLog):
             declared=declared or {},
             settings=settings or Settings(),
             clock=clock or SystemClock(),
+            definition=definition,
+            undefined=undefined,
         )
         self.lock = lock
         self.renew_in_background = renew_in_background
@@ -51,6 +59,22 @@ class LeaderlessJournal(TableLog):
     def checkpoint(self) -> int:
         """Write a replay cache; the number of logs it covers."""
         return write_checkpoint(self.loader)
+
+    def mend_horizon(self, *, dry_run: bool) -> str | None:
+        """Write the record of sweeps anew where it is damaged: no version before the newest maintenance log can be
+        read then. Its URL, if it was. 1 GET."""
+        try:
+            read_horizon(self.log_bucket, self.layout)
+            return None
+        except CorruptObjectError:
+            if not dry_run:
+                names = (parse_log_name(name) for name in self.loader.load(every=True).listed)
+                replace_horizon(
+                    self.log_bucket,
+                    self.layout,
+                    max((n.ms or 0 for n in names if n and n.maintenance), default=0),
+                )
+            return self.log_bucket.uri(self.layout.horizon_key)
 
     def stream(self) -> LeaderlessStream:
         """The table as a stream of appends (rule 20)."""

@@ -152,6 +152,7 @@ class MaintenanceSession:
             modified={n: info.modified_ms for n, info in self.loaded.listed.items()},
             fold_all=commit.op == "merge",
         )
+        log = self.table.with_definition(log)
         revived = [file for file in commit.adds if file.path in self.state.dead]
         if self.lease is not None:
             self._publish_fenced(self.lease, log, revived)

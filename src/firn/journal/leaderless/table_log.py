@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
-from firn.errors import InvalidInputError, NotFoundError, SnapshotTooOldError
+from firn.errors import CorruptObjectError, InvalidInputError, NotFoundError, SnapshotTooOldError
+from firn.journal.definition import definition_key
 from firn.journal.leaderless.codec import Log
 from firn.journal.leaderless.fold import EMPTY_VERSION, State, fold, past_line
 from firn.journal.leaderless.horizon import read_horizon
@@ -24,7 +27,8 @@ from firn.units import parse_time
 
 class TableLog:
     """The log of one table, as every part of the protocol reads it. `bucket` holds the data files,
-    `log_bucket` the log: mostly the same one."""
+    `log_bucket` the log: mostly the same one. `definition` is what `table.json` says, for logs to keep a copy of;
+    a table that is `undefined` was opened without."""
 
     def __init__(
         self,
@@ -35,6 +39,8 @@ class TableLog:
         declared: ColumnTypes,
         settings: Settings,
         clock: Clock,
+        definition: Mapping[str, Any] | None = None,
+        undefined: bool = False,
     ) -> None:
         self.bucket = bucket
         self.log_bucket = log_bucket
@@ -45,6 +51,9 @@ class TableLog:
         self.loader = LogLoader(log_bucket, layout, clock)
         self.known_columns = KnownColumns(self.loader, self.fold, settings)
         self.skew = SkewCheck(bucket, log_bucket, layout, clock, settings.max_skew_ms)
+        self.definition = definition
+        self.undefined = undefined
+        self._remembered = False
         self._stamping = threading.Lock()
         self._last_stamp_ms = 0
 
@@ -61,7 +70,22 @@ class TableLog:
             self._last_stamp_ms = max(now, self._last_stamp_ms + 1, self.loader.highest_ms + 1)
             return self._last_stamp_ms
 
+    def with_definition(self, log: Log) -> Log:
+        """The log with a copy of the table's definition: each maintenance log, and this process's first append."""
+        first, self._remembered = not self._remembered, True
+        if self.definition is None or not (first or log.notes.get("complete")):
+            return log
+        return replace(log, notes={**log.notes, "table": self.definition})
+
     def fold(self, logs: Iterable[Log]) -> State:
+        if self.undefined:
+            logs = tuple(logs)
+            if any("table" in g.notes or any(f.clocks or f.key_deletes for f in g.files) for g in logs):
+                raise CorruptObjectError(
+                    f"{self.bucket.uri(definition_key(self.layout.prefix))} is missing: without it, rows that were "
+                    "replaced or deleted would be shown. `firn mend TABLE` writes it anew from the copy in the "
+                    "table's log; or copy it back from a backup."
+                )
         return fold(logs, declared=self.declared, on_conflict=self.settings.on_conflict)
 
     def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
