@@ -1,4 +1,4 @@
-"""Garbage collection: rules 16 to 20."""
+"""Garbage collection: rules 16 to 21."""
 
 from __future__ import annotations
 
@@ -222,6 +222,8 @@ def test_rule_18_the_next_manifest_of_the_current_epoch_is_spared(table):
 
     session._store.bucket.client.plan = Before(SWAP, "current_manifest", between)
     assert merge(session, session.refresh(), 1) == table.read()
+    assert collect(table).manifests == ()
+    table.age(1000)
     assert len(collect(table).manifests) == 1
 
 
@@ -372,3 +374,35 @@ def test_a_dry_run_needs_no_permission_to_write(table, monkeypatch):
     assert len(report.l0) == 1
     with pytest.raises(AccessDeniedError):
         journal.collect(l0_min_age_s=300, buffer_s=0)
+
+
+def test_rule_21_what_was_replaced_a_moment_ago_is_spared(table):
+    table.write(0, 1, 2)
+    table.age(1000)
+    session = table.compact(0)
+    table.age(1000)
+    before = table.read()
+    table.compact(2, session)
+    assert collect(table).deleted == (table.l0(1, 0),), "it was compacted long ago"
+    table.age(299)
+    report = collect(table)
+    assert report.deleted == () and (report.live_ssts, report.live_manifests) == (1, 1)
+    table.age(2)
+    assert base(collect(table).deleted) == [
+        "000000000000000001.000000000000000001.sst",
+        "000000000000000001.000000000000000002.sst",
+        *(sst.file.rpartition("/")[2] for sst in before.manifest.ssts),
+        before.manifest.name,
+    ]
+
+
+def test_rule_21_costs_a_get_for_each_manifest_that_was_replaced_since(table):
+    table.write(0, 1, 2)
+    session = table.compact(0)
+    table.age(1000)
+    table.compact(1, session)
+    table.compact(2, session)
+    journal = table.journal()
+    before = journal.bucket.counters.as_dict()
+    journal.collect(l0_min_age_s=300, buffer_s=0)
+    assert journal.bucket.counters.since(before)["get"] == 1 + 1 + 2

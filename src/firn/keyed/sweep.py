@@ -19,10 +19,10 @@ SKEW_S = 60.0
 def sweep(
     table: KeyedTable, *, older_than: str | float | timedelta | None = None, dry_run: bool = False
 ) -> CollectReport:
-    """Delete what neither the table nor a checkpoint of it names, by rules 16-20 of the manifest page.
+    """Delete what neither the table nor a checkpoint of it names, by rules 16-21 of the manifest page.
 
-    SSTs and manifests go as soon as nothing names them, L0 objects that are compacted once they are older than
-    the table's `l0_min_age`, expired checkpoints a minute after they have expired. A clone that reads nothing of
+    What a compaction has replaced goes when that is longer ago than the table's `l0_min_age`, so snapshots and scans
+    that are younger go on; expired checkpoints go a minute after they have expired. A clone that reads nothing of
     its parent any more lets go of it.
 
     Args:
@@ -30,7 +30,8 @@ def sweep(
             or reads by an old view; "0s" drops the minute for skewed clocks too.
         dry_run: only tell what would go.
 
-    Cost: that of reading the table's metadata, 3 LISTs, 1 GET a checkpoint, and the DELETEs.
+    Cost: that of reading the table's metadata, 4 LISTs, 1 PUT, 1 HEAD, 1 GET a checkpoint, 1 GET a manifest that was
+    replaced within that age, and the DELETEs.
 
     Example:
         >>> import firn

@@ -1,4 +1,4 @@
-"""Garbage collection (rules 16 to 20): what no reader, no snapshot and no client under way can need.
+"""Garbage collection (rules 16 to 21): what no reader, no snapshot and no client under way can need.
 
 The order is what makes it safe: the pointer first, then the lists of objects, then snapshots. An object that
 was listed is garbage only by what was known before (the pointer), or can't become live any more (old epochs,
@@ -16,6 +16,7 @@ from firn.errors import AccessDeniedError, ObjectChangedError, ObjectNotFoundErr
 from firn.journal.manifest.codec import SnapshotFile
 from firn.journal.manifest.layout import ManifestLayout, Numbered, parse_manifest_name
 from firn.journal.manifest.model import CollectReport, L0File, Manifest, Pointer
+from firn.journal.manifest.replaced import Replaced, replaced
 from firn.journal.manifest.snapshots import bury, is_dead, list_snapshots
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.walk import owner, walk
@@ -65,7 +66,8 @@ def collect(store: ManifestStore, *, l0_min_age_s: float, buffer_s: float, dry_r
     )
     buried, kept = _expire(store, buffer_s, dry_run)
     live = live_objects(store, manifest, kept, listed)
-    plan = garbage(layout, pointer, manifest, listed, live, before_ms=before_ms)
+    lately = replaced(store, pointer, manifest, listed.manifests, before_ms=before_ms)
+    plan = garbage(layout, pointer, manifest, listed, live, lately, before_ms=before_ms)
     report = CollectReport(
         l0=_keys(plan.l0),
         fences=_keys(plan.fences),
@@ -181,29 +183,34 @@ def garbage(
     manifest: Manifest,
     listed: Listed,
     live: Live,
+    lately: Replaced,
     *,
     before_ms: int,
 ) -> Garbage:
-    """What may go (rules 18 to 20). Pure. `before_ms`: by the store's clock; as old as that is old enough."""
+    """What may go (rules 18 to 21). Pure. `before_ms`: by the store's clock; as old as that is old enough."""
     current = parse_manifest_name(manifest.name) or _FIRST
     settled_sst = Numbered(pointer.compactor_epoch, manifest.next_sst if _is_current(pointer, current) else 0)
     settled_manifest = Numbered(
         pointer.compactor_epoch, current.number if _is_current(pointer, current) else 0
     )
-    compacted = _compacted_l0(layout, manifest, listed.l0, live, before_ms)
+    compacted = _compacted_l0(layout, manifest, lately, listed.l0, live, before_ms)
     data, fences = _zombies(layout, pointer, manifest, listed.l0, live, before_ms)
+    spared = Live(ssts=set(live.ssts), manifests=set(live.manifests))
+    for each in lately.manifests:
+        _name(layout, spared, each)
     return Garbage(
         l0=(*(info for info in compacted if info.size), *data),
         fences=(*(info for info in compacted if not info.size), *fences),
         ssts=tuple(
             info
             for info in listed.ssts
-            if info.key not in live.ssts and _below(layout.parse_sst(info.key), settled_sst)
+            if info.key not in spared.ssts and _below(layout.parse_sst(info.key), settled_sst)
         ),
         manifests=tuple(
             info
             for info in listed.manifests
-            if info.key not in live.manifests and _below(layout.parse_manifest(info.key), settled_manifest)
+            if info.key not in spared.manifests
+            and _below(layout.parse_manifest(info.key), settled_manifest)
         ),
     )
 
@@ -219,7 +226,12 @@ def _below(name: Numbered | None, settled: Numbered) -> bool:
 
 
 def _compacted_l0(
-    layout: ManifestLayout, manifest: Manifest, objects: Sequence[ObjectInfo], live: Live, before_ms: int
+    layout: ManifestLayout,
+    manifest: Manifest,
+    lately: Replaced,
+    objects: Sequence[ObjectInfo],
+    live: Live,
+    before_ms: int,
 ) -> list[ObjectInfo]:
     """Rule 19: by numbers, since a young object tells that somebody still works at that number."""
     by_number: dict[int, list[ObjectInfo]] = defaultdict(list)
@@ -229,10 +241,10 @@ def _compacted_l0(
             by_number[name.number].append(info)
     return [
         info
-        for group in by_number.values()
+        for number, group in by_number.items()
         if all(each.modified_ms <= before_ms for each in group)
         for info in group
-        if info.key not in live.l0
+        if info.key not in live.l0 and (number <= lately.compacted or not info.size)  # nobody reads a fence
     ]
 
 

@@ -68,6 +68,23 @@ class ManifestStore:
         files = [self._decode(link, blob) for link, blob in zip(missing, blobs, strict=True)]
         return applied(stands_on, [*files, newest])
 
+    def whole_manifests(self, names: Sequence[str]) -> list[Manifest]:
+        """Those of some manifests of which nothing is missing. 1 GET each, and 1 for each that they stand on."""
+        files: dict[str, ManifestFile] = {}
+        wanted = list(names)
+        while wanted:
+            blobs = self.fetch_present([self.layout.manifest_key(name) for name in wanted])
+            for name, blob in zip(wanted, blobs, strict=True):
+                if blob is not None:
+                    files[name] = self._decode(name, blob)
+            links = dict.fromkeys(link for name in wanted if name in files for link in files[name].chain)
+            wanted = [link for link in links if link not in files and link not in wanted]
+        return [
+            applied(Manifest(), [files[link] for link in files[name].chain])
+            for name in names
+            if name in files and all(link in files for link in files[name].chain)
+        ]
+
     def current(
         self, known: Manifest | None = None, pointer: Pointer | None = None
     ) -> tuple[Pointer, Manifest]:
