@@ -17,6 +17,7 @@ from firn.journal.manifest import collecting, compacting, journal, opening, read
 from firn.journal.manifest.codec import encode_snapshot
 from firn.journal.manifest.compacting import CompactorSession
 from firn.journal.manifest.model import EpochInfo, L0File, Manifest, Pointer, View
+from firn.journal.manifest.replaced import Replaced
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.walk import listed_after, walk
 from firn.journal.manifest.writing import WriterSession
@@ -362,6 +363,15 @@ def forget_chains(patch: pytest.MonkeyPatch) -> None:
         return found
 
     patch.setattr(collecting, "live_objects", live)
+
+
+def forget_what_was_replaced(patch: pytest.MonkeyPatch) -> None:
+    """Rule 21: views of a moment ago are still being read."""
+    patch.setattr(
+        collecting,
+        "replaced",
+        lambda store, pointer, manifest, listed, *, before_ms: Replaced((), manifest.last_compacted),
+    )
 
 
 def snapshots_before_the_lists(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ CASES = [
     (without.believe_refusals_and_silence, "zombies", 0),
     (without.acknowledge_above_a_gap, "rivals", 1),
     (without.never_look_at_the_pointer, "zombies", 2),
-    (without.list_after_the_pointer, "paged", 8),
     (without.never_restart_a_read, "collectors", 0),
     (without.share_the_epoch, "collectors", 1),
     (without.commit_before_the_manifest_is_up, "snapshots", 0),

@@ -46,7 +46,7 @@ class RunReads:
 
     Args:
         files: in key order.
-        span_bytes: what to read at once, about; a block at least.
+        span_bytes: what to read at once, about; a block at least. Up to four times as much is decoded at once.
         ahead: fetches the next blocks meanwhile, where the bucket is far away.
     """
 
@@ -54,6 +54,7 @@ class RunReads:
         self, files: Sequence[SstReader], share: KeyShare, *, span_bytes: int, ahead: Executor | None
     ) -> None:
         self._files, self._share, self._span_bytes, self._ahead = files, share, span_bytes, ahead
+        self._part_bytes = 4 * span_bytes
         self.rows = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -77,7 +78,13 @@ class RunReads:
 
     def _rows(self, file: SstReader, blocks: range, data: bytes | Future[bytes]) -> Iterator[pa.RecordBatch]:
         data = data.result() if isinstance(data, Future) else file.fetch(blocks)
-        batch = file.decode(data, blocks)
+        start, view = file.index.extent(blocks.start)[0], memoryview(data)
+        for part in file.parts(blocks, self._part_bytes):
+            first, end = file.index.extent(part.start)[0], file.index.ends[part.stop - 1]
+            yield from self._within(file.decode(view[first - start : end - start], part))
+
+    def _within(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of a batch that are in the share."""
         keys, share = batch.column(0), self._share
         low = 0 if share.start is None else bisect_keys(keys, share.start)
         high = len(keys) if share.end is None else bisect_keys(keys, share.end)

@@ -6,18 +6,19 @@ of a cluster all go through it. What is in a newer run is newer; see docs/format
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
 import pyarrow as pa
 
 from firn.errors import InvalidInputError
+from firn.keyed import large_pieces
 from firn.keyed.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.fold_rows import Folding, fold_piece
 from firn.keyed.merge_columns import reducers_of
 from firn.keyed.operators import Operator
-from firn.keyed.run_buffers import FIRST_ROWS, PIECE_BYTES, pieces
+from firn.keyed.run_buffers import FIRST_ROWS, PIECE_BYTES, Piece, pieces
 from firn.keyed.values import Values
 
 
@@ -143,10 +144,24 @@ def fold_runs(
     for piece in pieces(
         runs, rows=batch_rows, reverse=reverse, first_rows=first_rows, piece_bytes=piece_bytes
     ):
-        folded = fold_piece(piece, folding, reverse=reverse)
-        piece.clear()  # or all of it would be held beside what came of it
-        for at in range(0, len(folded), batch_rows):
-            yield folded.slice(at, batch_rows)
+        for part in large_pieces.parts(piece, reverse=reverse, upto_seq=upto_seq):
+            if large_pieces.weight(part) > large_pieces.MOST_BYTES:
+                folded = _one_key(part, values, fold)
+            else:
+                folded = iter((fold_piece(part, folding, reverse=reverse),))
+            piece.clear()  # or all of it would be held beside what came of it
+            part.clear()
+            for batch in folded:
+                for at in range(0, len(batch), batch_rows):
+                    yield batch.slice(at, batch_rows)
+
+
+def _one_key(
+    part: Piece, values: Values, fold: Callable[[list[Entry]], list[Entry]]
+) -> Iterator[pa.RecordBatch]:
+    """What stays of a single key whose versions don't fit into a batch, each entry for itself."""
+    versions = [entry for run in part for batch in run for entry in values.entries(batch)]
+    return (values.batch([entry]) for entry in fold(versions))
 
 
 def _merged(operator: Operator | None, base: object, operands: Sequence[Entry]) -> Entry | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from firn.arrow.types import columns_of, conform
 from firn.errors import InvalidInputError
@@ -13,7 +14,7 @@ from firn.keyed.definition import KeyedDefinition
 from firn.keyed.entries import PUT, expiry
 from firn.keyed.keys import MAX_KEY, Keys
 from firn.keyed.operators import operator_of
-from firn.keyed.values import Values
+from firn.keyed.values import MAX_VALUE, Values
 from firn.names import fold
 
 CHUNK_BYTES = 128 << 20
@@ -45,7 +46,7 @@ class LoadRows:
         """
         held: list[pa.RecordBatch] = []
         size = 0
-        for batch in batches:
+        for batch in sliced(batches):
             if batch.num_rows:
                 held.append(batch)
                 size += batch.nbytes
@@ -63,7 +64,7 @@ class LoadRows:
                 a value that the table's merge operator can't stand on.
         """
         held: pa.RecordBatch | None = None  # the last row: its key may go on in the next batch
-        for batch in batches:
+        for batch in sliced(batches):
             if not batch.num_rows:
                 continue
             made = self._entries(pa.Table.from_batches([batch]), seq)
@@ -120,6 +121,7 @@ class LoadRows:
             raise InvalidInputError(
                 f"rows to load into {self._name} have a null value: bytes can be empty, but not null."
             )
+        self._check_sizes(values)
         if self._operator is not None:
             for value in self._values.from_columns(values):
                 self._operator.check(value)
@@ -147,6 +149,37 @@ class LoadRows:
             raise InvalidInputError(
                 f"rows to load into {self._name} have a key of {lengths['max']:,} bytes; at most {MAX_KEY:,} fit."
             )
+
+    def _check_sizes(self, values: list[pa.Array]) -> None:
+        """As puts are refused whose values are too large; nested ones by all rows of a batch together."""
+        for name, column in zip(self._values.names, values, strict=True):
+            if pt.is_string(column.type) or pt.is_binary(column.type):
+                longest = pc.max(pc.binary_length(column)).as_py() or 0
+            else:
+                longest = 0 if column.nbytes <= MAX_VALUE else max(row.nbytes for row in _each(column))
+            if longest > MAX_VALUE:
+                raise InvalidInputError(
+                    f"rows to load into {self._name} have a value of {longest:,} bytes in column {name!r}: at most "
+                    f"{MAX_VALUE:,} fit; keep it as an object of its own and store its key."
+                )
+
+
+def sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of up to `CHUNK_BYTES`, or one row: larger ones can't be put together."""
+    for batch in batches:
+        size = batch.nbytes
+        rows = max(1, batch.num_rows * CHUNK_BYTES // max(size, 1)) if size > CHUNK_BYTES else batch.num_rows
+        for at in range(0, batch.num_rows, max(1, rows)):
+            part = batch.slice(at, rows)
+            if part.nbytes > 2 * CHUNK_BYTES and part.num_rows > 1:  # some rows are far larger than others
+                half = part.num_rows // 2
+                yield from sliced([part.slice(0, half), part.slice(half)])
+            else:
+                yield part
+
+
+def _each(column: pa.Array) -> Iterator[pa.Array]:
+    return (column.slice(at, 1) for at in range(len(column)))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:

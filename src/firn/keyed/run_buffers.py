@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-PIECE_BYTES = 64 << 20
+PIECE_BYTES = 16 << 20
 """Bytes that all runs together read ahead for one piece, about."""
 
 SMALL_BYTES = 256 << 10

@@ -113,7 +113,11 @@ class Sources:
         self._readers.load([readers[0] for readers in overlapping])
         runs = [(reader,) for reader in self.l0 if reader.index.overlaps(start, end)] + overlapping
         held = self._held(runs, start, end)
-        found = [_scan(readers, start, end, reverse=reverse, keep=held is not None) for readers in runs]
+        together = len(runs)
+        found = [
+            _scan(readers, start, end, reverse=reverse, keep=held is not None, runs=together)
+            for readers in runs
+        ]
         cold = [at for at in range(len(runs)) if held is None or not held[at]]
         if len(cold) > 1:
             for at, first in zip(cold, in_flight(_first, [found[at] for at in cold]), strict=True):
@@ -151,11 +155,17 @@ def runs_from(ssts: tuple[SSTInfo, ...], sst_key: Callable[[str], str], open_sst
 
 
 def _scan(
-    readers: Sequence[SstReader], start: bytes | None, end: bytes | None, *, reverse: bool, keep: bool
+    readers: Sequence[SstReader],
+    start: bytes | None,
+    end: bytes | None,
+    *,
+    reverse: bool,
+    keep: bool,
+    runs: int,
 ) -> Iterator[pa.RecordBatch]:
     """A run's entries; an SST is opened when the scan comes to it."""
     for reader in readers:
-        yield from reader.scan(start, end, reverse=reverse, keep=keep)
+        yield from reader.scan(start, end, reverse=reverse, keep=keep, runs=runs)
 
 
 def _first(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:

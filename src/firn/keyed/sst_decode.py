@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -72,6 +73,12 @@ class BlockDecoder:
             raise DamagedError(
                 f"it has the columns {', '.join(dict.fromkeys(names))} and the table's are {', '.join(schema.names)}"
             )
+
+    @cached_property
+    def weights(self) -> tuple[int, ...]:
+        """About how many bytes each block has when it is decoded."""
+        groups = range(self._metadata.num_row_groups)
+        return tuple(self._metadata.row_group(group).total_byte_size for group in groups)
 
     def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of neighbouring blocks, out of the bytes of exactly these; `columns` are value columns."""

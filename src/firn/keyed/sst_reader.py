@@ -161,17 +161,19 @@ class SstReader:
         reverse: bool = False,
         columns: Sequence[str] | None = None,
         keep: bool = False,
+        runs: int = 1,
     ) -> Iterator[pa.RecordBatch]:
         """The entries with start ≤ key < end in the run's order, or exactly backwards with `reverse`.
 
         `columns` are the value columns wanted, in this order; the entries' own columns always come. `keep` puts the
-        blocks into the cache: for short scans, as long ones would push out everything else. No batch is empty.
+        blocks into the cache: for short scans, as long ones would push out everything else. No batch is empty. `runs`
+        is how many are scanned together: they share what is read ahead.
 
         Cost: that of `index`, then 1 ranged GET a span of blocks; spans grow from one block to a few MiB, and the
         next one is fetched while the caller is busy with the last. A span that is whole in the cache isn't fetched.
         With `keep` they begin with 1 MiB, and blocks that are in the cache aren't fetched.
         """
-        return scan_blocks(self, start, end, reverse=reverse, columns=columns, keep=keep)
+        return scan_blocks(self, start, end, reverse=reverse, columns=columns, keep=keep, runs=runs)
 
     # -- for firn.keyed.sst_scan
 
@@ -198,6 +200,20 @@ class SstReader:
         """The bytes of neighbouring blocks: 1 ranged GET."""
         start, _ = self.index.extent(blocks.start)
         return self._bucket.get_range(self.key, start, self.index.ends[blocks.stop - 1] - start)
+
+    def parts(self, blocks: range, most_bytes: int, *, reverse: bool = False) -> Iterator[range]:
+        """Neighbouring blocks in parts that have up to so many bytes when they are decoded, or are one block."""
+        weights = self._decoding().weights
+        left = blocks
+        while left:
+            count, size = 0, 0
+            for block in reversed(left) if reverse else left:
+                size += weights[block]
+                if count and size > most_bytes:
+                    break
+                count += 1
+            yield left[len(left) - count :] if reverse else left[:count]
+            left = left[: len(left) - count] if reverse else left[count:]
 
     def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """What was fetched, checked and as rows."""

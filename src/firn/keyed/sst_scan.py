@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from firn.keyed.block import Block
-from firn.keyed.run_buffers import bisect_keys
+from firn.keyed.run_buffers import PIECE_BYTES, bisect_keys
 from firn.keyed.sst_index import SstIndex
 from firn.keyed.sst_schema import ENTRY_COLUMNS
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SPAN_BYTES = 4 << 20
 """Bytes of blocks that one request fetches at most."""
 
+AHEAD_BYTES = 64 << 20
+"""And no more than so many of all runs that are scanned together, or one block of each."""
+
 GROWTH = 4
 """Each span is so many times as large as the one before: a short scan reads little, a long one in few requests."""
 
@@ -28,8 +31,10 @@ SHORT_BYTES = 1 << 20
 """Bytes of blocks that a short scan begins with: it is likely to want all of them."""
 
 
-def spans(index: SstIndex, blocks: range, *, reverse: bool = False, room: int = 0) -> Iterator[range]:
-    """The blocks cut into what one request fetches: one block first, or `room` bytes, then ever more.
+def spans(
+    index: SstIndex, blocks: range, *, reverse: bool = False, room: int = 0, most: int = SPAN_BYTES
+) -> Iterator[range]:
+    """The blocks cut into what one request fetches: one block first, or `room` bytes, then ever more, up to `most`.
 
     >>> ends = tuple(range(1 << 20, 12 << 20, 1 << 20))
     >>> index = SstIndex(9, 9, 0, 0, None, b"", (b"",) * 11, (False,) * 11, ends, (1,) * 11, (0,) * 11)
@@ -50,7 +55,7 @@ def spans(index: SstIndex, blocks: range, *, reverse: bool = False, room: int = 
             count += 1
         yield left[len(left) - count :] if reverse else left[:count]
         left = left[: len(left) - count] if reverse else left[count:]
-        room = min(SPAN_BYTES, GROWTH * max(room, size))
+        room = min(most, GROWTH * max(room, size))
 
 
 def scan_blocks(
@@ -61,6 +66,7 @@ def scan_blocks(
     reverse: bool,
     columns: Sequence[str] | None,
     keep: bool,
+    runs: int,
 ) -> Iterator[pa.RecordBatch]:
     """What `SstReader.scan` promises."""
     if start is not None and end is not None and start >= end:
@@ -70,7 +76,9 @@ def scan_blocks(
     if not blocks:
         return
     first, last = blocks[0], blocks[-1]
-    for part, batch, lower_bound in _batches(reader, blocks, reverse=reverse, columns=columns, keep=keep):
+    for part, batch, lower_bound in _batches(
+        reader, blocks, reverse=reverse, columns=columns, keep=keep, runs=runs
+    ):
         low, high = 0, batch.num_rows
         if start is not None and first in part:
             low = lower_bound(start)
@@ -83,7 +91,7 @@ def scan_blocks(
 
 
 def _batches(
-    reader: SstReader, blocks: range, *, reverse: bool, columns: Sequence[str] | None, keep: bool
+    reader: SstReader, blocks: range, *, reverse: bool, columns: Sequence[str] | None, keep: bool, runs: int
 ) -> Iterator[tuple[range, pa.RecordBatch, Callable[[bytes], int]]]:
     """Which blocks, their rows, and what finds the first row whose key isn't below another."""
     index = reader.index
@@ -92,7 +100,8 @@ def _batches(
             for number, block in reader.blocks(short[::-1] if reverse else short).items():
                 yield range(number, number + 1), _projected(block.batch, columns), block.lower_bound
         return
-    todo = spans(index, blocks, reverse=reverse)
+    most = min(SPAN_BYTES, AHEAD_BYTES // max(1, runs) // (2 if reader.is_remote else 1))
+    todo = spans(index, blocks, reverse=reverse, most=most)
     ahead: ThreadPoolExecutor | None = None
     waiting: tuple[range, Future[bytes]] | None = None
     try:
@@ -115,12 +124,20 @@ def _batches(
             if following is not None and reader.is_remote and _held(reader, following) is None:
                 ahead = ahead or ThreadPoolExecutor(1, thread_name_prefix="firn-scan")
                 waiting = following, ahead.submit(reader.fetch, following)
-            rows = reader.decode(data, part, columns)
-            del (
-                data
-            )  # while the caller is busy with the rows, their bytes would be held beside them, for each run
-            yield part, rows, partial(bisect_keys, rows.column(0))
-            del rows  # nor the rows beside the next ones
+            start, view = index.extent(part.start)[0], memoryview(data)
+            waiting_parts = list(reader.parts(part, PIECE_BYTES // runs, reverse=reverse))
+            while waiting_parts:
+                some = waiting_parts.pop(0)
+                rows = reader.decode(
+                    view[index.extent(some.start)[0] - start : index.ends[some.stop - 1] - start],
+                    some,
+                    columns,
+                )
+                if not waiting_parts:
+                    # While the caller is busy with the rows, their bytes would be held beside them, for each run.
+                    del data, view
+                yield some, rows, partial(bisect_keys, rows.column(0))
+                del rows  # nor the rows beside the next ones
             part = following
     finally:
         if ahead is not None:

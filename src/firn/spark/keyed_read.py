@@ -163,14 +163,17 @@ class KeyedRead(KeyedColumns):
             # At least one, which a run can't be without; an operator may need them all.
             wanted = {name: kind for name, kind in values.columns.items() if name in self.needed}
             values = Values(wanted or dict(list(values.columns.items())[:1]))
-        runs = [self._scanned(run, unit.range, values) for run in unit.runs()]
+        together = unit.runs()
+        runs = [self._scanned(run, unit.range, values, len(together)) for run in together]
         yield from fold_runs(
             runs, values=values, operator=operator, now_ms=self.now_ms, upto_seq=self.upto_seq
         )
 
-    def _scanned(self, run: Sequence[RunFile], wanted: KeyRange, values: Values) -> Iterator[pa.RecordBatch]:
+    def _scanned(
+        self, run: Sequence[RunFile], wanted: KeyRange, values: Values, runs: int
+    ) -> Iterator[pa.RecordBatch]:
         for file in run:
-            yield from self._reader(file).scan(wanted.start, wanted.end, columns=values.names)
+            yield from self._reader(file).scan(wanted.start, wanted.end, columns=values.names, runs=runs)
 
     def _reader(self, file: RunFile) -> SstReader:
         # Nothing is read twice, so nothing is kept.

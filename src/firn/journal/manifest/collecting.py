@@ -209,8 +209,7 @@ def garbage(
         manifests=tuple(
             info
             for info in listed.manifests
-            if info.key not in spared.manifests
-            and _below(layout.parse_manifest(info.key), settled_manifest)
+            if info.key not in spared.manifests and _below(layout.parse_manifest(info.key), settled_manifest)
         ),
     )
 
