@@ -38,10 +38,10 @@ class Flusher:
     def flush(self, writes: Iterable[Write]) -> int:
         """Entries (key, stored value, kind=PUT, expire_at=None); the number of the L0 object."""
         number = self.session.next_number
-        memtable = Memtable(number, self.values, self.operator)
+        memtable = Memtable(number, self.values, self.operator, seqs=self.table.definition.seqs)
         for key, value, *rest in writes:
             memtable.put(key, value, *rest)
-        sst = SstWriter(self.values.schema, block_bytes=self.table.settings.block_size)
+        sst = SstWriter(self.values.schema, block_bytes=self.table.settings.block_size, wide=True)
         sst.add(memtable.freeze())
         self.session.put_l0(number, bytes(sst.finish().data))
         self.session.confirm(number)

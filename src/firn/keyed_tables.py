@@ -17,6 +17,7 @@ from firn.journal.definition import definition_key
 from firn.keyed.clones import clones_of, release
 from firn.keyed.definition import KeyedDefinition, create_definition
 from firn.keyed.entries import expiry
+from firn.keyed.seqs import WIDE_SEQ
 from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport
 from firn.units import parse_duration_ms
@@ -62,6 +63,7 @@ class KeyedTables:
             ttl_ms=None if asked.ttl is None else parse_duration_ms(asked.ttl),
             properties=dict(asked.properties),
             first_epoch=self.clock.now_ms(),
+            features=(WIDE_SEQ,),
         )
         definition.check()
         expiry(definition.first_epoch, definition.ttl_ms or 0)

@@ -13,8 +13,8 @@ from firn.errors import FencedError, InvalidInputError
 from firn.keyed import load_rows
 from firn.keyed.bulk_load import BulkLoad, load, load_task
 from firn.keyed.compaction import compact
-from firn.keyed.entries import BULK_POSITION, seq_of
 from firn.keyed.policy import Policy, runs_of
+from firn.keyed.seqs import WIDE
 from kv_tables import Flusher, entries_of, live, new_table
 
 SMALL = {"sst_size": "8KB", "block_size": "1KB", "compression": "none"}
@@ -79,8 +79,8 @@ def test_seq_is_above_all_compacted_and_below_all_later() -> None:
     for n in range(3):
         load(table, rows(b"b"))
         newest = runs_of(table.journal.read().manifest.ssts)[0][0]
-        assert newest.max_seq == newest.max_loaded == seq_of(2, BULK_POSITION) + 1 + n
-        assert seq_of(2, BULK_POSITION) < newest.max_seq < seq_of(3, 0)
+        assert newest.max_seq == newest.max_loaded == WIDE.of(2, WIDE.half) + 1 + n
+        assert WIDE.of(2, WIDE.half) < newest.max_seq < WIDE.of(3, 0)
 
 
 def test_a_later_load_wins() -> None:

@@ -13,7 +13,7 @@ from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.keyed.bulk_load import load
 from firn.keyed.changes import change_batches, change_schema, changes
 from firn.keyed.compaction import compact
-from firn.keyed.entries import BULK_POSITION, seq_of
+from firn.keyed.seqs import WIDE
 from firn.keyed.sweep import sweep
 from firn.keyed.table import KeyedTable
 from kv_tables import DELETE, MERGE, PUT, Flusher, live, new_table
@@ -55,8 +55,8 @@ def test_rows_tell_their_place() -> None:
     assert found.schema.names == ["state", "delay", "_kind", "_seq", "_expire_at"]
     rows = found.to_pylist()
     assert [(row["state"], row["delay"], row["_kind"], row["_seq"]) for row in rows] == [
-        ("MI", 66, "put", 1 << 32),
-        ("OH", None, "delete", 2 << 32),
+        ("MI", 66, "put", 1 << 24),
+        ("OH", None, "delete", 2 << 24),
     ]
     assert rows[0]["_expire_at"].timestamp() * 1000 == expires and rows[1]["_expire_at"] is None
 
@@ -235,6 +235,5 @@ def test_merge_operands_of_one_flush_come_with_what_they_stand_on() -> None:
     kinds = {(key, kind) for key, kind, _ in told(table)}
     assert (b"a", "put") in kinds and (b"b", "merge") in kinds
     assert all(
-        seq_of(0, 0) <= row["_seq"] < seq_of(0, BULK_POSITION)
-        for row in changes(table).to_arrow().to_pylist()
+        WIDE.of(0, 0) <= row["_seq"] < WIDE.of(0, WIDE.half) for row in changes(table).to_arrow().to_pylist()
     )

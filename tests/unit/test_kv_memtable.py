@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firn.keyed.entries import BULK_POSITION, DELETE, MERGE, PUT, Entry, bulk_seq, number_of, seq_of
+from firn.keyed.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.fold import fold_key
 from firn.keyed.memtable import OVERHEAD, Memtable
 from firn.keyed.operators import operator_of
+from firn.keyed.seqs import NARROW
 from firn.keyed.values import Values
 
 BYTES = Values()
@@ -70,7 +71,7 @@ def test_each_moment_stays_readable(listed, name, upto, now_ms):
     operator = OPERATORS[name]
     memtable = filled(listed, operator)
     expected = model(listed, operator, upto, now_ms)
-    last = seq_of(3, 0) + upto - 1
+    last = NARROW.of(3, 0) + upto - 1
     found = {key: seen(memtable.get(key, last), operator, now_ms) for key, *_ in listed}
     assert {key: value for key, value in found.items() if value is not None} == expected
     forward = [entry for batch in memtable.scan(upto_seq=last) for entry in BYTES.entries(batch)]
@@ -146,18 +147,18 @@ def test_long_scans_go_on_in_a_run_that_is_kept_until_the_next_put(reverse):
 
 def test_seqs_order_flushes_and_positions_in_them():
     first, second = Memtable(4, BYTES), Memtable(5, BYTES)
-    assert first.last_seq < seq_of(4, 0) == first.put(b"a", b"1") == first.last_seq
-    assert first.extend([(b"b", b"", PUT, None), (b"a", b"", PUT, None)]) == seq_of(4, 2)
+    assert first.last_seq < NARROW.of(4, 0) == first.put(b"a", b"1") == first.last_seq
+    assert first.extend([(b"b", b"", PUT, None), (b"a", b"", PUT, None)]) == NARROW.of(4, 2)
     assert first.last_seq < second.put(b"a", b"2")
-    assert number_of(first.last_seq) == 4
+    assert NARROW.number(first.last_seq) == 4
     assert len(first) == 3
 
 
 def test_a_bulk_load_stands_above_what_is_compacted_and_below_the_next_flush():
-    seq = bulk_seq(seq_of(4, 77), 4)
-    assert seq_of(4, BULK_POSITION - 1) < seq < seq_of(5, 0)
-    assert seq < bulk_seq(seq, 4) < seq_of(5, 0)
-    assert bulk_seq(0, -1) < seq_of(0, 0)
+    seq = NARROW.bulk(NARROW.of(4, 77), 4)
+    assert NARROW.of(4, NARROW.half - 1) < seq < NARROW.of(5, 0)
+    assert seq < NARROW.bulk(seq, 4) < NARROW.of(5, 0)
+    assert NARROW.bulk(0, -1) < NARROW.of(0, 0)
 
 
 def test_bytes_are_counted():

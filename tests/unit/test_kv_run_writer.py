@@ -16,8 +16,8 @@ import pytest
 from firn.bucket import Bucket, open_bucket
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
 from firn.keyed.cache import BlockCache
-from firn.keyed.entries import BULK_POSITION, seq_of
 from firn.keyed.run_writer import IN_FLIGHT_BYTES, RunWriter, numbers_needed
+from firn.keyed.seqs import NARROW
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.values import Values
@@ -134,14 +134,14 @@ def test_a_task_has_numbers_for_more_than_its_input() -> None:
 
 
 def test_it_knows_what_was_loaded(bucket: Bucket) -> None:
-    loaded = seq_of(4, BULK_POSITION + 1)
+    loaded = NARROW.of(4, NARROW.half + 1)
     with writer(bucket) as out:
-        out.add(run_of([b"a"], seq=seq_of(9, 0)))
+        out.add(run_of([b"a"], seq=NARROW.of(9, 0)))
         out.add(run_of([b"b"], seq=loaded))
         (sst,) = out.finish()
     assert sst.max_loaded == loaded + 1
     with writer(bucket, range(50, 60)) as out:
-        out.add(run_of([b"a"], seq=seq_of(9, 0)))
+        out.add(run_of([b"a"], seq=NARROW.of(9, 0)))
         (sst,) = out.finish()
     assert sst.max_loaded == -1
 

@@ -6,7 +6,7 @@ and record tables have it in one frame, of version, features and checksum; lake 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import google_crc32c
@@ -69,14 +69,21 @@ def create_object(
         ) from None
 
 
-def encode_framed(version: int, kind: str, fields: Mapping[str, Any]) -> bytes:
-    """A definition's bytes: JSON to be read by people, too, with a checksum."""
-    body = {"firn": version, "features": [], "kind": kind, **fields}
+def encode_framed(version: int, kind: str, fields: Mapping[str, Any], features: Iterable[str] = ()) -> bytes:
+    """A definition's bytes: JSON to be read by people, too, with a checksum. `features`: what readers must know."""
+    body = {"firn": version, "features": sorted(features), "kind": kind, **fields}
     return orjson.dumps({**body, "crc": _crc(body)}, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
 
 
 def decode_framed(
-    data: bytes, where: str, read: Callable[[Mapping[str, Any]], T], *, version: int, noun: str, remedy: str
+    data: bytes,
+    where: str,
+    read: Callable[[Mapping[str, Any]], T],
+    *,
+    version: int,
+    noun: str,
+    remedy: str,
+    known: Collection[str] = (),
 ) -> T:
     """What `read` makes of a definition's fields.
 
@@ -84,6 +91,7 @@ def decode_framed(
         where: the object's full name, for messages.
         noun: what it defines: "keyed table".
         remedy: what is untouched where it is damaged, and what to do.
+        known: the features that this Firn knows.
 
     Raises:
         CorruptObjectError: it isn't what any Firn writes.
@@ -95,13 +103,13 @@ def decode_framed(
 
     try:
         raw = orjson.loads(data)
-        found, features = raw["firn"], raw.get("features", [])
+        found, features = raw["firn"], sorted(set(raw.get("features", ())) - set(known))
         if found == version and raw.pop("crc") != _crc(raw):
             raise damaged("its checksum is wrong")
         if found != version or features:
             what = f"needs {', '.join(map(str, features))}" if features else f"has format version {found!r}"
             raise UnsupportedError(
-                f"{where} {what}; this version of Firn reads {noun}s of format {version} without further features. "
+                f"{where} {what}; this version of Firn reads {noun}s of format {version} without these features. "
                 "Upgrade Firn to open the table."
             )
         return read(raw)

@@ -22,7 +22,6 @@ from firn.journal.manifest import CompactorSession, Manifest
 from firn.journal.manifest.model import SSTInfo
 from firn.keyed.compaction import compact_l0, policy_of
 from firn.keyed.definition import KeyedDefinition
-from firn.keyed.entries import bulk_seq
 from firn.keyed.load_rows import LoadRows
 from firn.keyed.policy import Policy
 from firn.keyed.run_writer import RunWriter
@@ -187,7 +186,7 @@ class _Load:
         compact_l0(table, self.session, runner=runner)
         self._manifest: Manifest = self.session.view.manifest
         greatest = max((sst.max_seq for sst in self._manifest.ssts), default=0)
-        self._seq = bulk_seq(greatest, self._manifest.last_compacted)
+        self._seq = self._table.definition.seqs.bulk(greatest, self._manifest.last_compacted)
 
     def context(self, numbers: range, parts: int) -> LoadContext:
         return LoadContext(
@@ -259,4 +258,5 @@ def _writer(bucket: Bucket, context: LoadContext, numbers: Sequence[int]) -> Run
         numbers=numbers,
         level=1,
         run=0,
+        seqs=context.definition.seqs,
     )

@@ -21,9 +21,9 @@ from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.manifest.model import L0File, Manifest, View
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition
-from firn.keyed.entries import BULK_POSITION, number_of, seq_of
 from firn.keyed.keys import Keys
 from firn.keyed.policy import runs_of
+from firn.keyed.seqs import Seqs
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.sst_schema import ENTRY_COLUMNS
 from firn.keyed.values import Values
@@ -40,7 +40,6 @@ CHANGE_FIELDS = (
 """What a change tells beside key and value."""
 
 _VERSION = re.compile(r"(manifest\.\d{18}\.\d{18})@(-1|\d{1,18})(?:\+(\d{1,10}))?")
-_LOW = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,10 @@ class Changes:
         if kept >= len(self.files):
             return self
         seq = self.files[kept - 1].upto
-        number = number_of(seq)
+        seqs = self._definition.seqs
+        number = seqs.number(seq)
         # Where it ends with a flush, the version says that no load above that is in it: its manifest has some, maybe.
-        place = _Place(number, max(seq, seq_of(number, BULK_POSITION)))
+        place = _Place(seqs, number, max(seq, seqs.of(number, seqs.half)))
         version = place.of_version(self.version.partition("@")[0])
         parts = [replace(file, upto=seq) for file in self.files[kept:] if file.loaded and file.above < seq]
         return replace(self, version=version, files=(*self.files[:kept], *parts))
@@ -140,9 +140,13 @@ def changes(table: KeyedTable, since: str | None = None, upto: str | None = None
         [{'key': b'DTW', '_kind': 'delete'}]
     """
     view = table.view()
-    newest = _Place.of(view)
+    newest = _Place.of(table.definition.seqs, view)
     ended = newest if upto is None else _Place.parse(table, upto, view, needs_manifest=False)
-    begun = _Place(-1, -1) if since is None else _Place.parse(table, since, view, needs_manifest=True)
+    begun = (
+        _Place(newest.seqs, -1, -1)
+        if since is None
+        else _Place.parse(table, since, view, needs_manifest=True)
+    )
     whole = since is None
     if max(begun.number, ended.number) > newest.number:
         version = upto if ended.number > newest.number else since
@@ -208,7 +212,8 @@ def change_entries(
         seq = batch.column(1)
         wanted = pc.and_(pc.greater(seq, file.above), pc.less_equal(seq, file.upto))
         if file.loaded:
-            wanted = pc.and_(wanted, pc.greater_equal(pc.bit_wise_and(seq, _LOW), BULK_POSITION))
+            seqs = definition.seqs
+            wanted = pc.and_(wanted, pc.greater_equal(pc.bit_wise_and(seq, seqs.mask), seqs.half))
         batch = batch.filter(wanted)
         if batch.num_rows:
             yield batch
@@ -220,17 +225,18 @@ class _Place:
     above that flush; -1 where there is none. The seq before that of the first load says the same in a version, which
     would else be taken for a view's, with all the loads that its manifest has there."""
 
+    seqs: Seqs
     number: int
     loaded: int
 
     @property
     def seq(self) -> int:
         """What was there has no greater one."""
-        return max(seq_of(self.number, BULK_POSITION - 1), self.loaded)
+        return max(self.seqs.of(self.number, self.seqs.half - 1), self.loaded)
 
     @staticmethod
-    def of(view: View) -> _Place:
-        return _Place(view.last_l0, _loaded(view.manifest, view.last_l0))
+    def of(seqs: Seqs, view: View) -> _Place:
+        return _Place(seqs, view.last_l0, _loaded(seqs, view.manifest, view.last_l0))
 
     @staticmethod
     def parse(table: KeyedTable, version: str, view: View, *, needs_manifest: bool) -> _Place:
@@ -239,24 +245,24 @@ class _Place:
             raise InvalidInputError(
                 f"{version!r} is not a version of {table.name}: give one that Firn gave you."
             )
-        name, number = match[1], int(match[2])
+        seqs, name, number = table.definition.seqs, match[1], int(match[2])
         if match[3] is not None:
-            return _Place(number, seq_of(number, BULK_POSITION + int(match[3])))
+            return _Place(seqs, number, seqs.of(number, seqs.half + int(match[3])))
         # Only a view's version doesn't say what was loaded: its manifest does.
-        if not needs_manifest or not _loaded(view.manifest, number) >= 0:
-            return _Place(number, -1)
+        if not needs_manifest or not _loaded(seqs, view.manifest, number) >= 0:
+            return _Place(seqs, number, -1)
         manifest = view.manifest if name == view.manifest.name else table.journal.manifest(name)
-        return _Place(number, _loaded(manifest, number))
+        return _Place(seqs, number, _loaded(seqs, manifest, number))
 
     def of_version(self, manifest: str) -> str:
         if self.loaded < 0:
             return f"{manifest}@{self.number}"
-        return f"{manifest}@{self.number}+{self.loaded - seq_of(self.number, BULK_POSITION)}"
+        return f"{manifest}@{self.number}+{self.loaded - self.seqs.of(self.number, self.seqs.half)}"
 
 
-def _loaded(manifest: Manifest, number: int) -> int:
+def _loaded(seqs: Seqs, manifest: Manifest, number: int) -> int:
     """The seq of the last bulk load above the flush of that number and below the next."""
-    low, high = seq_of(number, BULK_POSITION), seq_of(number + 1, 0)
+    low, high = seqs.of(number, seqs.half), seqs.of(number + 1, 0)
     return max((sst.max_loaded for sst in manifest.ssts if low <= sst.max_loaded < high), default=-1)
 
 
@@ -284,12 +290,12 @@ def _loads(table: KeyedTable, view: View, begun: _Place, ended: _Place) -> list[
 
 def _flushes(table: KeyedTable, view: View, begun: _Place, ended: _Place, *, whole: bool) -> list[ChangeFile]:
     """The L0 objects that came after one place, up to another."""
-    compacted = view.manifest.last_compacted
+    compacted, seqs = view.manifest.last_compacted, table.definition.seqs
     files = [file for file in view.l0 if begun.number < file.number <= ended.number]
     if not whole and begun.number < compacted:
         files += _retained(table, view, begun.number + 1, min(compacted, ended.number))
     return [
-        ChangeFile(file.key, file.bytes, seq_of(file.number, 0) - 1, seq_of(file.number, BULK_POSITION - 1))
+        ChangeFile(file.key, file.bytes, seqs.of(file.number, 0) - 1, seqs.of(file.number, seqs.half - 1))
         for file in sorted(files, key=lambda file: file.number)
     ]
 

@@ -116,6 +116,7 @@ def _written(
         level=context.level,
         run=context.run,
         expected_bytes=task.share.weight,
+        seqs=context.definition.seqs,
     ) as out:
         for batch in folded:
             out.add(batch)

@@ -13,12 +13,16 @@ from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
 from firn.keyed.keys import Keys
 from firn.keyed.operators import Operator, operator_of
+from firn.keyed.seqs import NARROW, WIDE, WIDE_SEQ, Seqs
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.values import Values
 from firn.names import fold
 
 KIND = "keyed"  # frozen
 FORMAT_VERSION = 3  # frozen: lake tables have 1 and 2, so that each version of Firn names what it can't read
+
+FEATURES = frozenset((WIDE_SEQ,))
+"""Those that this version knows; all new tables have them."""
 
 _REMEDY = (
     "Its data and manifests are untouched: restore the object from a backup, or write it again with the properties "
@@ -34,6 +38,7 @@ class KeyedDefinition:
     where keys are bytes. `merge` is an operator's name or names by column, `ttl_ms` how long
     an entry lives unless its put says. The
     first writer's and the first compactor's epoch is `first_epoch`: above all of a dropped table's of that name.
+    `features` are what a reader must know: `wide-seq`. A clone has its parent's.
     A clone's `parent` names the table that it was made of and the checkpoint that pins it.
     """
 
@@ -47,6 +52,7 @@ class KeyedDefinition:
     id: str = ""
     dropped: bool = False
     parent: Mapping[str, str] | None = None
+    features: tuple[str, ...] = ()
 
     kind = KIND
 
@@ -57,6 +63,11 @@ class KeyedDefinition:
     @cached_property
     def values(self) -> Values:
         return Values(self.columns)
+
+    @property
+    def seqs(self) -> Seqs:
+        """How entries are numbered."""
+        return WIDE if WIDE_SEQ in self.features else NARROW
 
     @cached_property
     def operator(self) -> Operator | None:
@@ -96,13 +107,19 @@ class KeyedDefinition:
             "dropped": self.dropped,
             "parent": None if self.parent is None else dict(self.parent),
         }
-        return encode_framed(FORMAT_VERSION, KIND, body)
+        return encode_framed(FORMAT_VERSION, KIND, body, self.features)
 
     @staticmethod
     def decode(data: bytes, where: str) -> KeyedDefinition:
         """Raises `CorruptObjectError` and, for a newer format or an unknown feature, `UnsupportedError`."""
         return decode_framed(
-            data, where, KeyedDefinition._read, version=FORMAT_VERSION, noun="keyed table", remedy=_REMEDY
+            data,
+            where,
+            KeyedDefinition._read,
+            version=FORMAT_VERSION,
+            noun="keyed table",
+            remedy=_REMEDY,
+            known=FEATURES,
         )
 
     @staticmethod
@@ -118,6 +135,7 @@ class KeyedDefinition:
             id=raw["id"],
             dropped=raw["dropped"],
             parent=raw["parent"],
+            features=tuple(raw["features"]),
         )
 
 

@@ -14,10 +14,6 @@ PUT: Final = 0  # frozen
 DELETE: Final = 1  # frozen
 MERGE: Final = 2  # frozen
 
-BULK_POSITION: Final = 1 << 31
-"""Entries of one flush stand below this position, those of bulk loads at it or above. Frozen."""
-
-
 LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999: engines have no later times."""
 
@@ -38,37 +34,6 @@ class Entry(NamedTuple):
     def expired(self, now_ms: int) -> bool:
         """Whether it has expired by `now_ms`."""
         return self.expire_at is not None and self.expire_at <= now_ms
-
-
-def seq_of(number: int, position: int) -> int:
-    """The `seq` of the entry at `position` of the memtable that becomes L0 `number`.
-
-    >>> seq_of(0, 5) == (1 << 32) + 5
-    True
-    """
-    return (number + 1) << 32 | position
-
-
-def number_of(seq: int) -> int:
-    """The L0 number in a `seq`; for a bulk load, the last that was compacted before it, or more.
-
-    >>> number_of(seq_of(7, 12))
-    7
-    """
-    return (seq >> 32) - 1
-
-
-def bulk_seq(max_seq: int, last_compacted: int) -> int:
-    """The `seq` of all rows of a bulk load: above all that is compacted, below all L0 to come.
-
-    Args:
-        max_seq: the greatest of all SSTs; 0 where there is none.
-        last_compacted: the last L0 number that is compacted, -1 for none.
-
-    >>> bulk_seq(seq_of(3, 9), 3) < seq_of(4, 0), number_of(bulk_seq(0, -1))
-    (True, -1)
-    """
-    return max(max_seq, (last_compacted + 1) << 32 | BULK_POSITION) + 1
 
 
 def expiry(now_ms: int, ttl_ms: int) -> int:

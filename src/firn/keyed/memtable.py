@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 from sortedcontainers import SortedList
 
-from firn.keyed.entries import MERGE, PUT, Entry, seq_of
+from firn.keyed.entries import MERGE, PUT, Entry
 from firn.keyed.merge_order import key_order
 from firn.keyed.operators import Operator
 from firn.keyed.run_buffers import bisect_keys
+from firn.keyed.seqs import NARROW, Seqs
 from firn.keyed.values import Values
 
 OVERHEAD: Final = 192
@@ -38,6 +39,7 @@ class Memtable:
         number: of the L0 object; entries' `seq` is made of it.
         values: the table's values.
         operator: merges operands early where that saves memory; they stay apart without one.
+        seqs: how the table's `seq` are made.
 
     >>> memtable = Memtable(0, Values())
     >>> seq = memtable.put(b"k", b"v")
@@ -45,13 +47,15 @@ class Memtable:
     [Entry(key=b'k', seq=4294967296, kind=0, expire_at=None, value=b'v')]
     """
 
-    def __init__(self, number: int, values: Values, operator: Operator | None = None) -> None:
+    def __init__(
+        self, number: int, values: Values, operator: Operator | None = None, *, seqs: Seqs = NARROW
+    ) -> None:
         self.number = number
         self.values = values
         self.operator = operator
         self.bytes = 0
         """About how much memory the entries take."""
-        self._base = seq_of(number, 0)
+        self._base = seqs.of(number, 0)
         self._early = operator is not None and operator.compact
         self._count = 0  # entries that are whole
         self._newest: dict[bytes, int] = {}

@@ -18,7 +18,7 @@ from firn.bucket.base import Bucket, BytesLike
 from firn.errors import ObjectExistsError, ObjectNotFoundError, OutcomeUnknownError
 from firn.journal.manifest.layout import ManifestLayout
 from firn.journal.manifest.model import SSTInfo
-from firn.keyed.entries import BULK_POSITION
+from firn.keyed.seqs import NARROW, WIDE, Seqs
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.sst_writer import Sst, SstWriter
 
@@ -26,8 +26,6 @@ IN_FLIGHT_BYTES = 64 << 20
 """Finished SSTs that wait for their PUT hold no more than this, or than one SST."""
 
 IN_FLIGHT = 8
-
-_LOW = (1 << 32) - 1
 
 
 class RunWriter:
@@ -40,6 +38,7 @@ class RunWriter:
         numbers: SST numbers that nobody else uses; not all are needed.
         epoch: the compactor's, which the SSTs are named by.
         level, run: where a manifest is to put them.
+        seqs: how the table's `seq` are made.
         expected_bytes: of the whole run, where that is known: memory for no more is set aside.
     """
 
@@ -55,8 +54,9 @@ class RunWriter:
         level: int,
         run: int,
         expected_bytes: int | None = None,
+        seqs: Seqs = NARROW,
     ) -> None:
-        self._bucket, self._values, self._settings = bucket, values, settings
+        self._bucket, self._values, self._settings, self._seqs = bucket, values, settings, seqs
         self._layout = ManifestLayout(prefix)
         self._epoch, self._level, self._run = epoch, level, run
         self._numbers = numbers
@@ -105,6 +105,7 @@ class RunWriter:
                     compression=self._settings.compression,
                     bloom_bits=self._settings.bloom_bits,
                     expected_bytes=self._expected,
+                    wide=self._seqs == WIDE,
                 )
             self._append(self._writer, piece)
             self._last_key = piece.column(0)[-1].as_py()
@@ -132,7 +133,7 @@ class RunWriter:
     def _append(self, writer: SstWriter, piece: pa.RecordBatch) -> None:
         writer.add(piece)
         seq = piece.column(1).to_numpy()
-        loaded = seq[(seq & _LOW) >= BULK_POSITION]
+        loaded = seq[(seq & self._seqs.mask) >= self._seqs.half]
         if len(loaded):
             self._max_loaded = max(self._max_loaded, int(loaded.max()))
 

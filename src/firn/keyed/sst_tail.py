@@ -19,8 +19,11 @@ from firn.errors import UnsupportedError
 from firn.keyed.sst_index import SstIndex
 
 FORMAT = 1
-FEATURES = 0
-"""Flags that a reader must know; none is given out yet."""
+WIDE_SEQ = 1
+"""A flag that a reader must know: the entries' `seq` are wide. Frozen."""
+
+FEATURES = WIDE_SEQ
+"""All that this version knows."""
 
 MAGIC = b"FIRNSST1"
 PARQUET_MAGIC = b"PAR1"
@@ -52,7 +55,7 @@ class Tail:
     """Parquet's own, with its length and magic."""
 
 
-def encode_tail(index: SstIndex, bloom: bytes, footer: BytesLike) -> bytes:
+def encode_tail(index: SstIndex, bloom: bytes, footer: BytesLike, features: int = 0) -> bytes:
     """The bytes between the last block and the footer."""
     lows = b"".join(index.lows)
     parts = [
@@ -80,7 +83,7 @@ def encode_tail(index: SstIndex, bloom: bytes, footer: BytesLike) -> bytes:
         bloom,
     ]
     body = b"".join(parts)
-    start = _TRAILER.pack(FORMAT, FEATURES, len(body), 0, MAGIC)[:_CHECKED]
+    start = _TRAILER.pack(FORMAT, features, len(body), 0, MAGIC)[:_CHECKED]
     return body + start + struct.pack("<Q", checksum(body + start)) + MAGIC
 
 

@@ -20,7 +20,7 @@ from firn.keyed.sst_encoding import Compression, encoding
 from firn.keyed.sst_index import SstIndex
 from firn.keyed.sst_schema import sst_schema
 from firn.keyed.sst_sink import Sink
-from firn.keyed.sst_tail import checksum, encode_tail, tail_length
+from firn.keyed.sst_tail import WIDE_SEQ, checksum, encode_tail, tail_length
 
 BLOCK_BYTES = 128 << 10
 BLOOM_BITS = 10
@@ -50,6 +50,7 @@ class SstWriter:
         values: the columns of the values; with those of `firn.keyed.entries` they are the file's.
         block_bytes: Arrow bytes of a block, about: what a point read fetches and decodes. At least one entry.
         bloom_bits: bits a key of the Bloom filter: 10 take one absent key in a hundred for present. 0: no filter.
+        wide: the table's `seq` are wide.
         expected_bytes: how large the file will be, if that is more than what is added first.
 
     >>> writer = SstWriter(pa.schema({"value": pa.binary()}))
@@ -68,11 +69,13 @@ class SstWriter:
         compression: Compression = "zstd",
         bloom_bits: int = BLOOM_BITS,
         expected_bytes: int = 0,
+        wide: bool = False,
     ) -> None:
         self._schema = sst_schema(values)
         self._block_bytes = max(1, block_bytes)
         self._bloom_bits = bloom_bits
         self._expected = expected_bytes
+        self._features = WIDE_SEQ if wide else 0
         self._sink: Sink | None = None
         self._compression: Compression = compression
         self._writer: pq.ParquetWriter | None = None
@@ -172,7 +175,7 @@ class SstWriter:
             block_rows=tuple(self._block_rows),
             checksums=tuple(checksum(whole[a:b]) for a, b in zip(starts, self._ends, strict=True)),
         )
-        whole[end : end + length] = encode_tail(index, filter, whole[end + length :])
+        whole[end : end + length] = encode_tail(index, filter, whole[end + length :], self._features)
         return Sst(
             data=whole.toreadonly(),
             min_key=index.min_key,

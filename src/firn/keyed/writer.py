@@ -26,6 +26,7 @@ from firn.keyed.own_compaction import OwnCompaction
 from firn.keyed.pressure import CALM, Pressure
 from firn.keyed.reader import KeyedSnapshot
 from firn.keyed.reads import Reads, Tree
+from firn.keyed.seqs import WIDE
 from firn.keyed.sources import Run, Sources, runs_from
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.sst_writer import SstWriter
@@ -373,7 +374,7 @@ class KeyedWriter(Reads):
     # -- the tree
 
     def _memtable(self, number: int) -> Memtable:
-        return Memtable(number, self.table.values, self._operator)
+        return Memtable(number, self.table.values, self._operator, seqs=self.table.definition.seqs)
 
     def _encoded(self, memtable: Memtable) -> BytesLike:
         settings = self.table.settings
@@ -382,6 +383,7 @@ class KeyedWriter(Reads):
             block_bytes=settings.block_size,
             compression=settings.compression,
             bloom_bits=settings.bloom_bits,
+            wide=self.table.definition.seqs == WIDE,
         )
         sst.add(memtable.freeze())
         return sst.finish().data

@@ -20,7 +20,6 @@ from firn.errors import ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition
-from firn.keyed.entries import number_of
 from firn.keyed.fold import fold_runs
 from firn.keyed.key_shares import BlockMap
 from firn.keyed.operators import Operator
@@ -201,7 +200,9 @@ def run_files(table: KeyedTable, view: View, now_ms: int, upto_seq: int | None =
     and those of SSTs whether they hold merge operands, where the table can have any."""
     may_merge = table.definition.merge is not None
     runs = runs_of(view.manifest.ssts)
-    flushes = [file for file in view.l0 if upto_seq is None or file.number <= number_of(upto_seq)]
+    flushes = [
+        file for file in view.l0 if upto_seq is None or file.number <= table.definition.seqs.number(upto_seq)
+    ]
     listed: list[tuple[int, Any]] = [*enumerate(flushes)]
     listed += [(len(flushes) + at, info) for at, run in enumerate(runs) for info in run]
 
