@@ -7,12 +7,12 @@ import time
 from bench.long_logs import COLUMNS, marker
 from firn.bucket.base import Bucket
 from firn.journal.writer.actions import Action, Add, CommitRecord, Define, Transaction, Upgrade
+from firn.journal.writer.definition import Definition
 from firn.journal.writer.identity import Ticket, new_uuid, prefix_of
 from firn.journal.writer.layout import ObjectName, WriterLayout
 from firn.journal.writer.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.reading import Reader
 from firn.journal.writer.state import FORMAT, State, replay
-from firn.journal.writer.union import Definition
 from firn.lake.descriptor import Descriptor
 
 TABLE = "t"

@@ -125,7 +125,7 @@ class LakeTables:
             prefix,
             log_bucket=log_bucket,
             log_root=log_root,
-            declared=descriptor.columns,
+            rules=descriptor.rules,
             settings=Settings.from_properties(descriptor.properties),
             lock=self.lock,
             definition=None if undefined or descriptor.shared else descriptor.fields(),

@@ -17,6 +17,7 @@ from firn.clock import Clock, SystemClock
 from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError
 from firn.journal.model import DataFile
 from firn.journal.writer.actions import Action, Define, Drop
+from firn.journal.writer.definition import Definition, definitions
 from firn.journal.writer.federation import Federation, default_name
 from firn.journal.writer.gathering import Gathering
 from firn.journal.writer.journal import WriterJournal
@@ -24,7 +25,6 @@ from firn.journal.writer.layout import check_place
 from firn.journal.writer.own import Author, OwnWriter, Proposal
 from firn.journal.writer.settings import Settings
 from firn.journal.writer.state import State
-from firn.journal.writer.union import Definition, definitions
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import Engines
 from firn.lake.results import AppendResult, ChangeResult, DropReport
@@ -68,9 +68,12 @@ class WriterTables:
         return list(definitions(self.federation.load()))
 
     def settings(self) -> dict[str, Settings]:
-        """The settings of each table."""
+        """The settings of each table, with the greatest times that somebody may still go by."""
         found = definitions(self.federation.load())
-        return {name: _settings(_described(definition)) for name, (definition, _) in found.items()}
+        return {
+            name: _settings(_described(definition)).lasting(definition.entries, self._clock.now_ms())
+            for name, (definition, _) in found.items()
+        }
 
     def define(self, descriptor: Descriptor) -> LakeTable:
         """Create a table in the own writer's catalog. Every connection knows it from then on.
@@ -152,7 +155,7 @@ class WriterTables:
             own,
             descriptor.name,
             definition,
-            declared=descriptor.columns,
+            rules=descriptor.rules,
             settings=_settings(descriptor),
             clock=self._clock,
             notes=notes,

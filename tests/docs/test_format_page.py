@@ -18,10 +18,10 @@ from firn.journal.sequence import SequenceLayout
 from firn.journal.sequence.codec import decode_horizon, decode_pack
 from firn.journal.sequence.codec import decode_record as decode_commit
 from firn.journal.writer.actions import Add
+from firn.journal.writer.definition import Definition
 from firn.journal.writer.layout import WriterLayout
 from firn.journal.writer.messages import decode_transaction
 from firn.journal.writer.metadata import decode_record
-from firn.journal.writer.union import Definition
 from firn.lake.descriptor import Descriptor
 from firn.records.copy_cursor import decode_cursor
 from firn.records.definition import RecordDefinition

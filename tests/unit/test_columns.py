@@ -1,4 +1,4 @@
-"""Type names, their joins, and what many logs agree on."""
+"""Type names, their joins, and what a table and an append agree on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.errors import InvalidInputError, SchemaConflictError
-from firn.journal.columns import evolve, join, join_loose, reconcile
+from firn.journal.columns import evolve, join, join_loose
 from firn.journal.typenames import canonical, parse, quoted
 
 SCALARS = [
@@ -273,88 +273,6 @@ def test_an_unknown_type_is_kept_as_it_stands() -> None:
 def test_what_is_no_type_name_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="isn't a DuckDB type name"):
         parse(text)
-
-
-def test_reconcile_unites_columns_in_order_of_appearance() -> None:
-    logs = [("1", {"a": "INTEGER"}), ("2", {"b": "DATE", "a": "BIGINT"}), ("3", {}), ("4", {"c": "INT8"})]
-    got = reconcile(logs, on_conflict="error")
-    assert list(got.columns.items()) == [("a", "BIGINT"), ("b", "DATE"), ("c", "BIGINT")]
-    assert (got.skipped, got.warnings) == (frozenset(), ())
-
-
-def test_reconcile_of_nothing() -> None:
-    assert reconcile([], on_conflict="error").columns == {}
-
-
-def test_a_conflict_names_both_sources_the_column_and_the_types() -> None:
-    logs = [("one", {"a": "DATE"}), ("two", {"b": "DATE"}), ("three", {"b": "BIGINT"})]
-    with pytest.raises(SchemaConflictError) as caught:
-        reconcile(logs, on_conflict="error")
-    for part in ("'b'", "DATE in two", "BIGINT in three", "on_conflict", "rewrite"):
-        assert part in str(caught.value)
-
-
-def test_a_conflict_names_the_source_that_widened() -> None:
-    logs = [("one", {"a": "INTEGER"}), ("two", {"a": "BIGINT"}), ("three", {"a": "DOUBLE"})]
-    with pytest.raises(SchemaConflictError, match="BIGINT in two and DOUBLE in three"):
-        reconcile(logs, on_conflict="error")
-
-
-def test_widen_reads_conflicting_types_loosely_and_warns_once() -> None:
-    logs = [("1", {"a": "BIGINT"}), ("2", {"a": "DOUBLE"}), ("3", {"a": "BIGINT", "b": "DATE"})]
-    logs += [(f"more {i}", {"a": "BIGINT", f"c{i}": "DATE"}) for i in range(5)]
-    got = reconcile(logs, on_conflict="widen")
-    assert got.columns["a"] == "DOUBLE"
-    assert got.skipped == frozenset()
-    assert [w for w in got.warnings if "DOUBLE in 2" in w and "BIGINT in 1" in w]
-    assert len(got.warnings) <= 2
-
-
-def test_skip_file_leaves_out_the_later_source_with_all_its_columns() -> None:
-    logs = [("1", {"a": "DATE"}), ("2", {"new": "DATE", "a": "BLOB"}), ("3", {"b": "DATE"})]
-    logs += [("4", {"new": "DATE", "a": "BLOB"})]
-    got = reconcile(logs, on_conflict="skip-file")
-    assert got.columns == {"a": "DATE", "b": "DATE"}
-    assert got.skipped == {"2", "4"}
-    assert "DATE in 1 and BLOB in 2" in got.warnings[0]
-    assert "2 logs" in got.warnings[-1]
-
-
-def test_names_that_differ_by_case_are_one_column_and_a_warning() -> None:
-    got = reconcile([("1", {"Day": "INTEGER"}), ("2", {"day": "BIGINT"})], on_conflict="error")
-    assert got.columns == {"Day": "BIGINT"}
-    assert "'day' in 2" in got.warnings[0]
-    with pytest.raises(SchemaConflictError):
-        reconcile([("1", {"Day": "INTEGER"}), ("2", {"day": "DATE"})], on_conflict="error")
-
-
-def test_a_null_column_has_no_type_yet() -> None:
-    logs = [("1", {"a": '"NULL"', "b": '"NULL"'}), ("2", {"a": "DATE"})]
-    assert reconcile(logs, on_conflict="error").columns == {"a": "DATE"}
-
-
-def test_equal_logs_cost_one_comparison_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    from firn.journal import columns
-
-    calls = []
-    monkeypatch.setattr(columns, "parse", lambda text: calls.append(text) or parse(text))
-    one = {f"c{i}": "BIGINT" for i in range(20)}
-    two = {**one, "extra": "DATE"}
-    logs = [(str(i), dict(two if i % 2 else one)) for i in range(10_000)]
-    assert reconcile(logs, on_conflict="error").columns == two
-    assert len(calls) == 41
-
-
-@given(st.lists(st.dictionaries(st.sampled_from("abc"), types, max_size=3), max_size=5))
-def test_reconcile_with_widen_or_skip_never_fails_and_holds_what_it_kept(logs: list[dict[str, str]]) -> None:
-    named = [(str(i), log) for i, log in enumerate(logs)]
-    reconcile(named, on_conflict="widen")
-    got = reconcile(named, on_conflict="skip-file")
-    for source, log in named:
-        if source not in got.skipped:
-            for name, kind in log.items():
-                if canonical(kind) != '"NULL"':
-                    assert join(got.columns[name], kind) == got.columns[name]
 
 
 def test_evolve_adds_and_widens() -> None:

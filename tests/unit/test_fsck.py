@@ -312,7 +312,7 @@ def test_types_that_conflict_between_writers(tmp_path: Path) -> None:
     told = the_problem(database(tmp_path, None))
     assert told.object.endswith("/prod/cpu")
     assert "column 'n' is BIGINT in" in told.what
-    assert "on_conflict" in told.remedy
+    assert "resolve('n'" in told.remedy
 
 
 def test_a_soft_delete_that_cant_be_read(unclaimed: firn.Database) -> None:

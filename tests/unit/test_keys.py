@@ -268,7 +268,7 @@ def test_merged_files_of_the_target_size_share_no_key(db: firn.Database) -> None
     table = db.create_table("t", key=["id"])
     for n in range(2):
         table.upsert([{"id": id, "n": n} for id in range(500)])
-    table.descriptor = replace(table.descriptor, properties={"row_group_rows": 5})
+    table.created = replace(table.created, properties={"row_group_rows": 5})
     table.merge(target_size="16KB")
     assert len(table.snapshot().files) > 1
     (group,) = table.scan().groups()

@@ -151,7 +151,7 @@ def test_a_value_that_does_not_fit_names_the_file(bucket: Bucket) -> None:
     file = put(bucket, pa.table({"x": ["text"]}))
     with pytest.raises(InvalidInputError, match=r"x\.parquet.*'x'.*'text'"):
         rows(bucket, file, ReadSpec({"x": "BIGINT"}))
-    assert rows(bucket, put(bucket, pa.table({"x": [7]})), ReadSpec({"x": "VARCHAR"}, loose=True))[
+    assert rows(bucket, put(bucket, pa.table({"x": [7]})), ReadSpec({"x": "VARCHAR"}, loose=frozenset("x")))[
         "x"
     ].to_pylist() == ["7"]
 
@@ -411,5 +411,5 @@ def test_inspect_tells_columns_rows_and_statistics(bucket: Bucket) -> None:
 
 
 def test_a_spec_travels() -> None:
-    spec = ReadSpec({"a": "BIGINT"}, "a > 1", {"a": "BIGINT"}, loose=True)
+    spec = ReadSpec({"a": "BIGINT"}, "a > 1", {"a": "BIGINT"}, loose=frozenset("a"))
     assert pickle.loads(pickle.dumps(spec)) == spec

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from firn.errors import FirnError
+from firn.journal.model import Conflict
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,20 @@ class Finding:
 def note(where: str, what: str, remedy: str = "") -> Finding:
     """A finding that is no problem."""
     return Finding(where, what, remedy, "note")
+
+
+def conflicts(where: str, found: Sequence[Conflict]) -> list[Finding]:
+    """Values that are set aside, as problems of an object."""
+    return [
+        Finding(
+            where,
+            f"column {each.column!r} is {each.kept_type} in {each.owner} and {each.type} in {each.source}, whose "
+            f"values are shown as {each.aside!r}",
+            f"Make them one column with resolve({each.column!r}, to={each.common_type!r})",
+            "problem",
+        )
+        for each in found
+    ]
 
 
 def of_error(where: str, error: FirnError | str) -> Finding:

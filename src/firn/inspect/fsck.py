@@ -9,7 +9,7 @@ from functools import partial
 from firn.bucket.keys import key_below
 from firn.database import Database
 from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
-from firn.inspect.findings import Finding, Findings, note, of_error
+from firn.inspect.findings import Finding, Findings, conflicts, note, of_error
 from firn.inspect.fsck_keyed import check_keyed
 from firn.inspect.fsck_leaderless import check_log
 from firn.inspect.fsck_records import check_records, is_tombstone
@@ -17,8 +17,8 @@ from firn.inspect.fsck_writer import check_catalog
 from firn.inspect.transactions import chosen_writers, federation_of
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Snapshot
+from firn.journal.writer.definition import definitions
 from firn.journal.writer.layout import database_key
-from firn.journal.writer.union import definitions
 from firn.keyed.table import KeyedTable
 from firn.kinds import read_any
 from firn.lake.deletes import predicates
@@ -177,7 +177,9 @@ def _tables(db: Database, table: str | None) -> Findings:
         where = db.bucket.uri(key_below(db.prefix, name))
         found.add(*(note(where, text) for text in notes))
         try:
-            _soft_deletes(db, db.table(name).snapshot(), found)
+            snapshot = db.table(name).snapshot()
+            found.add(*conflicts(where, snapshot.conflicts))
+            _soft_deletes(db, snapshot, found)
         except FirnError as error:
             found.add(of_error(where, error))
     return found

@@ -12,15 +12,14 @@ from firn.errors import (
     CorruptObjectError,
     FirnError,
     ObjectNotFoundError,
-    SchemaConflictError,
     UnsupportedError,
 )
-from firn.inspect.findings import Finding, Findings, note, of_error, shown
+from firn.inspect.findings import Finding, Findings, conflicts, note, of_error, shown
 from firn.inspect.fsck_files import Expected, check_files
 from firn.journal.leaderless import LeaderlessJournal, checkpoint
 from firn.journal.leaderless.append import claimed_log
 from firn.journal.leaderless.codec import Log, decode
-from firn.journal.leaderless.fold import State, fold
+from firn.journal.leaderless.fold import State
 from firn.journal.leaderless.horizon import read_horizon
 from firn.journal.leaderless.layout import parse_log_name
 from firn.journal.leaderless.lease import LockState
@@ -102,11 +101,9 @@ def _carried_badly(log: Log, logs: Sequence[Log], journal: LeaderlessJournal) ->
 
 def _folded(journal: LeaderlessJournal, logs: Sequence[Log], found: Findings) -> State | None:
     try:
-        return journal.fold(logs)
-    except SchemaConflictError as error:
-        found.add(of_error(journal.log_bucket.uri(journal.layout.log_prefix), error))
-        # The files are there or not, whatever their types.
-        return fold(logs, declared=journal.declared, on_conflict="skip-file")
+        state = journal.fold(logs)
+        found.add(*conflicts(journal.log_bucket.uri(journal.layout.log_prefix), state.agreement.conflicts))
+        return state
     except FirnError as error:
         found.add(of_error(journal.log_bucket.uri(journal.layout.log_prefix), error))
         return None

@@ -1,4 +1,4 @@
-"""A table's columns: which types widen to which, and what many logs and one append agree on.
+"""A table's columns: which types widen to which, and what a table and an append agree on.
 
 The safe widenings form an order, and `join` is its least upper bound, so it doesn't matter in which order
 logs are read. Every value of a type is a value of all wider ones, exactly:
@@ -18,8 +18,7 @@ Pure: knows neither Arrow nor DuckDB. Names are DuckDB's, see `firn.journal.type
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -28,19 +27,10 @@ from firn.journal.model import ColumnTypes
 from firn.journal.typenames import NULL, Decimal, Enum, List, Map, Scalar, Struct, Type, parse
 from firn.names import fold
 
-OnConflict = Literal["error", "widen", "skip-file"]
-"""What reading does about logs whose types don't join."""
+OnConflict = Literal["aside", "error", "widen", "skip-file"]
+"""What reading does about files whose types don't join. "skip-file", of old, is read as "aside"."""
 
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
-
-
-@dataclass(frozen=True)
-class Reconciled:
-    """What many logs agree on: `columns`, the sources to leave out, and what a reader should be told."""
-
-    columns: dict[str, str]
-    skipped: frozenset[str] = frozenset()
-    warnings: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=4096)
@@ -68,42 +58,27 @@ def join_loose(a: str, b: str) -> str:
     return str(_join_loose(parse(a), parse(b)))
 
 
-def reconcile(logs: Iterable[tuple[str, ColumnTypes]], *, on_conflict: OnConflict) -> Reconciled:
-    """The columns of a table whose logs, as (source, columns), say what they wrote.
+def check_new_names(current: ColumnTypes, incoming: ColumnTypes) -> None:
+    """Refuse new columns whose names look like those of values that are set aside."""
+    for name in incoming:
+        if "~" in name and name not in current:
+            raise SchemaConflictError(
+                f"{name!r} can't name a new column: names with '~' are of values that were set aside, as their types "
+                "didn't fit. Choose another name"
+            )
 
-    Columns stand in the order in which they first appear, under canonical type names. A column that differs
-    from an earlier one only by case is that column, under its earlier spelling, and a warning says so: DuckDB
-    and Spark couldn't tell the two apart. (Appends refuse such columns; the reference may write them.) A
-    column of NULL type has no type yet and is left out.
 
-    Types that `join` has no answer for are, by `on_conflict`: `"error"`, a `SchemaConflictError` that names
-    both sources; `"widen"`, joined by `join_loose`; `"skip-file"`, a reason to leave out the later source,
-    its columns and its files. Costs a dict comparison for each log that says what an earlier one said.
+@lru_cache(maxsize=4096)
+def converts(a: str, b: str) -> bool:
+    """Whether every value of type `a` can be read as one of `b`, be it rounded: numbers as FLOAT and DOUBLE, anything
+    as VARCHAR.
 
-    >>> reconcile([("a", {"x": "INTEGER"}), ("b", {"x": "BIGINT", "y": "DATE"})], on_conflict="error").columns
-    {'x': 'BIGINT', 'y': 'DATE'}
+    >>> converts("BIGINT", "DOUBLE"), converts("DATE", "VARCHAR"), converts("VARCHAR", "BIGINT")
+    (True, True, False)
     """
-    union = _Union(on_conflict)
-    previous: ColumnTypes | None = None
-    refused: dict[tuple[tuple[str, str], ...], bool] = {}
-    skipped: list[str] = []
-    skip = False
-    for source, columns in logs:
-        if previous is None or columns != previous:
-            key = tuple(columns.items())
-            if key not in refused:
-                refused[key] = not union.add(source, columns)
-            skip = refused[key]
-            previous = columns
-        if skip:
-            skipped.append(source)
-    warnings = tuple(union.warned.values())
-    if skipped:
-        warnings += (
-            f"the files of {len(skipped)} logs are left out because on_conflict is 'skip-file'; "
-            f"the first is {skipped[0]}",
-        )
-    return Reconciled(union.columns(), frozenset(skipped), warnings)
+    if join(a, b) == b or join_loose(a, b) == b:
+        return True
+    return b == "FLOAT" and _is_number(parse(a))
 
 
 def older_types(stored: ColumnTypes, columns: ColumnTypes) -> dict[str, str]:
@@ -123,11 +98,18 @@ def older_types(stored: ColumnTypes, columns: ColumnTypes) -> dict[str, str]:
     }
 
 
-def evolve(current: ColumnTypes, incoming: ColumnTypes, *, allow_widening: bool) -> dict[str, str]:
+def evolve(
+    current: ColumnTypes,
+    incoming: ColumnTypes,
+    *,
+    allow_widening: bool,
+    explicit: Collection[str] = (),
+) -> dict[str, str]:
     """The table's columns after an append of `incoming`: its own first, then the new ones.
 
     A narrower incoming type leaves the table's as it is; a wider one widens it where `allow_widening`, which
     is off for tables shared with the reference: to it, two names of types for one column are a conflict.
+    Columns whose type is `explicit` keep it, and take in what converts.
     Raises `SchemaConflictError`, before anything is written, for types that don't join, for a refused
     widening, and for a new column that differs only by case from another.
 
@@ -148,6 +130,8 @@ def evolve(current: ColumnTypes, incoming: ColumnTypes, *, allow_widening: bool)
             )
         before = after.get(name)
         joined = kind if before is None else _join(before, kind)
+        if before is not None and joined != before and name in explicit and converts(str(kind), str(before)):
+            joined = before
         if joined is None:
             raise SchemaConflictError(
                 f"column {name!r} is {before} in the table and {kind} in the data, and no type holds the "
@@ -160,53 +144,6 @@ def evolve(current: ColumnTypes, incoming: ColumnTypes, *, allow_widening: bool)
             )
         after[name] = joined
     return {name: str(kind) for name, kind in after.items()}
-
-
-class _Union:
-    """The columns so far, each with the source that gave it its present type."""
-
-    def __init__(self, on_conflict: OnConflict) -> None:
-        self.on_conflict = on_conflict
-        self.types: dict[str, tuple[str, Type, str]] = {}
-        self.warned: dict[tuple[str, ...], str] = {}  # one warning for each sort of trouble, not for each log
-
-    def columns(self) -> dict[str, str]:
-        return {name: str(kind) for name, kind, _ in self.types.values()}
-
-    def add(self, source: str, columns: ColumnTypes) -> bool:
-        """Take in a source's columns; False if it is to be skipped instead."""
-        changed: dict[str, tuple[str, Type, str]] = {}
-        warned: dict[tuple[str, ...], str] = {}
-        for name, text in columns.items():
-            kind, folded = parse(text), fold(name)
-            if kind == NULL:
-                continue
-            there = changed.get(folded) or self.types.get(folded)
-            if there is None:
-                changed[folded] = (name, kind, source)
-                continue
-            spelling, before, origin = there
-            if spelling != name:
-                warned[name,] = f"column {name!r} in {source} is read as {spelling!r}: only the case differs"
-            joined = _join(before, kind)
-            if joined is None:
-                conflict = f"column {spelling!r} is {before} in {origin} and {kind} in {source}"
-                if self.on_conflict == "error":
-                    raise SchemaConflictError(
-                        f"{conflict}, and no type holds the values of both exactly: set the table's "
-                        "on_conflict to 'widen' or 'skip-file', or rewrite the files of one of the two"
-                    )
-                if self.on_conflict == "skip-file":
-                    self.warned.setdefault((spelling, str(kind)), f"{conflict}; the latter is skipped")
-                    return False
-                joined = _join_loose(before, kind)
-                warned[spelling, str(kind)] = f"{conflict}; both are read as {joined}"
-            if joined != before:
-                changed[folded] = (spelling, joined, source)
-        self.types.update(changed)
-        for key, text in warned.items():
-            self.warned.setdefault(key, text)
-        return True
 
 
 _SIGNED = {name: rank for rank, name in enumerate(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"))}

@@ -12,9 +12,15 @@ from datetime import datetime
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from firn.bucket.base import Bucket
+from firn.journal.entries import Entries
 
 ColumnTypes = Mapping[str, str]
 """Column name → DuckDB type name, in column order."""
+
+
+Reads = Mapping[str, Sequence[str]]
+"""Column of the table → the file's own columns that it is read from: the first that isn't null counts, and none
+means that it is null in all rows. Columns that aren't in it are read from the file's own of their name."""
 
 
 class DataFile(NamedTuple):
@@ -25,7 +31,8 @@ class DataFile(NamedTuple):
     (column → [min, max, nulls], encoded by `firn.lake.stats`), `crc` (CRC-32 of the Parquet footer), `spec`
     (id of the partition spec it was written under), `part` (partition values, only where the path can't
     tell them), `bloom` (column → [type, filters], encoded by `firn.lake.bloom`). Missing means unknown, never
-    empty. `deletes`, which a journal sets as it loads, are the soft deletes on the file. Of tables with a key
+    empty. `deletes` and `reads`, which a journal sets as it loads, are the soft deletes on the file, and how its
+    columns are read; `stats` and `bloom` are then of the columns as they are read. Of tables with a key
     also: `clock` (text, the file's place in the order of commits; the journal adds it as it publishes) or
     `clocks` (least and greatest of a merged file's rows), `fold` (files of one id share no key) and
     `key_deletes` (True where some rows say that their keys are deleted).
@@ -65,8 +72,13 @@ class DataFile(NamedTuple):
         return {} if self.extra is None else self.extra.get("stats") or {}
 
     @property
+    def reads(self) -> Reads:
+        """The columns of the table that are read otherwise than by their name in the file."""
+        return {} if self.extra is None else self.extra.get("reads") or {}
+
+    @property
     def deletes(self) -> tuple[str, ...]:
-        """Predicates, as DuckDB's texts over the table's columns: rows for which any of them is true don't
+        """Predicates, as DuckDB's texts over the file's own columns: rows for which any of them is true don't
         exist, whoever reads the file."""
         return () if self.extra is None else tuple(self.extra.get("deletes") or ())
 
@@ -76,15 +88,50 @@ def with_deletes(file: DataFile, *predicates: str) -> DataFile:
     return file._replace(extra={**(file.extra or {}), "deletes": list(predicates)})
 
 
+class Conflict(NamedTuple):
+    """Values of `column` that have a type which the column's doesn't take in.
+
+    Attributes:
+        aside: the column as which they are shown.
+        source: the first file that has them; `owner` is the one whose type the column has.
+        common_type: a type that takes in both.
+    """
+
+    column: str
+    type: str
+    aside: str
+    source: str
+    kept_type: str
+    owner: str
+    common_type: str
+
+    def __str__(self) -> str:
+        return (
+            f"column {self.column!r} is {self.kept_type} in {self.owner} and {self.type} in {self.source}: values of "
+            f"the latter are shown as {self.aside!r}, and {self.column!r} is null there. resolve({self.column!r}, "
+            f"to={self.common_type!r}) makes them one column"
+        )
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """A table at one version: its live files and its columns. Immutable and picklable."""
+    """A table at one version: its live files and its columns. Immutable and picklable.
+
+    `conflicts` say which values are set aside, and `aside` are the columns that hold them; `loose` are those that are
+    read from types which don't widen to theirs. `refusal` is why the rows aren't to be shown, where
+    `on_conflict="error"` asks for that. `definition` is what was changed of the table's up to then.
+    """
 
     version: str
     time_ms: int
     columns: ColumnTypes
     files: tuple[DataFile, ...]
     warnings: tuple[str, ...] = ()
+    aside: frozenset[str] = frozenset()
+    loose: frozenset[str] = frozenset()
+    conflicts: tuple[Conflict, ...] = ()
+    refusal: str | None = None
+    definition: Entries = field(default_factory=Entries)
 
     @property
     def time(self) -> datetime | None:
@@ -109,7 +156,9 @@ class Commit:
     to the writer. `adds` carry no soft deletes. `replaced` are the removed paths of which an added file's own
     metadata says that it replaces them.
 
-    With `clocked` the journal gives each file that has no clock yet its own: see `with_clocks`.
+    With `clocked` the journal gives each file that has no clock yet its own: see `with_clocks`. `definition` is
+    joined with the table's. `aside` are those of `columns` that hold what was set aside: files say which of them they
+    have.
     """
 
     op: str
@@ -121,6 +170,8 @@ class Commit:
     soft_deletes: Sequence[SoftDelete] = ()
     replaced: Sequence[str] = ()
     clocked: bool = False
+    definition: Entries | None = None
+    aside: frozenset[str] = frozenset()
 
 
 def with_clocks(commit: Commit, clock: str) -> Sequence[DataFile]:
@@ -232,6 +283,11 @@ class Session(Protocol):
 
     @property
     def snapshot(self) -> Snapshot: ...
+
+    @property
+    def writer(self) -> str:
+        """Who makes changes of the definition: the connection's writer, or "" where all are one."""
+        ...
 
     @property
     def namer(self) -> Namer:
@@ -384,8 +440,18 @@ class LakeJournal(Protocol):
 
     def exclusive(self, op: str) -> AbstractContextManager[Session]: ...
 
-    def columns(self) -> ColumnTypes:
-        """The table's columns as an appender knows them: of a moment ago at worst."""
+    def columns(self, *, since: float | None = None) -> ColumnTypes:
+        """The table's columns as an appender knows them: as they were some seconds ago at worst, or at `since`, a
+        time that `moment` told."""
+        ...
+
+    def moment(self) -> float:
+        """The time by the journal's monotonic clock, in seconds."""
+        ...
+
+    @property
+    def definition(self) -> Entries:
+        """What was changed of the table's definition since its creation, as far as this process has read."""
         ...
 
     def history(self) -> list[CommitInfo]: ...
@@ -398,4 +464,14 @@ class LakeJournal(Protocol):
         """Write a replay cache; the number of logs it covers."""
         ...
 
-    def sweep(self, *, grace_ms: int, orphan_age_ms: int, margin: bool, dry_run: bool) -> SweepReport: ...
+    def sweep(
+        self,
+        *,
+        grace_ms: int | None = None,
+        orphan_age_ms: int | None = None,
+        margin: bool | None = None,
+        dry_run: bool = False,
+    ) -> SweepReport:
+        """Delete what nothing may read any more. Ages are the table's where they are None; there is a margin for
+        clocks unless the grace is 0."""
+        ...

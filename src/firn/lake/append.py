@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from firn.arrow.engine import run_query
 from firn.arrow.inputs import Rows, to_reader
 from firn.arrow.types import columns_of
-from firn.errors import AppendExpiredError, InvalidInputError
-from firn.journal.columns import evolve
+from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError
+from firn.journal.columns import check_new_names, evolve
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.engines import Written
 from firn.lake.keys import check_columns
@@ -67,11 +68,12 @@ def write(table: LakeTable, data: Any, namer: Namer, *, query: str | None = None
     """
     if table.engines.is_dataframe(data):
         return table.engines.write(table, data, namer, query=query), True
+    began = table.journal.moment()
     known = table.journal.columns()
     rows = to_reader(data, known=known)
     if query is not None:
         rows = _transformed(rows, query, known)
-    columns = target_columns(table, known, _typed(table, known, rows.schema))
+    columns = agreed_columns(table, known, _typed(table, known, rows.schema), began)
     spec = table.write_spec(columns, namer)
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
 
@@ -92,13 +94,29 @@ def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str,
     return {field.name: columns[field.name] for field in schema if field.name in columns}
 
 
+def agreed_columns(
+    table: LakeTable, known: ColumnTypes, incoming: ColumnTypes, began: float
+) -> dict[str, str]:
+    """`target_columns`. An append that brings a column, or a type that doesn't fit, looks first whether others have
+    brought it since it `began`: 1 LIST, and newer logs."""
+    with suppress(SchemaConflictError):
+        found = target_columns(table, known, incoming)
+        names = {fold(name) for name in known}
+        if all(fold(name) in names for name in incoming):
+            return found
+    return target_columns(table, table.journal.columns(since=began), incoming)
+
+
 def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:
     """The types under which `incoming` columns are written: the table's, widened where that is allowed.
 
     Raises:
         SchemaConflictError: types that nothing joins; nothing was written.
     """
-    evolved = evolve(known, incoming, allow_widening=not table.descriptor.shared)
+    check_new_names(known, incoming)
+    evolved = evolve(
+        known, incoming, allow_widening=not table.descriptor.shared, explicit=table.explicit_types
+    )
     spelled = {fold(c): c for c in evolved}
     if missing := [c for c in table.required_columns if fold(c) not in spelled]:
         role = "its key is made of" if table.keys is not None else "the table is partitioned by"

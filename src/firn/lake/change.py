@@ -63,7 +63,7 @@ def publish(
     removes: Sequence[DataFile],
     columns: ColumnTypes | None = None,
     summary: Mapping[str, Any] | None = None,
-    soft_delete: SoftDelete | None = None,
+    soft_deletes: Sequence[SoftDelete] = (),
     replaced: Sequence[DataFile] = (),
     foreign: int = 0,
 ) -> ChangeResult:
@@ -71,7 +71,7 @@ def publish(
     `replaced` those of the removed files that new ones say to replace; `foreign` is how many files of other
     writers match."""
     result = replace(
-        planned(op, removes, soft_delete, foreign),
+        planned(op, removes, soft_deletes, foreign),
         files_added=len(adds),
         rows_added=_rows(adds),
         bytes_added=sum(f.size for f in adds),
@@ -87,7 +87,7 @@ def publish(
             "rows_removed": result.rows_removed,
             "bytes_removed": result.bytes_removed,
         },
-        soft_deletes=() if soft_delete is None else (soft_delete,),
+        soft_deletes=soft_deletes,
         replaced=[f.path for f in replaced],
         clocked=table.keys is not None,
     )
@@ -100,10 +100,10 @@ def nothing(op: str, foreign: int = 0) -> ChangeResult:
 
 
 def planned(
-    op: str, files: Sequence[DataFile], soft_delete: SoftDelete | None = None, foreign: int = 0
+    op: str, files: Sequence[DataFile], soft_deletes: Sequence[SoftDelete] = (), foreign: int = 0
 ) -> ChangeResult:
-    """The answer of a dry run: these files would go, and the soft delete come."""
-    marked = () if soft_delete is None else soft_delete.paths
+    """The answer of a dry run: these files would go, and the soft deletes come."""
+    marked = tuple(path for soft in soft_deletes for path in soft.paths)
     rows = None if marked else _rows(files)  # nobody counts those that the soft delete takes
     paths = (*(f.path for f in files), *marked)
     size = sum(f.size for f in files)

@@ -7,14 +7,14 @@ number under a cast): nothing was read when it was accepted, and a file mustn't 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from sqlglot import exp
 
 from firn.arrow.types import arrow_type, duckdb_name
 from firn.errors import CorruptObjectError, InvalidInputError
-from firn.journal.model import ColumnTypes
+from firn.journal.model import ColumnTypes, Reads
 from firn.journal.typenames import Decimal, Scalar, canonical
 from firn.journal.typenames import parse as parse_type
 from firn.lake.dialect import FirnSQL, parse, readable_depth, to_duckdb
@@ -22,8 +22,9 @@ from firn.lake.predicate import Predicate, is_opaque
 from firn.names import fold
 
 
-def frozen(predicate: Predicate, columns: ColumnTypes) -> str:
-    """The text under which a predicate is kept: each column is cast to the type that it has today.
+def frozen(predicate: Predicate, columns: ColumnTypes, reads: Reads | None = None) -> str:
+    """The text under which a predicate is kept, of files that are read by `reads`: over their own columns, each cast
+    to the type that the table's column has today.
 
     The values of the files that exist are all of this type, so the casts lose nothing; and the predicate goes on
     meaning the same when the table's columns widen later. (0.1 as FLOAT isn't 0.1 as DOUBLE: rows would come
@@ -32,31 +33,57 @@ def frozen(predicate: Predicate, columns: ColumnTypes) -> str:
     >>> columns = {"x": "FLOAT", "s": "VARCHAR"}
     >>> print(frozen(Predicate.parse("x = 0.1 and s <> ''", columns), columns))
     CAST("x" AS REAL) = 0.1 AND "s" <> ''
+    >>> frozen(Predicate.parse("x = 1", columns), columns, {"x": ("y", "z")}), frozen(
+    ...     Predicate.parse("s = ''", columns), columns, {"s": ()})
+    ('COALESCE(CAST("y" AS REAL), CAST("z" AS REAL)) = 1', "NULL = ''")
     """
 
     def cast(node: exp.Expression) -> exp.Expression:
-        if not isinstance(node, exp.Column) or len(node.parts) != 1:
+        if not isinstance(node, exp.Column):
             return node
-        kind = _seen(columns[node.name])
-        if kind is None or kind == "VARCHAR":
+        own = (reads or {}).get(node.parts[0].name)
+        if own is None:
+            return typed(node)
+        parts = [typed(named(node, name), read=True) for name in own]
+        if len(parts) < 2:
+            return parts[0] if parts else exp.null()
+        return exp.Coalesce(this=parts[0], expressions=parts[1:])
+
+    def named(node: exp.Column, name: str) -> exp.Column:
+        copy = node.copy()
+        copy.parts[0].replace(exp.to_identifier(name, quoted=True))
+        return copy
+
+    def typed(node: exp.Column, *, read: bool = False) -> exp.Expression:
+        kind = None
+        if len(node.parts) == 1:
+            kind = _seen(shown[node.parts[0].name])
+        if kind is None or (kind == "VARCHAR" and not read):
             return node  # nothing is wider than VARCHAR
         return exp.Cast(this=node.copy(), to=exp.DataType.build(kind, dialect=FirnSQL))
+
+    shown = dict(columns)
+    for place, names in (reads or {}).items():
+        shown.update({name: columns[place] for name in names if place in columns})
 
     return to_duckdb(predicate.ast.copy().transform(cast))
 
 
-def predicates(deletes: Sequence[str], columns: ColumnTypes, uri: str) -> tuple[Predicate, ...]:
+def predicates(
+    deletes: Sequence[str], columns: ColumnTypes, uri: str, own: Mapping[str, str | None] | None = None
+) -> tuple[Predicate, ...]:
     """The soft deletes of a file over the table's columns and types as they are now. A column that the table has
-    no more is null, as it is for every reader.
+    no more is null, as it is for every reader. `own`: of columns that aren't read by their name, folded → the
+    name in `columns` of the file's own, None where it has none.
 
     Raises:
         CorruptObjectError: a text that is no predicate, or doesn't fit the columns; it names the file at `uri`.
     """
-    known = tuple(columns.items())
+    known, theirs = tuple(columns.items()), tuple((own or {}).items())
     found = []
     for text in deletes:
         try:
-            found.append(_read(text, known))
+            found.append(_read(text, known, theirs))
         except InvalidInputError as error:
             raise CorruptObjectError(
                 f"{uri} has a soft delete that can't be evaluated, so nobody knows which of its rows exist: "
@@ -65,7 +92,13 @@ def predicates(deletes: Sequence[str], columns: ColumnTypes, uri: str) -> tuple[
     return tuple(found)
 
 
-def living(where: str | None, deletes: Sequence[str], columns: ColumnTypes, uri: str) -> str | None:
+def living(
+    where: str | None,
+    deletes: Sequence[str],
+    columns: ColumnTypes,
+    uri: str,
+    own: Mapping[str, str | None] | None = None,
+) -> str | None:
     """The predicate of those rows of a file for which `where` is true (all, if None) and that exist; None for
     all rows. Raises as `predicates` does.
 
@@ -76,7 +109,7 @@ def living(where: str | None, deletes: Sequence[str], columns: ColumnTypes, uri:
     """
     if not deletes:
         return where
-    parts = [f"TRY({predicate.sql}) IS NOT TRUE" for predicate in predicates(deletes, columns, uri)]
+    parts = [f"TRY({predicate.sql}) IS NOT TRUE" for predicate in predicates(deletes, columns, uri, own)]
     if where is not None:
         parts.insert(0, f"(\n{where}\n) IS TRUE")
     return " AND ".join(parts)
@@ -91,11 +124,19 @@ def _seen(kind: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _read(text: str, known: tuple[tuple[str, str], ...]) -> Predicate:
-    columns = dict(known)
+def _read(
+    text: str, known: tuple[tuple[str, str], ...], own: tuple[tuple[str, str | None], ...]
+) -> Predicate:
+    columns, theirs = dict(known), dict(own)
     folded = {fold(name): name for name in columns}
 
     def settle(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Column) and fold(node.parts[0].name) in theirs:
+            there = theirs[fold(node.parts[0].name)]
+            if there is None:
+                return exp.null()
+            node.parts[0].replace(exp.to_identifier(there, quoted=True))
+            return node
         if isinstance(node, exp.Column) and fold(node.parts[0].name) not in folded:
             return exp.null()
         if type(node) is exp.Cast and isinstance(node.this, exp.Column) and len(node.this.parts) == 1:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
+from firn.journal.agreement import Rules
 from firn.journal.columns import ON_CONFLICT
 from firn.journal.definition import create_object, read_object
+from firn.journal.entries import PROPERTY, Entries
 from firn.journal.leaderless.settings import PROPERTIES as LEADERLESS_PROPERTIES
 from firn.journal.leaderless.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes
 from firn.journal.sealed import seal, unseal
+from firn.journal.writer.settings import DURATIONS as WRITER_DURATIONS
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import Settings as WriterSettings
 from firn.lake.bloom import has_filters
@@ -38,7 +41,7 @@ TABLE_PROPERTIES = {
     "retention": None,
     "shared": None,
     "log_url": None,
-    "on_conflict": "error",
+    "on_conflict": "aside",
     "delete_retention": "1d",
 }
 """Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
@@ -85,6 +88,34 @@ class Descriptor:
     def bloom_filters(self) -> BloomColumns:
         """The columns that the table property of this name asks for."""
         return parse_bloom_filters(self.setting("bloom_filters"))
+
+    def altered(self, definition: Entries) -> Descriptor:
+        """With the properties that were set since; None stands for the default."""
+        changes = definition.of(PROPERTY)
+        if not changes:
+            return self
+        properties = {name: value for name, value in self.properties.items() if name not in changes}
+        properties.update({name: value for name, value in changes.items() if value is not None})
+        return replace(self, properties=properties)
+
+    @property
+    def rules(self) -> Rules:
+        """What decides about the table's columns beside its files."""
+        keys = self.keys
+        return Rules(
+            self.columns,
+            key=() if keys is None else keys.key,
+            version_by=None if keys is None else keys.version_by,
+            on_conflict=self.setting("on_conflict"),
+        )
+
+    def settings(self, properties: Mapping[str, Any]) -> Mapping[str, int]:
+        """The journal's times by these properties, in milliseconds by property."""
+        if self.journal == "writer":
+            found: Any = WriterSettings.from_properties(properties)
+            return {name: getattr(found, attribute) for name, attribute in WRITER_DURATIONS.items()}
+        found = LeaderlessSettings.from_properties(properties)
+        return {name: getattr(found, attribute) for name, attribute in LEADERLESS_PROPERTIES.items()}
 
     def setting(self, name: str) -> Any:
         return self.properties.get(name, TABLE_PROPERTIES[name])
@@ -178,21 +209,26 @@ def parse_bloom_filters(value: Any) -> BloomColumns:
     return tuple(names)
 
 
+def check_names(properties: Iterable[str], journal: str) -> None:
+    """Refuse properties that there aren't."""
+    theirs = WRITER_PROPERTIES if journal == "writer" else LEADERLESS_PROPERTIES
+    known = TABLE_PROPERTIES.keys() - (LEADERLESS_ONLY if journal == "writer" else ()) | set(theirs)
+    if unknown := sorted(set(properties) - known):
+        raise InvalidInputError(
+            f"unknown table property {unknown[0]!r} for the journal {journal!r}; there are: "
+            f"{', '.join(sorted(known))}."
+        )
+
+
 def check_properties(
     properties: Mapping[str, Any], columns: ColumnTypes | None = None, *, journal: str = "leaderless"
 ) -> None:
     """Refuse unknown names and values that can't be read, before anything is written. `columns` are those that
     are declared; others may come later."""
-    theirs = WRITER_PROPERTIES if journal == "writer" else LEADERLESS_PROPERTIES
-    known = TABLE_PROPERTIES.keys() - (LEADERLESS_ONLY if journal == "writer" else ()) | set(theirs)
-    if unknown := sorted(properties.keys() - known):
+    check_names(properties, journal)
+    if properties.get("on_conflict", "aside") not in ON_CONFLICT:
         raise InvalidInputError(
-            f"unknown table property {unknown[0]!r} for the journal {journal!r}; there are: "
-            f"{', '.join(sorted(known))}."
-        )
-    if properties.get("on_conflict", "error") not in ON_CONFLICT:
-        raise InvalidInputError(
-            f"on_conflict is {properties['on_conflict']!r}; it can be 'error', 'widen' or 'skip-file'."
+            f"on_conflict is {properties['on_conflict']!r}; it can be 'aside', 'widen' or 'error'."
         )
     (WriterSettings if journal == "writer" else LeaderlessSettings).from_properties(properties)
     for name in ("target_size", "memory_budget"):

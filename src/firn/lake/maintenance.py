@@ -58,7 +58,7 @@ LOGS_WORTH_FOLDING = 10
 def merge(
     table: LakeTable,
     *,
-    target_size: int,
+    target_size: int | None,
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
     query: str | None,
     dry_run: bool,
@@ -68,15 +68,18 @@ def merge(
         refuse_keys(table, "merge(query=…)", "merge keeps the newest version of each row by itself")
     text = None if query is None else Query.parse(query, "source_files").sql
     if dry_run:
-        groups, foreign = _merge_groups(table, table.snapshot(), target_size, partitions, query is not None)
+        snapshot = table.snapshot()
+        size = target_size or table.target_size
+        groups, foreign = _merge_groups(table, snapshot, size, partitions, query is not None)
         return planned("merge", [f for g in groups for f in g.files], foreign=foreign)
     with table.journal.exclusive("merge") as session:
         snapshot = session.snapshot
-        groups, foreign = _merge_groups(table, snapshot, target_size, partitions, query is not None)
+        size = target_size or table.target_size
+        groups, foreign = _merge_groups(table, snapshot, size, partitions, query is not None)
         if not groups and not _log_is_long(session):
             return nothing("merge", foreign)
         context = MergeContext(
-            write=table.write_spec(snapshot.columns, session.namer, target_size=target_size),
+            write=table.write_spec(snapshot.columns, session.namer, target_size=size, aside=snapshot.aside),
             read=table.read_spec(snapshot),
             query=text,
             keys=table.keys,
@@ -125,12 +128,12 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
         return planned("delete", [*whole, *partial], foreign=foreign)
     with table.journal.exclusive("delete") as session:
         if softly:
-            removes, soft_delete, foreign = _split_softly(table, session.snapshot, where)
+            removes, soft_deletes, foreign = _split_softly(table, session.snapshot, where)
             change = _Rewritten([], removes, [], foreign)
         else:
             change = _delete_rows(table, session, session.snapshot, where)
-            soft_delete = None
-        if not change.removes and soft_delete is None:
+            soft_deletes = []
+        if not change.removes and not soft_deletes:
             return nothing("delete", change.foreign)
         return publish(
             table,
@@ -139,7 +142,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
             change.adds,
             change.removes,
             summary={"where": outline(where)},
-            soft_delete=soft_delete,
+            soft_deletes=soft_deletes,
             replaced=change.replaced,
             foreign=change.foreign,
         )
@@ -161,20 +164,28 @@ def _split_by_predicate(
 
 def _split_softly(
     table: LakeTable, snapshot: Snapshot, where: str
-) -> tuple[list[DataFile], SoftDelete | None, int]:
-    """Files to be removed, the predicate on the others that may hold matching rows, and how many of other
-    writers may."""
+) -> tuple[list[DataFile], list[SoftDelete], int]:
+    """Files to be removed, the predicate on the others that may hold matching rows, once for each group of files that
+    are read alike, and how many of other writers may."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
-    text = frozen(Predicate.parse(where, snapshot.columns), snapshot.columns)
-    paths = tuple(f.path for f in partial if text not in f.deletes)
-    return whole, SoftDelete(text, paths) if paths else None, foreign
+    predicate = Predicate.parse(where, snapshot.columns)
+    alike: dict[str, list[str]] = {}
+    texts: dict[tuple[tuple[str, Sequence[str]], ...], str] = {}
+    for file in partial:
+        reads = tuple((name, tuple(own)) for name, own in file.reads.items() if name in predicate.columns)
+        text = texts.get(reads)
+        if text is None:
+            text = texts[reads] = frozen(predicate, snapshot.columns, dict(reads))
+        if text not in file.deletes:
+            alike.setdefault(text, []).append(file.path)
+    return whole, [SoftDelete(text, tuple(paths)) for text, paths in alike.items()], foreign
 
 
 def _delete_rows(table: LakeTable, session: Session, snapshot: Snapshot, where: str) -> _Rewritten:
     """Rewrite the files of a snapshot that hold matching rows."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
     context = DeleteContext(
-        write=table.write_spec(snapshot.columns, session.namer),
+        write=table.write_spec(snapshot.columns, session.namer, aside=snapshot.aside),
         read=table.read_spec(snapshot),
         where=Predicate.parse(where, snapshot.columns).sql,
     )
@@ -202,7 +213,7 @@ def rewrite(
         parsed = parse_rewrite(query, snapshot.columns)
         files, foreign = _to_rewrite(table, snapshot, parsed, partitions)
         context = RewriteContext(
-            write=table.write_spec(snapshot.columns, session.namer),
+            write=table.write_spec(snapshot.columns, session.namer, aside=snapshot.aside),
             read=table.read_spec(snapshot),
             keep=parsed.sql if isinstance(parsed, Predicate) else None,
             query=parsed.sql if isinstance(parsed, Query) else None,
@@ -339,7 +350,7 @@ def restore(table: LakeTable, at: Any) -> ChangeResult:
         if not back and not gone and not anew:
             return nothing("restore", foreign)
         context = MergeContext(
-            write=table.write_spec(session.snapshot.columns, session.namer),
+            write=table.write_spec(session.snapshot.columns, session.namer, aside=session.snapshot.aside),
             read=table.read_spec(session.snapshot),
             keys=table.keys,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -27,6 +27,14 @@ class PartitionBounds:
     bounds: Mapping[str, Bounds | None] = field(default_factory=dict)
     buckets: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     prefixes: frozenset[str] = frozenset()
+
+    def without(self, columns: Container[str]) -> PartitionBounds:
+        """What is said about other columns."""
+        return PartitionBounds(
+            {name: bounds for name, bounds in self.bounds.items() if name not in columns},
+            {name: buckets for name, buckets in self.buckets.items() if name not in columns},
+            self.prefixes,
+        )
 
 
 NOTHING = PartitionBounds()

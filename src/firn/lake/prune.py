@@ -83,6 +83,8 @@ class Pruner:
         if extra is None:
             return _NOTHING_KNOWN
         part = NOTHING if self._partitions is None else self._partitions.read(file)
+        if part is not NOTHING and (reads := extra.get("reads")):
+            part = part.without(reads)  # the directory says what the file's own column holds
         blooms = extra.get("bloom") if self.points else None
         return Known(
             extra.get("stats") or {},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
-from firn.journal.columns import evolve
+from firn.journal.columns import check_new_names, evolve
 from firn.journal.model import Commit, DataFile
 from firn.lake.partition import PartitionSpec, single_partition
 from firn.lake.read import inspect_file
@@ -42,6 +42,7 @@ def register(table: LakeTable, paths: Sequence[str]) -> AppendResult:
     known = columns = dict(table.journal.columns())
     files = []
     for file, types in found:
+        check_new_names(columns, types)
         columns = dict(evolve(columns, types, allow_widening=not table.descriptor.shared))
         files.append(file)
     changed = {c: t for c, t in columns.items() if known.get(c) != t} or columns

@@ -9,10 +9,11 @@ from firn.errors import InvalidInputError
 from firn.lake.results import Partition
 
 if TYPE_CHECKING:
+    from firn.journal.model import Snapshot
     from firn.lake.table import LakeTable
 
 
-def expired_partitions(table: LakeTable, seconds: float) -> list[Partition]:
+def expired_partitions(table: LakeTable, snapshot: Snapshot, seconds: float) -> list[Partition]:
     """Partitions whose last possible moment is more than `seconds` ago. Null and unreadable values stay."""
     fields = [f for f in table.partition_spec.fields if f.is_time]
     if not fields:
@@ -23,7 +24,7 @@ def expired_partitions(table: LakeTable, seconds: float) -> list[Partition]:
     cutoff = time.time() * 1000 - seconds * 1000
     field = fields[0]
     expired = []
-    for partition in table.partitions():
+    for partition in table.partitions_of(snapshot).values():
         value = partition.values.get(field.name)
         end = None if value is None else field.upper_bound_ms(value)
         if end is not None and end <= cutoff:

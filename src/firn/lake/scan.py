@@ -10,7 +10,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from firn.arrow.types import arrow_schema
-from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError, UnsupportedError
+from firn.degraded import warn_degraded
+from firn.errors import (
+    InvalidInputError,
+    ObjectNotFoundError,
+    SchemaConflictError,
+    SnapshotTooOldError,
+    UnsupportedError,
+)
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.lake.decode import ReadSpec
 from firn.lake.deletes import predicates
@@ -88,7 +95,12 @@ class Scan:
     def snapshot(self) -> Snapshot:
         """The pinned snapshot."""
         if self._snapshot is None:
-            self._snapshot = self.table.snapshot(self.at)
+            found = self.table.snapshot(self.at)
+            if found.refusal is not None and self.at is None:
+                raise SchemaConflictError(f"{self.table.name}: {found.refusal}")
+            self._snapshot = found
+            for conflict in found.conflicts:
+                warn_degraded(self.table.bucket.uri(self.table.prefix), str(conflict))
         return self._snapshot
 
     @cached_property
@@ -154,7 +166,8 @@ class Scan:
         key the files hold versions and deletions until they are merged, and columns that Firn hides.
 
         Raises:
-            UnsupportedError: some of the files have soft deletes, which other engines don't know.
+            UnsupportedError: some of the files have soft deletes, which other engines don't know, or values that are
+                set aside.
 
         Example:
             >>> import duckdb, firn, tempfile
@@ -171,6 +184,13 @@ class Scan:
                 f"{len(marked)} of the {len(files)} files of {self.table.name} hold rows that were deleted softly, "
                 f"and another engine would show them; the first is {self.table.bucket.uri(marked[0].path)}. "
                 "Call merge() first, or read through Firn."
+            )
+        odd = [f for f in files if not f.reads.keys().isdisjoint(self.columns)]
+        if odd:
+            raise UnsupportedError(
+                f"{len(odd)} of the {len(files)} files of {self.table.name} have columns that Firn reads under "
+                f"another name or type, and another engine wouldn't; the first is "
+                f"{self.table.bucket.uri(odd[0].path)}. Call merge() first, or read through Firn."
             )
         return [self.table.bucket.uri(f.path) for f in files]
 
@@ -356,6 +376,7 @@ class Scan:
             *([] if self.limit is None else [f"  limit      {self.limit:,} rows, the first that are read"]),
             f"  files      {len(kept)} of {len(everything)}, {size:,} of {total:,} bytes",
         ]
+        lines += [f"  warning    {text}" for text in self.snapshot.warnings]
         for f in kept[:10]:
             marks = f", {len(f.deletes)} soft deletes" if f.deletes else ""
             lines.append(f"    {f.path}  {f.size:,} bytes, {f.rows} rows{marks}")

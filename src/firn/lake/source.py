@@ -16,6 +16,7 @@ from firn.bucket.base import Bucket
 from firn.journal.model import DataFile
 from firn.lake.encode import leaf_count
 from firn.lake.footer import corrupt, data_file, decoding, read_footer
+from firn.names import fold
 
 WHOLE_BYTES = 8 << 20
 """Objects up to this size are fetched whole, by one GET."""
@@ -57,8 +58,11 @@ class ParquetSource:
             for field, end in zip(self.schema, ends, strict=True)
         }
         self.names = self._leaves.keys()
+        self.folded = {fold(name): name for name in self.names}
+        """Spellings by folded name."""
         self.uri = bucket.uri(key)
         self.deletes = data.deletes
+        self.reads = data.reads
         self.blooms: Mapping[str, Any] = blooms or {}
         """The marker's entries of Bloom filters."""
         self.is_remote = ranges is not None

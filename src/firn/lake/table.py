@@ -7,9 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from firn.alter import AlterResult
 from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
+from firn.journal.entries import TYPE
 from firn.journal.model import (
     ColumnTypes,
     CommitInfo,
@@ -20,8 +22,9 @@ from firn.journal.model import (
     Snapshot,
     SweepReport,
 )
+from firn.lake import altering, keyed, maintenance
 from firn.lake import append as appends
-from firn.lake import keyed, maintenance
+from firn.lake.altering import ColumnConflict, TableDefinition
 from firn.lake.decode import ReadSpec
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import Engines, InProcess
@@ -59,7 +62,7 @@ class LakeTable:
     ) -> None:
         self.bucket = bucket
         self.prefix = prefix
-        self.descriptor = descriptor
+        self.created = descriptor
         self.journal = journal
         self.engines: Engines = engines or InProcess()
 
@@ -67,8 +70,13 @@ class LakeTable:
         return f"<LakeTable {self.bucket.uri(self.prefix)}>"
 
     @property
+    def descriptor(self) -> Descriptor:
+        """The table's definition, with what was changed since its creation as far as this process has read."""
+        return self.created.altered(self.journal.definition)
+
+    @property
     def name(self) -> str:
-        return self.descriptor.name
+        return self.created.name
 
     @property
     def places(self) -> Places:
@@ -94,6 +102,17 @@ class LakeTable:
     def delete_retention(self) -> float:
         """For how many seconds merges remember deleted keys, so that older versions may land late."""
         return parse_duration(self.descriptor.setting("delete_retention"))
+
+    @property
+    def explicit_types(self) -> ColumnTypes:
+        """The types that were set for columns: these take in what converts."""
+        types = self.journal.definition.of(TYPE)
+        return {name: kind for name, kind in types.items() if kind is not None}
+
+    @property
+    def target_size(self) -> int:
+        """Parquet bytes of a merged file."""
+        return parse_size(self.descriptor.setting("target_size"))
 
     @property
     def pruning_spec(self) -> PartitionSpec:
@@ -297,6 +316,81 @@ class LakeTable:
             )
         return found
 
+    # -- definition
+
+    def definition(self, at: At = None) -> TableDefinition:
+        """What the table is now, or was at a version: columns, types that were set, partitions, order, key and
+        properties. Cost: that of `snapshot`."""
+        return altering.definition(self, at)
+
+    def alter(
+        self,
+        *,
+        set_properties: Mapping[str, Any] | None = None,
+        types: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> AlterResult:
+        """Change the table's definition, by one commit that rewrites no data. All or nothing; a call that changes
+        nothing commits nothing.
+
+        Other processes know of it within `schema_refresh` (10 s). Older versions of a table are read as they were.
+
+        Args:
+            set_properties: values by name; None takes a property back to its default. All but `shared` and `log_url`.
+            types: DuckDB types by column. They hold from now on, whoever appends what: a column takes in what
+                converts to its type, numbers to FLOAT and DOUBLE and anything to VARCHAR; other values are set aside.
+            dry_run: only say what would change.
+
+        Raises:
+            InvalidInputError: an unknown property or column, a value that can't be, or a type that values don't fit;
+                nothing was changed.
+            UnsupportedError: the table is shared with the reference.
+            LockHeldError: other maintenance is under way.
+
+        Cost: 1 LIST + the logs that aren't cached, the lock, and 3 PUTs; of writers' catalogs a commit with a marker.
+
+        Example:
+            >>> import firn
+            >>> t = firn.connect("memory://").create_table("t")
+            >>> t.alter(set_properties={"codec": "snappy"}).changes
+            ('set codec = snappy',)
+            >>> t.alter(set_properties={"codec": None}).changes, t.definition().properties
+            (('unset codec',), {})
+        """
+        return altering.alter(self, set_properties or {}, types or {}, dry_run)
+
+    def conflicts(self) -> list[ColumnConflict]:
+        """Values that don't fit their column, and are shown as a column of their own: of which type, and in which
+        files. Cost: that of `snapshot`."""
+        return altering.conflicts(self.snapshot())
+
+    def resolve(
+        self, column: str, *, to: str | None = None, into: str | None = None, dry_run: bool = False
+    ) -> AlterResult:
+        """Make values that were set aside the column's again, by one commit that rewrites no data.
+
+        Args:
+            column: the column whose values were set aside; with `into`, the one that holds them.
+            to: the type that the column has from now on. By default one that takes all of them in.
+            into: the column whose values those of `column` become; `column` isn't shown any more.
+            dry_run: only say what would change.
+
+        Raises:
+            InvalidInputError: an unknown column, or a type that values don't fit; nothing was changed.
+
+        Cost: that of `alter`.
+
+        Example:
+            >>> import firn
+            >>> t = firn.connect("memory://").create_table("t")
+            >>> _ = t.append([{"price": 5}]), t.append([{"prise": 5.5}])
+            >>> t.resolve("prise", into="price", to="DOUBLE").changes
+            ('prise into price', 'type of price: DOUBLE')
+            >>> t.scan().to_arrow().to_pylist()
+            [{'price': 5.0}, {'price': 5.5}]
+        """
+        return altering.resolve(self, column, to, into, dry_run)
+
     # -- maintenance
 
     def merge(
@@ -323,8 +417,8 @@ class LakeTable:
         Cost: 1 LIST + 1 GET a log; 1 GET a source file (ranged ones for large files), 1 PUT a merged one;
         the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish.
         """
-        size = parse_size(target_size or self.descriptor.setting("target_size"))
-        if size <= 0:
+        size = None if target_size is None else parse_size(target_size)
+        if size is not None and size <= 0:
             raise InvalidInputError(f"target_size is {target_size!r}; it must be positive.")
         return maintenance.merge(self, target_size=size, partitions=partitions, query=query, dry_run=dry_run)
 
@@ -391,13 +485,14 @@ class LakeTable:
     def expire(self, older_than: Duration | None = None, *, dry_run: bool = False) -> ChangeResult:
         """Remove partitions of a time whose end is older than `older_than`, or than the table's `retention`
         (the papers' TTL). Needs a field like `month(date)` in partition_by."""
+        snapshot = self.snapshot()
         age = older_than if older_than is not None else self.descriptor.setting("retention")
         if age is None:
             raise InvalidInputError(
-                f"{self.name} has no retention; pass expire(older_than='90d') or create it with "
-                "properties={'retention': '90d'}."
+                f"{self.name} has no retention; pass expire(older_than='90d'), or set it with "
+                "alter(set_properties={'retention': '90d'})."
             )
-        chosen = expired_partitions(self, parse_duration(age))
+        chosen = expired_partitions(self, snapshot, parse_duration(age))
         return maintenance.remove_partitions(self, chosen, dry_run=dry_run)
 
     def forget_files(self, paths: str | Sequence[str], *, dry_run: bool = False) -> ForgetResult:
@@ -456,15 +551,9 @@ class LakeTable:
         Cost: 2 LIST sequences + 1 GET a log not cached; 1 DELETE an object (fewer where the store has bulk
         deletes); 1 PUT a changed log.
         """
-        properties = self.descriptor.properties
-        grace = parse_duration(
-            older_than if older_than is not None else properties.get("tombstone_grace", "1h")
-        )
-        orphan_age = parse_duration(orphans if orphans is not None else properties.get("orphan_age", "7d"))
         return self.journal.sweep(
-            grace_ms=int(grace * 1000),
-            orphan_age_ms=int(orphan_age * 1000),
-            margin=grace > 0,
+            grace_ms=None if older_than is None else int(parse_duration(older_than) * 1000),
+            orphan_age_ms=None if orphans is None else int(parse_duration(orphans) * 1000),
             dry_run=dry_run,
         )
 
@@ -482,21 +571,32 @@ class LakeTable:
             columns=dict(snapshot.columns if columns is None else columns),
             where=where,
             table_columns=dict(snapshot.columns),
-            loose=self.descriptor.setting("on_conflict") == "widen",
+            loose=snapshot.loose,
+            aside=snapshot.aside,
         )
 
-    def write_spec(self, columns: ColumnTypes, namer: Namer, *, target_size: int | None = None) -> WriteSpec:
-        """What tasks need to write files of this table."""
+    def write_spec(
+        self,
+        columns: ColumnTypes,
+        namer: Namer,
+        *,
+        target_size: int | None = None,
+        aside: frozenset[str] = frozenset(),
+    ) -> WriteSpec:
+        """What tasks need to write files of this table. `aside` are those of `columns` that hold what was set
+        aside."""
         d = self.descriptor
         spec = WriteSpec(
             namer=namer,
             columns=dict(columns),
             partition=d.partition,
             sort_by=d.sort_by,
-            target_size=target_size or parse_size(d.setting("target_size")),
+            target_size=target_size or self.target_size,
             stats_columns=int(d.setting("stats_columns")),
             bloom_filters=d.bloom_filters,
             keys=d.keys,
+            aside=aside,
+            loose=frozenset(self.explicit_types),
         )
         if d.setting("codec") is not None:
             spec = replace(spec, codec=d.setting("codec"))

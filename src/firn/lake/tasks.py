@@ -111,9 +111,11 @@ def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskRe
     """
     if context.keys is not None:
         return _fold(bucket, context, context.keys, task)
+    if context.query is None:
+        context = replace(context, read=_had(context.read, task.files))
     counted = _Counted(_read(bucket, task.files, context.read))
-    marker = _marker_of(task.files)
     write = _in_place_of(context.write, task.files)
+    marker = _marker_of(task.files, write)
     if context.query is None:
         order: Order = "sort" if write.sort_by else "keep"
         spec = replace(write, columns=context.read.columns)
@@ -129,6 +131,7 @@ def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask)
     """Write the newest version of each row, with its clock: an older file may land yet, or be merged later."""
     deletes = any(file.key_deletes for file in task.files)
     hidden = HIDDEN if deletes else {CLOCK: HIDDEN[CLOCK]}
+    context = replace(context, read=_had(context.read, task.files))
     columns = {**context.read.columns, **hidden}
     read = LatestSpec(keys, replace(context.read, columns=columns))
     counted = _Counted(
@@ -136,7 +139,7 @@ def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask)
     )
     clocks = [file.clocks for file in task.files if file.clocks is not None]
     marker = {
-        **_marker_of(task.files),
+        **_marker_of(task.files, context.write),
         "clocks": [min(low for low, _ in clocks), max(high for _, high in clocks)],
         "fold": secrets.token_hex(8),
     }
@@ -168,18 +171,19 @@ def rewrite_task(bucket: Bucket, context: RewriteContext, file: DataFile) -> Tas
         raise InvalidInputError("a rewrite needs a predicate of the rows to keep, or a query")
     counted = _Counted(_read(bucket, [file], context.read))
     result = _query(context.query, "_rows", counted, context.read.columns)
-    directory, marker = _directory(write, file), _marker_of([file])
+    directory, marker = _directory(write, file), _marker_of([file], write)
     known = context.read.columns
     written = _write_result(bucket, write, result, directory, marker, known)
     return _result([file], written.files, counted.rows, written.columns, in_place=written.in_place)
 
 
 def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str) -> TaskResult:
+    read = _had(read, [file])
     with open_parquet(bucket, file) as source:
         mask = FileMask(source, read, stays)
         if mask.kept == mask.rows:
             return TaskResult((), False, mask.rows, mask.rows, file.size)
-        directory, marker = _directory(write, file), _marker_of([file])
+        directory, marker = _directory(write, file), _marker_of([file], write)
         spec = replace(write, columns=read.columns)
         if mask.kept:
             adds = write_partition(bucket, spec, mask.tables(), directory, marker, order=_order(spec, source))
@@ -242,6 +246,11 @@ def _write_result(
         # sum() of integers is wider than they are: the table's type grows only where a value asks for it.
         columns = _result_columns(result.schema, known, widen=True)
         rows = conform(result, columns)
+    if lacking := [
+        name for name in columns if name in write.aside and rows.column(name).null_count == len(rows)
+    ]:
+        columns = {name: kind for name, kind in columns.items() if name not in lacking}
+        rows = rows.drop_columns(lacking)
     spec = replace(write, columns=columns)
     order: Order = "sort" if spec.sort_by else "keep"
     if not spec.partition.fields:
@@ -310,12 +319,27 @@ def _in_place_of(write: WriteSpec, files: Sequence[DataFile], *applied: str) -> 
     return replace(write, replaces=tuple(f.path for f in files), applied=tuple(shapes))
 
 
-def _marker_of(files: Sequence[DataFile]) -> dict[str, Any]:
-    """What replacements take over: how the partition's values are known, where all files agree on it."""
+def _had(read: ReadSpec, files: Sequence[DataFile]) -> ReadSpec:
+    """The spec without the columns of what was set aside that no file has any of: they end with their last file."""
+    lacking = {
+        name
+        for name in read.aside
+        if not any(name in file.reads or name in ((file.extra or {}).get("types") or {}) for file in files)
+    }
+    columns = {name: kind for name, kind in read.columns.items() if name not in lacking}
+    known = {**read.table_columns, **read.columns}
+    return replace(read, columns=columns, table_columns=known) if lacking else read
+
+
+def _marker_of(files: Sequence[DataFile], write: WriteSpec) -> dict[str, Any]:
+    """What replacements take over: how the partition's values are known, where all files agree on it. A directory
+    says nothing any more of a column that was read otherwise than by its name when its rows were dealt out."""
     extras = [file.extra or {} for file in files]
+    sources = {f.source for f in write.partition.fields}
+    keys = ("spec", "part") if all(sources.isdisjoint(file.reads) for file in files) else ("part",)
     return {
         key: extras[0][key]
-        for key in ("spec", "part")
+        for key in keys
         if key in extras[0] and all(extra.get(key) == extras[0][key] for extra in extras)
     }
 

@@ -50,8 +50,10 @@ class WriteSpec:
     `columns` are the files' columns in order; `target_size` the Parquet bytes after which a file is closed;
     `memory_budget` the bytes of Arrow rows gathered before they are split and written; `stats_columns` how
     many columns, from the first, get statistics in the log; `bloom_filters` the columns that get Bloom filters
-    as well, where their type can have them. With `keys`, `write_batches` makes files in which each key stands
-    once. `replaces` and `applied` are what the files say of themselves, see `firn.journal.model.Namer`.
+    as well, where their type can have them; `aside` the columns that hold what was set aside;
+    values of those in `loose` are cast to their type, whatever they are. With `keys`,
+    `write_batches` makes files in which each key stands once. `replaces` and `applied` are what the
+    files say of themselves, see `firn.journal.model.Namer`.
     """
 
     namer: Namer
@@ -67,6 +69,13 @@ class WriteSpec:
     keys: KeySpec | None = None
     replaces: tuple[str, ...] = ()
     applied: tuple[str, ...] = ()
+    aside: frozenset[str] = frozenset()
+    loose: frozenset[str] = frozenset()
+
+    @property
+    def beside(self) -> ColumnTypes:
+        """The types of the columns that hold what was set aside, which markers tell."""
+        return {name: kind for name, kind in self.columns.items() if name in self.aside}
 
 
 def write_batches(
@@ -139,7 +148,8 @@ def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) ->
             )
         step = max(1, batch.num_rows * _STEP_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, step):
-            yield conform(batch.slice(start, step), spec.columns)
+            loose = not spec.loose.isdisjoint(spec.columns)
+            yield conform(batch.slice(start, step), spec.columns, loose=loose)
 
 
 def _regrouped(tables: Iterable[pa.Table], spec: WriteSpec) -> Iterator[pa.Table]:
@@ -289,10 +299,12 @@ class _Files:
             return
         encoder, marker = self._open.pop(directory)
         spec = self._spec
+        if spec.aside:
+            marker = {**marker, "types": spec.beside} if spec.beside else marker
         clocked = spec.keys is not None and "clocks" not in marker  # its commit gives it one
         metadata = spec.namer.metadata(
             directory,
-            spec.columns,
+            {name: kind for name, kind in spec.columns.items() if name not in spec.aside},
             extra={**marker, RECIPE: {**encoder.recipe, "number": len(self._done), "clocked": clocked}},
             replaces=spec.replaces,
             applied=spec.applied,

@@ -18,7 +18,7 @@ from firn.arrow.types import columns_of
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Namer, Snapshot
-from firn.lake.append import target_columns
+from firn.lake.append import agreed_columns
 from firn.lake.engines import Written
 from firn.lake.query import Query, whole_rows
 from firn.lake.write import WriteSpec, write_batches
@@ -70,6 +70,7 @@ def write_dataframe(table: LakeTable, frame: DataFrame, namer: Namer, *, query: 
     rows of.
     """
     spark = frame.sparkSession
+    began = table.journal.moment()
     known: ColumnTypes = table.journal.columns()
     if query is None:
         incoming = incoming_columns(frame.schema, known)
@@ -80,7 +81,7 @@ def write_dataframe(table: LakeTable, frame: DataFrame, namer: Namer, *, query: 
         raise InvalidInputError(
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
-    columns = target_columns(table, known, incoming)
+    columns = agreed_columns(table, known, incoming, began)
     spec = table.write_spec(columns, namer)
     present = table.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)

@@ -29,6 +29,8 @@ _GLOB = re.compile(r"[\[\]{}*?\\]")
 
 def reads_natively(file: DataFile, needed: ColumnTypes, places: Places) -> bool:
     """Whether Spark's Parquet reader gives these columns of the file exactly as the table has them."""
+    if not file.reads.keys().isdisjoint(needed) or (file.reads and file.deletes):
+        return False  # by another name or type than the file has
     name = file.path.rpartition("/")[2]
     if name.startswith(("_", ".")):
         return False  # Spark takes it for hidden and reads nothing, without a word

@@ -28,7 +28,10 @@ from firn.journal.model import ColumnTypes, DataFile
 
 FORMAT_VERSION = 1  # frozen: the reference's `v`
 NOTES_VERSION = 1  # frozen: of everything under a "firn" key
-KNOWN_FEATURES: frozenset[str] = frozenset()
+DEFINITION = "definition"  # frozen
+KNOWN_FEATURES: frozenset[str] = frozenset((DEFINITION,))
+"""What a header's `need` may name. `definition`: the notes hold the table's definition as it was altered, or markers
+have `types` of columns that aren't read under their name."""
 _HEADER_KEYS = frozenset(("v", "sch", "f", "t", "tmb", "firn"))
 _EXTRAS_BEFORE_HEAD = frozenset(("v", "id", "crc", "need"))
 _HEAD = b',"head":'
@@ -50,6 +53,7 @@ class Log:
     tombstones: Mapping[str, int] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
     nonce: str = ""
+    need: tuple[str, ...] = ()
 
     @property
     def order(self) -> tuple[int, str]:
@@ -79,6 +83,8 @@ def encode(log: Log) -> bytes:
     if log.tombstones:
         header["tmb"] = first_tombstone
     header["firn"] = {"v": NOTES_VERSION, "id": log.nonce, "crc": zlib.crc32(body)}
+    if log.need:
+        header["firn"]["need"] = list(log.need)
     covered = orjson.dumps(header)[:-2]
     return covered + _head_of(covered) + b"\n" + body
 
@@ -187,7 +193,8 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
         raise _damaged(where, f"it is no log of a lake table ({error!r})") from error
     if not isinstance(columns, dict):
         raise _damaged(where, f"line {sch}, the schema, is not a JSON object")
-    return Log(name, t, columns, files, dead, tombstones, notes, extras.get("id", ""))
+    need = tuple(extras.get("need") or ())
+    return Log(name, t, columns, files, dead, tombstones, notes, extras.get("id", ""), need)
 
 
 def _damaged(where: str, why: str) -> CorruptObjectError:

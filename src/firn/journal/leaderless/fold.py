@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from firn.journal.columns import OnConflict, older_types, reconcile
-from firn.journal.leaderless.codec import Log
+from firn.journal.agreement import Agreement, Rules, Source, agree
+from firn.journal.columns import join, older_types
+from firn.journal.entries import Entries
+from firn.journal.leaderless.codec import DEFINITION, Log
 from firn.journal.leaderless.layout import version_of
 from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot, with_clocks
 
@@ -19,31 +21,55 @@ PAST_LIMIT = 1000
 """History lines that a maintenance log carries for the logs it replaces."""
 BATCH_MEMORY_MS = 30 * 24 * 3600 * 1000
 """How long batch ids are remembered after their logs are gone."""
+_PLAIN = Rules()
 
 
 @dataclass(frozen=True)
 class State:
-    """The folded view. `files` holds every path named, dead ones too; `dead` those not alive."""
+    """The folded view. `files` holds every path named, dead ones too, as logs carry them on: their own columns, with
+    the types of those that aren't the table's. `dead` are those not alive."""
 
     logs: tuple[Log, ...]
-    columns: ColumnTypes
+    agreement: Agreement
     files: Mapping[str, DataFile]
     dead: Mapping[str, int]
-    warnings: tuple[str, ...] = ()
-    skipped: frozenset[str] = field(default_factory=frozenset)
+    definition: Entries = field(default_factory=Entries)
+
+    @property
+    def columns(self) -> ColumnTypes:
+        return self.agreement.columns
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.agreement.warnings
 
     @property
     def live(self) -> tuple[DataFile, ...]:
-        if not self.dead and not self.skipped:
-            return tuple(self.files.values())
-        hidden = self.skipped
-        return tuple(f for p, f in self.files.items() if p not in self.dead and p not in hidden)
+        """As readers need them."""
+        live = (
+            tuple(f for p, f in self.files.items() if p not in self.dead)
+            if self.dead
+            else self.files.values()
+        )
+        return tuple(live) if self.agreement.plain else tuple(map(self.agreement.as_read, live))
 
     def snapshot(self) -> Snapshot:
         # A reservation may yet become a real log: a version named by it would change.
         last = next((log for log in reversed(self.logs) if not log.is_reservation), None)
         version = version_of(last.name) if last else EMPTY_VERSION
-        return Snapshot(version, last.t if last else 0, self.columns, self.live, self.warnings)
+        agreed = self.agreement
+        return Snapshot(
+            version,
+            last.t if last else 0,
+            agreed.columns,
+            self.live,
+            agreed.warnings,
+            agreed.aside,
+            agreed.loose,
+            agreed.conflicts,
+            agreed.refusal,
+            self.definition,
+        )
 
     def replaced(self) -> set[str]:
         """Base names of the logs that a log tombstones *and* carries whole. The reference tombstones logs
@@ -62,10 +88,9 @@ class State:
         return found
 
 
-def fold(
-    logs: Iterable[Log], *, declared: ColumnTypes | None = None, on_conflict: OnConflict = "error"
-) -> State:
-    """Apply `logs` in the order of (header's time, name). `declared` columns come first."""
+def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> State:
+    """Apply `logs` in the order of (header's time, name). `rules` are those of the table's creation; what logs say of
+    its definition goes before them."""
     ordered = tuple(sorted(logs, key=lambda log: log.order))
     files: dict[str, DataFile] = {}
     dead: dict[str, int] = {}
@@ -78,19 +103,64 @@ def fold(
                 dead[path] = buried[path]
             elif path in dead:
                 del dead[path]
-    schemas = reconcile(
-        [("the table's definition", declared or {}), *((log.name, log.columns) for log in ordered)],
-        on_conflict=on_conflict,
-    )
-    skipped: frozenset[str] = frozenset()
-    if schemas.skipped:
-        skipped = frozenset(f.path for log in ordered if log.name in schemas.skipped for f in log.files)
-    _note_older_types(ordered, schemas.columns, files)
-    return State(ordered, schemas.columns, files, dead, schemas.warnings, skipped)
+    definition = Entries()
+    for log in ordered:
+        if DEFINITION in log.need and (raw := log.notes.get("definition")):
+            definition = definition.joined(Entries.from_json(raw, log.name))
+    rules = rules.altered(definition)
+    agreement = _agreed(ordered, files, dead, rules)
+    _note_older_types(ordered, agreement.columns, files)
+    return State(ordered, agreement, files, dead, definition)
+
+
+def _agreed(
+    logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mapping[str, int], rules: Rules
+) -> Agreement:
+    """The columns of all logs: mostly nothing conflicts, and then it needn't be known which files are live."""
+    if not rules.into and not any(DEFINITION in log.need for log in logs):
+        found = agree(rules, (Source(log.name, log.columns) for log in logs))
+        if found.plain:
+            return found
+    live = _live_types(logs, files, dead)
+    newest = next((log for log in reversed(logs) if "_m_" in log.name and not log.is_reservation), None)
+    if newest is not None:
+        # What maintenance has settled, as far as any live file has it.
+        stored = [source.columns for source in live]
+        settled = {
+            name: kind
+            for name, kind in newest.columns.items()
+            if any(name in own and join(own[name], kind) is not None for own in stored)
+        }
+        live.insert(0, Source(newest.name, settled))
+    return agree(rules, live, (Source(log.name, log.columns) for log in logs))
+
+
+def _live_types(logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mapping[str, int]) -> list[Source]:
+    """The types that live files have, each by the first file that has them."""
+    found: list[Source] = []
+    for log in logs:
+        seen: dict[tuple[tuple[str, str], ...], str] = {}
+        for file in log.files:
+            if files[file.path] is file and file.path not in dead:
+                types = (file.extra or {}).get("types")
+                seen.setdefault(tuple(types.items()) if types else (), file.path)
+        for own, path in sorted(seen.items(), key=lambda item: bool(item[0])):
+            types = dict(own)
+            beside = {name: kind for name, kind in types.items() if name not in log.columns}
+            found.append(
+                Source(
+                    path,
+                    {**log.columns, **types}
+                    if not beside
+                    else {name: types.get(name, kind) for name, kind in log.columns.items()},
+                    beside,
+                )
+            )
+    return found
 
 
 def _note_older_types(logs: Sequence[Log], columns: ColumnTypes, files: dict[str, DataFile]) -> None:
-    """Where the table's type was widened since a log was written, note in its files' `types` which one they
+    """Where a log was written with other types than the table has, note in its files' `types` which one they
     have."""
     for log in logs:
         older = older_types(log.columns, columns)
@@ -126,7 +196,10 @@ def maintenance_log(
     files come back.
     """
     removed = set(commit.removes)
-    added = {f.path: f for f in with_clocks(commit, version_of(name))}
+    columns = {name: kind for name, kind in state.columns.items() if name not in state.agreement.aside}
+    columns.update({name: kind for name, kind in commit.columns.items() if name not in state.agreement.aside})
+    # A file that comes back is what it was, not what readers made of it.
+    added = {f.path: state.files.get(f.path, f) for f in with_clocks(commit, version_of(name))}
     touched = removed | added.keys()
     already = state.replaced()
     replaced = [
@@ -147,15 +220,39 @@ def maintenance_log(
     for path in paths:
         if path in added:
             continue
-        files.append(state.files[path])
+        files.append(_carried(state.files[path], state.columns, columns))
         if path in removed:
             dead[path] = t
         elif path in state.dead:
             dead[path] = buried[path].since
-    files.extend(added.values())
-    columns = dict(state.columns)
-    columns.update(commit.columns)
-    return Log(name, t, columns, files, dead, tombstones, _notes(state, commit, replaced, t), nonce)
+    files.extend(
+        _carried(file, state.columns, columns) if path in state.files else file
+        for path, file in added.items()
+    )
+    notes = _notes(state, commit, replaced, t)
+    definition = state.definition.joined(commit.definition or Entries())
+    if definition:
+        notes["definition"] = definition.to_json()
+    need = (DEFINITION,) if definition or any(_sets_aside(f, columns) for f in files) else ()
+    return Log(name, t, columns, files, dead, tombstones, notes, nonce, need)
+
+
+def _carried(file: DataFile, before: ColumnTypes, after: ColumnTypes) -> DataFile:
+    """A file's marker under a schema line with wider types than it was read with."""
+    wider = {name: kind for name, kind in before.items() if after.get(name, kind) != kind}
+    if not wider:
+        return file
+    extra = dict(file.extra or {})
+    extra["types"] = {**wider, **(extra.get("types") or {})}
+    return file._replace(extra=extra)
+
+
+def _sets_aside(file: DataFile, columns: ColumnTypes) -> bool:
+    """Whether a file has columns that aren't read under their name: older versions would read them so."""
+    types = (file.extra or {}).get("types") or {}
+    return any(
+        name not in columns or join(kind, columns[name]) != columns[name] for name, kind in types.items()
+    )
 
 
 def _carried_tombstones(replaced: Sequence[Log], modified: Mapping[str, int]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.errors import CorruptObjectError
+from firn.journal.agreement import Rules
 from firn.journal.leaderless.append import Append, seen_batch
 from firn.journal.leaderless.horizon import read_horizon, replace_horizon
 from firn.journal.leaderless.layout import TableLayout, parse_log_name
@@ -36,6 +37,7 @@ class LeaderlessJournal(TableLog):
         log_bucket: Bucket | None = None,
         log_root: str | None = None,
         declared: ColumnTypes | None = None,
+        rules: Rules | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
         lock: ExclusiveLock | None = None,
@@ -47,7 +49,7 @@ class LeaderlessJournal(TableLog):
             bucket,
             log_bucket or bucket,
             TableLayout(prefix, log_root or prefix),
-            declared=declared or {},
+            rules=rules or Rules(declared or {}),
             settings=settings or Settings(),
             clock=clock or SystemClock(),
             definition=definition,
@@ -105,9 +107,12 @@ class LeaderlessJournal(TableLog):
         the same."""
         return Append(self)
 
-    def columns(self) -> ColumnTypes:
+    def columns(self, *, since: float | None = None) -> ColumnTypes:
         """The table's columns as appenders know them; see `KnownColumns`."""
-        return self.known_columns.get()
+        return self.known_columns.get(since=since)
+
+    def moment(self) -> float:
+        return self.clock.monotonic()
 
     def seen_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, or None. 1 GET for a new id, 2 for one just committed."""
@@ -119,7 +124,14 @@ class LeaderlessJournal(TableLog):
         """Hold the table's lock; see `session.exclusive`."""
         return exclusive(self, op, lock=self.lock, renew_in_background=self.renew_in_background)
 
-    def sweep(self, *, grace_ms: int, orphan_age_ms: int, margin: bool, dry_run: bool) -> SweepReport:
+    def sweep(
+        self,
+        *,
+        grace_ms: int | None = None,
+        orphan_age_ms: int | None = None,
+        margin: bool | None = None,
+        dry_run: bool = False,
+    ) -> SweepReport:
         """Delete what nothing may read; see `sweep.sweep`."""
         with self.exclusive("sweep") as session:
             return sweep(

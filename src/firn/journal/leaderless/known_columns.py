@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
+from firn.journal.agreement import Rules, Source, agree
+from firn.journal.entries import Entries
 from firn.journal.leaderless.codec import Log, decode
 from firn.journal.leaderless.fold import State
 from firn.journal.leaderless.layout import name_of, parse_log_name
@@ -16,31 +18,45 @@ from firn.journal.model import ColumnTypes
 class KnownColumns:
     """The union of all columns read so far and of those that this process wrote."""
 
-    def __init__(self, loader: LogLoader, fold: Callable[[Iterable[Log]], State], settings: Settings) -> None:
+    def __init__(
+        self, loader: LogLoader, fold: Callable[[Iterable[Log]], State], settings: Callable[[], Settings]
+    ) -> None:
         self.loader, self.bucket, self.layout, self.clock = loader, loader.bucket, loader.layout, loader.clock
         self._fold = fold
-        self._refresh_s = settings.schema_refresh_ms / 1000
+        self._settings = settings
         self._columns: ColumnTypes | None = None
+        self._definition = Entries()
         self._after = ""
         self._own: set[str] = set()
         self._read_at = 0.0
         self._mutex = threading.Lock()
 
-    def get(self) -> ColumnTypes:
+    def get(self, *, since: float | None = None) -> ColumnTypes:
         """The table's columns as appenders know them: refreshed by 1 LIST of newer logs, at most every
-        `refresh_ms`."""
+        `refresh_ms`, or if they weren't read after the moment `since`."""
         with self._mutex:
             now = self.clock.monotonic()
             if self._columns is None:
-                loaded = self.loader.load()
-                self._columns = self._fold(loaded.logs).columns
-                self._after = max(loaded.listed, default="")
-            elif now - self._read_at >= self._refresh_s:
+                self._read_all()
+            elif (since is not None and self._read_at < since) or (
+                now - self._read_at
+            ) * 1000 >= self._settings().schema_refresh_ms:
                 self._read_newer(self._columns)
             else:
                 return self._columns
             self._read_at = now
+            assert self._columns is not None
             return self._columns
+
+    @property
+    def _refresh_s(self) -> float:
+        return self._settings().schema_refresh_ms / 1000
+
+    def _read_all(self) -> None:
+        loaded = self.loader.load()
+        found = self._fold(loaded.logs)
+        self._columns, self._definition = found.columns, found.definition
+        self._after = max(loaded.listed, default="")
 
     def _read_newer(self, known: ColumnTypes) -> None:
         after = self.layout.log_key(self._after) if self._after else None
@@ -56,7 +72,11 @@ class KnownColumns:
                 logs.append(decode(name, blob.data, where=self.bucket.uri(info.key)))
         self._after = max(names, default=self._after)
         self._own.clear()
-        self._columns = self._fold(logs).columns
+        state = self._fold(logs)
+        if state.agreement.plain and self._definition.joined(state.definition) == self._definition:
+            self._columns = state.columns
+        else:  # who has a column is for all logs to say
+            self._read_all()
 
     def note(self, columns: ColumnTypes, version: str | None = None) -> None:
         """What a commit of this process made known, without asking the store. The log of an append that is
@@ -65,5 +85,5 @@ class KnownColumns:
             if self._columns is not None:
                 if version is not None:
                     self._own.add(name_of(version))
-                logs = [Log("known", 0, self._columns), Log("new", 1, columns)]
-                self._columns = self._fold(logs).columns
+                known = agree(Rules(), [Source("known", self._columns), Source("new", columns)])
+                self._columns = known.columns

@@ -29,6 +29,7 @@ from firn.errors import (
     StoreError,
     UnsupportedError,
 )
+from firn.journal.entries import Entries
 from firn.journal.leaderless.codec import Log, decode, encode
 from firn.journal.leaderless.fold import State, maintenance_log
 from firn.journal.leaderless.layout import DataNamer, new_log_name, version_of
@@ -66,6 +67,8 @@ class MaintenanceSession:
     @property
     def snapshot(self) -> Snapshot:
         return self.state.snapshot()
+
+    writer = ""
 
     @property
     def namer(self) -> DataNamer:
@@ -159,6 +162,7 @@ class MaintenanceSession:
         else:
             self._publish_plain(log, revived)
         self.table.known_columns.note(commit.columns)
+        self.table.learn(commit.definition or Entries())
         self.table.loader.saw(t)
         return version_of(name)
 
@@ -220,7 +224,7 @@ class MaintenanceSession:
                 )
 
     def _oldest_revivable(self) -> int:
-        settings = self.table.settings
+        settings = self.table.lasting(least_grace=True)
         margin = settings.retry_window_ms + settings.landing_delay_ms
         return self.table.clock.now_ms() - max(settings.grace_ms - margin, 0)
 

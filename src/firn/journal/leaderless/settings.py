@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from firn.errors import InvalidInputError
-from firn.journal.columns import OnConflict
+from firn.journal.entries import PROPERTY, Entries, times_in_force
 from firn.units import parse_duration
 
 
@@ -27,7 +27,6 @@ class Settings:
     lease_ms: int = 30_000
     lock_wait_ms: int = 120_000
     schema_refresh_ms: int = 10_000
-    on_conflict: OnConflict = "error"
 
     @staticmethod
     def from_properties(properties: Mapping[str, Any]) -> Settings:
@@ -35,15 +34,40 @@ class Settings:
         for name, attribute in PROPERTIES.items():
             if name in properties:
                 values[attribute] = int(parse_duration(properties[name]) * 1000)
-        if "on_conflict" in properties:
-            values["on_conflict"] = properties["on_conflict"]
         settings = Settings(**values)
-        if settings.orphan_age_ms <= 2 * settings.landing_delay_ms:
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Refuse times that don't go together."""
+        if self.orphan_age_ms <= 2 * self.landing_delay_ms:
             raise InvalidInputError(
                 "orphan_age must be more than twice landing_delay: an append that is just being published "
                 "would lose its files to sweep."
             )
-        return settings
+
+    def altered(self, definition: Entries) -> Settings:
+        """With the properties that were set since; None stands for the default."""
+        values: dict[str, int] = {}
+        for name, value in definition.of(PROPERTY).items():
+            if (attribute := PROPERTIES.get(name)) is not None:
+                ms = getattr(_DEFAULTS, attribute) if value is None else int(parse_duration(value) * 1000)
+                values[attribute] = ms
+        return replace(self, **values) if values else self
+
+    def lasting(self, definition: Entries, now_ms: int, *, least_grace: bool = False) -> Settings:
+        """`altered`, with each protocol time the greatest that somebody may still go by: one that was in force within
+        itself and `schema_refresh` before now. Else a sweep would take the files of a slow append that began under
+        the value before. `least_grace`: of `tombstone_grace` the least, by which somebody may have swept."""
+        found = self.altered(definition)
+        slack = found.schema_refresh_ms + 2 * found.max_skew_ms
+        values = {}
+        for name in PROTOCOL_TIMES:
+            attribute = PROPERTIES[name]
+            held = times_in_force(definition, name, getattr(self, attribute), now_ms, slack)
+            choose = min if least_grace and attribute == "grace_ms" else max
+            values[attribute] = choose([getattr(found, attribute), *held])
+        return replace(found, **values)
 
 
 PROPERTIES = {
@@ -56,3 +80,6 @@ PROPERTIES = {
     "lock_wait": "lock_wait_ms",
     "schema_refresh": "schema_refresh_ms",
 }
+PROTOCOL_TIMES = ("tombstone_grace", "orphan_age", "retry_window", "landing_delay", "max_skew")
+"""Those by which others' files are judged: a change is remembered with its time."""
+_DEFAULTS = Settings()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import InvalidInputError
 from firn.journal.leaderless.layout import TableLayout
+from firn.journal.leaderless.settings import Settings
 from firn.journal.model import Commit
 
 CHECK_EVERY_S = 600.0
@@ -17,10 +19,15 @@ class SkewCheck:
     """Compares clocks by objects just written, whose last-modified the store told."""
 
     def __init__(
-        self, bucket: Bucket, log_bucket: Bucket, layout: TableLayout, clock: Clock, max_skew_ms: int
+        self,
+        bucket: Bucket,
+        log_bucket: Bucket,
+        layout: TableLayout,
+        clock: Clock,
+        settings: Callable[[], Settings],
     ) -> None:
         self.bucket, self.log_bucket, self.layout, self.clock = bucket, log_bucket, layout, clock
-        self.max_skew_ms = max_skew_ms
+        self._settings = settings
         self._checked_at: float | None = None
 
     def check(self, commit: Commit, started_ms: int) -> None:
@@ -29,7 +36,7 @@ class SkewCheck:
         now = self.clock.monotonic()
         if not commit.adds or (self._checked_at is not None and now - self._checked_at < CHECK_EVERY_S):
             return
-        allowed = self.max_skew_ms
+        allowed = self._settings().max_skew_ms
         written = next((f.path for f in reversed(commit.adds) if self.layout.owns(f.path)), None)
         # The clock is read before the HEAD, whose answer may take any time. The longer ago the write may have
         # been, the less its time tells.
@@ -55,7 +62,7 @@ class SkewCheck:
             etag = self.log_bucket.put(self.layout.clock_key, secrets.token_bytes(16))
             after = self.clock.now_ms()
             found = self.log_bucket.head(self.layout.clock_key)
-            if found.etag == etag and after - before <= self.max_skew_ms:
+            if found.etag == etag and after - before <= self._settings().max_skew_ms:
                 return before, after, found.modified_ms
         return before, self.clock.now_ms(), found.modified_ms
 

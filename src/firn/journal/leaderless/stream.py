@@ -146,7 +146,7 @@ def _after(
     below: int | None = None,
 ) -> StreamOffset:
     """The offset once `delivered` are; its watermark stays at or under the oldest log left for later."""
-    s = table.settings
+    s = table.lasting()
     watermark = now - s.retry_window_ms - s.landing_delay_ms - 2 * s.max_skew_ms
     if below is not None:
         watermark = min(watermark, below)
@@ -156,7 +156,7 @@ def _after(
 
 
 def _longest_rest_ms(table: TableLog) -> int:
-    s = table.settings
+    s = table.lasting(least_grace=True)
     return s.grace_ms - s.retry_window_ms - s.landing_delay_ms
 
 

@@ -21,12 +21,13 @@ from firn.journal.model import SweepReport
 def sweep(
     session: MaintenanceSession,
     *,
-    grace_ms: int,
-    orphan_age_ms: int,
-    margin: bool,
+    grace_ms: int | None,
+    orphan_age_ms: int | None,
+    margin: bool | None,
     dry_run: bool,
 ) -> SweepReport:
-    """Delete what nothing may read.
+    """Delete what nothing may read. Ages are the table's where they are None; there is a margin for clocks unless the
+    grace is 0.
 
     Cost: 2 LIST sequences + 1 GET an uncached log + 1 HEAD, then 3 PUTs, the deletes, 1 PUT a changed log.
     """
@@ -35,7 +36,11 @@ def sweep(
     # Data before logs: a file that is published in between has its log in the second list.
     parts = table.bucket.list(table.layout.data_prefix).objects
     state, listed = session.state, session.loaded.listed
-    skew = 2 * table.settings.max_skew_ms if margin else 0
+    lasting = table.lasting()
+    grace_ms = lasting.grace_ms if grace_ms is None else grace_ms
+    orphan_age_ms = lasting.orphan_age_ms if orphan_age_ms is None else orphan_age_ms
+    margin = grace_ms > 0 if margin is None else margin
+    skew = 2 * lasting.max_skew_ms if margin else 0
     # Without a margin everything that was tombstoned before this sweep goes, whatever clocks say.
     # S3 tells whole seconds, so the newest log may be stamped after `now`.
     latest = max([now, *(log.t for log in state.logs)])

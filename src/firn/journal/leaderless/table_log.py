@@ -12,7 +12,10 @@ from typing import Any
 from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import CorruptObjectError, InvalidInputError, NotFoundError, SnapshotTooOldError
+from firn.journal.agreement import Agreement, Rules
+from firn.journal.columns import older_types
 from firn.journal.definition import definition_key
+from firn.journal.entries import Entries
 from firn.journal.leaderless.codec import Log
 from firn.journal.leaderless.fold import EMPTY_VERSION, State, fold, past_line
 from firn.journal.leaderless.horizon import read_horizon
@@ -21,7 +24,7 @@ from firn.journal.leaderless.layout import TableLayout, name_of, parse_log_name,
 from firn.journal.leaderless.loader import Bound, Loaded, LogLoader
 from firn.journal.leaderless.settings import Settings
 from firn.journal.leaderless.skew import SkewCheck
-from firn.journal.model import ColumnTypes, Commit, CommitInfo, Snapshot
+from firn.journal.model import Commit, CommitInfo, DataFile, Snapshot
 from firn.units import parse_time
 
 
@@ -36,7 +39,7 @@ class TableLog:
         log_bucket: Bucket,
         layout: TableLayout,
         *,
-        declared: ColumnTypes,
+        rules: Rules,
         settings: Settings,
         clock: Clock,
         definition: Mapping[str, Any] | None = None,
@@ -45,13 +48,15 @@ class TableLog:
         self.bucket = bucket
         self.log_bucket = log_bucket
         self.layout = layout
-        self.declared = declared
-        self.settings = settings
+        self.rules = rules
+        self._definition = Entries()
+        self._settings = settings
+        self.created_settings = settings
         self.clock = clock
         self.loader = LogLoader(log_bucket, layout, clock)
-        self.known_columns = KnownColumns(self.loader, self.fold, settings)
-        self.skew = SkewCheck(bucket, log_bucket, layout, clock, settings.max_skew_ms)
-        self.definition = definition
+        self.known_columns = KnownColumns(self.loader, self.fold, lambda: self.settings)
+        self.skew = SkewCheck(bucket, log_bucket, layout, clock, lambda: self.settings)
+        self.created = definition
         self.undefined = undefined
         self._remembered = False
         self._stamping = threading.Lock()
@@ -73,11 +78,12 @@ class TableLog:
     def with_definition(self, log: Log) -> Log:
         """The log with a copy of the table's definition: each maintenance log, and this process's first append."""
         first, self._remembered = not self._remembered, True
-        if self.definition is None or not (first or log.notes.get("complete")):
+        if self.created is None or not (first or log.notes.get("complete")):
             return log
-        return replace(log, notes={**log.notes, "table": self.definition})
+        return replace(log, notes={**log.notes, "table": self.created})
 
     def fold(self, logs: Iterable[Log]) -> State:
+        """What logs say; also what is known of the table's definition from now on."""
         if self.undefined:
             logs = tuple(logs)
             if any("table" in g.notes or any(f.clocks or f.key_deletes for f in g.files) for g in logs):
@@ -86,7 +92,35 @@ class TableLog:
                     "replaced or deleted would be shown. `firn mend TABLE` writes it anew from the copy in the "
                     "table's log; or copy it back from a backup."
                 )
-        return fold(logs, declared=self.declared, on_conflict=self.settings.on_conflict)
+        state = fold(logs, self.rules)
+        self.learn(state.definition)
+        return state
+
+    def learn(self, definition: Entries) -> None:
+        """Take note of what was changed of the table's definition."""
+        found = self._definition.joined(definition)
+        if found is not self._definition:
+            self._definition, self._settings = found, self.created_settings.altered(found)
+
+    @property
+    def definition(self) -> Entries:
+        """What was changed of the table's definition since its creation, as far as this process has read."""
+        return self._definition
+
+    @property
+    def settings(self) -> Settings:
+        """The protocol's times as they are by now."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self.created_settings = settings
+        self._settings = settings.altered(self._definition)
+
+    def lasting(self, *, least_grace: bool = False) -> Settings:
+        """The times that others may still go by; see `Settings.lasting`."""
+        now = self.clock.now_ms()
+        return self.created_settings.lasting(self._definition, now, least_grace=least_grace)
 
     def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
         """The table now, or as of `at`: a version, a time (what was committed at that time is included).
@@ -178,12 +212,24 @@ class TableLog:
         maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
         # A void log may appear at any time, under a name that is long past.
         found = (g for g in loaded.logs if g.name not in maintenance and g.notes.get("op") != "fence")
+        agreement = self.fold(loaded.logs).agreement
+        if not agreement.plain:
+            found = (replace(g, files=tuple(_as_read(g, agreement))) for g in found)
         return tuple(sorted(found, key=lambda g: g.order))
 
     def carried_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, by the logs."""
         found = self.fold(self.loader.load().logs).batches().get(batch_id)
         return found[0] if found else None
+
+
+def _as_read(log: Log, agreement: Agreement) -> Iterable[DataFile]:
+    """The log's files as readers need them."""
+    types = older_types(log.columns, agreement.columns)
+    for file in log.files:
+        extra = file.extra or {}
+        noted = {**extra, "types": {**types, **(extra.get("types") or {})}}
+        yield agreement.as_read(file._replace(extra=noted))
 
 
 def _precedes_maintenance(bound: Bound, names: Iterable[str]) -> bool:

@@ -16,6 +16,8 @@ from datetime import datetime
 from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import ConflictError, InvalidInputError, NotFoundError
+from firn.journal.agreement import Rules
+from firn.journal.entries import PROPERTY, SEEN, Entries
 from firn.journal.model import (
     ColumnTypes,
     Commit,
@@ -29,6 +31,7 @@ from firn.journal.model import (
 from firn.journal.writer.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
 from firn.journal.writer.age import Age
 from firn.journal.writer.collect import collect
+from firn.journal.writer.definition import Definition, definition_of, seen_name
 from firn.journal.writer.federation import Federation, Union
 from firn.journal.writer.identity import Ticket
 from firn.journal.writer.layout import ChunkNamer, WriterPlaces
@@ -36,12 +39,13 @@ from firn.journal.writer.own import Author, BatchSeen, Proposal
 from firn.journal.writer.settings import Settings
 from firn.journal.writer.state import LiveFile, State, clock_above, greatest_clock
 from firn.journal.writer.stream import WriterStream
-from firn.journal.writer.union import EMPTY_VERSION, Definition, columns_of, history_of, seen_batch
+from firn.journal.writer.union import EMPTY_VERSION, columns_of, history_of, seen_batch
 from firn.journal.writer.union import snapshot_of as union_snapshot
+from firn.names import fold
 
 
 class WriterJournal:
-    """A table of a federation. `own` is None on connections that only read."""
+    """A table of a federation. `own` is None on connections that only read; `union` is what it was found in."""
 
     soft_deletes = True
     revives = False
@@ -53,18 +57,21 @@ class WriterJournal:
         table: str,
         definition: Definition,
         *,
-        declared: ColumnTypes,
+        rules: Rules,
         settings: Settings,
         clock: Clock,
         notes: Sequence[str] = (),
+        union: Union | None = None,
     ) -> None:
-        self.federation, self.table, self.definition = federation, table, definition
-        self.declared, self.settings, self.clock, self.notes = declared, settings, clock, tuple(notes)
+        self.federation, self.table, self._definition = federation, table, definition
+        self.rules, self._created_settings, self.clock, self.notes = rules, settings, clock, tuple(notes)
         self._own = own
         self._mutex = threading.Lock()
         self._latest: tuple[_Seen, Snapshot] | None = None
         self._others: tuple[float, Union] | None = None
         self._greatest = 0
+        if union is not None:
+            self._others = clock.monotonic(), union
 
     @property
     def bucket(self) -> Bucket:
@@ -100,6 +107,15 @@ class WriterJournal:
     def now_ms(self) -> int:
         """The time by the clock that stamps commits."""
         return self.clock.now_ms()
+
+    @property
+    def definition(self) -> Entries:
+        """What all writers have changed of the definition, as far as this connection has read."""
+        return self._definition.entries
+
+    @property
+    def settings(self) -> Settings:
+        return self._created_settings.changed(self.definition.of(PROPERTY))
 
     # -- reading
 
@@ -149,12 +165,16 @@ class WriterJournal:
         """The table as a stream of all writers' appends."""
         return WriterStream(self)
 
-    def columns(self) -> ColumnTypes:
-        """What all writers had up to `schema_refresh` ago, and this one has now."""
-        union = self._recent()
+    def moment(self) -> float:
+        return self.clock.monotonic()
+
+    def columns(self, *, since: float | None = None) -> ColumnTypes:
+        """What all writers had up to `schema_refresh` ago, or at the moment `since`, and this one has now."""
+        union = self._recent(since)
         if self._own is not None:
             union = union.with_state(self._own.state)
-        return columns_of(union, self.table, self.declared, self.settings.on_conflict)
+        self._learn(union)
+        return columns_of(union, self.table, self.rules)
 
     def seen_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, by any writer. Free of requests where it is this one's."""
@@ -204,7 +224,7 @@ class WriterJournal:
             self._check_live(state, commit.op, expected or {})
             if commit.clocked:
                 clock = self._above_seen(state, clock)
-            return [*self._definition(state), *actions_of(self.table, commit, clock)]
+            return [*self._define(state, commit), *actions_of(self.table, commit, clock)]
 
         batches = [(self.table, commit.batch_id)] if commit.batch_id is not None else []
         try:
@@ -222,6 +242,9 @@ class WriterJournal:
             )
         except BatchSeen as seen:
             return f"{self.own.writer}={seen.revision}"
+        if commit.definition is not None:
+            entries = self._definition.entries.joined(commit.definition)
+            self._definition = replace(self._definition, entries=entries)
         return f"{self.own.writer}={head.revision}"
 
     def age(self, what: str) -> Age:
@@ -239,7 +262,14 @@ class WriterJournal:
         more. Any connection may."""
         return sum(self.federation.checkpoint(self.table).values())
 
-    def sweep(self, *, grace_ms: int, orphan_age_ms: int, margin: bool, dry_run: bool) -> SweepReport:
+    def sweep(
+        self,
+        *,
+        grace_ms: int | None = None,
+        orphan_age_ms: int | None = None,
+        margin: bool | None = None,
+        dry_run: bool = False,
+    ) -> SweepReport:
         """Delete the own writer's files of this table, and of tables that it dropped, that no retained revision
         reads, and markers of transactions that nothing needs any more (in `logs`). `Database.prune` shortens the
         history first; `grace_ms` and `margin` say nothing here. Cost and errors: see
@@ -248,6 +278,9 @@ class WriterJournal:
         Raises:
             InvalidInputError: the connection has no writer.
         """
+        if orphan_age_ms is None:
+            self._learn(self._recent())
+            orphan_age_ms = self._created_settings.lasting(self.definition, self.now_ms()).orphan_age_ms
         history = self.federation.history(self.own.writer)
         return collect(history, orphan_age_ms=orphan_age_ms, dry_run=dry_run, table=self.table).as_sweep()
 
@@ -256,10 +289,14 @@ class WriterJournal:
     def _load(self) -> Union:
         return self.federation.load() if self._own is None else self._own.load()
 
-    def _recent(self) -> Union:
+    def _recent(self, since: float | None = None) -> Union:
         with self._mutex:
             now = self.clock.monotonic()
-            if self._others is None or (now - self._others[0]) * 1000 >= self.settings.schema_refresh_ms:
+            if (
+                self._others is None
+                or (since is not None and self._others[0] < since)
+                or (now - self._others[0]) * 1000 >= self.settings.schema_refresh_ms
+            ):
                 self._others = now, self._load()
                 for version in self._others[1].versions.values():
                     if (table := version.state.tables.get(self.table)) is not None:
@@ -272,10 +309,11 @@ class WriterJournal:
 
     def snapshot_of(self, union: Union) -> Snapshot:
         """The table in a union of writers."""
+        self._learn(union)
         key = _Seen(union, self.table)
         with self._mutex:
             if self._latest is None or not self._latest[0].is_same(key):
-                found = union_snapshot(union, self.table, self.declared, self.settings.on_conflict)
+                found = union_snapshot(union, self.table, self.rules)
                 self._latest = key, replace(found, warnings=(*found.warnings, *self.notes))
                 self._note(found.files)
             return self._latest[1]
@@ -289,8 +327,34 @@ class WriterJournal:
         with self._mutex:
             return clock_above(clock, max(self._greatest, mine))
 
-    def _definition(self, state: State) -> Sequence[Action]:
-        return () if self.table in state.tables else (Define(self.table, self.definition.encode()),)
+    def _learn(self, union: Union) -> None:
+        """Take note of what writers have changed of the definition."""
+        found = definition_of(union, self.table)
+        entries = self._definition.entries.joined(found.entries)
+        if entries is not self._definition.entries:
+            self._definition = replace(self._definition, entries=entries)
+
+    def _define(self, state: State, commit: Commit) -> Sequence[Action]:
+        """The definition, where the writer's own catalog lacks what this commit is made by, or brings. Else a writer
+        that is lost would take along what another one has changed."""
+        table = state.tables.get(self.table)
+        own = (
+            definition_of(Union({}).with_state(state), self.table).entries if table is not None else Entries()
+        )
+        entries = self._definition.entries.joined(own).joined(commit.definition or Entries())
+        declared = {fold(name) for name in self.rules.declared}
+        brought = {
+            (SEEN, seen_name(name, kind)): True
+            for name, kind in commit.columns.items()
+            if commit.adds and fold(name) not in declared and name not in commit.aside
+        }
+        brought = {key: value for key, value in brought.items() if key not in entries.map}
+        if brought:
+            # First commits that haven't seen each other come in the order of their times.
+            entries = entries.changed(brought, self.own.writer, clock=self.clock.now_ms())
+        if table is not None and not brought and entries.without(SEEN) == own.without(SEEN):
+            return ()
+        return (Define(self.table, replace(self._definition, entries=entries).encode()),)
 
     def _check_batch(self, state: State, batch_id: str | None) -> None:
         table = state.tables.get(self.table)
@@ -327,7 +391,9 @@ class _Seen:
 
 def actions_of(table: str, commit: Commit, clock: str) -> list[Action]:
     """A commit of the lake as a transaction's actions. `clock`: of the rows of a table with a key."""
-    columns: Columns = tuple(commit.columns.items())
+    columns: Columns = tuple(
+        (name, kind) for name, kind in commit.columns.items() if name not in commit.aside
+    )
     actions: list[Action] = [Remove(path) for path in commit.removes]
     actions += [Tombstones(table, soft.predicate, soft.paths) for soft in commit.soft_deletes]
     actions += [Add(table, file, columns) for file in with_clocks(commit, clock)]
@@ -379,6 +445,10 @@ class WriterSession:
         self.snapshot = journal.snapshot_of(self._union)
 
     @property
+    def writer(self) -> str:
+        return self._journal.own.writer
+
+    @property
     def namer(self) -> Namer:
         return self._journal.own.namer(self._journal.table, self._ticket)
 
@@ -412,6 +482,7 @@ class WriterSession:
         expected = {path: files[path] for path in named}
         if not commit.columns:  # what takes others' places has all columns that the table has
             commit = replace(commit, columns=self.snapshot.columns)
+        commit = replace(commit, aside=self.snapshot.aside)
         published = self._journal.publish(
             commit, self._ticket, self._age, expected=expected, defined=table is not None
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from firn.errors import InvalidInputError
-from firn.journal.columns import OnConflict
+from firn.journal.entries import PROPERTY, Entries, times_in_force
 from firn.journal.writer.checkpoint import EVERY
 from firn.units import parse_duration_ms
 
@@ -19,7 +19,6 @@ class Settings:
     orphan_age_ms: int = 7 * 24 * 3_600_000
     schema_refresh_ms: int = 10_000
     checkpoint_every: int = EVERY
-    on_conflict: OnConflict = "error"
 
     @staticmethod
     def from_properties(properties: Mapping[str, Any]) -> Settings:
@@ -35,10 +34,26 @@ class Settings:
                     "no checkpoints."
                 )
             values["checkpoint_every"] = int(every)
-        if "on_conflict" in properties:
-            values["on_conflict"] = properties["on_conflict"]
         return Settings(**values)
 
+    def changed(self, properties: Mapping[str, Any]) -> Settings:
+        """With properties that were set since; None stands for the default."""
+        ours = {name: value for name, value in properties.items() if name in PROPERTIES}
+        if not ours:
+            return self
+        set_now = Settings.from_properties({name: value for name, value in ours.items() if value is not None})
+        attributes = {**DURATIONS, "checkpoint_every": "checkpoint_every"}
+        return replace(self, **{attributes[name]: getattr(set_now, attributes[name]) for name in ours})
 
+    def lasting(self, definition: Entries, now_ms: int) -> Settings:
+        """`changed`, with the greatest `orphan_age` by which somebody may still append."""
+        present = self.changed(definition.of(PROPERTY))
+        slack = present.schema_refresh_ms + MAX_SKEW_MS
+        held = times_in_force(definition, "orphan_age", self.orphan_age_ms, now_ms, slack)
+        return replace(present, orphan_age_ms=max([present.orphan_age_ms, *held]))
+
+
+MAX_SKEW_MS = 120_000
+"""How far two clocks may be apart."""
 DURATIONS = {"orphan_age": "orphan_age_ms", "schema_refresh": "schema_refresh_ms"}
 PROPERTIES = (*DURATIONS, "checkpoint_every")

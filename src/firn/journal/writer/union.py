@@ -1,69 +1,24 @@
-"""One table out of all writers' states: its definition, files, columns and past. Pure."""
+"""One table out of all writers' states: its files, columns and past. Pure."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timezone
 
-import orjson
-
-from firn.errors import CorruptObjectError, SchemaConflictError
-from firn.journal.columns import OnConflict, older_types, reconcile
+from firn.journal.agreement import Agreement, Rules, Source, agree
+from firn.journal.columns import older_types
+from firn.journal.entries import SEEN, Entries
 from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes
 from firn.journal.writer.actions import Add, Columns, Define, Drop, Remove, Tombstones, Transaction
+from firn.journal.writer.definition import definition_of, seen_name
 from firn.journal.writer.federation import Union
 from firn.journal.writer.layout import WriterLayout
 from firn.journal.writer.state import LiveFile, TableState
+from firn.names import fold
 
 EMPTY_VERSION = "0"
-
-
-@dataclass(frozen=True)
-class Definition:
-    """What a writer's catalog says that a table is. `spec` is the lake's descriptor, opaque here."""
-
-    spec: bytes
-    defined_ms: int
-    writer: str
-
-    def encode(self) -> bytes:
-        return orjson.dumps(
-            {"defined_ms": self.defined_ms, "writer": self.writer, "table": orjson.Fragment(self.spec)}
-        )
-
-    @staticmethod
-    def decode(data: bytes, where: str) -> Definition:
-        try:
-            found = orjson.loads(data)
-            return Definition(orjson.dumps(found["table"]), int(found["defined_ms"]), str(found["writer"]))
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise CorruptObjectError(
-                f"{where} isn't a table's definition ({error!r}). Look at it with `firn dump`, and define the "
-                "table anew."
-            ) from error
-
-
-def definitions(union: Union) -> dict[str, tuple[Definition, tuple[str, ...]]]:
-    """Each table's definition, the earliest where writers disagree, and what to tell of it."""
-    found: dict[str, dict[str, Definition]] = {}
-    for writer, version in union.versions.items():
-        for name, table in version.state.tables.items():
-            where = f"the definition of {name} by the writer {writer}"
-            found.setdefault(name, {})[writer] = Definition.decode(table.spec, where)
-    return {name: _earliest(name, by) for name, by in sorted(found.items())}
-
-
-def _earliest(table: str, by: Mapping[str, Definition]) -> tuple[Definition, tuple[str, ...]]:
-    first = min(by.values(), key=lambda d: (d.defined_ms, d.writer))
-    others = [writer for writer, definition in by.items() if definition != first]
-    if not others:
-        return first, ()
-    return first, (
-        f"{table} is defined by the writer {first.writer} and, otherwise and later, by {', '.join(others)}; the "
-        "earliest definition counts",
-    )
 
 
 def version_of(union: Union, table: str) -> str:
@@ -72,75 +27,94 @@ def version_of(union: Union, table: str) -> str:
     return ",".join(parts) or EMPTY_VERSION
 
 
-def snapshot_of(union: Union, table: str, declared: ColumnTypes, on_conflict: OnConflict) -> Snapshot:
-    """The table's live files of all writers, in order of writer and addition, and the union of their columns.
-
-    Raises:
-        SchemaConflictError: two files have types of one column that nothing joins, and `on_conflict` says so.
-    """
-    states = _states(union, table)
-    columns, skipped, warnings = _agreed(states, declared, on_conflict)
+def snapshot_of(union: Union, table: str, rules: Rules) -> Snapshot:
+    """The table's live files of all writers, in order of writer and addition, and the union of their columns."""
+    states, entries = _states(union, table), definition_of(union, table).entries
+    agreed = _agreed(states, rules, entries)
     files: list[DataFile] = []
-    for writer, state in states.items():
-        schemas = {live.columns for live in state.files.values()}
-        loaders = {s: _Loader(s, columns) for s in schemas if (writer, s) not in skipped}
-        files.extend(loaders[live.columns](live) for live in state.files.values() if live.columns in loaders)
+    for state in states.values():
+        loaders = {s: _Loader(s, agreed) for s in {live.columns for live in state.files.values()}}
+        files.extend(loaders[live.columns](live) for live in state.files.values())
     heads = [union.versions[writer].head.time_ms for writer in states]
     return Snapshot(
-        version_of(union, table), max(heads, default=0), columns, tuple(files), (*union.warnings, *warnings)
+        version_of(union, table),
+        max(heads, default=0),
+        agreed.columns,
+        tuple(files),
+        (*union.warnings, *agreed.warnings),
+        agreed.aside,
+        agreed.loose,
+        agreed.conflicts,
+        agreed.refusal,
+        entries,
     )
 
 
-def columns_of(union: Union, table: str, declared: ColumnTypes, on_conflict: OnConflict) -> ColumnTypes:
-    """The columns that `snapshot_of` gives, without looking at files."""
-    return _agreed(_states(union, table), declared, on_conflict)[0]
+def columns_of(union: Union, table: str, rules: Rules) -> ColumnTypes:
+    """The columns that `snapshot_of` gives, mostly without looking at files."""
+    return _agreed(_states(union, table), rules, definition_of(union, table).entries).columns
+
+
+def agreement_of(union: Union, table: str, rules: Rules) -> Agreement:
+    """What the table's files agree on."""
+    return _agreed(_states(union, table), rules, definition_of(union, table).entries)
 
 
 def _states(union: Union, table: str) -> dict[str, TableState]:
     return {w: v.state.tables[table] for w, v in union.versions.items() if table in v.state.tables}
 
 
-_Owned = tuple[str, Columns]
+def _agreed(states: Mapping[str, TableState], rules: Rules, entries: Entries) -> Agreement:
+    """Schemas count in order of writer and appearance, those of removed files too, as long as nothing conflicts; else
+    those of live files, in the order in which commits brought them."""
+    rules = rules.altered(entries)
+    said = [
+        Source(f"the writer {writer}", dict(schema))
+        for writer, state in states.items()
+        for schema in state.schemas
+    ]
+    quick = agree(rules, said)
+    if quick.plain and not any(_beside(live) for state in states.values() for live in state.files.values()):
+        return quick
+    first: dict[tuple[str, str], tuple[str, str, bool]] = {}
+    for state in states.values():
+        for live in state.files.values():
+            for name, kind in live.columns:
+                first.setdefault((fold(name), kind), (name, live.file.path, False))
+            for name, kind in _beside(live).items():
+                first.setdefault((fold(name), kind), (name, live.file.path, True))
+    seen = {name: entry.stamp for (kind, name), entry in entries.map.items() if kind == SEEN}
+    last = (sys.maxsize, "", "")
+    order = sorted(first, key=lambda pair: seen.get(seen_name(*pair), last))
+    live_types = []
+    for pair in order:
+        name, path, is_beside = first[pair]
+        types = {name: pair[1]}
+        live_types.append(Source(path, {}, types) if is_beside else Source(path, types))
+    found = agree(rules, live_types, said)
+    ordered = {name: found.columns[name] for name in quick.columns if name in found.columns}
+    return replace(found, columns={**ordered, **found.columns})
 
 
-def _agreed(
-    states: Mapping[str, TableState], declared: ColumnTypes, on_conflict: OnConflict
-) -> tuple[ColumnTypes, frozenset[_Owned], tuple[str, ...]]:
-    """(columns, (writer, schema) to be skipped, warnings). Schemas count in order of writer and appearance, those
-    of removed files too."""
-    sources: dict[str, _Owned] = {}
-    for writer, state in states.items():
-        sources.update({f"{writer}, schema {n}": (writer, s) for n, s in enumerate(state.schemas)})
-    said = [("the table's definition", declared), *((label, dict(s)) for label, (_, s) in sources.items())]
-    with suppress(SchemaConflictError):
-        found = reconcile(said, on_conflict="error")
-        return found.columns, frozenset(), found.warnings
-    # What conflicts is told by files' names, which takes a look at all files.
-    sources = {_example(states[w], s, label): (w, s) for label, (w, s) in sources.items()}
-    said[1:] = [(label, dict(s)) for label, (_, s) in sources.items()]
-    found = reconcile(said, on_conflict=on_conflict)
-    return found.columns, frozenset(sources[label] for label in found.skipped), found.warnings
-
-
-def _example(state: TableState, schema: Columns, label: str) -> str:
-    """A live file of a schema; a description where there is none."""
-    for live in state.files.values():
-        if live.columns == schema:
-            return live.file.path
-    return f"a removed file of the writer {label}"
+def _beside(live: LiveFile) -> ColumnTypes:
+    """The file's own columns that hold what was set aside before it was written: no schema has them."""
+    types = (live.file.extra or {}).get("types")
+    return {name: kind for name, kind in types.items() if name not in dict(live.columns)} if types else {}
 
 
 class _Loader:
-    """Gives files of one schema what readers need to know: soft deletes, and types that are narrower."""
+    """Gives files of one schema what readers need to know: soft deletes, and types that aren't the table's."""
 
-    def __init__(self, stored: Columns, columns: ColumnTypes) -> None:
-        self._types = older_types(dict(stored), columns)
+    def __init__(self, stored: Columns, agreed: Agreement) -> None:
+        self._agreed = agreed
+        self._types = older_types(dict(stored), agreed.columns)
 
     def __call__(self, live: LiveFile) -> DataFile:
         file = live.file
         if self._types:
             extra = dict(file.extra or {})
             file = file._replace(extra={**extra, "types": {**self._types, **(extra.get("types") or {})}})
+        file = self._agreed.as_read(file)
         return with_deletes(file, *(d.predicate for d in live.deletes)) if live.deletes else file
 
 

@@ -1,0 +1,344 @@
+"""What all files of a table agree on: its columns, who has each of them, and how each file's columns are read.
+
+Commits that don't know of each other may land two types for one column. Reading never fails for that: values of
+a type that the column's doesn't take in are *set aside*, in a column of their own that is called after column and
+type, `delay~double`. Its name follows from these two alone, so it is the same for all readers and versions, and
+merges write it. See docs/design/0012-conflicting-types.md.
+
+Pure. `agree` settles the columns; `Agreement.reads` then tells of a file, by the types that it has, which of its
+own columns each of the table's is read from. All readers ask it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from firn.journal.columns import OnConflict, converts, join, join_loose
+from firn.journal.entries import INTO, PROPERTY, TYPE, Entries
+from firn.journal.model import ColumnTypes, Conflict, DataFile, Reads
+from firn.journal.typenames import NULL, Scalar, parse
+from firn.names import fold
+
+DECLARED = "the table's definition"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides about a table's columns beside its files.
+
+    Args:
+        declared: the columns that it was created with.
+        explicit: types that were set since, by column.
+        into: columns whose values are another column's, by that.
+        key: the columns of its key, which are never set aside; nor is `version_by`.
+    """
+
+    declared: ColumnTypes = field(default_factory=dict)
+    explicit: ColumnTypes = field(default_factory=dict)
+    into: Mapping[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    version_by: str | None = None
+    on_conflict: OnConflict = "aside"
+
+    def altered(self, definition: Entries) -> Rules:
+        """As the definition's entries have changed them."""
+        if not definition:
+            return self
+        properties = definition.of(PROPERTY)
+        return replace(
+            self,
+            explicit={name: kind for name, kind in definition.of(TYPE).items() if kind is not None},
+            into={name: other for name, other in definition.of(INTO).items() if other is not None},
+            on_conflict=(properties["on_conflict"] or "aside")
+            if "on_conflict" in properties
+            else self.on_conflict,
+        )
+
+
+class Source(NamedTuple):
+    """Who says what columns are: a file or a log, by its name for people, and the types that it has. `beside` are the
+    file's own columns that hold what was set aside before it was written."""
+
+    name: str
+    columns: ColumnTypes
+    beside: ColumnTypes = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """`columns` are those shown, with their types; `aside` those of them that hold what was set aside; `loose` those
+    that are read from types which don't widen to theirs. `refusal` is why reading is refused, where
+    `on_conflict="error"` asks for that."""
+
+    columns: dict[str, str]
+    aside: frozenset[str] = frozenset()
+    loose: frozenset[str] = frozenset()
+    conflicts: tuple[Conflict, ...] = ()
+    warnings: tuple[str, ...] = ()
+    refusal: str | None = None
+    _places: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    _spelled: Mapping[str, str] = field(default_factory=dict)
+    _into: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def plain(self) -> bool:
+        """Whether every file's columns are read as they are called, and exactly."""
+        return not (self.conflicts or self.loose or self.aside or self._into)
+
+    def as_read(self, file: DataFile) -> DataFile:
+        """A file as readers need it, whose `types` are noted: with its reads, and statistics and Bloom filters of
+        columns as they are read. What those say of values that are read as another type isn't known."""
+        extra = file.extra or {}
+        reads = {} if self.plain else self.reads(extra.get("types") or {})
+        if not reads:
+            return file
+        seen = dict(extra, reads=reads)
+        for key in ("stats", "bloom"):
+            known = extra.get(key)
+            if isinstance(known, Mapping):
+                told = {name: entry for name, entry in known.items() if name not in reads}
+                for place, own in reads.items():
+                    if len(own) == 1 and own[0] in known and place not in self.loose:
+                        told[place] = known[own[0]]
+                    elif not own and key == "stats" and file.rows is not None:
+                        told[place] = [None, None, file.rows]
+                seen[key] = told
+        return file._replace(extra=seen)
+
+    def reads(self, types: ColumnTypes) -> Reads:
+        """How a file is read whose columns have the table's types, but for those in `types`: for each column of the
+        table that isn't simply the file's own of its name, those own ones that it is read from (the first that
+        isn't null), none where it is null in all rows."""
+        given = {fold(name): (name, kind) for name, kind in types.items()}
+        found: dict[str, list[str]] = {}
+        odd: dict[str, None] = {}
+        for folded, (name, kind) in given.items():
+            home = self._spelled.get(folded)
+            place = self._places.get((folded, kind), home)
+            if place is None:
+                continue
+            found.setdefault(place, []).append(name)
+            if fold(place) != folded or place in self.loose:
+                odd[place] = None
+            if home is not None and fold(place) != folded:
+                found.setdefault(home, [])
+                odd[home] = None
+        for folded, (name, place) in self._into.items():
+            if folded not in given:
+                found.setdefault(place, []).append(name)
+                odd[place] = None
+        for place in odd:
+            if fold(place) not in given and place not in self.aside:
+                found[place].insert(0, place)
+        return {place: tuple(found[place]) for place in odd}
+
+
+def agree(rules: Rules, live: Iterable[Source], others: Iterable[Source] = ()) -> Agreement:
+    """The columns of a table.
+
+    A column has the type that was set for it, else the declared one, else that of the first source in `live`; wider
+    types widen it. Columns stand in the order in which they first appear, under canonical type names. A column that
+    differs from an earlier one by case alone is that column, under its earlier spelling, and a warning says so. One
+    of NULL type has no type yet and is left out.
+
+    Costs a dict comparison for each source that says what an earlier one said.
+
+    Args:
+        live: types of files that are live, whoever comes first has the column.
+        others: of files that aren't: they make columns, and widen them, and nothing else.
+
+    >>> found = agree(Rules(), [Source("a", {"x": "BIGINT"}), Source("b", {"x": "DOUBLE"})])
+    >>> found.columns, found.reads({"x": "DOUBLE"})
+    ({'x': 'BIGINT', 'x~double': 'DOUBLE'}, {'x~double': ('x',), 'x': ()})
+    """
+    union = _Union(rules)
+    union.take(Source(DECLARED, rules.declared))
+    for source in live:
+        union.take(source)
+    union.turn()
+    for source in others:
+        union.take(source)
+    return union.agreement()
+
+
+def aside_name(column: str, kind: str) -> str:
+    """What the values of a column are called that have another type.
+
+    >>> aside_name("delay", "DOUBLE"), aside_name("x", "TIMESTAMP WITH TIME ZONE"), aside_name("x", "DECIMAL(5,2)")
+    ('delay~double', 'x~timestamptz', 'x~decimal-68bc')
+    """
+    parsed = parse(kind)
+    if isinstance(parsed, Scalar):
+        return f"{column}~{parsed.name.lower().replace(' with time zone', 'tz').replace(' ', '-')}"
+    return f"{column}~{type(parsed).__name__.lower()}-{zlib.crc32(str(parsed).encode()):08x}"[:-4]
+
+
+class _Column(NamedTuple):
+    name: str
+    type: str
+    owner: str
+
+
+class _Union:
+    """The columns so far, each with the source that gave it its present type."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.binding = True
+        self.columns: dict[str, _Column] = {}
+        self.said: dict[tuple[str, str], str] = {}  # (column, type) of live files → the first source
+        self.loose: set[str] = set()
+        self.warned: dict[
+            tuple[str, ...], str
+        ] = {}  # one warning for each sort of trouble, not for each source
+        self._explicit = {fold(name): kind for name, kind in rules.explicit.items()}
+        self._key = {fold(name) for name in rules.key}
+        self._version_by = fold(rules.version_by) if rules.version_by else None
+        self.proper: set[str] = set()  # columns that somebody has who set nothing aside
+        self._previous: ColumnTypes | None = None
+        self._taken: set[tuple[tuple[str, str], ...]] = set()
+
+    def take(self, source: Source) -> None:
+        if source.beside:
+            for name, kind in source.beside.items():
+                self._take(name, str(parse(kind)), source.name, beside=True)
+        if source.columns == self._previous:
+            return
+        self._previous = source.columns
+        key = tuple(source.columns.items())
+        if key in self._taken:
+            return
+        self._taken.add(key)
+        for name, text in source.columns.items():
+            parsed = parse(text)
+            if parsed != NULL:
+                self._take(name, str(parsed), source.name)
+
+    def turn(self) -> None:
+        """What comes from now on is of files that aren't live."""
+        self.binding = False
+        self._previous = None
+        self._taken.clear()
+
+    def _take(self, name: str, kind: str, source: str, *, beside: bool = False) -> None:
+        folded = fold(name)
+        there = self.columns.get(folded)
+        if self.binding:
+            self.said.setdefault((folded, kind), source)
+        if not beside:
+            self.proper.add(folded)
+        if there is None:
+            explicit = self._explicit.get(folded)
+            self.columns[folded] = _Column(name, explicit or kind, DECLARED if explicit else source)
+            return
+        if there.name != name:
+            self.warned[name,] = (
+                f"column {name!r} in {source} is read as {there.name!r}: only the case differs"
+            )
+        if folded in self._explicit:
+            return
+        joined = join(there.type, kind)
+        if joined is None and self.binding:
+            joined = self._forced(folded, there, kind, source)
+        if joined is not None and joined != there.type:
+            self.columns[folded] = _Column(there.name, joined, source)
+
+    def _forced(self, folded: str, there: _Column, kind: str, source: str) -> str | None:
+        """The common type of a column that isn't set aside; None for one that is."""
+        if folded in self._key:
+            return "VARCHAR"
+        if folded == self._version_by or self.rules.on_conflict == "widen":
+            joined = join_loose(there.type, kind)
+            self.warned.setdefault(
+                (there.name, kind),
+                f"column {there.name!r} is {there.type} in {there.owner} and {kind} in {source}; both are read as "
+                f"{joined}",
+            )
+            return joined
+        return None
+
+    def agreement(self) -> Agreement:
+        """Find each type's place, now that all columns have theirs."""
+        rules = self.rules
+        into = {fold(a): fold(b) for a, b in rules.into.items() if fold(b) in self.columns}
+        into = {a: b for a, b in into.items() if a in self.columns and a != b}
+        aside = {c.name for folded, c in self.columns.items() if folded not in self.proper}
+        places: dict[tuple[str, str], str] = {}
+        conflicts: list[Conflict] = []
+        stay: set[str] = set()  # columns of `into` with a type that the other one doesn't take in
+        for (folded, kind), source in list(self.said.items()):
+            there = self.columns[folded]
+            if folded in into and self._fits(self.columns[into[folded]], kind, widely=True):
+                places[folded, kind] = self.columns[into[folded]].name
+                continue
+            if folded in into:
+                stay.add(folded)
+            if self._fits(there, kind):
+                places[folded, kind] = there.name
+                continue
+            place = places[folded, kind] = self._beside(there.name, kind, aside)
+            conflicts.append(_conflict(there, kind, place, source))
+        moved: dict[str, tuple[str, str]] = {}
+        for folded, target in into.items():
+            column = self.columns[folded]
+            if folded not in stay:
+                aside.discard(column.name)
+            if folded in self.proper and self._fits(self.columns[target], column.type, widely=True):
+                moved[folded] = column.name, self.columns[target].name
+        for folded in into.keys() - stay:
+            del self.columns[folded]
+        told = {conflict.aside for conflict in conflicts}
+        for name in sorted(aside - told):  # set aside before its file was written
+            column, beside = self.columns[fold(name)], self.columns.get(fold(name.rpartition("~")[0]))
+            if beside is not None:
+                conflicts.append(_conflict(beside, column.type, name, column.owner))
+        columns = {column.name: column.type for column in self.columns.values()}
+        return Agreement(
+            columns,
+            frozenset(aside),
+            frozenset(self.loose & columns.keys()),
+            tuple(conflicts),
+            (*self.warned.values(), *map(str, conflicts)),
+            _refusal(conflicts[0]) if conflicts and rules.on_conflict == "error" else None,
+            places,
+            {folded: column.name for folded, column in self.columns.items()},
+            moved,
+        )
+
+    def _fits(self, column: _Column, kind: str, *, widely: bool = False) -> bool:
+        if join(kind, column.type) == column.type:
+            return True
+        folded = fold(column.name)
+        forced = self.rules.on_conflict == "widen" or folded in self._key or folded == self._version_by
+        if (widely or forced or folded in self._explicit) and converts(kind, column.type):
+            self.loose.add(column.name)
+            return True
+        return False
+
+    def _beside(self, name: str, kind: str, aside: set[str]) -> str:
+        """The column beside `name` for values of this type, made if need be."""
+        place = aside_name(name, kind)
+        there = self.columns.get(fold(place))
+        if there is None:
+            self.columns[fold(place)] = _Column(place, kind, "")
+            aside.add(place)
+            return place
+        return there.name if join(kind, there.type) == there.type else self._beside(place, kind, aside)
+
+
+def _conflict(column: _Column, kind: str, aside: str, source: str) -> Conflict:
+    common = join_loose(column.type, kind)
+    return Conflict(column.name, kind, aside, source, column.type, column.owner, common)
+
+
+def _refusal(conflict: Conflict) -> str:
+    column, kind, _, source, kept, owner, common = conflict
+    return (
+        f"column {column!r} is {kept} in {owner} and {kind} in {source}, no type holds the values of both exactly, "
+        f"and the table's on_conflict is 'error'. Make them one column with resolve({column!r}, "
+        f"to={common!r}), or read them side by side: alter(set_properties={{'on_conflict': None}})."
+    )

@@ -1,0 +1,285 @@
+"""What changes a table's definition: its properties, the types of its columns, and which column has which values.
+
+A change is one commit that rewrites no data. See docs/design/0012-conflicting-types.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from firn.alter import AlterResult
+from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.columns import converts
+from firn.journal.entries import INTO, LIMIT, PROPERTY, TYPE, Entries, time_entry
+from firn.journal.leaderless.settings import PROTOCOL_TIMES
+from firn.journal.model import ColumnTypes, Commit, Snapshot
+from firn.journal.typenames import canonical
+from firn.lake.descriptor import Descriptor, check_names, check_properties
+from firn.lake.keys import KeySpec
+from firn.lake.partition import PartitionSpec
+from firn.names import fold
+
+if TYPE_CHECKING:
+    from firn.lake.table import LakeTable
+
+Changes = Mapping[tuple[str, str], Any]
+
+FIXED = ("shared", "log_url")
+"""Properties that say where a table's log is, and for whom: these can't be changed."""
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """What a table is at one version.
+
+    Attributes:
+        columns: name → DuckDB type of all columns that are shown, those with what is set aside among them.
+        types: those of the columns whose type was set, by `alter` or `resolve`.
+        into: columns whose values are another column's by now, by that.
+        properties: those that are set; others have their defaults.
+    """
+
+    version: str
+    columns: ColumnTypes
+    types: ColumnTypes
+    into: Mapping[str, str]
+    partition: PartitionSpec
+    sort_by: tuple[str, ...]
+    keys: KeySpec | None
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ColumnConflict:
+    """Values of one type that don't fit their column.
+
+    Attributes:
+        column: the column that they were written to; its type is `kept_type`.
+        type: the type that they have.
+        aside: the column as which they are shown.
+        files: the keys of the live files that hold them.
+        common_type: a type that takes in both: for `resolve(column, to=…)`.
+    """
+
+    column: str
+    type: str
+    aside: str
+    kept_type: str
+    files: tuple[str, ...]
+    common_type: str
+
+
+def definition(table: LakeTable, at: Any) -> TableDefinition:
+    """See `LakeTable.definition`."""
+    snapshot = table.snapshot(at)
+    entries = snapshot.definition
+    described = table.created.altered(entries)
+    return TableDefinition(
+        snapshot.version,
+        dict(snapshot.columns),
+        {name: kind for name, kind in entries.of(TYPE).items() if kind is not None},
+        {name: other for name, other in entries.of(INTO).items() if other is not None},
+        described.partition,
+        described.sort_by,
+        described.keys,
+        dict(described.properties),
+    )
+
+
+def conflicts(snapshot: Snapshot) -> list[ColumnConflict]:
+    """See `LakeTable.conflicts`."""
+    found = []
+    for each in snapshot.conflicts:
+        files = tuple(
+            file.path
+            for file in snapshot.files
+            if each.aside in file.reads or each.aside in ((file.extra or {}).get("types") or {})
+        )
+        found.append(
+            ColumnConflict(each.column, each.type, each.aside, each.kept_type, files, each.common_type)
+        )
+    return found
+
+
+def alter(
+    table: LakeTable, set_properties: Mapping[str, Any], types: Mapping[str, str], dry_run: bool
+) -> AlterResult:
+    """See `LakeTable.alter`."""
+    if not set_properties and not types:
+        raise InvalidInputError(
+            f"{table.name}: alter was told nothing to change. Pass set_properties={{name: value}} or "
+            "types={column: type}."
+        )
+    _check_names(table.created, set_properties)
+
+    def plan(snapshot: Snapshot, described: Descriptor) -> dict[tuple[str, str], Any]:
+        wanted = {**_properties(described, set_properties, table.journal.now_ms())}
+        for name, kind in types.items():
+            column = _column(table, snapshot, name)
+            wanted[TYPE, column] = _fitting(table, snapshot, column, kind)
+        return wanted
+
+    return _commit(table, "alter", plan, dry_run)
+
+
+def resolve(table: LakeTable, column: str, to: str | None, into: str | None, dry_run: bool) -> AlterResult:
+    """See `LakeTable.resolve`."""
+
+    def plan(snapshot: Snapshot, described: Descriptor) -> dict[tuple[str, str], Any]:
+        if into is None:
+            return _together(table, snapshot, _column(table, snapshot, column), to)
+        source, target = _column(table, snapshot, column), _column(table, snapshot, into)
+        if source == target:
+            raise InvalidInputError(f"{table.name}: {source!r} can't be resolved into itself.")
+        _refuse_placing(table, source)
+        wanted: dict[tuple[str, str], Any] = {(INTO, source): target}
+        kind = snapshot.columns[target]
+        if to is not None:
+            kind = _fitting(table, snapshot, target, to)
+            wanted[TYPE, target] = kind
+        if not converts(snapshot.columns[source], kind):
+            raise InvalidInputError(
+                f"{table.name}: values of {source!r} are {snapshot.columns[source]}, which {target!r} ({kind}) "
+                "doesn't take in. Pass to='VARCHAR', or rewrite the rows."
+            )
+        return wanted
+
+    return _commit(table, "resolve", plan, dry_run)
+
+
+def _together(
+    table: LakeTable, snapshot: Snapshot, column: str, to: str | None
+) -> dict[tuple[str, str], Any]:
+    """One type for a column and all that is set aside of it."""
+    beside = [each for each in snapshot.conflicts if each.column == column]
+    if to is None:
+        if not beside:
+            raise InvalidInputError(
+                f"{table.name}: nothing of {column!r} is set aside, so there is nothing to resolve. See conflicts()."
+            )
+        to = beside[-1].common_type if len(beside) == 1 else "VARCHAR"
+    kind = _fitting(table, snapshot, column, to)
+    for each in beside:
+        if not converts(each.type, kind):
+            raise InvalidInputError(
+                f"{table.name}: values of {column!r} in {each.source} are {each.type}, which {kind} doesn't take in. "
+                f"Choose to={each.common_type!r}, or rewrite the rows: SELECT * EXCLUDE ({_quoted(each.aside)}) "
+                f"REPLACE (coalesce({_quoted(column)}, TRY_CAST({_quoted(each.aside)} AS {kind})) AS "
+                f"{_quoted(column)}) FROM _rows."
+            )
+    return {(TYPE, column): kind, **{(INTO, each.aside): column for each in beside}}
+
+
+def _fitting(table: LakeTable, snapshot: Snapshot, column: str, kind: str) -> str:
+    """The type's canonical name, if all values that are the column's fit it."""
+    wanted = canonical(kind)
+    _refuse_placing(table, column)
+    own = snapshot.columns[column]
+    for file in snapshot.files:
+        types: ColumnTypes = (file.extra or {}).get("types") or {}
+        reads = file.reads.get(column, (column,))
+        for name in reads:
+            stored = next((k for n, k in types.items() if fold(n) == fold(name)), own)
+            if not converts(stored, wanted):
+                raise InvalidInputError(
+                    f"{table.name}: {column!r} is {stored} in {table.bucket.uri(file.path)}, and {wanted} doesn't "
+                    f"take that in. Choose a type that does, or rewrite the rows first."
+                )
+    return wanted
+
+
+def _refuse_placing(table: LakeTable, column: str) -> None:
+    """Columns by which rows of a table with a key find their place keep their types: directories and hashes follow
+    from these."""
+    if table.keys is not None and fold(column) in {fold(name) for name in table.required_columns}:
+        raise UnsupportedError(
+            f"{table.name}: {column!r} is of the key or the partitions of a table with a key, and its values' places "
+            "follow from its type. Copy the rows to a new table."
+        )
+
+
+def _column(table: LakeTable, snapshot: Snapshot, name: str) -> str:
+    found = [name] if name in snapshot.columns else []
+    found = found or [known for known in snapshot.columns if fold(known) == fold(name)]
+    if not found:
+        raise InvalidInputError(
+            f"{table.name} has no column {name!r}; it has: {', '.join(snapshot.columns) or 'none yet'}."
+        )
+    return found[0]
+
+
+def _check_names(created: Descriptor, properties: Mapping[str, Any]) -> None:
+    for name in FIXED:
+        if name in properties:
+            raise InvalidInputError(
+                f"{created.name}: the property {name!r} can't be changed: it says where the log is, or for whom. "
+                "Make another table."
+            )
+    check_names(properties, created.journal)
+
+
+def _properties(described: Descriptor, changes: Mapping[str, Any], now_ms: int) -> dict[tuple[str, str], Any]:
+    """The entries that make these changes; those of protocol times with their times."""
+    properties = {**described.properties, **changes}
+    properties = {name: value for name, value in properties.items() if value is not None}
+    check_properties(properties, described.columns, journal=described.journal)
+    wanted: dict[tuple[str, str], Any] = {}
+    for name, value in changes.items():
+        if value == described.properties.get(name) or (name, value) == ("on_conflict", "aside"):
+            value = None if (name, value) == ("on_conflict", "aside") else value
+            if value == described.properties.get(name):
+                continue
+        wanted[PROPERTY, name] = value
+        if name in PROTOCOL_TIMES:
+            settings = described.settings(properties)
+            wanted[time_entry(name, now_ms)] = settings[name]
+    return wanted
+
+
+def _commit(table: LakeTable, op: str, plan: Any, dry_run: bool) -> AlterResult:
+    if table.descriptor.shared:
+        raise UnsupportedError(
+            f"{table.name} is shared with the reference, whose merge drops what Firn writes of a table's definition: "
+            f"{op} can't change it."
+        )
+    if dry_run:
+        snapshot = table.snapshot()
+        wanted = _new(snapshot.definition, plan(snapshot, table.created.altered(snapshot.definition)))
+        return AlterResult(snapshot.version, _lines(snapshot.definition, wanted))
+    with table.journal.exclusive(op) as session:
+        snapshot = session.snapshot
+        before = snapshot.definition
+        wanted = _new(before, plan(snapshot, table.created.altered(before)))
+        if not wanted:
+            return AlterResult(snapshot.version, ())
+        if len(before.map) + len(wanted) > LIMIT:
+            raise InvalidInputError(f"{table.name}: a definition has at most {LIMIT:,} entries.")
+        changes = _lines(before, wanted)
+        entries = before.changed(wanted, session.writer)
+        commit = Commit(op, summary={"changes": list(changes)}, definition=entries)
+        return AlterResult(session.publish(commit), changes)
+
+
+def _new(before: Entries, wanted: Changes) -> dict[tuple[str, str], Any]:
+    """What isn't so already."""
+    return {
+        key: value for key, value in wanted.items() if key not in before.map or before.map[key].value != value
+    }
+
+
+def _lines(before: Entries, changes: Changes) -> tuple[str, ...]:
+    lines = []
+    for (kind, name), value in changes.items():
+        if kind == PROPERTY:
+            lines.append(f"unset {name}" if value is None else f"set {name} = {value}")
+        elif kind == TYPE:
+            lines.append(f"type of {name}: {value}")
+        elif kind == INTO:
+            lines.append(f"{name} into {value}")
+    return tuple(lines)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
