@@ -23,6 +23,9 @@ from firn.journal.sequence import Horizon, truncate
 from firn.record_tables import RecordOptions, RecordTables
 from firn.records.applying import settle
 
+CATALOG, MANY = "0.1.0+catalog", 12
+"""The version whose records refer to one another's catalogs (feature `catalog`); how many tables make one large."""
+
 COLUMNS = {
     "text": "VARCHAR",
     "n": "BIGINT",
@@ -52,8 +55,8 @@ def typed() -> dict[str, dict[str, Any]]:
     }
 
 
-def make(path: Path) -> None:
-    """Write the database's objects and what they hold."""
+def make(path: Path, *, many: int = 0) -> None:
+    """Write the database's objects and what they hold; with `many` tables more, so that its catalog is large."""
     url = f"memory://{uuid.uuid4().hex}"
     bucket = open_bucket(url)
     made = RecordTables(bucket, "", "golden", background=False)
@@ -65,6 +68,8 @@ def make(path: Path) -> None:
         made.drop(table.definition)
 
     store = made.session.store
+    for n in range(many):
+        create(f"many{n}", indices=["a field of some length", "another one"])
     gone = create("people", indices=["city"])
     gone.insert("ada", {"city": "Atlantis"})
     drop(gone)
@@ -93,7 +98,7 @@ def make(path: Path) -> None:
     visits.insert("gone", {"n": 1})
     visits.delete("gone")
     settle(store)
-    store.log.store.raise_horizon(Horizon(horizon=8))
+    store.log.store.raise_horizon(Horizon(horizon=8 + many))
     truncate(store.log)
     people.update("cyd", {"city": "Rome", "n": 7})
     people.insert("dee", {"city": "Oslo", "email": "dee@example.com"})
@@ -162,3 +167,5 @@ def read(url: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     make(GOLDEN / firn.__version__ / "records.json")
+    (GOLDEN / CATALOG).mkdir(exist_ok=True)
+    make(GOLDEN / CATALOG / "records.json", many=MANY)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from make_golden import GOLDEN
-from make_golden_records import make, open_golden, read
+from make_golden_records import CATALOG, MANY, make, open_golden, read
 
 import firn
 from firn.bucket import open_bucket
@@ -53,7 +55,9 @@ def test_they_can_be_changed_and_swept(version):
 def test_they_have_objects_of_all_kinds(version):
     def kinds(url):
         return {
-            info.key.rpartition("/")[0].partition("/indices")[0] for info in open_bucket(url).list("").objects
+            info.key.rpartition("/")[0].partition("/indices")[0]
+            for info in open_bucket(url).list("").objects
+            if not info.key.startswith("many")
         }
 
     assert kinds(golden(version)[0]) == {
@@ -64,7 +68,23 @@ def test_they_have_objects_of_all_kinds(version):
     }
 
 
-def test_a_golden_database_can_be_made(tmp_path):
-    make(tmp_path / "records.json")
+def test_records_refer_to_a_large_catalog_and_the_horizon_has_it():
+    bucket = open_bucket(golden(CATALOG)[0])
+    objects = {
+        info.key: json.loads(bucket.get(info.key).data) for info in bucket.list("_").objects if info.size
+    }
+    records = [object for key, object in objects.items() if key.startswith("_commits/")]
+    refers = [record for record in records if isinstance(record["catalog"], int)]
+    assert len(refers) > 2
+    assert {tuple(record["features"]) for record in refers} == {("catalog",)}
+    assert objects["_firn/horizon"]["features"] == ["catalog"]
+    assert len(objects["_firn/horizon"]["catalog"]) >= MANY
+    (pack,) = (object for key, object in objects.items() if key.startswith("_firn/packs/"))
+    assert pack["features"] == ["catalog"]
+
+
+@pytest.mark.parametrize("many", [0, MANY])
+def test_a_golden_database_can_be_made(many, tmp_path):
+    make(tmp_path / "records.json", many=many)
     url, expected = open_golden(tmp_path / "records.json")
     assert read(url) == expected

@@ -10,16 +10,20 @@ import pytest
 
 from firn.errors import ObjectExistsError, OutcomeUnknownError, StoreUnavailableError
 from firn.journal.sequence import (
+    Catalog,
     Head,
     Horizon,
     Record,
     SequenceLog,
     Transaction,
     committing,
+    log,
+    opening,
     truncating,
 )
 from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
 from firn.journal.sequence.model import Pack
+from firn.journal.sequence.opening import Opened, open_log
 from firn.journal.sequence.probing import Probed
 from firn.journal.sequence.store import SequenceStore
 from firn.records import collecting, transaction, uniqueness, validating, writes
@@ -99,14 +103,14 @@ def set_the_horizon(patch: pytest.MonkeyPatch) -> None:
 def put_packs_over_one_another(patch: pytest.MonkeyPatch) -> None:
     """Rules 3 and 22: put-if-absent, and adopt the `hi` of the pack that is there."""
 
-    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> int | None:
+    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> Record | None:
         records = log.store.records(range(first, last + 1))
         if len(records) <= last - first:
             return None
         log.store.bucket.put(
             log.store.layout.pack_key(first), encode_pack(Pack(tuple(records[n] for n in sorted(records))))
         )
-        return last
+        return records[last]
 
     patch.setattr(truncating, "_pack", pack)
 
@@ -148,9 +152,9 @@ def ask_for_the_horizon_first(patch: pytest.MonkeyPatch) -> None:
         while True:
             known = self._known()
             if known is None:
-                opened = self._open(0)
+                opened = open_log(self.store, 0, self.now_s)
                 if opened is not None:
-                    return opened
+                    return self._replace(opened)
                 continue
             if not self.is_ghost(known, known.number + 1):
                 probed = self._probe(known.number)
@@ -184,68 +188,75 @@ def judge_a_snapshot_by_the_newest_head(patch: pytest.MonkeyPatch) -> None:
 
 def validate_by_the_time_of_the_answer(patch: pytest.MonkeyPatch) -> None:
     """Rule 8: the time before the probe was sent."""
-    sound = SequenceLog._probe
+    sound = log.probe
 
-    def probe(self: SequenceLog, known: int, **options: Any) -> Probed:
-        found = sound(self, known, **options)
-        return found if found.began_s is None else replace(found, began_s=self.now_s())
+    def probe(store: SequenceStore, known: int, now_s: Callable[[], float], **options: Any) -> Probed:
+        found = sound(store, known, now_s, **options)
+        return found if found.began_s is None else replace(found, began_s=now_s())
 
-    patch.setattr(SequenceLog, "_probe", probe)
+    for module in (log, opening):
+        patch.setattr(module, "probe", probe)
 
 
 def open_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: GET the horizon last, and begin again if the greatest number was truncated."""
-    sound = SequenceLog._open
 
-    def open_(self: SequenceLog, behind: int) -> Head | None:
-        real = self.store
-
+    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> Opened | None:
         class Blind(SequenceStore):
             def horizon(self) -> Horizon:
                 return replace(super().horizon(), lo=0)
 
-        self.store = Blind(real.bucket, real.layout, real.clock)
-        try:
-            return sound(self, behind)
-        finally:
-            self.store = real
+        return open_log(Blind(store.bucket, store.layout, store.clock), behind, now_s)
 
-    patch.setattr(SequenceLog, "_open", open_)
+    patch.setattr(log, "open_log", opened)
 
 
 def open_with_an_old_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: last, not first."""
-    sound = SequenceLog._open
 
-    def open_(self: SequenceLog, behind: int) -> Head | None:
-        real, old = self.store, self.store.horizon()
+    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> Opened | None:
+        old = store.horizon()
 
         class First(SequenceStore):
             def horizon(self) -> Horizon:
                 return old
 
-        self.store = First(real.bucket, real.layout, real.clock)
-        try:
-            return sound(self, behind)
-        finally:
-            self.store = real
+        return open_log(First(store.bucket, store.layout, store.clock), behind, now_s)
 
-    patch.setattr(SequenceLog, "_open", open_)
+    patch.setattr(log, "open_log", opened)
 
 
-def take_the_list_for_the_end(patch: pytest.MonkeyPatch) -> None:
-    """Rule 9: begin with the greatest number, and with all that isn't applied."""
-    sound = SequenceLog._open
+def take_what_is_applied_for_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Rule 9: look behind it, and for all that isn't applied."""
 
-    def open_(self: SequenceLog, behind: int) -> Head | None:
-        head = sound(self, behind)
-        if head is not None:
-            with self._mutex:
-                while self._overlaid:
-                    self._overlay.forget(self._overlaid.popleft())
-        return head
+    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> Opened | None:
+        found = open_log(store, behind, now_s)
+        return found and replace(found, records=[])
 
-    patch.setattr(SequenceLog, "_open", open_)
+    patch.setattr(log, "open_log", opened)
+
+
+# -- catalogs
+
+
+def refer_to_a_catalog_that_has_changed(patch: pytest.MonkeyPatch) -> None:
+    """Rule 1: a record refers to another only if no definition was changed since."""
+    patch.setattr(Record, "base_after", property(lambda self: self.base or self.number))
+
+
+def truncate_a_catalog_that_is_needed(patch: pytest.MonkeyPatch) -> None:
+    """Rule 22: the horizon has the catalog that records refer to which stay."""
+    patch.setattr(truncating, "is_large", lambda catalog, whole_bytes: False)
+
+
+def take_any_catalog_of_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    """Rule 1: only for a record that is behind what was truncated."""
+
+    def catalog(self: SequenceStore, base: int, number: int) -> Catalog:
+        found = self.record(base)
+        return found.catalog if found is not None else self.horizon().catalog or {}
+
+    patch.setattr(SequenceStore, "_catalog", catalog)
 
 
 # -- commit

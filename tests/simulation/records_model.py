@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import orjson
 
-from firn.journal.sequence import Record, RowWrite, Transaction
+from firn.journal.sequence import Catalog, Record, RowWrite, Transaction
 from firn.journal.sequence.catalog import after
 from firn.records.predicates import matches, predicate_of
 from firn.testing.history import History
@@ -143,12 +143,15 @@ class States:
     def __init__(self, records: Sequence[Record], body: Callable[[RowWrite], bytes]) -> None:
         self._body = body
         self._states: list[dict[str, dict[str, Document]]] = [{}]
+        self._catalog: Catalog = {}
         self._before: dict[str, dict[str, dict[str, Document]]] = {}
         self._members: list[tuple[int, Transaction]] = []
         self._at: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
         for number, record in enumerate(records, start=1):
             assert record.number == number, f"commit {number} is {record.number}"
+            assert record.catalog == self._catalog, f"commit {number} has {record.catalog}"
+            self._catalog = after(record)
             self._add(record)
 
     def _add(self, record: Record) -> None:

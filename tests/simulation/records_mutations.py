@@ -18,10 +18,12 @@ from firn.journal.sequence import (
     Catalog,
     Head,
     Horizon,
+    Record,
     SequenceLog,
     TableState,
     truncating,
 )
+from firn.journal.sequence.catalog import after
 from firn.journal.sequence.store import SequenceStore
 from firn.records import (
     applier,
@@ -248,9 +250,9 @@ def _limited(patch: pytest.MonkeyPatch, limit: Callable[[Horizon, SequenceLog, H
             horizon = log.learn(store.horizon())
             last = limit(horizon, log, head)
             if horizon.lo < last:
-                hi = truncating._pack(log, horizon.lo + 1, last, 1 << 30)
-                if hi is not None:
-                    horizon = store.raise_horizon(Horizon(lo=hi))
+                packed = truncating._pack(log, horizon.lo + 1, last, 1 << 30)
+                if packed is not None:
+                    horizon = store.raise_horizon(Horizon(lo=packed.number, catalog=after(packed)))
             truncating._sweep(log, horizon.lo)
             if horizon.lo >= last:
                 return truncating.Truncated(horizon.lo, 0)
@@ -280,18 +282,18 @@ def truncate_the_last_record(patch: pytest.MonkeyPatch) -> None:
 
 def truncate_without_packs(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: write the pack."""
-    patch.setattr(truncating, "_pack", lambda log, first, last, largest_bytes: last)
+    patch.setattr(truncating, "_pack", lambda log, first, last, largest_bytes: log.store.record(last))
 
 
 def delete_before_the_boundary(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: raise lo, then delete."""
     sound = truncating._pack
 
-    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> int | None:
-        hi = sound(log, first, last, largest_bytes)
-        if hi is not None:
-            truncating._sweep(log, hi)
-        return hi
+    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> Record | None:
+        packed = sound(log, first, last, largest_bytes)
+        if packed is not None:
+            truncating._sweep(log, packed.number)
+        return packed
 
     patch.setattr(truncating, "_pack", pack)
 

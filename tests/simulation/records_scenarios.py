@@ -67,15 +67,19 @@ class Before:
 class Base:
     """Table `t` with an index on `n`, in commit 1; each `store` is a process."""
 
-    def __init__(self) -> None:
-        self.objects = SimStore()
+    def __init__(self, **options: Any) -> None:
+        self.objects, self.options = SimStore(), options
         self.definition = RecordDefinition("t", db="db", state="ready", indices=(Index("n"),))
         define(self.store(), Ddl("create", "t", indices=(("n", False),)))
 
     def store(self, before: Before | None = None, *, skew_ms: int = 0, **options: Any) -> RecordStore:
         bucket = self.objects.bucket(plan=before, skew_ms=skew_ms)
         return RecordStore(
-            bucket, PREFIX, clock=bucket.clock, definitions={"t": self.definition}.get, **options
+            bucket,
+            PREFIX,
+            clock=bucket.clock,
+            definitions={"t": self.definition}.get,
+            **{**self.options, **options},
         )
 
     def log(self, before: Before | None = None) -> SequenceLog:
@@ -141,7 +145,7 @@ def a_ghost_after_the_horizon() -> None:
 def a_ghost_that_another_thread_sees() -> None:
     """A thread has probed a ghost and asks for the horizon, when another one looks at the log's end."""
     base, seen = Base(), []
-    log = base.log(Before("get", LAYOUT.horizon_key, lambda: seen.append(log.head().number), nth=1))
+    log = base.log(Before("get", LAYOUT.horizon_key, lambda: seen.append(log.head().number), nth=2))
     log.refresh()
     base.truncated(6)
     base.ghost(2)
@@ -261,6 +265,25 @@ def a_log_that_is_truncated_while_it_is_opened() -> None:
     _has_no_ghost(base.log(Before("get", LAYOUT.record_key(3), overtaken)))
 
 
+def a_record_that_is_truncated_while_it_is_read() -> None:
+    """It refers to another one for the definitions; when that is asked for, both are truncated, and a table came."""
+    base = Base(whole_bytes=0)
+    base.put(a={"n": 1})
+    base.put(a={"n": 2})
+    base.put(a={"n": 3})
+    other = RecordDefinition("other", db="db", state="ready")
+
+    def overtaken() -> None:
+        define(base.store(), Ddl("create", other.name))
+        base.truncated(8)
+
+    log = base.log(Before("get", LAYOUT.record_key(2), overtaken))
+    records = log.store.records([4])
+    assert all("other" not in record.catalog for record in records.values()), (
+        "a table was there before it came"
+    )
+
+
 class _Put:
     def __init__(self, txid: str, *ids: str) -> None:
         self.txid, self.snapshot, self.ids = txid, 1, ids
@@ -282,7 +305,7 @@ def a_group_that_overlaps() -> None:
 def a_store_that_fails_after_the_commit() -> None:
     """The record landed, and the horizon can't be read."""
     base = Base()
-    log = base.log(Before("get", LAYOUT.horizon_key, FAILED, nth=1))
+    log = base.log(Before("get", LAYOUT.horizon_key, FAILED, nth=2))
     log.refresh()
     base.age(R)
     assert commit(log, [_Put("one", "x")]) == {"one": 2}
@@ -397,6 +420,17 @@ def a_claim_beside_a_row_that_keeps_its_value() -> None:
     log = base.log()
     _unique_build(base, Before("put_if_absent", LAYOUT.record_key(4), lambda: commit(log, [keeps, takes])))
     assert "m" not in base.log().refresh().catalog["t"].fields, "two rows have one value"
+
+
+def a_writer_that_is_older_than_a_unique_index() -> None:
+    """Between the two, somebody brought the value in, and had nothing to claim yet."""
+    base = Base()
+    early = base.begin()
+    early.upsert("t", "early", {"m": 1})
+    base.put(late={"m": 1})
+    build_index(base.store(), "t", "m", unique=True)
+    with pytest.raises(DuplicateKeyError):
+        early.commit()
 
 
 def a_builder_that_slept() -> None:

@@ -132,6 +132,7 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
 
     drawn = random.Random(f"records far behind {number}")
     far, pack_bytes = drawn.choice([1, 4, 128]), drawn.choice([1, 400, 4 << 20])
+    whole_bytes = drawn.choice([0, 0, 2 << 10])
 
     def open_store(bucket: Any, clock: Any) -> RecordStore:
         opened = RecordStore(
@@ -141,6 +142,7 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
             freshness_s=shape.habits.freshness_s,
             max_lag=shape.habits.max_lag,
             pack_bytes=pack_bytes,
+            whole_bytes=whole_bytes,
             definitions=DEFINITIONS.get,
         )
         opened.log.far = far

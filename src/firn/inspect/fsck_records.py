@@ -26,8 +26,8 @@ _BATCH = 1000
 
 
 def check_records(table: RecordTable | RowTable) -> Findings:
-    """1 LIST sequence of entries, of rows and of cursors of copies, 1 GET a row and a cursor, and what opening the
-    log costs."""
+    """1 LIST sequence of entries, of rows, of cursors of copies and of the log, 1 GET a row, a cursor and a commit,
+    and what opening the log costs."""
     found = Findings()
     found.count("tables", 1)
     if isinstance(table, RowTable):
@@ -41,6 +41,8 @@ def check_records(table: RecordTable | RowTable) -> Findings:
         opened = store.table(table.name, head.catalog)
         horizon = log.learn(log.store.horizon())
         log.records(horizon.lo, head.number)  # each is there, and can be read
+        if log.store.last(head.number) > log.refresh().number:
+            raise log.store.incomplete()
     except FirnError as error:
         found.add(of_error(where, error))
         return found

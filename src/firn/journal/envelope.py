@@ -8,7 +8,7 @@ this version doesn't know says that they matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -20,19 +20,21 @@ from firn.errors import CorruptObjectError, UnsupportedError
 T = TypeVar("T")
 
 FORMAT: Final = 1  # frozen
-KNOWN_FEATURES: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True)
 class Envelopes:
-    """The kinds of object of one journal: `owner` says whose they are, `remedies` by kind what to do about damage."""
+    """The kinds of object of one journal: `owner` says whose they are, `remedies` by kind what to do about damage,
+    `features` what this version knows of what objects may need."""
 
     owner: str
     remedies: Mapping[str, str]
+    features: frozenset[str] = frozenset()
 
-    def encode(self, kind: str, fields: Mapping[str, Any]) -> bytes:
-        """The object's bytes. Values may be `orjson.Fragment`s of JSON that is spelled as here."""
-        whole = {**fields, "kind": kind, "format": FORMAT, "features": []}
+    def encode(self, kind: str, fields: Mapping[str, Any], needs: Iterable[str] = ()) -> bytes:
+        """The object's bytes. Values may be `orjson.Fragment`s of JSON that is spelled as here. `needs` are features
+        that a reader must know."""
+        whole = {**fields, "kind": kind, "format": FORMAT, "features": sorted(needs)}
         return _dump({**whole, "crc": _checksum(whole)})
 
     def decode(self, kind: str, data: bytes, where: str, read: Callable[[dict[str, Any]], T]) -> T:
@@ -43,7 +45,7 @@ class Envelopes:
             UnsupportedError: it needs a newer Firn.
         """
         try:
-            return read(_open(kind, data, where))
+            return read(_open(kind, data, where, self.features))
         except (ValueError, TypeError, KeyError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise CorruptObjectError(
@@ -76,7 +78,7 @@ def truth(value: Any) -> bool:
     return value
 
 
-def _open(kind: str, data: bytes, where: str) -> dict[str, Any]:
+def _open(kind: str, data: bytes, where: str, known: frozenset[str]) -> dict[str, Any]:
     raw = orjson.loads(data)
     if not isinstance(raw, dict):
         raise ValueError("it isn't a JSON object")
@@ -84,7 +86,7 @@ def _open(kind: str, data: bytes, where: str) -> dict[str, Any]:
     plain = _dump(raw)
     if crc != int(google_crc32c.value(plain)) or _with_checksum(raw, plain, crc) != data:
         raise ValueError("its checksum is wrong")
-    unknown = sorted(set(raw["features"]) - KNOWN_FEATURES)
+    unknown = sorted(set(raw["features"]) - known)
     if raw["format"] != FORMAT or unknown:
         needs = f"the feature {unknown[0]!r}" if unknown else f"format {raw['format']}"
         raise UnsupportedError(

@@ -18,6 +18,9 @@ from firn.records.store import RecordStore
 IDLE_S: Final = 2.0
 """After so long without commits, all are told what is applied (rule 21)."""
 
+TELLS: Final = 256
+"""After so many commits all are told, too, however busy this process is: who begins looks behind that."""
+
 PATIENCE_S: Final = 3.0
 """How long commits of others are left to them, and as long again at most: so that one of all processes is the first
 to apply what somebody left behind, and the others hear of it."""
@@ -47,6 +50,7 @@ class Applier:
         self._mutex = threading.Lock()
         self._thread: Background | None = None
         self._told = 0
+        self._begun: int | None = None  # what was applied at first, or when all were told last
         self._waiting: _Waiting | None = None
         self._damaged = ""
 
@@ -64,12 +68,14 @@ class Applier:
         `apply_own`; 1 GET, 1 PUT to say it; every few seconds while commits of others seem to wait: as `refresh`,
         1 GET, and as `apply`."""
         try:
+            if self._begun is None:
+                self._begun = self._store.log.applied
             busy = apply_own(self._store) > 0
             left_s = self._left_s()
             if left_s is not None and left_s <= 0:
                 self._apply_others()
                 left_s = self._left_s()
-            elif not busy:
+            elif not busy or self._store.log.applied - self._begun >= TELLS:
                 self._tell()
         except ConflictError as error:
             log.info("commits are applied later: %s", error)
@@ -118,7 +124,7 @@ class Applier:
         self._tell()
 
     def _tell(self) -> None:
-        applied = self._store.log.applied
+        applied = self._begun = self._store.log.applied
         if applied > self._told:
             self._store.log.store.raise_horizon(Horizon(applied=applied))
             self._told = applied

@@ -16,6 +16,7 @@ from firn.clock import Clock
 from firn.errors import CorruptObjectError, ObjectNotFoundError, SnapshotTooOldError, TableNotFoundError
 from firn.journal.patience import Backoff, whole
 from firn.journal.sequence import FRESHNESS_S, Catalog, GroupCommit, RowWrite, SequenceLog, TableState
+from firn.journal.sequence.codec import WHOLE_BYTES
 from firn.journal.sequence.truncating import LARGEST_BYTES as PACK_BYTES
 from firn.records.definition import RecordDefinition, read_definition
 from firn.records.documents import Documents
@@ -86,6 +87,7 @@ class RecordStore:
         freshness_s: see `SequenceLog`.
         max_lag: rule 21.
         pack_bytes: see `truncate`.
+        whole_bytes: see `SequenceLog`.
         definitions: how the definition of a table is found; from its `table.json` by default.
     """
 
@@ -98,13 +100,14 @@ class RecordStore:
         freshness_s: float = FRESHNESS_S,
         max_lag: int = MAX_LAG,
         pack_bytes: int = PACK_BYTES,
+        whole_bytes: int = WHOLE_BYTES,
         definitions: Definitions | None = None,
     ) -> None:
         self.bucket, self.prefix, self.clock = bucket, prefix, clock
         self.max_lag, self.pack_bytes = max_lag, pack_bytes
         self.committed: Callable[[], object] = _nobody
         """Told when this process has committed something: by who applies it in the background."""
-        self.log = SequenceLog(bucket, prefix, clock=clock, freshness_s=freshness_s)
+        self.log = SequenceLog(bucket, prefix, clock=clock, freshness_s=freshness_s, whole_bytes=whole_bytes)
         self.group = GroupCommit(self.log)
         self.applying: AbstractContextManager[object] = threading.Lock()
         """Held by the thread of this process that applies commits: two would do the same work."""

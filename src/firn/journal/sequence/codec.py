@@ -6,7 +6,8 @@ embedded as it is, so that a record can be read by eye and by any tool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 import orjson
@@ -34,16 +35,31 @@ _ENVELOPES: Final = Envelopes(
         "horizon": "Copy the object back from a backup; nobody can read or commit before.",
         "pack": "Copy the object back from a backup; only clients that stalled for long need it.",
     },
+    frozenset({"catalog"}),
 )
+
+REFERS: Final = "catalog"  # frozen
+"""The feature of objects in which a number stands for a catalog, or which have one for those that refer to it."""
+
+WHOLE_BYTES: Final = 2 << 10
+"""Bytes of a catalog that is in each record. Of a larger one records name another that has it."""
+
+CatalogOf = Callable[[int], Catalog]
+"""The definitions before the record of that number, whose object has them."""
+
+
+def _nowhere(base: int) -> Catalog:
+    raise ValueError(f"it names commit {base} for its catalog")
 
 
 def encode_record(record: Record) -> bytes:
     """A record's bytes."""
-    return _ENVELOPES.encode("commit", _record_fields(record))
+    return _ENVELOPES.encode("commit", _record_fields(record), _needs(record.base > 0))
 
 
-def decode_record(expected: int, data: bytes, *, where: str) -> Record:
-    """Record `expected`; `where` is the object's full name, for messages.
+def decode_record(expected: int, data: bytes, *, where: str, catalog_of: CatalogOf = _nowhere) -> Record:
+    """Record `expected`; `where` is the object's full name, for messages. `catalog_of` is asked where it names
+    another record for its catalog.
 
     Raises:
         CorruptObjectError: it isn't what any Firn writes, or has another number.
@@ -51,7 +67,7 @@ def decode_record(expected: int, data: bytes, *, where: str) -> Record:
     """
 
     def read(raw: dict[str, Any]) -> Record:
-        record = _record(raw)
+        record = _record(raw, catalog_of)
         if record.number != expected:
             raise ValueError(f"it calls itself commit {record.number}")
         return record
@@ -61,8 +77,10 @@ def decode_record(expected: int, data: bytes, *, where: str) -> Record:
 
 def encode_horizon(horizon: Horizon) -> bytes:
     """The horizon's bytes."""
-    fields = {"horizon": horizon.horizon, "lo": horizon.lo, "applied": horizon.applied}
-    return _ENVELOPES.encode("horizon", fields)
+    fields: dict[str, Any] = {"horizon": horizon.horizon, "lo": horizon.lo, "applied": horizon.applied}
+    if horizon.catalog is not None:
+        fields["catalog"] = _catalog_fields(horizon.catalog)
+    return _ENVELOPES.encode("horizon", fields, _needs(horizon.catalog is not None))
 
 
 def decode_horizon(data: bytes, *, where: str) -> Horizon:
@@ -71,24 +89,48 @@ def decode_horizon(data: bytes, *, where: str) -> Horizon:
         "horizon",
         data,
         where,
-        lambda raw: Horizon(number(raw["horizon"]), number(raw["lo"]), number(raw["applied"])),
+        lambda raw: Horizon(
+            number(raw["horizon"]),
+            number(raw["lo"]),
+            number(raw["applied"]),
+            _catalog(raw["catalog"]) if "catalog" in raw else None,
+        ),
     )
 
 
-def encode_pack(pack: Pack) -> bytes:
-    """A pack's bytes."""
-    return _ENVELOPES.encode("pack", {"hi": pack.hi, "records": [_record_fields(r) for r in pack.records]})
+def encode_pack(pack: Pack, *, whole_bytes: int = WHOLE_BYTES) -> bytes:
+    """A pack's bytes. Its records refer to one another alone, so that it can be read by itself."""
+    records: list[Record] = []
+    whole, refers = None, False
+    for record in pack.records:
+        if whole is None or (record.catalog is not whole.catalog and record.catalog != whole.catalog):
+            whole, refers = record, is_large(record.catalog, whole_bytes)
+        records.append(replace(record, base=whole.number if refers and record is not whole else 0))
+    fields = {"hi": pack.hi, "records": [_record_fields(record) for record in records]}
+    return _ENVELOPES.encode("pack", fields, _needs(any(record.base for record in records)))
+
+
+def is_large(catalog: Catalog, whole_bytes: int = WHOLE_BYTES) -> bool:
+    """Whether records refer to it rather than have it."""
+    return len(orjson.dumps(_catalog_fields(catalog))) > whole_bytes
 
 
 def decode_pack(first: int, data: bytes, *, where: str) -> Pack:
     """The pack that begins with record `first`. Errors as `decode_record`."""
 
     def read(raw: dict[str, Any]) -> Pack:
-        records = tuple(_record(fields) for fields in raw["records"])
+        catalogs: dict[int, Catalog] = {}
+        records: list[Record] = []
+        for fields in raw["records"]:
+            records.append(
+                _record(fields, lambda base: catalogs[base] if base in catalogs else _nowhere(base))
+            )
+            if not records[-1].base:
+                catalogs[records[-1].number] = records[-1].catalog
         numbers = [record.number for record in records]
         if not records or numbers != list(range(first, number(raw["hi"]) + 1)):
             raise ValueError(f"it has the commits {numbers} instead of those from {first} to {raw['hi']}")
-        return Pack(records)
+        return Pack(tuple(records))
 
     return _ENVELOPES.decode("pack", data, where, read)
 
@@ -107,17 +149,26 @@ def _record_fields(record: Record) -> dict[str, Any]:
         "group": [_transaction_fields(member) for member in record.group],
         "applied": record.applied,
         "done": list(record.done),
-        "catalog": {name: _table_fields(table) for name, table in record.catalog.items()},
+        "catalog": record.base or _catalog_fields(record.catalog),
     }
 
 
-def _record(raw: Mapping[str, Any]) -> Record:
+def _needs(refers: bool) -> list[str]:
+    return [REFERS] if refers else []
+
+
+def _record(raw: Mapping[str, Any], catalog_of: CatalogOf) -> Record:
     own, applied = number(raw["number"], least=1), number(raw["applied"])
     done = tuple(number(n) for n in raw["done"])
     if not applied < own or any(not applied < n < own for n in done):
         raise ValueError(f"it says that {applied} and {done} are applied before {own}")
     group = tuple(_transaction(member) for member in raw["group"])
-    return Record(own, group, applied, done, _catalog(raw["catalog"]))
+    if isinstance(raw["catalog"], dict):
+        return Record(own, group, applied, done, _catalog(raw["catalog"]))
+    base = number(raw["catalog"], least=1)
+    if not base < own:
+        raise ValueError(f"it names commit {base} for its catalog, which is behind {own}")
+    return Record(own, group, applied, done, catalog_of(base), base)
 
 
 def _transaction_fields(member: Transaction) -> dict[str, Any]:
@@ -226,6 +277,10 @@ def _table_fields(table: TableState) -> dict[str, Any]:
         "gone": dict(table.gone),
         "generation": table.generation,
     }
+
+
+def _catalog_fields(catalog: Catalog) -> dict[str, Any]:
+    return {name: _table_fields(table) for name, table in catalog.items()}
 
 
 def _catalog(raw: Mapping[str, Any]) -> Catalog:

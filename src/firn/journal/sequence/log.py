@@ -15,8 +15,10 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock, seconds_awake_or_not
 from firn.errors import SnapshotTooOldError
 from firn.journal.sequence.catalog import after
+from firn.journal.sequence.codec import WHOLE_BYTES, is_large
 from firn.journal.sequence.layout import SequenceLayout
-from firn.journal.sequence.model import Head, Horizon, Record, Transaction
+from firn.journal.sequence.model import Catalog, Head, Horizon, Record, Transaction
+from firn.journal.sequence.opening import Opened, open_log
 from firn.journal.sequence.overlay import Change, Overlay
 from firn.journal.sequence.probing import Probed, probe
 from firn.journal.sequence.store import SequenceStore
@@ -44,6 +46,7 @@ class SequenceLog:
         freshness_s: R of the protocol; 0 asks for the horizon each time.
         far: behind by how many records the log is opened anew.
         kept: about how many applied records stay in memory, as long as these have no more than `kept_bytes`.
+        whole_bytes: of a catalog that is larger records name another one that has it. All clients agree.
     """
 
     def __init__(
@@ -56,11 +59,14 @@ class SequenceLog:
         far: int = FAR,
         kept: int = KEPT,
         kept_bytes: int = KEPT_BYTES,
+        whole_bytes: int = WHOLE_BYTES,
     ) -> None:
         self.store = SequenceStore(bucket, SequenceLayout(prefix), clock)
         self.freshness_s = freshness_s
         self.far = far
+        self.whole_bytes = whole_bytes
         self._kept, self._kept_bytes = kept, kept_bytes
+        self._sized: tuple[Catalog, bool] | None = None
         self._mutex = threading.Lock()
         self._head: Head | None = None
         self._lost = True
@@ -81,7 +87,7 @@ class SequenceLog:
     def refresh(self, *, taken: int = 0) -> Head:
         """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record, up to as many again if
         there are several; 1 more for the horizon if nobody has asked for it within `freshness_s`. At first, and
-        behind by more than `far`: 1 LIST sequence, 1 GET, 1 a record that isn't applied.
+        behind by more than `far`: as `open_log`.
 
         Args:
             taken: the greatest number that the caller knows to be a record's.
@@ -92,21 +98,26 @@ class SequenceLog:
         backoff = self.store.backoff()
         while True:
             known = self._known()
+            behind = 0
             if known is not None:
                 probed = self._probe(known.number, certain=max(0, taken - known.number), most=self.far)
                 if probed.began_s is not None:
                     if not self.is_ghost(known, known.number + 1):
                         return self._adopt(probed.records, probed.began_s)
                     continue
-            opened = self._open(0 if known is None else known.number)
+                # Records or ghosts, the end isn't before them.
+                behind = known.number + len(probed.records)
+            opened = open_log(self.store, behind, self.now_s)
             if opened is not None:
-                return opened
+                return self._replace(opened)
             if not backoff.wait():
                 raise self.store.incomplete()
 
     def advance(self, record: Record, sent_s: float) -> Head:
         """Take in a record that this process put itself, by a request first sent at `sent_s`."""
         self.own(record.number)
+        if not record.base:
+            self.store.catalogs.keep(record.number, record.catalog)
         return self._adopt([record], sent_s)
 
     def own(self, number: int) -> None:
@@ -192,7 +203,8 @@ class SequenceLog:
         with self._mutex:
             applied = min(self._applied, head.number)
             done = tuple(sorted(number for number in self._done if number <= head.number))
-        return Record(head.number + 1, tuple(group), applied, done, head.catalog)
+        base = head.base if head.base and self._is_large(head.catalog) else 0
+        return Record(head.number + 1, tuple(group), applied, done, head.catalog, base)
 
     # -- records
 
@@ -229,6 +241,13 @@ class SequenceLog:
 
     # -- how it comes to know
 
+    def _is_large(self, catalog: Catalog) -> bool:
+        """Whether records refer to it. Asked for each record, and looked at once."""
+        sized = self._sized
+        if sized is None or sized[0] is not catalog:
+            sized = self._sized = (catalog, is_large(catalog, self.whole_bytes))
+        return sized[1]
+
     def _probe(self, known: int, *, certain: int = 0, most: int | None = None) -> Probed:
         """The records that follow."""
         return probe(self.store, known, self.now_s, certain=certain, most=most)
@@ -237,43 +256,17 @@ class SequenceLog:
         with self._mutex:
             return None if self._lost else self._head
 
-    def _open(self, behind: int) -> Head | None:
-        """Rule 9: without anything known, but that the end is at or behind that number. None: the log was truncated
-        meanwhile, begin again."""
-        top = self.store.last(behind)
-        last = self.store.record(top) if top else None
-        if top and last is None:
-            return None
-        records = {} if last is None else {**self.store.records(range(last.applied + 1, top)), top: last}
-        probed = self._probe(top)
-        assert probed.began_s is not None
-        records.update((record.number, record) for record in probed.records)
-        horizon = self.store.horizon()
-        if horizon.lo >= max(top, 1):
-            return None
-        head = top + len(probed.records)
-        # Between what the last record says is applied and what was truncated since there may be ghosts.
-        records = {number: record for number, record in records.items() if number > horizon.lo}
-        applied = max([horizon.applied, *(record.applied for record in records.values())])
-        if not records.keys() >= set(range(applied + 1, head + 1)):
-            return None
-        done = [n for record in records.values() for n in record.done]
-        catalog = after(records[head]) if head else {}
-        self._replace(
-            Head(head, probed.began_s, catalog), [records[n] for n in sorted(records)], applied, done
-        )
-        return self._known()
-
-    def _replace(self, head: Head, records: Sequence[Record], applied: int, done: Iterable[int]) -> None:
+    def _replace(self, opened: Opened) -> Head:
         """Take all from the bucket; what other threads have learned meanwhile counts if it is more."""
         with self._mutex:
-            self._learn_applied(applied, done)
-            if self._head is None or head.number >= self._head.number:
-                self._head = head
+            self._learn_applied(opened.applied, [n for record in opened.records for n in record.done])
+            if self._head is None or opened.head.number >= self._head.number:
+                self._head = opened.head
                 self._overlay, self._overlaid = Overlay(), deque()
-                for record in records:
+                for record in opened.records:
                     self._remember(record)
             self._lost = False
+            return self._head
 
     def _adopt(self, records: Sequence[Record], validated_s: float) -> Head:
         """Take in records that follow one another up to the end as it was at `validated_s`; the end as known."""
@@ -281,7 +274,7 @@ class SequenceLog:
             assert self._head is not None
             for record in records:
                 if record.number == self._head.number + 1:
-                    self._head = Head(record.number, validated_s, after(record))
+                    self._head = Head(record.number, validated_s, after(record), record.base_after)
                     self._remember(record)
                     self._learn_applied(record.applied, record.done)
             last = records[-1].number if records else self._head.number

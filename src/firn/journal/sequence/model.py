@@ -100,7 +100,8 @@ class Record:
     """A commit: the point, the order and the redo record at once (rule 1).
 
     All numbers up to `applied` were, when it was written, and those in `done`, which are greater. `catalog` are the
-    definitions before it.
+    definitions before it. Its object has them, or it names another record in `base` whose object has the same; 0 for
+    its own.
     """
 
     number: int
@@ -108,11 +109,18 @@ class Record:
     applied: int
     done: tuple[int, ...]
     catalog: Catalog
+    base: int = 0
+
+    @property
+    def base_after(self) -> int:
+        """The record whose object has the definitions after this one; 0 for none, as it changes them."""
+        return 0 if any(member.ddl is not None for member in self.group) else self.base or self.number
 
     @property
     def weight(self) -> int:
-        """Bytes of documents, ids and entries in it, about."""
-        return sum(write.weight for member in self.group for write in member.writes)
+        """Bytes of documents, ids and entries in it, and of its catalog if its object has that, about."""
+        tables = 0 if self.base else sum(100 * (1 + len(table.fields)) for table in self.catalog.values())
+        return tables + sum(write.weight for member in self.group for write in member.writes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +128,14 @@ class Horizon:
     """What holds for all (rule 2); each field only grows.
 
     `horizon`: what only older snapshots can read may be gone. `lo`: records up to here are in packs, their objects
-    are no records any more. `applied`: records up to here are in rows and indices.
+    are no records any more. `applied`: records up to here are in rows and indices. `catalog`: the definitions after
+    record `lo`, where records behind it may refer to one before it for them; else None.
     """
 
     horizon: int = 0
     lo: int = 0
     applied: int = 0
+    catalog: Catalog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +152,11 @@ class Pack:
 @dataclass(frozen=True, slots=True)
 class Head:
     """The end of the log as it was at one moment (rule 8): `number` was the last record's, and the next one is known
-    not to have existed at `validated_s` by the process's own monotonic clock. `catalog` are the definitions after it.
+    not to have existed at `validated_s` by the process's own monotonic clock. `catalog` are the definitions after it,
+    `base` the record whose object has these, 0 for none.
     """
 
     number: int
     validated_s: float
     catalog: Catalog
+    base: int = 0

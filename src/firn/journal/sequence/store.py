@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from firn.bucket.base import Blob, Bucket
 from firn.clock import Clock
@@ -18,7 +20,34 @@ from firn.errors import (
 from firn.journal.patience import Backoff, whole
 from firn.journal.sequence.codec import decode_horizon, decode_pack, decode_record, encode_horizon
 from firn.journal.sequence.layout import SequenceLayout
-from firn.journal.sequence.model import Horizon, Pack, Record
+from firn.journal.sequence.model import Catalog, Horizon, Pack, Record
+
+
+class Catalogs:
+    """The catalogs that were seen last, each by the record whose object has it. Safe to share between threads."""
+
+    KEPT: Final = 16
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._known: dict[int, Catalog] = {}
+
+    def get(self, base: int) -> Catalog | None:
+        with self._mutex:
+            found = self._known.pop(base, None)
+            if found is not None:
+                self._known[base] = found  # which was used last
+            return found
+
+    def keep(self, base: int, catalog: Catalog) -> None:
+        with self._mutex:
+            self._known[base] = catalog
+            if len(self._known) > self.KEPT:
+                del self._known[next(iter(self._known))]
+
+
+class _Truncated(Exception):
+    """A record was truncated before the catalog that it refers to was found."""
 
 
 @dataclass(frozen=True)
@@ -28,24 +57,27 @@ class SequenceStore:
     bucket: Bucket
     layout: SequenceLayout
     clock: Clock
+    catalogs: Catalogs = field(default_factory=Catalogs, compare=False)
 
     def backoff(self) -> Backoff:
         return Backoff(self.clock)
 
     def record(self, number: int) -> Record | None:
-        """The object of that number, whether the horizon lets it count or not; None if there is none. 1 GET."""
+        """The object of that number, whether the horizon lets it count or not; None if there is none. 1 GET, and 1
+        where it refers to a record for its catalog that this process hasn't seen: of that, or of the horizon."""
         key = self.layout.record_key(number)
         blob = self.find(key)
         return None if blob is None else self._decoded(number, blob)
 
     def records(self, numbers: Sequence[int]) -> dict[int, Record]:
-        """Those that there are. 1 GET each, many at once."""
+        """Those that there are. 1 GET each, many at once, and those of `record`."""
         blobs = self.bucket.get_many([self.layout.record_key(number) for number in numbers])
         there = {}
         for number, blob in zip(numbers, blobs, strict=True):
             found = None if blob is None else self._whole(blob)
-            if found is not None:
-                there[number] = self._decoded(number, found)
+            record = None if found is None else self._decoded(number, found)
+            if record is not None:
+                there[number] = record
         return there
 
     def last(self, after: int) -> int:
@@ -72,6 +104,7 @@ class SequenceStore:
                 max(found.horizon, wanted.horizon),
                 max(found.lo, wanted.lo),
                 max(found.applied, wanted.applied),
+                wanted.catalog if wanted.lo > found.lo else found.catalog,
             )
             if raised == found:
                 return found
@@ -137,8 +170,34 @@ class SequenceStore:
         else:
             self.bucket.put_if_match(key, data, etag)
 
-    def _decoded(self, number: int, blob: Blob) -> Record:
-        return decode_record(number, blob.data, where=self.bucket.uri(blob.info.key))
+    def _decoded(self, number: int, blob: Blob) -> Record | None:
+        """None: it was truncated since, and the catalog that it refers to isn't there any more."""
+
+        def catalog_of(base: int) -> Catalog:
+            return self.catalogs.get(base) or self._catalog(base, number)
+
+        try:
+            where = self.bucket.uri(blob.info.key)
+            record = decode_record(number, blob.data, where=where, catalog_of=catalog_of)
+        except _Truncated:
+            return None
+        if not record.base:
+            self.catalogs.keep(number, record.catalog)
+        return record
+
+    def _catalog(self, base: int, number: int) -> Catalog:
+        """The catalog that record `base` has, or had: what is in its place has the same, even a ghost, as whoever put
+        that knew all records before it. A record that is still there while `base` was truncated has the horizon's."""
+        found = self.record(base)
+        if found is None:
+            horizon = self.horizon()
+            if horizon.lo >= number:
+                raise _Truncated
+            if horizon.lo < base or horizon.catalog is None:
+                raise self.incomplete()
+            self.catalogs.keep(base, horizon.catalog)
+            return horizon.catalog
+        return found.catalog
 
     def _whole(self, blob: Blob) -> Blob | None:
         try:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from firn.errors import ObjectExistsError, OutcomeUnknownError
-from firn.journal.sequence.codec import encode_pack
+from firn.journal.sequence.catalog import after
+from firn.journal.sequence.codec import encode_pack, is_large
 from firn.journal.sequence.log import SequenceLog
 from firn.journal.sequence.model import Horizon, Pack, Record
 
@@ -47,17 +48,20 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST, largest_bytes: int = L
         limit = min(horizon.horizon, log.applied, head.number - 1)
         if horizon.lo >= limit:
             return Truncated(horizon.lo, deleted + _sweep(log, horizon.lo))
-        hi = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest), largest_bytes)
-        if hi is not None:
-            store.raise_horizon(Horizon(lo=hi, applied=log.applied))
-            deleted += _delete(log, range(horizon.lo + 1, hi + 1))
+        last = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest), largest_bytes)
+        if last is not None:
+            catalog = after(last)
+            # What follows may refer to a record that goes now.
+            kept = catalog if is_large(catalog, log.whole_bytes) else None
+            store.raise_horizon(Horizon(lo=last.number, applied=log.applied, catalog=kept))
+            deleted += _delete(log, range(horizon.lo + 1, last.number + 1))
         elif not backoff.wait():
             raise store.incomplete()
 
 
-def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int = LARGEST_BYTES) -> int | None:
-    """Put a pack of records from `first` on, up to `last` or until it is large; what it ends with, or another's that
-    is there. None: the log was truncated meanwhile."""
+def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int = LARGEST_BYTES) -> Record | None:
+    """Put a pack of records from `first` on, up to `last` or until it is large; its last record, or that of the
+    pack that is there. None: the log was truncated meanwhile."""
     store, backoff = log.store, log.store.backoff()
     records = _read(log, first, last, largest_bytes)
     if not records:
@@ -65,12 +69,13 @@ def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int = LARGEST_
     pack = Pack(tuple(records))
     while True:
         try:
-            store.bucket.put_if_absent(store.layout.pack_key(first), encode_pack(pack))
-            return pack.hi
+            data = encode_pack(pack, whole_bytes=log.whole_bytes)
+            store.bucket.put_if_absent(store.layout.pack_key(first), data)
+            return pack.records[-1]
         except (ObjectExistsError, OutcomeUnknownError):
             there = store.pack(first)
         if there is not None:
-            return there.hi
+            return there.records[-1]
         if not backoff.wait():
             return None
 

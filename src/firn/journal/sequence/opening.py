@@ -1,0 +1,70 @@
+"""Begin without anything known of a log (rule 9): where it ends, and the records that aren't applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from firn.journal.sequence.catalog import after
+from firn.journal.sequence.model import Head, Horizon, Record
+from firn.journal.sequence.probing import probe
+from firn.journal.sequence.store import SequenceStore
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The end of a log, and all its records from `applied` on."""
+
+    head: Head
+    records: list[Record]
+    applied: int
+
+
+NEAR: Final = 2
+"""Numbers behind what is applied that are asked for before the log is listed."""
+
+
+def open_log(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> Opened | None:
+    """The log's end, which is known to be at or behind number `behind`. None: the log was truncated meanwhile.
+
+    It is at or behind what the horizon says is applied, too. The next numbers tell whether it is right there; if not,
+    the log is listed from there on. 2 GETs of the horizon, 1 or 2, and 1 a record that isn't applied; 1 LIST sequence
+    of what is behind that where there is more than one.
+    """
+    applied = store.horizon().applied
+    start = max(behind, applied)
+    probed = probe(store, start, now_s, most=NEAR)
+    there = {record.number: record for record in probed.records}
+    top = start + len(probed.records)
+    if probed.began_s is None:
+        top = store.last(top)
+    if top and top not in there:
+        last = store.record(top)
+        if last is None:
+            return None
+        there[top] = last
+    if top:
+        since = range(max(there[top].applied, applied) + 1, top)
+        there.update(store.records([number for number in since if number not in there]))
+    if probed.began_s is None:
+        probed = probe(store, top, now_s)
+        there.update((record.number, record) for record in probed.records)
+    assert probed.began_s is not None
+    # The horizon comes last: the log may have been truncated up to the end, and a ghost be behind that.
+    horizon = store.horizon()
+    if horizon.lo >= max(top, 1):
+        return None
+    return _opened(max(there, default=0), probed.began_s, there, horizon)
+
+
+def _opened(end: int, began_s: float, there: Mapping[int, Record], horizon: Horizon) -> Opened | None:
+    """None if records are missing that aren't applied."""
+    # Between what is known to be applied and what was truncated since there may be ghosts.
+    records = [record for number, record in sorted(there.items()) if number > horizon.lo]
+    applied = max([horizon.applied, *(record.applied for record in records)])
+    if not {record.number for record in records} >= set(range(applied + 1, end + 1)):
+        return None
+    if not end:
+        return Opened(Head(0, began_s, {}), [], applied)
+    return Opened(Head(end, began_s, after(there[end]), there[end].base_after), records, applied)
