@@ -364,13 +364,13 @@ def sweep_above_the_horizon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         collecting,
         "_old_entries",
-        lambda store, layout, horizon: sound(store, layout, store.log.head().number),
+        lambda store, layout, horizon, damaged: sound(store, layout, store.log.head().number, damaged),
     )
 
 
 def sweep_nothing(patch: pytest.MonkeyPatch) -> None:
     """Rule 24: sweep what rows lack."""
-    patch.setattr(collecting, "_old_entries", lambda store, layout, horizon: [])
+    patch.setattr(collecting, "_old_entries", lambda store, layout, horizon, damaged: [])
 
 
 # -- locks, unique values, indices

@@ -31,6 +31,10 @@ def forget_gets(patch: pytest.MonkeyPatch) -> None:
     _untracked(patch, "get")
 
 
+def forget_gets_of_many(patch: pytest.MonkeyPatch) -> None:
+    _untracked(patch, "get_many")
+
+
 def forget_finds(patch: pytest.MonkeyPatch) -> None:
     _untracked(patch, "find")
 

@@ -57,6 +57,12 @@ def _get(session: Any) -> None:
     session.get(TABLE, session.random.choice(IDS))
 
 
+def _get_many(session: Any) -> None:
+    ids = session.random.sample(IDS, 2)
+    found = {id: row.document for id, row in session.tx.get_many(TABLE, ids).items()}
+    session.looked(TABLE, ids, lambda rows: {id: rows[id] for id in ids if id in rows}, found)
+
+
 def _find(session: Any) -> None:
     session.find(TABLE, n=session.random.randrange(3))
 
@@ -117,6 +123,26 @@ def _upsert(session: Any) -> None:
     session.upsert(TABLE, session.random.choice(IDS), _document(session))
 
 
+def _insert_many(session: Any) -> None:
+    rows = {id: _document(session) for id in session.random.sample(IDS, 2)}
+    try:
+        session.tx.insert_many(TABLE, rows)
+    except DuplicateKeyError:
+        latest = session.tx._store.log.head().number
+        session.looked(
+            TABLE, f"refusal of {[*rows]}", lambda there: bool(rows.keys() & there), True, latest=latest
+        )
+    else:
+        session.observed.writes.update({(TABLE, id): document for id, document in rows.items()})
+
+
+def _delete_many(session: Any) -> None:
+    ids = session.random.sample(IDS, 2)
+    gone = session.tx.delete_many(TABLE, ids)
+    session.looked(TABLE, f"delete {ids}", lambda rows: [id for id in ids if id in rows], gone)
+    session.observed.writes.update({(TABLE, id): None for id in gone})
+
+
 def _refused(
     session: Any, id: str, refusal: type[FirnError], write: Callable[[dict[str, Any]], object]
 ) -> None:
@@ -137,5 +163,18 @@ def _document(session: Any) -> dict[str, Any]:
     return {"n": session.random.randrange(3), "by": session.tx.txid}
 
 
-LOOKS = (_get, _find, _scan, _count, _count, _page, _page, _insert, _insert, _update, _delete_if_there)
-WRITES = (_insert, _update, _delete, _delete, _delete, _upsert, _upsert, _upsert)
+LOOKS = (
+    _get,
+    _get_many,
+    _find,
+    _scan,
+    _count,
+    _count,
+    _page,
+    _page,
+    _insert,
+    _insert,
+    _update,
+    _delete_if_there,
+)
+WRITES = (_insert, _insert_many, _update, _delete, _delete, _delete_many, _upsert, _upsert, _upsert)

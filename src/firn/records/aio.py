@@ -8,7 +8,7 @@ of a call whose task is cancelled: it ends by itself, a commit too, and what bec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from inspect import isawaitable
@@ -84,6 +84,10 @@ class AsyncTransaction:
         """The row of that id."""
         return await self._strand.run(self.twin.get, table, id)
 
+    async def get_many(self, table: str, ids: Iterable[str]) -> dict[str, Record]:
+        """The rows that there are of these ids, by id."""
+        return await self._strand.run(self.twin.get_many, table, ids)
+
     async def find(
         self,
         table: str,
@@ -141,6 +145,18 @@ class AsyncTransaction:
     async def delete(self, table: str, id: str, *, etag: str | None = None) -> None:
         """Delete the row."""
         await self._strand.run(self.twin.delete, table, id, etag=etag)
+
+    async def insert_many(self, table: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """New rows, by id, all or none; their ETags."""
+        return await self._strand.run(self.twin.insert_many, table, rows)
+
+    async def upsert_many(self, table: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """The rows become these documents, by id, whether they are there or not; their ETags."""
+        return await self._strand.run(self.twin.upsert_many, table, rows)
+
+    async def delete_many(self, table: str, ids: Iterable[str]) -> list[str]:
+        """Delete the rows that there are of these ids, which are returned."""
+        return await self._strand.run(self.twin.delete_many, table, ids)
 
     # -- the end
 

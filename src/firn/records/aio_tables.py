@@ -50,6 +50,10 @@ class AsyncRecordTable:
         """The row of that id."""
         return await self.run(self.twin.get, id)
 
+    async def get_many(self, ids: Iterable[str]) -> dict[str, Record]:
+        """The rows that there are of these ids, by id."""
+        return await self.run(self.twin.get_many, ids)
+
     async def find(
         self,
         where: Mapping[str, Any] | None = None,
@@ -101,6 +105,18 @@ class AsyncRecordTable:
     async def delete(self, id: str, *, etag: str | None = None) -> None:
         """Delete the row."""
         await self.run(self.twin.delete, id, etag=etag)
+
+    async def insert_many(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """New rows, by id, all or none; their ETags."""
+        return await self.run(self.twin.insert_many, rows)
+
+    async def upsert_many(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """The rows become these documents, by id, whether they are there or not; their ETags."""
+        return await self.run(self.twin.upsert_many, rows)
+
+    async def delete_many(self, ids: Iterable[str]) -> list[str]:
+        """Delete the rows that there are of these ids, which are returned."""
+        return await self.run(self.twin.delete_many, ids)
 
     async def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> LoadReport:
         """Put many rows in place of what their ids had, a batch at a time. Where the task is cancelled, what is
@@ -202,6 +218,10 @@ class AsyncRowTable:
         """The row of that id."""
         return await self.run(self.twin.get, id)
 
+    async def get_many(self, ids: Iterable[str]) -> dict[str, Record]:
+        """The rows that there are of these ids, by id."""
+        return await self.run(self.twin.get_many, ids)
+
     async def insert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """A new row; its ETag."""
         return await self.run(self.twin.insert, id, document, etag=etag)
@@ -217,6 +237,18 @@ class AsyncRowTable:
     async def delete(self, id: str, *, etag: str | None = None) -> None:
         """Delete the row."""
         await self.run(self.twin.delete, id, etag=etag)
+
+    async def insert_many(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """New rows, by id, each by itself; their ETags."""
+        return await self.run(self.twin.insert_many, rows)
+
+    async def upsert_many(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """The rows become these documents, by id, whether they are there or not; their ETags."""
+        return await self.run(self.twin.upsert_many, rows)
+
+    async def delete_many(self, ids: Iterable[str]) -> list[str]:
+        """Delete the rows that there are of these ids, which are returned."""
+        return await self.run(self.twin.delete_many, ids)
 
     async def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> LoadReport:
         """Put many rows in place of what their ids had, a batch at a time. Where the task is cancelled, what is

@@ -8,7 +8,7 @@ deleted row stays as a tombstone, or a delayed insert could bring it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -127,6 +127,13 @@ class RowTable:
             raise self._missing(id)
         return found
 
+    def get_many(self, ids: Iterable[str]) -> dict[str, Record]:
+        """The rows that there are of these ids, by id, each as it is when it is read. 1 GET each, many at once."""
+        wanted = list(dict.fromkeys(check_id(id) for id in ids))
+        blobs = self.bucket.get_many([self._layout.row(id) for id in wanted])
+        rows = [None if blob is None else self._record(self._decoded(blob)) for blob in blobs]
+        return {id: row for id, row in zip(wanted, rows, strict=True) if row is not None}
+
     def insert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """A new row; its ETag. 1 PUT; where the row was there before, 1 GET and 1 PUT more.
 
@@ -188,6 +195,30 @@ class RowTable:
                 return
         else:
             self._replace(id, None, etag)
+
+    def insert_many(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """New rows, by id, each by itself; their ETags. What is inserted stays, also if another row is there. Errors
+        and cost as `insert`, many at once."""
+        return self._each(self.insert, rows)
+
+    def upsert_many(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """The rows become these documents, by id, each by itself; their ETags. Errors and cost as `upsert`, many at
+        once."""
+        return self._each(self.upsert, rows)
+
+    def delete_many(self, ids: Iterable[str]) -> list[str]:
+        """Delete the rows that there are of these ids, each by itself; their ids. Errors and cost as `delete`, many
+        at once."""
+        wanted = list(dict.fromkeys(check_id(id) for id in ids))
+
+        def gone(id: str) -> bool:
+            with suppress(NoSuchKeyError):
+                self.delete(id)
+                return True
+            return False
+
+        there = in_flight(gone, wanted, self._in_flight)
+        return [id for id, was in zip(wanted, there, strict=True) if was]
 
     def to_spark(self, *, columns: Sequence[str] | None = None, where: str | None = None) -> DataFrame:
         """The rows as a Spark DataFrame, each as it is when a task reads it: `_id`, then the declared columns, or
@@ -299,6 +330,12 @@ class RowTable:
                 found = None if blob is None else self._record(self._decoded(blob))
                 if found is not None and matches(found, asked):
                     yield found
+
+    def _each(
+        self, write: Callable[[str, Mapping[str, Any]], str], rows: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, str]:
+        items = list(rows.items())
+        return dict(zip(rows, in_flight(lambda item: write(*item), items, self._in_flight), strict=True))
 
     @property
     def _in_flight(self) -> int:

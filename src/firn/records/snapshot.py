@@ -66,6 +66,15 @@ class Snapshot:
             return self._seen(table, id, *change)
         return self._at(table, id, self.store.row(table.layout, id).row.at(self.number))
 
+    def get_many(self, table: Table, ids: Sequence[str]) -> list[Seen]:
+        """The rows that there are of these ids. 1 GET each, many at once, none for those whose last change isn't
+        applied yet. Raises as `get`."""
+        changes = {id: self.store.log.newest(table.name, id, self.number) for id in ids}
+        lately = [self._seen(table, id, *change) for id, change in changes.items() if change is not None]
+        rows = self.store.rows([table.layout.row(id) for id, change in changes.items() if change is None])
+        found = [*lately, *(self._at(table, row.id, row.at(self.number)) for row in rows)]
+        return [seen for seen in found if seen is not None]
+
     def find(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
         """The rows that match, in the order of their ids (rule 11). 1 LIST sequence (for a range of text, 1 a first
         level that may hold any, and 1) and 1 for the horizon if nobody has asked for it within R; then 1 GET a row,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal
 
 from firn.errors import (
     DuplicateKeyError,
-    InvalidInputError,
     OutcomeUnknownError,
     StaleObjectError,
     TransactionClosedError,
@@ -21,13 +18,11 @@ from firn.journal import sequence
 from firn.journal.sequence import Catalog, Head, Moment
 from firn.records.applying import keep_up
 from firn.records.documents import Record
-from firn.records.in_order import Page
 from firn.records.locking import Locks
 from firn.records.names import check_id
 from firn.records.own_etags import became, check_etag, check_new
-from firn.records.predicates import conditions_of
-from firn.records.rows import Order, OrderBy, Rows
-from firn.records.snapshot import Seen, Snapshot, Where, etag_of, no_such_key
+from firn.records.reading import Reads
+from firn.records.snapshot import Seen, Snapshot, etag_of, no_such_key
 from firn.records.store import RecordStore, Table
 from firn.records.uniqueness import Holders, claims_of
 from firn.records.validating import (
@@ -63,7 +58,7 @@ def begin(
     return Transaction(store, head, serializable=serializable, lock=lock, timeout_s=timeout_s)
 
 
-class Transaction:
+class Transaction(Reads):
     """Reads of one snapshot, with own writes laid over it, and their commit as one. For one thread at a time.
 
     As a context manager it commits at the end, and rolls back if an exception leaves it. One that took too long
@@ -105,80 +100,6 @@ class Transaction:
         """Whether it can still do anything."""
         return self._state == "open" and self._store.clock.monotonic() < self._ends_s
 
-    # -- reading
-
-    def get(self, table: str, id: str) -> Record:
-        """The row of that id. 1 GET, none if the transaction read or wrote it, or its change isn't applied yet.
-
-        Raises:
-            NoSuchKeyError: there is none.
-            SnapshotTooOldError: its version was collected; begin another transaction.
-        """
-        found = self._current(self._table(table), id)
-        if found is None:
-            raise no_such_key(table, id)
-        return found
-
-    def find(
-        self,
-        table: str,
-        where: Mapping[str, Any] | None = None,
-        /,
-        *,
-        order_by: OrderBy | None = None,
-        limit: int | None = None,
-        after: Record | str | None = None,
-        **equalities: Any,
-    ) -> Rows:
-        """The rows that match, found through an index. 1 LIST sequence (for a range of text, 1 a first level that may
-        hold any, and 1), 1 GET a row that matches, and 1 for the horizon if nobody has asked for it within R. With a
-        `limit`, in the order of ids: 1 GET a row that is returned, twice as many at most if some in between don't
-        match the rest of the conditions.
-
-        Args:
-            where: what fields must be: a value, `firn.Prefix` or `firn.Range`. At least one field has an index. As
-                keywords, too, where the field's name can be one. Where several have one, a page of each index is
-                listed in turn until one has come to its end, whatever their order, and more of the others as
-                long as that costs less than the GETs that it spares.
-            order_by: a field, or a list of them, like "n desc"; the rows' ids by default.
-            limit: rows to return at most. In another order than that of ids all that match are read all the same.
-            after: the last row of the page before, or its id.
-
-        Raises:
-            InvalidInputError: no field has an index.
-            SnapshotTooOldError: what the snapshot sees may have been collected.
-        """
-        conditions = conditions_of(where, equalities)
-        return self._rows(self._at.find, self._table(table), conditions, Order(order_by), limit, after)
-
-    def scan(
-        self,
-        table: str,
-        where: Mapping[str, Any] | None = None,
-        /,
-        *,
-        order_by: OrderBy | None = None,
-        limit: int | None = None,
-        after: Record | str | None = None,
-        **equalities: Any,
-    ) -> Rows:
-        """The same without an index: 1 LIST sequence of all rows, 1 GET a row of the table. With a `limit`, in the
-        order of ids: as many GETs as it says, and 1 a row in between that was deleted or doesn't match, twice as many
-        at most; none for rows before `after`."""
-        conditions = conditions_of(where, equalities)
-        return self._rows(self._at.scan, self._table(table), conditions, Order(order_by), limit, after)
-
-    def count(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
-        """How many rows match; all without conditions. Cost as `find`, or `scan`; it holds few rows at a time."""
-        opened = self._table(table)
-        asked = self._asked(opened, conditions_of(where, equalities))
-        own, count = self._writes.of(table), 0
-        for seen in self._at.find(opened, asked) if asked else self._at.scan(opened, asked):
-            # What was counted is read as what was found: a second count must be the same, or the commit fail.
-            self._footprint.reads.add((table, seen.id))
-            count += seen.id not in own
-        return count + len(self._writes.matching(opened, asked))
-
     # -- writing
 
     def insert(self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
@@ -195,11 +116,16 @@ class Transaction:
         if etag == "":
             return self.upsert(table, id, document)
         check_new(etag)
-        return self._insert(table, id, document, self._store.log.refresh)
+        return self._insert(table, {id: document}, self._store.log.refresh)[id]
 
-    def insert_first(self, table: str, id: str, document: Mapping[str, Any]) -> str:
-        """`insert` right after `begin`, which has just looked at the end of the log: 1 GET of the row."""
-        return self._insert(table, id, document, lambda: self._at.head)
+    def insert_many(self, table: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """New rows, by id, all or none; their ETags, by id. As `insert`, with all rows looked for at once: 1 GET and
+        1 a new record for all of them, and 1 GET each."""
+        return self._insert(table, rows, self._store.log.refresh)
+
+    def insert_first(self, table: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """`insert_many` right after `begin`, which has just looked at the end of the log: 1 GET a row."""
+        return self._insert(table, rows, lambda: self._at.head)
 
     def upsert(self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document, whether it is there or not; its ETag. No request, but with an `etag`."""
@@ -210,13 +136,15 @@ class Transaction:
         self._lock((table, id))
         return self._write(opened, id, body)
 
+    def upsert_many(self, table: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """The rows become these documents, by id, whether they are there or not; their ETags, by id. No request."""
+        opened = self._table(table)
+        return self._put(opened, {id: opened.encode(id, document) for id, document in rows.items()})
+
     def put_bodies(self, table: str, bodies: Iterable[tuple[str, bytes | None]]) -> None:
         """`upsert` of documents that are `encoded` already: what a load does. None deletes whatever there is. No
         request."""
-        opened = self._table(table)
-        for id, body in bodies:
-            self._lock((table, id))
-            self._write(opened, id, body)
+        self._put(self._table(table), dict(bodies))
 
     def update(self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document; its ETag. 1 GET, none if the transaction read or wrote it.
@@ -245,6 +173,14 @@ class Transaction:
         self._expect(opened, id, etag or None)
         self._lock((table, id))
         self._write(opened, id, None)
+
+    def delete_many(self, table: str, ids: Iterable[str]) -> list[str]:
+        """Delete the rows that there are of these ids, which are returned. 1 GET each, many at once, none for those
+        that the transaction read or wrote."""
+        opened = self._table(table)
+        there = list(self.get_many(table, ids))
+        self._put(opened, dict.fromkeys(there))
+        return there
 
     # -- the end
 
@@ -325,68 +261,9 @@ class Transaction:
 
     # -- how
 
-    def _table(self, name: str) -> Table:
-        self._must_be_open()
-        found = self._at.table(name)
-        if found.state.isolation == "row":
-            raise InvalidInputError(
-                f"{name!r} has isolation='row': its rows are changed one by one, in no transaction. Use the verbs of "
-                f"db.table({name!r}), or a table with isolation='snapshot'."
-            )
-        return found
-
     def _written_table(self, name: str, catalog: Catalog) -> Table:
         """A table that was written to, as it is now."""
         return self._store.table(name, catalog)
-
-    def _asked(self, table: Table, where: Mapping[str, Any]) -> Where:
-        asked = {field: table.documents.predicate(field, given) for field, given in where.items()}
-        self._footprint.predicates.append((table.name, asked))
-        return asked
-
-    def _rows(
-        self,
-        look: Callable[[Table, Where, Page], Iterator[Seen]],
-        table: Table,
-        conditions: Mapping[str, Any],
-        order: Order,
-        limit: int | None,
-        after: Record | str | None,
-    ) -> Rows:
-        """What a snapshot finds, with own writes laid over it."""
-        where = self._asked(table, conditions)
-        page = order.known_to(table.documents).wanted(limit, after)
-        there = look(table, where, page)
-        own, mine = self._writes.of(table.name), self._writes.matching(table, where, page)
-
-        def stored() -> Iterator[Record]:
-            for seen in there:
-                self._seen[table.name, seen.id] = seen
-                self._footprint.reads.add((table.name, seen.id))
-                if seen.id not in own:
-                    yield seen.record(table)
-
-        found = heapq.merge(stored(), mine, key=lambda record: record.id)
-        if order.by_id:
-            return Rows.of(islice(found, limit), table.documents)
-        start = self.get(table.name, after) if isinstance(after, str) else after
-        return Rows.of(order.page(found, limit=limit, after=start), table.documents)
-
-    def _current(self, table: Table, id: str) -> Record | None:
-        """The row as this transaction sees it."""
-        own = self._writes.get((table.name, check_id(id)))
-        if own is not None:
-            return own.record(table) if own.body is not None else None
-        seen = self._read(table, id)
-        return None if seen is None else seen.record(table)
-
-    def _read(self, table: Table, id: str) -> Seen | None:
-        """The row as the snapshot has it, read once."""
-        key = (table.name, id)
-        self._footprint.reads.add(key)
-        if key not in self._seen:
-            self._seen[key] = self._at.get(table, id)
-        return self._seen[key]
 
     def _expect(self, table: Table, id: str, etag: str | None) -> None:
         """The row must be there, with that ETag if one is given."""
@@ -410,34 +287,45 @@ class Transaction:
         )
         return seen is not None and became(self._store.log, etag, table.name, current.id, seen.seq)
 
-    def _insert(self, table: str, id: str, document: Mapping[str, Any], end: Callable[[], Head]) -> str:
+    def _insert(
+        self, table: str, rows: Mapping[str, Mapping[str, Any]], end: Callable[[], Head]
+    ) -> dict[str, str]:
         opened = self._table(table)
-        body = opened.encode(id, document)
-        key = (table, id)
-        own = self._writes.get(key)
-        if own is None:
-            self._look(opened, id, end())
-        elif own.body is not None:
-            raise DuplicateKeyError(f"{table!r} has a row {id!r}, written by this transaction; update it")
-        self._lock(key)
-        return self._write(opened, id, body)
+        bodies = {id: opened.encode(id, document) for id, document in rows.items()}
+        new = []
+        for id in bodies:
+            own = self._writes.get((table, id))
+            if own is None:
+                new.append(id)
+            elif own.body is not None:
+                raise DuplicateKeyError(f"{table!r} has a row {id!r}, written by this transaction; update it")
+        if new:
+            self._look(opened, new, end())
+        return self._put(opened, bodies)
 
-    def _look(self, table: Table, id: str, head: Head) -> None:
-        """Rule 12: whether a row may be inserted, by the log up to its end as it is now. A refusal is a read."""
-        key = (table.name, id)
+    def _look(self, table: Table, ids: Sequence[str], head: Head) -> None:
+        """Rule 12: whether rows may be inserted, by the log up to its end as it is now. What that tells is a read."""
         since = self._store.log.records(self.snapshot, head.number)
-        last = last_write(key, unseen(since))
-        if last is None:
-            if self._at.get(table, id) if key not in self._seen else self._seen[key]:
-                self._footprint.reads.add(key)
+        last = {
+            write.id: write
+            for _, other in unseen(since)
+            for write in other.writes
+            if write.table == table.name
+        }
+        self._read_many(table, [id for id in ids if id not in last])
+        for id in ids:
+            if id not in last and self._seen[table.name, id] is not None:
                 raise DuplicateKeyError(f"{table.name!r} has a row {id!r} already; update it, or use upsert")
-            return
-        if not last[1].deletes:
-            self._look_beyond(key)
-            raise DuplicateKeyError(f"{table.name!r} has a row {id!r} by now; begin again and update it")
-        self._tables_must_stand(head.catalog)
-        self._must_stand(unseen(since), serializable=True)
-        self._at = Snapshot(self._store, head)
+            if id in last and not last[id].deletes:
+                self._look_beyond((table.name, id))
+                raise DuplicateKeyError(f"{table.name!r} has a row {id!r} by now; begin again and update it")
+        gone = [(table.name, id) for id in ids if id in last]
+        if gone:
+            self._tables_must_stand(head.catalog)
+            self._must_stand(unseen(since), serializable=True)
+            self._at = Snapshot(self._store, head)
+            self._footprint.reads.update(gone)
+            self._seen.update(dict.fromkeys(gone))
 
     def _look_beyond(self, key: RowKey) -> None:
         """An error tells of a commit that the snapshot doesn't have: a serializable commit fails by this read."""
@@ -485,6 +373,11 @@ class Transaction:
         if write.deletes:
             return None
         return Record(write.id, self._at.document(write), etag_of(write.table, write.id, number))
+
+    def _put(self, table: Table, bodies: Mapping[str, bytes | None]) -> dict[str, str]:
+        for id in bodies:
+            self._lock((table.name, id))
+        return {id: self._write(table, id, body) for id, body in bodies.items()}
 
     def _write(self, table: Table, id: str, body: bytes | None) -> str:
         key = (table.name, id)
