@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from firn.cli import output
-from firn.cli.exits import EXIT_CODES, INTERRUPTED, UNEXPECTED, USAGE, exit_code
+from firn.cli.exits import EXIT_CODES, INTERRUPTED, OK, UNEXPECTED, USAGE, exit_code
 from firn.errors import FirnError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -77,7 +77,11 @@ class Commands(TyperGroup):
             code = _fail(error.kind, str(error), exit_code(error), json)
         except KeyboardInterrupt:
             code = _fail("interrupted", "interrupted", INTERRUPTED, json)
-        except (UsageError, typer.Exit, typer.Abort, BrokenPipeError):
+        except BrokenPipeError:
+            # Whoever read the answer, like `head`, has had enough: nothing is left to be said, or flushed at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = OK
+        except (UsageError, typer.Exit, typer.Abort):
             raise
         except Exception as error:
             if os.environ.get("FIRN_TRACEBACK"):

@@ -12,11 +12,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from firn.cli.grid import Grid, lay_out
 from firn.units import size_text
 
 if TYPE_CHECKING:
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
 
 WIDE = 100_000
 """Columns of a pipe: nothing there wraps lines."""
+
+BLOCKS = 20
+"""Rows that are shown of a table that is wider than the terminal: each takes several lines."""
 
 SHOWN = 20
 """Keys that a dry run prints of each kind."""
@@ -44,8 +46,13 @@ def stdin_is_terminal() -> bool:
 
 
 def _console(stream: Any) -> Console:
-    terminal = stream.isatty()
-    return Console(file=stream, highlight=False, soft_wrap=not terminal, width=None if terminal else WIDE)
+    terminal = _is_terminal(stream)
+    width = None if terminal else WIDE
+    return Console(file=stream, force_terminal=terminal, highlight=False, soft_wrap=not terminal, width=width)
+
+
+def _is_terminal(stream: Any) -> bool:
+    return bool(stream.isatty())
 
 
 def line(text: str) -> None:
@@ -106,16 +113,28 @@ def table(
     rows: Iterable[Sequence[Any]],
     *,
     right: Iterable[int] = (),
-    title: str | None = None,
 ) -> None:
-    """Print a table. `right`: columns of numbers."""
-    numbers = set(right)
-    shown = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", show_edge=False, pad_edge=False)
-    for i, column in enumerate(columns):
-        shown.add_column(Text(column), justify="right" if i in numbers else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(cell(v), style="dim" if v is None else "") for v in row))
-    stdout().print(shown)
+    """Print a table; where it is wider than the terminal, a block of lines for each row.
+
+    `right`: columns of numbers.
+    """
+    print_grid(grid(columns, rows, right=right))
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[int] = ()) -> Grid:
+    """The layout of a table on this terminal."""
+    texts = [[cell(value) for value in row] for row in rows]
+    return lay_out(columns, texts, right=frozenset(right), width=stdout().width)
+
+
+def print_grid(shown: Grid) -> None:
+    """Print a table that is laid out."""
+    console = stdout()
+    if not console.is_terminal:
+        sys.stdout.write("".join(f"{text}\n" for text in shown.lines))
+        return
+    for number, text in enumerate(shown.lines):
+        console.print(Text(text, style="bold" if number < shown.heads - 1 else ""), soft_wrap=True)
 
 
 def cell(value: Any) -> str:
@@ -179,14 +198,40 @@ def plain(value: Any) -> Any:
 
 def rows_of(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[tuple[Any, ...]]:
     """Rows as Python values, at most `limit`."""
+    for batch in limited(batches, limit):
+        yield from zip(*(_readable(column).to_pylist() for column in batch.columns), strict=True)
+
+
+def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Batches of at most `limit` rows together."""
     left = limit
     for batch in batches:
-        part = batch if left is None else batch.slice(0, left)
-        yield from zip(*(_readable(column).to_pylist() for column in part.columns), strict=True)
-        if left is not None:
-            left -= part.num_rows
-            if left <= 0:
-                return
+        if left is None:
+            yield batch
+            continue
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+def _csv_cells(column: pa.Array) -> list[str]:
+    """A column's values as `cell` shows them, null as nothing; cast as a whole where that comes to the same."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as pt
+
+    kind = column.type
+    if pt.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"):
+        texts = column.cast(pa.timestamp("us")).cast(pa.string())
+        texts = pc.replace_substring_regex(texts, r"\.000000$", "")
+        texts = texts if kind.tz is None else pc.binary_join_element_wise(texts, "+00:00", "")
+    elif pt.is_integer(kind) or pt.is_boolean(kind) or pt.is_date32(kind) or pt.is_string(kind):
+        texts = column.cast(pa.string())
+    else:
+        return ["" if value is None else cell(value) for value in _readable(column).to_pylist()]
+    found: list[str] = pc.fill_null(texts, "").to_pylist()
+    return found
 
 
 def _readable(column: pa.Array) -> pa.Array:
@@ -230,8 +275,8 @@ def print_rows(
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(schema.names)
-        for row in rows_of(batches, limit):
-            writer.writerow(["" if v is None else cell(v) for v in row])
+        for batch in limited(batches, limit):
+            writer.writerows(zip(*map(_csv_cells, batch.columns), strict=True))
     else:
         _print_table(schema, batches, limit, shown)
     sys.stdout.flush()
@@ -247,7 +292,11 @@ def _print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: in
         for i, f in enumerate(schema)
         if pt.is_integer(f.type) or pt.is_floating(f.type) or pt.is_decimal(f.type)
     ]
-    table(schema.names, rows[:shown] if more else rows, right=right)
+    laid = grid(schema.names, rows[:shown] if more else rows, right=right)
+    if laid.blocks and limit is None and len(rows) > BLOCKS:
+        more, shown = True, BLOCKS
+        laid = grid(schema.names, rows[:shown], right=right)
+    print_grid(laid)
     if more:
         note(f"The first {shown} rows. --limit N shows more; --json and --csv print all.")
     elif not rows:

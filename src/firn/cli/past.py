@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 LOG_WIDTH = 150
 """Terminals less wide show a commit on two lines."""
 
+NARROW = 74
+"""Less wide ones show the figures of a commit on a line of their own."""
+
 OnlyWriter = Annotated[str | None, typer.Option("--writer", metavar="ID", help="Only what this writer did.")]
 
 
@@ -50,7 +53,7 @@ def log(
 ) -> None:
     """Print a table's history: commits and sweeps, the newest last. Of a database: its writers' transactions.
 
-    Those of a database have their uuids, and both sides of a fork. Of a keyed table: its manifests, the newest first.
+    Those of a database have their uuids, and both sides of a fork. Of a keyed table: its manifests.
     Of a record table: the commits that changed it.
     """
     database, name = open_target(target, db, options)
@@ -114,14 +117,23 @@ def _table_log(
     lines = [_commit_line(c) for c in history]
     console = output.stdout()
     if console.is_terminal and console.width < LOG_WIDTH:
-        # A version broken into lines can't be copied: it gets a line of its own.
-        for time, what, files, rows, size, version, detail in lines:
-            output.line(f"{time}  {what:<9}  {files:>13}  {rows:>11}  {size:>9}".rstrip())
-            if rest := "  ".join(filter(None, (version, detail))):
-                output.note(f"  {rest}", answer=True)
+        _print_narrow(lines, console.width)
         return
     heads_line = ["time (UTC)", "what", "files", "rows", "size", "version", ""]
     output.table(heads_line, lines, right=(2, 3, 4))
+
+
+def _print_narrow(lines: Sequence[Sequence[str]], width: int) -> None:
+    """Commits on several lines each: a version broken into lines couldn't be copied, so it has one of its own."""
+    for time, what, files, rows, size, version, detail in lines:
+        if width >= NARROW:
+            output.line(f"{time}  {what:<9}  {files:>13}  {rows:>11}  {size:>9}".rstrip())
+        else:
+            output.line(f"{time}  {what}")
+            output.line("  " + "  ".join(filter(None, (files, rows, size))))
+        both = "  ".join(filter(None, (version, detail)))
+        for rest in [both] if len(both) + 2 <= width else filter(None, (version, detail)):
+            output.note(f"  {rest}", answer=True)
 
 
 def _place(version: str) -> tuple[str, int]:

@@ -155,7 +155,9 @@ def tables(
         output.document({"database": url, "tables": listed})
     elif listed:
         heads = ["table", "kind", "rows", "files", "size", "partitioned by", "sorted by", "last change (UTC)"]
-        output.table(heads, [_line(t) for t in listed], right=(2, 3, 4))
+        lines = [_line(t) for t in listed]
+        used = [i for i in range(len(heads)) if any(line[i] for line in lines)]
+        output.table([heads[i] for i in used], [[line[i] for i in used] for line in lines], right=(2, 3, 4))
     else:
         output.note(f"No tables in {url}.")
 
@@ -231,7 +233,7 @@ def _line(table: dict[str, Any]) -> list[str]:
         output.size(table["bytes"]),
         ", ".join(table["partition_by"]),
         ", ".join(table["sort_by"]),
-        f"{table['time']:%Y-%m-%d %H:%M:%S}" if table["time"] is not None else "",
+        f"{table['time']:%Y-%m-%d %H:%M}" if table["time"] is not None else "",
     ]
 
 

@@ -77,20 +77,26 @@ def start_spark(*, brief: bool = False) -> SparkSession:
             return active_or_start()
         for name in _LOGGERS:
             logging.getLogger(name).disabled = True
-        with spinner("starting Spark"), _stderr_in_file():
+        with _stderr_in_file(), spinner("starting Spark"):
             return active_or_start()
 
 
 @contextmanager
 def _stderr_in_file() -> Iterator[None]:
-    sys.stderr.flush()
+    """Descriptor 2, which child processes inherit, leads to a file; `sys.stderr` stays with the terminal."""
+    before = sys.stderr
+    before.flush()
     saved = os.dup(2)
     hidden: IO[bytes]
-    with tempfile.TemporaryFile() as hidden:
+    with tempfile.TemporaryFile() as hidden, os.fdopen(os.dup(2), "w") as terminal:
         os.dup2(hidden.fileno(), 2)
+        # A stream of somebody else's, like a test's, isn't descriptor 2.
+        if before is sys.__stderr__:
+            sys.stderr = terminal
         try:
             yield
         finally:
+            sys.stderr = before
             os.dup2(saved, 2)
             os.close(saved)
 

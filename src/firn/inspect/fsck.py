@@ -177,7 +177,7 @@ def _tables(db: Database, table: str | None) -> Findings:
         where = db.bucket.uri(key_below(db.prefix, name))
         found.add(*(note(where, text) for text in notes))
         try:
-            snapshot = db.table(name).snapshot()
+            snapshot = db.table(name, kind="lake").snapshot()
             found.add(*conflicts(where, snapshot.conflicts))
             _soft_deletes(db, snapshot, found)
         except FirnError as error:

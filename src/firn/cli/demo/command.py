@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from firn.cli import output
 from firn.cli.app import START, app
 from firn.cli.target import Json, StoreOptions, store_options
-from firn.errors import InvalidInputError, ObjectNotFoundError
+from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from firn.bucket.base import Bucket
@@ -42,6 +43,7 @@ def demo(
 
     if fresh and keep:
         raise InvalidInputError("choose one of --fresh and --keep.")
+    _check_spark()
     started = time.monotonic()
     given = store_options(options)
     url = prepare(directory, given, fresh=fresh, keep=keep)
@@ -66,6 +68,15 @@ def demo(
     stage.title(f"Done in {seconds:.0f} s. The tables are yours; try{same}:")
     for command in commands:
         stage.quote(command)
+
+
+def _check_spark() -> None:
+    """Before the first step: the second one needs it. `UnsupportedError` says what is missing."""
+    if find_spec("pyspark") is None:
+        raise UnsupportedError("the demo needs Spark, which isn't installed: pip install 'firn[spark]'")
+    from firn.spark.java import find_java
+
+    find_java()
 
 
 def prepare(url: str, options: dict[str, object], *, fresh: bool, keep: bool) -> str:

@@ -116,7 +116,7 @@ class Story:
 
                 with waiting.spinner(f"ingesting {table_name}"):
                     result, meter = self.measure(read)
-                columns = len(self.db.table(table_name).snapshot().columns)
+                columns = len(self.db.table(table_name, kind="lake").snapshot().columns)
                 stage.say(
                     f"{table_name}: {plural(result.rows, 'row')} with {columns} columns in "
                     f"{plural(result.files, 'file')}, {size(result.bytes)}"
@@ -374,7 +374,7 @@ class Story:
     def reading(self) -> tuple[tuple[int, float], list[tuple[Any, ...]]]:
         """Requests to open the table in a new process and seconds of the query; the query's answer."""
         fresh = connect(self.url, options=self.options)
-        fresh.table("flights").snapshot()
+        fresh.table("flights", kind="lake").snapshot()
         started = time.monotonic()
         answers = self.query(QUESTION)
         return (fresh.bucket.counters.requests, time.monotonic() - started), answers

@@ -1,4 +1,4 @@
-"""What `firn log` prints of a keyed table: its manifests, the newest first."""
+"""What `firn log` prints of a keyed table: its manifests, the newest last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = {
 
 def print_manifests(table: KeyedTable, limit: int | None, json: bool) -> None:
     """The history of one table."""
-    found = table.history(limit)
+    found = table.history(limit)[::-1]
     if json:
         output.document({"table": table.name, "history": [_plain(commit) for commit in found]})
     elif found:
