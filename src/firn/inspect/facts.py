@@ -10,6 +10,7 @@ from typing import Any
 from firn.journal.model import CommitInfo, Snapshot
 from firn.journal.writer.federation import Union, WriterInfo
 from firn.journal.writer.journal import WriterJournal
+from firn.lake.placing import scattered_by
 from firn.lake.plan import plan_folds, plan_merge
 from firn.lake.results import Partition
 from firn.lake.table import LakeTable
@@ -135,7 +136,8 @@ def _mergeable(table: LakeTable, snapshot: Snapshot, held: Mapping[str, set[str]
     for paths in held.values():
         files = [f for f in snapshot.files if f.path in paths]
         if table.keys is not None:
-            groups = plan_folds(files, places=table.places)
+            scattered = scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
+            groups = plan_folds(files, places=table.places, scattered=scattered)
         else:
             groups = plan_merge(files, places=table.places, target_size=size)
         count += sum(len(group.files) for group in groups)

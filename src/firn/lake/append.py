@@ -14,6 +14,7 @@ from firn.journal.columns import check_new_names, evolve
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.engines import Written
 from firn.lake.keys import check_columns
+from firn.lake.placing import refuse_moves
 from firn.lake.predicate import Query
 from firn.lake.results import AppendResult
 from firn.lake.write import write_batches
@@ -126,6 +127,7 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
         )
     if table.keys is not None:
         check_columns(table.keys, evolved)
+        refuse_moves(table.name, table.partition_spec, known, evolved)
     # Rows that lack a column by which they are placed have null there, and go to the null partition.
     names = dict.fromkeys([spelled[fold(c)] for c in (*incoming, *table.required_columns)])
     return {name: evolved[name] for name in names}

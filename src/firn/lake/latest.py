@@ -29,6 +29,7 @@ from firn.lake.decode import ReadSpec, picked_rows, rows_of
 from firn.lake.footer import data_file, missing
 from firn.lake.keys import CLOCK, DELETED, HIDDEN, Flags, KeySpec, newest
 from firn.lake.partition import PartitionSpec, directory_of
+from firn.lake.placing import scattered_by
 from firn.lake.predicate import Predicate
 from firn.lake.prune import Pruner
 from firn.lake.read import lumps_of, read_files, read_table
@@ -43,7 +44,7 @@ KEPT_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class VersionGroup:
-    """Files of one partition directory; versions of their rows are nowhere else. Picklable.
+    """Files of one partition directory, or of all; versions of their rows are nowhere else. Picklable.
 
     `shown` are the files that may hold rows that are wanted; the others can only hide theirs. `plain` means that
     no two of their rows share a key, and that none is a deletion.
@@ -80,7 +81,7 @@ def plan_groups(
     A conjunct of the predicate over columns of the key alone is true for all versions of a row or for none: it
     leaves out files. The whole predicate leaves out files from those shown. A file that isn't shown is needed only
     if it may hold a version that is newer than one in a file that is; by clocks, which say nothing where
-    `version_by` decides.
+    `version_by` decides. Files that don't agree on where a row belongs are one group.
     """
     columns = columns or {}
     by_key: list[Pruner] = []
@@ -89,10 +90,12 @@ def plan_groups(
         whole = Pruner(predicate, columns, spec)
         key = frozenset(keys.bound(columns).key)
         by_key = [Pruner(part, columns, spec) for part in predicate.conjuncts() if part.columns <= key]
+    files = list(files)
+    together = spec is not None and scattered_by(spec, files, columns) is not None
     members: dict[str, list[DataFile]] = defaultdict(list)
     for file in files:
         if all(pruner.may_match(file) for pruner in by_key):
-            members[directory_of(file, places)].append(file)
+            members["" if together else directory_of(file, places)].append(file)
     groups = []
     for _, found in sorted(members.items()):
         _require_all_versions(found)

@@ -32,6 +32,7 @@ from firn.lake.change import (
 from firn.lake.deletes import frozen
 from firn.lake.dialect import without_values
 from firn.lake.partition import directory_of
+from firn.lake.placing import refuse_moves, scattered_by
 from firn.lake.plan import MergeGroup, plan_folds, plan_merge
 from firn.lake.predicate import Predicate, Query, outline, parse_rewrite
 from firn.lake.prune import Pruner
@@ -86,6 +87,8 @@ def merge(
             forget_before=table.journal.now_ms() - int(table.delete_retention * 1000),
         )
         members = Counter(directory_of(f, table.places) for f in snapshot.files)
+        if table.keys is not None and _is_scattered(table, snapshot):
+            members = Counter({"": len(snapshot.files)})  # one group, see plan_folds
         tasks = [MergeTask(g.directory, g.files, len(g.files) == members[g.directory]) for g in groups]
         results = run_tasks(table, session, merge_task, tasks, context, [g.bytes for g in groups], "merge")
         adds = [f for r in results for f in r.adds]
@@ -108,8 +111,12 @@ def _merge_groups(
 ) -> tuple[list[MergeGroup], int]:
     files, foreign = by_owner(table, in_partitions(table, snapshot, partitions))
     if table.keys is not None:
-        return plan_folds(files, places=table.places), len(foreign)
+        return plan_folds(files, places=table.places, scattered=_is_scattered(table, snapshot)), len(foreign)
     return plan_merge(files, places=table.places, target_size=target_size, whole=whole), len(foreign)
+
+
+def _is_scattered(table: LakeTable, snapshot: Snapshot) -> bool:
+    return scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
 
 
 def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
@@ -275,6 +282,7 @@ def overwrite(
         else:
             files = list(session.snapshot.files)
             if partitions == "touched":
+                _refuse_scattered(table, session.snapshot, written.columns)
                 touched = {directory_of(f, table.places) for f in written.files}
                 files = [f for f in files if directory_of(f, table.places) in touched]
             removes, others = by_owner(table, files)
@@ -290,6 +298,21 @@ def overwrite(
             replaced=change.replaced,
             foreign=change.foreign,
         )
+
+
+def _refuse_scattered(table: LakeTable, snapshot: Snapshot, written: ColumnTypes) -> None:
+    """Raise where rows of one partition stand in two directories, or would: only one would be touched."""
+    spec, widened = table.partition_spec, {**snapshot.columns, **written}
+    field = scattered_by(spec, snapshot.files, snapshot.columns)
+    if field is not None:
+        mend = "merge()" if table.keys is not None else 'rewrite("SELECT * FROM _rows")'
+        raise UnsupportedError(
+            f"{table.name}: some files have {field.source!r} under another type than the table, and rows of one "
+            f"{field} may stand in two partitions. Nothing was changed. Run {mend} first: it deals all rows out "
+            "anew."
+        )
+    if snapshot.files:
+        refuse_moves(table.name, spec, snapshot.columns, widened)
 
 
 def _check_all_match(table: LakeTable, files: Sequence[DataFile], snapshot: Snapshot, where: str) -> None:

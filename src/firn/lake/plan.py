@@ -48,9 +48,15 @@ def plan_merge(
     return [g for g in groups if len(g.files) > 1 or g.files[0].deletes]
 
 
-def plan_folds(files: Iterable[DataFile], *, places: Places) -> list[MergeGroup]:
+def plan_folds(files: Iterable[DataFile], *, places: Places, scattered: bool = False) -> list[MergeGroup]:
     """The same for tables with a key, one merge a partition, however large the files are: only when all of them
-    come from one merge is it known that no key is in two. What one merge made is taken whole or not at all."""
+    come from one merge is it known that no key is in two. What one merge made is taken whole or not at all.
+
+    With `scattered` the files don't agree on where a row belongs (see `firn.lake.placing`): one merge takes all.
+    """
+    if scattered:
+        every = sorted(files, key=lambda f: (f.created_ms, f.path))
+        return [MergeGroup("", tuple(every))] if every else []
     by_directory: dict[str, dict[str, list[DataFile]]] = defaultdict(lambda: defaultdict(list))
     for file in files:
         made_by = (file.extra or {}).get("fold") or file.path

@@ -30,11 +30,12 @@ from firn.lake.decode import FileMask, ReadSpec
 from firn.lake.keys import CLOCK, HIDDEN, KeySpec
 from firn.lake.latest import LatestSpec, fold_files
 from firn.lake.partition import directory_of
+from firn.lake.placing import scattered_by
 from firn.lake.predicate import outline
 from firn.lake.read import read_files
 from firn.lake.sort import sort_keys
 from firn.lake.source import WHOLE_BYTES, ParquetSource, open_parquet
-from firn.lake.write import Order, WriteSpec, marker_for, write_partition
+from firn.lake.write import Order, WriteSpec, marker_for, write_batches, write_partition
 from firn.names import fold
 
 
@@ -55,7 +56,7 @@ class MergeContext:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Files of one partition directory; `whole` if it has no others."""
+    """Files of one partition directory, or of all, if they don't agree on it; `whole` if there are no others."""
 
     directory: str
     files: tuple[DataFile, ...]
@@ -119,8 +120,8 @@ def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskRe
     if context.query is None:
         order: Order = "sort" if write.sort_by else "keep"
         spec = replace(write, columns=context.read.columns)
-        adds = write_partition(bucket, spec, counted, task.directory, marker, order=order)
-        return _result(task.files, adds, counted.rows)
+        adds, in_place = _write_in_place(bucket, spec, counted, task.files, task.directory, marker, order)
+        return _result(task.files, adds, counted.rows, in_place=in_place)
     known = context.read.columns
     result = _query(context.query, "source_files", counted, known)
     written = _write_result(bucket, write, result, task.directory, marker, known)
@@ -145,8 +146,8 @@ def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask)
     }
     order: Order = "sort" if context.write.sort_by else "keep"
     spec = replace(_in_place_of(context.write, task.files), columns=columns)
-    adds = write_partition(bucket, spec, counted, task.directory, marker, order=order)
-    return _result(task.files, adds, counted.rows)
+    adds, in_place = _write_in_place(bucket, spec, counted, task.files, task.directory, marker, order)
+    return _result(task.files, adds, counted.rows, in_place=in_place)
 
 
 def delete_task(bucket: Bucket, context: DeleteContext, file: DataFile) -> TaskResult:
@@ -185,11 +186,28 @@ def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, st
             return TaskResult((), False, mask.rows, mask.rows, file.size)
         directory, marker = _directory(write, file), _marker_of([file], write)
         spec = replace(write, columns=read.columns)
-        if mask.kept:
-            adds = write_partition(bucket, spec, mask.tables(), directory, marker, order=_order(spec, source))
-        else:
-            adds = []
-        return _result([file], adds, mask.rows)
+        if not mask.kept:
+            return _result([file], [], mask.rows)
+        order = _order(spec, source)
+        adds, in_place = _write_in_place(bucket, spec, mask.tables(), [file], directory, marker, order)
+        return _result([file], adds, mask.rows, in_place=in_place)
+
+
+def _write_in_place(
+    bucket: Bucket,
+    spec: WriteSpec,
+    tables: Iterable[pa.Table],
+    files: Sequence[DataFile],
+    directory: str,
+    marker: Mapping[str, Any],
+    order: Order,
+) -> tuple[list[DataFile], bool]:
+    """Write the rows of files where these are; also whether that is so. If a type by which some of the files were
+    placed has widened since, so that values belong elsewhere, the rows are dealt out anew."""
+    if scattered_by(spec.partition, files, spec.columns) is None:
+        return write_partition(bucket, spec, tables, directory, marker, order=order), True
+    told = {key: value for key, value in marker.items() if key not in ("spec", "part")}
+    return write_batches(bucket, replace(spec, replaces=()), tables, marker=told), False
 
 
 def _order(spec: WriteSpec, source: ParquetSource) -> Order:

@@ -79,13 +79,17 @@ class WriteSpec:
 
 
 def write_batches(
-    bucket: Bucket, spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]
+    bucket: Bucket,
+    spec: WriteSpec,
+    batches: Iterable[pa.RecordBatch | pa.Table],
+    *,
+    marker: Marker | None = None,
 ) -> list[DataFile]:
     """Write rows as files of their partitions, each file sorted by `spec.sort_by` if that is set.
 
     Few partitions fill files up to the target size; a sort order, or a partition with few rows among many,
     makes files of what one gather holds. No file is empty. Batches are cast to `spec.columns`, and may lack
-    some of them.
+    some of them. `marker` is what each file's marker has besides its partition.
 
     Cost: 1 PUT a file. After an error nothing is deleted: sweep does that.
 
@@ -97,10 +101,10 @@ def write_batches(
     keys = sort_keys(spec.sort_by, spec.columns)
     with _Files(bucket, spec, keys) as files:
         if spec.partition.fields or keys or spec.keys:
-            _Splitter(spec, files, keys).run(rows)
+            _Splitter(spec, files, keys, marker or {}).run(rows)
         else:
             for group in _regrouped(rows, spec):
-                files.add("", {}, group)
+                files.add("", marker or {}, group)
         return files.finish()
 
 
@@ -171,8 +175,9 @@ def _regrouped(tables: Iterable[pa.Table], spec: WriteSpec) -> Iterator[pa.Table
 class _Splitter:
     """Gathers rows up to the memory budget and deals them out to partitions."""
 
-    def __init__(self, spec: WriteSpec, files: _Files, keys: SortKeys) -> None:
+    def __init__(self, spec: WriteSpec, files: _Files, keys: SortKeys, marker: Marker) -> None:
         self._spec = spec
+        self._marker = marker
         self._files = files
         self._keys = keys
         self._gathered: list[pa.Table] = []
@@ -199,7 +204,7 @@ class _Splitter:
         self._files.choose_encoding(max((part.rows for part in parts), key=len))
         small: list[tuple[str, Marker, pa.Table]] = []
         for directory, values, rows in parts:
-            marker = marker_for(self._spec.partition, values)
+            marker: Marker = {**marker_for(self._spec.partition, values), **self._marker}
             if self._keys or self._spec.keys:  # of another gather, a file would hold keys twice
                 for group in sorted_slices(rows, self._keys, self._files.group_rows(rows)):
                     self._files.add(directory, marker, group)
