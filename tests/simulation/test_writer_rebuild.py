@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 
 import firn.lake.rebuild as footers
-from firn.errors import CorruptObjectError
+from firn.errors import CorruptObjectError, SnapshotTooOldError
 from firn.journal.writer import History
 from firn.journal.writer.actions import Define
 from firn.journal.writer.collect import collect
+from firn.journal.writer.evidence import look
 from firn.journal.writer.identity import prefix_of
 from firn.journal.writer.messages import decode_transaction
 from firn.journal.writer.prune import prune
@@ -126,7 +127,27 @@ def test_what_was_pruned_and_collected_and_then_lost_comes_back(claims: bool) ->
             assert live <= found | {*report.unproven}, f"seed {seed}"
         before = made.store.contents()
         assert rebuilt(made.store).healthy and made.store.contents() == before, f"seed {seed}"
+        _is_whole(made.store, f"seed {seed}")
         opened(made.store.bucket()).commit([Define("next", b"")], op="define")
+
+
+def _is_whole(store: SimStore, seed: str) -> None:
+    """Whoever looks at all of the history finds it readable: by revision, by time, as a list, and as a collector, who
+    says of damaged checkpoints that they are to be deleted."""
+    for key in look(store.bucket(), LAYOUT).damaged:
+        if key.endswith(".checkpoint"):
+            store.remove(key)
+    history = History(store.bucket(), LAYOUT)
+    there = history.transactions()
+    assert not there or there[-1].revision == history.load().head.revision, seed
+    for transaction in there:
+        try:
+            state = history.at(transaction.revision).state
+        except SnapshotTooOldError:
+            continue
+        found = History(store.bucket(), LAYOUT).at_time(state.head.time_ms)
+        assert found.head.revision >= transaction.revision, seed
+    collect(History(store.bucket(), LAYOUT), orphan_age_ms=0, dry_run=True)
 
 
 def _all_is_lost(claims: bool) -> Historian:

@@ -123,6 +123,7 @@ OPERATIONS: dict[str, tuple[Operation, Content]] = {
 
 
 def content_of(made: WriterTables) -> list[tuple[str, int]]:
+    made.own.begin()  # whoever claimed a revision and died has committed it
     table = made.find("cpu")
     assert table is not None
     return [(row["p"], row["n"]) for row in table.scan().to_arrow().to_pylist()]

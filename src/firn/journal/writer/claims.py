@@ -24,6 +24,7 @@ from firn.journal.writer.listing import list_from
 from firn.journal.writer.messages import decode_transaction
 from firn.journal.writer.pending import NOTHING_SENT, Pending, Settled
 from firn.journal.writer.reading import Reader
+from firn.journal.writer.state import Head
 
 ATTEMPTS = 4
 """How often a put without an answer is looked after, on top of the bucket's own retries."""
@@ -84,10 +85,22 @@ class Claims:
 
         If that fails, the next process that finds the claim does it.
         """
-        name = ObjectName(claimed.revision, prefix_of(claimed.uuid), "transaction")
         with suppress(*NOTHING_SENT, OutcomeUnknownError, CorruptObjectError):
             if claimed.commit.previous == pending.before.uuid and self._follows(claimed):
-                self.reader.bucket.put(self.reader.layout.object_key(name), body)
+                self._put(claimed, body)
+
+    def finish_next(self, head: Head) -> bool:
+        """Put the transaction of whoever has claimed what comes after the head and died over it (rule 15); whether
+        there was one. 1 GET."""
+        found = self._read(head.revision + 1)
+        if found is None or found[0].commit.previous != head.uuid or not self._follows(found[0]):
+            return False
+        self._put(*found)
+        return True
+
+    def _put(self, claimed: Transaction, body: bytes) -> None:
+        name = ObjectName(claimed.revision, prefix_of(claimed.uuid), "transaction")
+        self.reader.bucket.put(self.reader.layout.object_key(name), body)
 
     def _follows(self, claimed: Transaction) -> bool:
         """Whether the claim before is that of the transaction before: a pruned number can be won again."""

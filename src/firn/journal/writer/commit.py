@@ -30,7 +30,7 @@ from firn.journal.writer.actions import Action, CommitRecord, Remove, Transactio
 from firn.journal.writer.age import Age
 from firn.journal.writer.checkpoint import write_checkpoint
 from firn.journal.writer.claims import Claims
-from firn.journal.writer.history import History
+from firn.journal.writer.history import History, Version
 from firn.journal.writer.identity import Ticket, new_uuid, prefix_of
 from firn.journal.writer.listing import Names, list_from
 from firn.journal.writer.messages import encode_transaction
@@ -62,9 +62,12 @@ class Handle:
     Opening costs what `History.load` does. Any error that leaves doubt closes it: open another one.
     """
 
-    def __init__(self, history: History, *, clock: Clock | None = None) -> None:
-        """Raises `ForkError` where the history has a fork that nobody has decided (rule 4)."""
-        version = history.load()
+    def __init__(
+        self, history: History, *, clock: Clock | None = None, version: Version | None = None
+    ) -> None:
+        """`version`: as it was just loaded, if it was. Raises `ForkError` where the history has a fork that nobody
+        has decided (rule 4)."""
+        version = version or history.load()
         if version.fork is not None:
             raise ForkError(
                 f"{history.where} has {version.fork}: two processes wrote under the writer id "
@@ -157,6 +160,11 @@ class Handle:
             if any(age.is_over for age in self._pending.ages):
                 raise self._given_up(self._pending)
             return self._published(self._pending, again=True)
+
+    def finish_claimed(self) -> bool:
+        """Put the next transaction for a process that died after it had claimed it; if there is one, open another
+        handle. 1 GET by claims."""
+        return isinstance(self._discipline, Claims) and self._discipline.finish_next(self.head)
 
     def checkpoint(self) -> bool:
         """Write a checkpoint of the head; False where its revision isn't decided. 1 LIST + 2 PUTs."""

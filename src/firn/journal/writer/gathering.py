@@ -24,6 +24,7 @@ class Gathering(Author):
 
     def __init__(self, own: OwnWriter) -> None:
         self.own, self.writer = own, own.writer
+        own.begin()  # what a dead process has claimed is finished, and read then
         self._union = own.load()
         self._ticket = own.begin()
         self._draft = _Draft(own.state, self._ticket)

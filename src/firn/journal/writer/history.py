@@ -451,8 +451,11 @@ class History:
         time_ms = None
         if prefix in self._names.transactions.get(revision, ()):
             transaction = self.reader.transactions([(revision, prefix)]).get((revision, prefix))
-            time_ms = None if transaction is None else _sound(transaction).commit.time_ms
-        elif prefix is not None:
+            if isinstance(transaction, Transaction):
+                time_ms = transaction.commit.time_ms
+            elif transaction is not None and prefix not in self._names.checkpoints.get(revision, ()):
+                raise transaction
+        if time_ms is None and prefix in self._names.checkpoints.get(revision, ()):
             state = self.reader.checkpoint(ObjectName(revision, prefix, "checkpoint"))
             time_ms = None if state is None else state.head.time_ms
         if time_ms is None:

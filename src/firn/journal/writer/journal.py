@@ -439,6 +439,7 @@ class WriterSession:
     def __init__(self, journal: WriterJournal, op: str) -> None:
         self._journal = journal
         self._op = op
+        journal.own.begin()  # what a dead process has claimed is finished, and read then
         self._union = journal.own.load()
         self._age = journal.age(f"{op} of")
         self._ticket = journal.own.begin()

@@ -181,4 +181,10 @@ class OwnWriter(Author):
             check_begun(history, version)
         if version.head.revision == 0 or self.federation.told is not None:
             self.federation.record_name()
-        return Handle(self.history, clock=self.clock)
+        handle = Handle(
+            self.history, clock=self.clock, version=None if version.head.revision == 0 else version
+        )
+        # Else what is planned now would meet changes of a process that died.
+        while handle.finish_claimed():
+            handle = Handle(self.history, clock=self.clock)
+        return handle

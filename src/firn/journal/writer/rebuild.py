@@ -8,20 +8,30 @@ to the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, UnsupportedError
-from firn.journal.writer.actions import CommitRecord, Transaction
+from firn.journal.writer.actions import Add, CommitRecord, Transaction
 from firn.journal.writer.evidence import REBUILT, Footers, Objects, candidates, is_rebuilt
+from firn.journal.writer.forks import Node
 from firn.journal.writer.identity import prefix_of
 from firn.journal.writer.layout import LARGEST_REVISION, MarkerName, ObjectName, WriterLayout
 from firn.journal.writer.lineage import Lineage, trace
 from firn.journal.writer.marker import encode_marker
 from firn.journal.writer.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.reading import Reader
-from firn.journal.writer.recovery import OP_REBUILD, Base, Recovery, Step, choose_base, dated, on_chain
+from firn.journal.writer.recovery import (
+    OP_LOST,
+    OP_REBUILD,
+    Base,
+    Recovery,
+    Step,
+    choose_base,
+    dated,
+    on_chain,
+)
 from firn.journal.writer.state import Head, Refused, State, assemble, replay
 
 
@@ -196,6 +206,12 @@ def find_damage(
     # Below a checkpoint that history begins at, nothing is missed.
     base = choose_base(objects, lineage, max((names.tip, *known)))
     before = max(oldest - 1, 0 if base.state is None else base.revision)
+    if _begins_with_claims(base, oldest, objects, lineage, layout):
+        before = 0
+    found += [
+        f"the transaction of revision {revision}, {prefix}, is damaged"
+        for revision, prefix in _damaged_up_to(before, objects, lineage)
+    ]
     for revision in sorted({*names.transactions, *names.checkpoints, *known}):
         if revision <= before:
             continue
@@ -221,6 +237,28 @@ def find_damage(
             what = " and the ".join(ends)
             found.append(f"the {what} that the rebuild of revision {names.tip} ends with is missing")
     return found
+
+
+def _damaged_up_to(last: int, objects: Objects, lineage: Lineage) -> list[Node]:
+    """Transactions of which no state is made any more, and that are in the way of whoever reads the history, or
+    collects: objects up to where history begins that can't be read."""
+    nodes = {node for node in objects.lost if node[0] <= last}
+    chosen = {(revision, prefix_of(one.uuid)) for revision, one in lineage.chosen.items()}
+    return sorted(nodes & chosen)
+
+
+def _begins_with_claims(
+    base: Base, oldest: int, objects: Objects, lineage: Lineage, layout: WriterLayout
+) -> bool:
+    """Whether claims hold all below the oldest object, with all files: that wasn't pruned, or not to its end."""
+    if base.revision or base.state is not None:
+        return False
+    told = [lineage.chosen.get(revision) for revision in range(1, oldest)]
+    transactions = [one.transaction for one in told if one is not None and one.transaction is not None]
+    if len(transactions) < len(told):
+        return False
+    paths = (a.file.path for t in transactions for a in t.actions if isinstance(a, Add))
+    return all(path in objects.data or not layout.owns(path) for path in paths)
 
 
 def is_closing(transaction: Transaction | None) -> bool:
@@ -278,11 +316,15 @@ class _Author:
             history.append(self._closing(head, recovery))
         state, mended = self._replayed(base, history)
         there = self.objects.transactions
+        below = self._below(base, history)
+        history = [*below, *history]
         writes = tuple(t for t in history if (t.revision, prefix_of(t.uuid)) not in there)
         claims = tuple(t for t in history if self._needs_claim(t)) if self.claimed else ()
         findings = recovery.findings
         written = {t.revision for t in writes}
         lost = [s for s in steps if s.revision in written and s.transaction is None]
+        empty = [t.revision for t in below if t.commit.op == OP_LOST]
+        empty += [s.revision for s in lost if not s.actions and not s.batches]
         return Plan(
             claims,
             self._in_order(writes),
@@ -292,7 +334,7 @@ class _Author:
                 revision=state.head.revision,
                 first=base.head.revision,
                 rebuilt=tuple(sorted(written)),
-                empty=tuple(s.revision for s in lost if not s.actions and not s.batches),
+                empty=tuple(empty),
                 claims=tuple(t.revision for t in claims),
                 files=tuple(sorted(findings.brought_back)),
                 unproven=tuple(sorted(findings.unproven)),
@@ -323,6 +365,19 @@ class _Author:
             if checkpoint is not None and checkpoint != state and _substance(checkpoint) == _substance(state):
                 mended.append(state)
         return state, mended
+
+    def _below(self, base: State, history: Sequence[Transaction]) -> list[Transaction]:
+        """Those up to the checkpoint that history begins at that can't be read: by their claims, or empty."""
+        if self.base.state is None:
+            return []
+        found = []
+        for revision, _ in _damaged_up_to(base.head.revision, self.objects, self.lineage):
+            one = self.lineage.chosen[revision]
+            # By its neighbours; times never fall.
+            later = [t.commit.time_ms for (r, _), t in self.objects.transactions.items() if r > revision]
+            time_ms = min([base.head.time_ms, *later])
+            found.append(self._transaction(Step(revision, one, one.transaction, time_ms=time_ms)))
+        return found
 
     def _where(self, transaction: Transaction) -> str:
         return self.bucket.uri(self.layout.transaction_key(transaction.revision, transaction.uuid))
