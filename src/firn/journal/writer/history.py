@@ -171,23 +171,35 @@ class History:
         if newest.head.time_ms <= time_ms:
             return newest
         with self._mutex:
-            if self._names.since > 0:
-                self._names = list_settled(self.bucket, self.layout, 0)
-            low = newest.head.revision
-            while low > 1 and self._names.at(low - 1):
-                low -= 1
-            high = newest.head.revision
-            if self._time_of(low) > time_ms:
-                if low > 1:
-                    raise SnapshotTooOldError(
-                        f"{self.where} begins with revision {low}, which is newer than that time; what was "
-                        "before it was pruned."
-                    )
-                return Version(self._empty())
-            while high - low > 1:  # low is in time, high isn't
-                middle = (low + high) // 2
-                low, high = (middle, high) if self._time_of(middle) <= time_ms else (low, middle)
-        return self.at(low)
+            for left in reversed(range(ATTEMPTS)):
+                if self._names.since > 0:
+                    self._names = list_settled(self.bucket, self.layout, 0)
+                try:
+                    revision = self._revision_at(newest.head.revision, time_ms)
+                    break
+                except _Anomaly as anomaly:
+                    if not left:
+                        raise SnapshotTooOldError(f"{anomaly} Read a later one.") from None
+                    # It was listed before others pruned.
+                    self._names = list_settled(self.bucket, self.layout, 0)
+        return self.at(revision) if revision else Version(self._empty())
+
+    def _revision_at(self, newest: int, time_ms: int) -> int:
+        """The last revision of that time or before, by what is listed; 0 for the empty start."""
+        low, high = newest, newest
+        while low > 1 and self._names.at(low - 1):
+            low -= 1
+        if self._time_of(low) > time_ms:
+            if low > 1:
+                raise SnapshotTooOldError(
+                    f"{self.where} begins with revision {low}, which is newer than that time; what was before it was "
+                    "pruned. Read as of a later time."
+                )
+            return 0
+        while high - low > 1:  # low is in time, high isn't
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._time_of(middle) <= time_ms else (low, middle)
+        return low
 
     def transactions(self, after: int = 0) -> list[Transaction]:
         """The transactions above revision `after` that are still there, oldest first. 1 GET each; 1 LIST sequence
@@ -459,9 +471,7 @@ class History:
             state = self.reader.checkpoint(ObjectName(revision, prefix, "checkpoint"))
             time_ms = None if state is None else state.head.time_ms
         if time_ms is None:
-            raise SnapshotTooOldError(
-                f"revision {revision} of {self.where} was pruned while it was looked at. Read a later one."
-            )
+            raise _Anomaly(f"revision {revision} of {self.where} was pruned while it was looked at.")
         self._times[revision] = time_ms
         return time_ms
 

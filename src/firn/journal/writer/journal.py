@@ -366,12 +366,17 @@ class WriterJournal:
         files = {} if table is None else table.files
         for path, live in expected.items():
             now = files.get(path)
-            if now is None or now.deletes != live.deletes:
+            # By predicates: in a transaction the revision of a soft delete is known at its end.
+            if now is None or _predicates(now) != _predicates(live):
                 what = "was removed" if now is None else "had rows deleted"
                 raise ConflictError(
-                    f"{op} of {self.table}: {self.bucket.uri(path)} {what} by another process of the writer "
+                    f"{op} of {self.table}: {self.bucket.uri(path)} {what} by another commit of the writer "
                     f"{self.own.writer!r} meanwhile. Nothing of it is visible; run it again."
                 )
+
+
+def _predicates(live: LiveFile) -> list[str]:
+    return [delete.predicate for delete in live.deletes]
 
 
 class _Seen:
