@@ -215,6 +215,11 @@ def done_before_it_is(patch: pytest.MonkeyPatch) -> None:
             patch.setattr(module, "apply", apply)
 
 
+def drop_what_is_still_seen(patch: pytest.MonkeyPatch) -> None:
+    """Rules 20 and 23: appliers drop only what is before the horizon."""
+    patch.setattr(SequenceLog, "horizon", property(lambda self: self.applied))
+
+
 def own_commits_stand_for_others(patch: pytest.MonkeyPatch) -> None:
     """Rule 20: a record is done when all of its own rows are, not when a later one is."""
     sound = applying.apply_own

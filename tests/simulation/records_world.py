@@ -93,6 +93,10 @@ RECORDS_SHAPES: dict[str, RecordsShape] = {
     "owners": RecordsShape(
         clients=5, appliers=0, crash=0.005, habits=_habits(pause_s=3, serializable=0.2, applies=True)
     ),
+    # Few rows that change all the time, while what nobody reads any more is given up.
+    "hot": RecordsShape(
+        clients=5, appliers=3, collectors=2, habits=_habits(15, {"bank": 3, "lists": 1}, pause_s=6)
+    ),
     "movers": RecordsShape(clients=5, habits=_habits(rounds=8, mix={"moves": 1}, pause_s=3)),
     "verbs": RecordsShape(clients=5, habits=_habits(mix={"verbs": 1}, pause_s=1, serializable=0.8)),
 }
@@ -132,6 +136,7 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
 
     drawn = random.Random(f"records far behind {number}")
     far, pack_bytes = drawn.choice([1, 4, 128]), drawn.choice([1, 400, 4 << 20])
+    drops = drawn.choice([1, 1, 16])
     whole_bytes = drawn.choice([0, 0, 2 << 10])
 
     def open_store(bucket: Any, clock: Any) -> RecordStore:
@@ -141,6 +146,7 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
             clock=clock,
             freshness_s=shape.habits.freshness_s,
             max_lag=shape.habits.max_lag,
+            drops=drops,
             pack_bytes=pack_bytes,
             whole_bytes=whole_bytes,
             definitions=DEFINITIONS.get,

@@ -48,6 +48,7 @@ BY_SEED = [
     (without.rows_without_a_condition, "appliers", 0),
     (without.apply_one_version_only, "calm", 0),
     (without.done_before_it_is, "calm", 0),
+    (without.drop_what_is_still_seen, "hot", 0),
     (without.own_commits_stand_for_others, "owners", 0),
     (without.truncate_beyond_what_is_applied, "truncated", 0),
     (without.truncate_beyond_the_horizon, "calm", 1),

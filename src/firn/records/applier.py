@@ -126,7 +126,7 @@ class Applier:
     def _tell(self) -> None:
         applied = self._begun = self._store.log.applied
         if applied > self._told:
-            self._store.log.store.raise_horizon(Horizon(applied=applied))
+            self._store.log.learn(self._store.log.store.raise_horizon(Horizon(applied=applied)))
             self._told = applied
 
 

@@ -15,6 +15,8 @@ from firn.errors import (
 )
 from firn.journal.sequence import Horizon, Record, TableState
 from firn.records.damage import put_anew
+from firn.records.layout import RecordLayout
+from firn.records.row import Version
 from firn.records.store import RecordStore
 
 RowKey = tuple[str, str]
@@ -82,14 +84,30 @@ def _apply(store: RecordStore, pending: Sequence[Record]) -> int:
     return len(pending)
 
 
+def drop_entries(store: RecordStore, layout: RecordLayout, dropped: Sequence[Version]) -> int:
+    """Delete the entries of versions that are about to go from their row (rule 23); how many. They go first: then the
+    row tells which have to, whoever is interrupted."""
+    entries = [layout.entry_of_stem(stem, old.seq) for old in dropped for stem in old.entries]
+    store.bucket.delete_many(entries)
+    return len(entries)
+
+
+def drop_bodies(store: RecordStore, dropped: Sequence[Version]) -> None:
+    """Delete the staged bodies of versions that have gone from their row."""
+    bodies = [old.ref for old in dropped if old.ref is not None]
+    store.bucket.delete_many(store.log.store.layout.body_key(ref) for ref in bodies)
+
+
 def _rows(record: Record) -> list[RowKey]:
     return [(write.table, write.id) for member in record.group for write in member.writes]
 
 
 def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto: int) -> None:
-    """GET the row, put the entries of all its versions that are due, then the row."""
+    """GET the row, put the entries of all its versions that are due, then the row. Where many of its versions are
+    read by nobody any more, these go, as in a collection (rule 23): 1 DELETE an entry of theirs."""
     layout, backoff = store.layout(table, state.generation), store.backoff()
     while True:
+        horizon = store.log.horizon
         due = [change for change in store.log.unapplied(table, id, upto) if change[0] > state.since]
         try:
             try:
@@ -102,6 +120,13 @@ def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto:
             if row is stored.row:
                 return
             fresh = row.versions[: len(row.versions) - len(stored.row.versions)]
+            # A row that changes often is written with all of its versions each time: those go that nobody reads.
+            pruned, dropped = row.pruned(horizon)
+            if len(dropped) >= store.drops:
+                row = pruned
+                drop_entries(store, layout, dropped)
+            else:
+                dropped = ()
             # Entries first: who finds a version in the row takes its entries for there.
             store.bucket.put_many(
                 [
@@ -111,6 +136,7 @@ def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto:
                 ]
             )
             store.put_row(layout, row, stored.etag)
+            drop_bodies(store, dropped)
             return
         except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:
             if not backoff.wait():

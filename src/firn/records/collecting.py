@@ -10,7 +10,7 @@ from firn.bucket.flight import in_flight
 from firn.bucket.keys import key_below
 from firn.errors import CorruptObjectError, ObjectChangedError, OutcomeUnknownError
 from firn.journal.sequence import Horizon, Record, SequenceLog, truncate
-from firn.records.applying import settle
+from firn.records.applying import drop_bodies, drop_entries, settle
 from firn.records.layout import RecordLayout, index_part
 from firn.records.names import id_part
 from firn.records.row import Row
@@ -124,19 +124,17 @@ def _prune(
         row, dropped = stored.row.pruned(horizon)
         if not dropped:
             return 0, 0
-        entries = [layout.entry_of_stem(stem, old.seq) for old in dropped for stem in old.entries]
         if dry_run:
-            return len(dropped), len(entries)
-        store.bucket.delete_many(entries)
+            return len(dropped), sum(len(old.entries) for old in dropped)
+        entries = drop_entries(store, layout, dropped)
         try:
             store.put_row(layout, row, stored.etag)
         except (ObjectChangedError, OutcomeUnknownError):
             if not backoff.wait():
-                return 0, len(entries)
+                return 0, entries
             continue
-        bodies = [old.ref for old in dropped if old.ref is not None]
-        store.bucket.delete_many(store.log.store.layout.body_key(ref) for ref in bodies)
-        return len(dropped), len(entries)
+        drop_bodies(store, dropped)
+        return len(dropped), entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ its newest but those that were cut off: what is not greater than the newest was 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
@@ -68,6 +68,10 @@ class Versions(Sequence[Version]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def numbers(self) -> Iterator[int]:
+        """Their numbers, without making any."""
+        return (item.seq if isinstance(item, Version) else item["seq"] for item in self._items)
+
     def before(self, fresh: Iterable[Version]) -> Versions:
         """Behind newer ones."""
         return Versions((*fresh, *self._items))
@@ -118,10 +122,10 @@ class Row:
 
     def pruned(self, horizon: int) -> tuple[Row, Sequence[Version]]:
         """Without the versions that no snapshot from `horizon` on sees (rule 23), and those."""
-        kept = sum(version.seq > horizon for version in self.versions) + 1
-        dropped = self.versions[kept:]
-        if not dropped:
+        kept = sum(seq > horizon for seq in _lazy(self.versions).numbers()) + 1
+        if kept >= len(self.versions):
             return self, ()
+        dropped = self.versions[kept:]
         return replace(self, versions=self.versions[:kept], cut=self.versions[kept - 1].seq), dropped
 
 

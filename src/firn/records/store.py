@@ -28,6 +28,8 @@ from firn.records.staged import checked
 MAX_LAG: Final = 64
 """L of rule 21: who sees that more records wait to be applied applies them before it goes on."""
 
+DROPS: Final = 16
+
 Definitions = Callable[[str], RecordDefinition | None]
 
 
@@ -86,6 +88,7 @@ class RecordStore:
         clock: time, for waits, timeouts and the age of what is known.
         freshness_s: see `SequenceLog`.
         max_lag: rule 21.
+        drops: how many versions that nobody reads an applier drops from a row at once; fewer are for collections.
         pack_bytes: see `truncate`.
         whole_bytes: see `SequenceLog`.
         definitions: how the definition of a table is found; from its `table.json` by default.
@@ -99,12 +102,13 @@ class RecordStore:
         clock: Clock,
         freshness_s: float = FRESHNESS_S,
         max_lag: int = MAX_LAG,
+        drops: int = DROPS,
         pack_bytes: int = PACK_BYTES,
         whole_bytes: int = WHOLE_BYTES,
         definitions: Definitions | None = None,
     ) -> None:
         self.bucket, self.prefix, self.clock = bucket, prefix, clock
-        self.max_lag, self.pack_bytes = max_lag, pack_bytes
+        self.max_lag, self.drops, self.pack_bytes = max_lag, drops, pack_bytes
         self.committed: Callable[[], object] = _nobody
         """Told when this process has committed something: by who applies it in the background."""
         self.log = SequenceLog(bucket, prefix, clock=clock, freshness_s=freshness_s, whole_bytes=whole_bytes)

@@ -75,6 +75,7 @@ class SequenceLog:
         self._overlay = Overlay()
         self._overlaid: deque[Record] = deque()
         self._applied = 0
+        self._horizon = 0
         self._done: set[int] = set()
         self._own: set[int] = set()
 
@@ -187,14 +188,21 @@ class SequenceLog:
         with self._mutex:
             return self._overlay.history(table, id, self._applied, upto)
 
+    @property
+    def horizon(self) -> int:
+        """What only snapshots before this commit can read may go, as far as this process knows (rule 23)."""
+        with self._mutex:
+            return self._horizon
+
     def mark_applied(self, number: int) -> None:
         """All of that record is in rows and indices, acknowledged (rule 20)."""
         with self._mutex:
             self._learn_applied(0, [number])
 
     def learn(self, horizon: Horizon) -> Horizon:
-        """Take in what the horizon says is applied."""
+        """Take in what the horizon says is applied, and what nobody reads any more."""
         with self._mutex:
+            self._horizon = max(self._horizon, horizon.horizon)
             self._learn_applied(horizon.applied, ())
         return horizon
 

@@ -1,0 +1,61 @@
+"""A row that changes all the time was written with all of its versions each time, also those that nobody reads."""
+
+from __future__ import annotations
+
+from firn.journal.sequence import Horizon
+from firn.records.applying import apply
+from firn.records.store import DROPS
+from firn.records.transaction import begin
+from record_processes import Processes
+
+
+def updated(db, store, times):
+    for n in range(times):
+        with begin(store) as tx:
+            tx.upsert("t", "hot", {"n": n})
+        apply(store)
+
+
+def versions(store):
+    layout = store.layout("t", 0)
+    return len(store.row(layout, "hot").row.versions)
+
+
+def test_an_applier_drops_what_nobody_reads_any_more():
+    db = Processes()
+    store = db.store()
+    updated(db, store, 50)
+    assert versions(store) == 50
+    store.log.learn(
+        store.log.store.raise_horizon(Horizon(horizon=store.log.applied, applied=store.log.applied))
+    )
+    updated(db, store, 2)
+    assert versions(store) == 3
+    entries = db.objects.keys("db/t/indices/n/")
+    assert len(entries) == 3, "their entries go with them"
+    assert begin(db.store()).count("t", n=1) == 1
+
+
+def test_few_versions_are_left_to_a_collection():
+    """Each deletes entries: that costs less in one go."""
+    db = Processes()
+    store = db.store()
+    updated(db, store, DROPS)
+    store.log.learn(
+        store.log.store.raise_horizon(Horizon(horizon=store.log.applied, applied=store.log.applied))
+    )
+    updated(db, store, 1)
+    assert versions(store) == DROPS + 1
+
+
+def test_a_reader_at_the_horizon_keeps_its_version():
+    db = Processes()
+    store = db.store()
+    updated(db, store, 30)
+    reader = begin(db.store())
+    store.log.learn(
+        store.log.store.raise_horizon(Horizon(horizon=reader.snapshot, applied=store.log.applied))
+    )
+    updated(db, store, 30)
+    assert reader.get("t", "hot")["n"] == 29
+    assert [row["n"] for row in reader.find("t", n=29)] == [29]
