@@ -113,16 +113,7 @@ def test_sentences(busy: firn.Database) -> None:
     assert "flights holds 5 rows with 3 columns in 5 files of 2 partitions (by month(date))" in text
     assert "7 appends, 1 merge, 1 delete, 1 restore, 1 partition removal and 1 sweep" in text
     assert "made 3 files" in text
-    assert "5 files could be merged" in text
     assert "empty holds 0 rows" in sentences(table_facts(busy.table("empty")))[0]
-
-
-def test_replaced_files_wait_for_a_sweep(tmp_path: Path) -> None:
-    table = flights(tmp_path)
-    table.merge()
-    facts = table_facts(table)
-    assert facts.stored.replaced[0] == 6
-    assert any("firn sweep" in s for s in sentences(facts))
 
 
 # -- the page

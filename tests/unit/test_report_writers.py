@@ -9,6 +9,7 @@ from cli_runs import done
 from writer_databases import UNCLAIMED, database, fork, keys, newest, two_writers
 
 import firn
+from firn.inspect.advice import lake_advice
 from firn.inspect.facts import table_facts
 from firn.inspect.report import render_report
 from firn.inspect.words import sentences
@@ -86,9 +87,10 @@ def test_the_page(db: firn.Database, tmp_path: Path) -> None:
     assert names == ["cpu", "mem"]
     assert "writer a" in page
     assert "transactions, claims, markers of the writers" in page
-    said = " ".join(sentences(table_facts(db.table("cpu"))))
-    assert "--writer ID, for each" in said
-    assert "firn prune" in said
+    advised = lake_advice(table_facts(db.table("cpu")))
+    assert "by each writer" in advised[0].why
+    assert advised[0].command.endswith("--writer ID")
+    assert advised[1].why.startswith("Prune, then sweep")
     out = tmp_path / "report.html"
     assert done("report", tmp_path / "prod" / "cpu", "--out", out, "--json").json["tables"] == ["cpu"]
     assert done("report", tmp_path / "prod", "--out", out, "--json").json["tables"] == ["cpu", "mem"]

@@ -266,7 +266,7 @@ def read_frame(
             frame = reader.csv(paths, sep=separator)
             if schema is None and known is not None:
                 texts = reader.option("inferSchema", False).csv(paths, sep=separator)
-                if names := _names_in_digits(frame, texts, known):
+                if names := _texts_of(frame, texts, known):
                     fields = [
                         StructField(f.name, StringType()) if f.name in names else f for f in frame.schema
                     ]
@@ -277,25 +277,26 @@ def read_frame(
         return reader.parquet(*paths)
 
 
-def _names_in_digits(frame: DataFrame, texts: DataFrame, known: Mapping[str, str]) -> set[str]:
-    """New columns of digits that are names, like postal codes: as numbers they would lose zeros or a plus."""
+def _texts_of(frame: DataFrame, texts: DataFrame, known: Mapping[str, str]) -> set[str]:
+    """Columns that stay text: those that the table has as text, and new ones of digits that are names, like postal
+    codes, which as numbers would lose zeros or a plus."""
     from pyspark.sql import functions
     from pyspark.sql.types import NumericType
 
-    there = {fold(name) for name in known}
+    there = {fold(name): kind for name, kind in known.items()}
+    found = {field.name for field in frame.schema if there.get(fold(field.name)) in ("VARCHAR", "BLOB")}
     numbers = [
         i
-        for i, f in enumerate(frame.schema)
-        if isinstance(f.dataType, NumericType) and fold(f.name) not in there
+        for i, field in enumerate(frame.schema)
+        if isinstance(field.dataType, NumericType) and fold(field.name) not in there
     ]
-    if not numbers:
-        return set()
-    # Columns by place: a name may hold a dot.
-    renamed = texts.toDF(*(f"c{i}" for i in range(len(texts.columns))))
-    found = renamed.select(
-        *(functions.max(functions.col(f"c{i}").rlike(NO_NUMBER)).alias(f"c{i}") for i in numbers)
-    ).first()
-    return {frame.schema[i].name for i in numbers if found is not None and found[f"c{i}"]}
+    if numbers:
+        # Columns by place: a name may hold a dot.
+        renamed = texts.toDF(*(f"c{i}" for i in range(len(texts.columns))))
+        names = [functions.max(functions.col(f"c{i}").rlike(NO_NUMBER)).alias(f"c{i}") for i in numbers]
+        row = renamed.select(*names).first()
+        found |= {frame.schema[i].name for i in numbers if row is not None and row[f"c{i}"]}
+    return found
 
 
 def _spark_path(name: str) -> str:

@@ -77,6 +77,8 @@ class TableFacts:
     points: tuple[Point, ...]
     stored: Stored
     mergeable: int
+    merged_into: int
+    target_size: int | str
     warnings: tuple[str, ...]
     writers: tuple[WriterInfo, ...] = ()
 
@@ -99,6 +101,7 @@ def table_facts(table: LakeTable) -> TableFacts:
     held = {} if union is None else _files_by_writer(union, table.name)
     rows = [f.live_rows for f in snapshot.files]
     known_rows = None if None in rows else sum(r for r in rows if r is not None)
+    merges = _merges(table, snapshot, held.values() if union is not None else [live])
     return TableFacts(
         name=table.name,
         url=table.bucket.uri(table.prefix),
@@ -113,9 +116,9 @@ def table_facts(table: LakeTable) -> TableFacts:
         partitions=tuple(table.partitions_of(snapshot).items()),
         points=tuple(history_points(table.history(), known_rows, len(snapshot.files))),
         stored=_stored(table, live, held),
-        mergeable=table.merge(dry_run=True).files_removed
-        if union is None
-        else _mergeable(table, snapshot, held),
+        mergeable=sum(merges),
+        merged_into=len(merges),
+        target_size=table.descriptor.setting("target_size"),
         warnings=snapshot.warnings,
         writers=()
         if union is None
@@ -129,19 +132,19 @@ def _files_by_writer(union: Union, table: str) -> dict[str, set[str]]:
     return {name: set(state.files) for name, state in tables.items() if state is not None}
 
 
-def _mergeable(table: LakeTable, snapshot: Snapshot, held: Mapping[str, set[str]]) -> int:
-    """Files that merges would replace, if every writer merged its own."""
+def _merges(table: LakeTable, snapshot: Snapshot, parts: Iterable[set[str]]) -> list[int]:
+    """The files that each merge takes together, if every writer merged its own; each makes about one file of them."""
     size = parse_size(table.descriptor.setting("target_size"))
-    count = 0
-    for paths in held.values():
+    found: list[int] = []
+    for paths in parts:
         files = [f for f in snapshot.files if f.path in paths]
         if table.keys is not None:
             scattered = scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
             groups = plan_folds(files, places=table.places, scattered=scattered)
         else:
             groups = plan_merge(files, places=table.places, target_size=size)
-        count += sum(len(group.files) for group in groups)
-    return count
+        found += [len(group.files) for group in groups]
+    return found
 
 
 def history_points(history: Sequence[CommitInfo], rows_now: int | None, files_now: int) -> list[Point]:

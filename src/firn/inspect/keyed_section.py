@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from firn.inspect.advice import keyed_advice
+from firn.inspect.advice_panel import advice_panel
 from firn.inspect.decoded import when
 from firn.inspect.figures import run_sizes
 from firn.inspect.keyed_facts import KeyedFacts, keyed_facts
@@ -29,7 +31,11 @@ def keyed_children(table: KeyedTable) -> tuple[str, list[Any]]:
         "checkpoints": f"{len(facts.checkpoints):,}",
         "all objects": size_text(sum(size for _, size in facts.stored.values())),
     }
-    children: list[Any] = [cards(numbers), panel("In short", *(tag("p", s) for s in _sentences(facts)))]
+    children: list[Any] = [
+        cards(numbers),
+        panel("In short", *(tag("p", s) for s in _sentences(facts))),
+        advice_panel(keyed_advice(facts)),
+    ]
     if facts.runs:
         runs = [[r.title, f"{r.files:,}", _known(r.entries), _known(r.deletes), size_text(r.bytes), r.first, r.last]
                 for r in facts.runs]  # fmt: skip

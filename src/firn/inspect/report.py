@@ -12,6 +12,8 @@ from typing import Any
 from firn.database import Database
 from firn.errors import FirnError, UnsupportedError
 from firn.inspect import figures
+from firn.inspect.advice import lake_advice
+from firn.inspect.advice_panel import advice_panel
 from firn.inspect.facts import Point, Step, TableFacts, table_facts
 from firn.inspect.keyed_section import keyed_children
 from firn.inspect.page import Html, cards, dot, figure, grid, joined, page, pair, panel, tag
@@ -156,7 +158,11 @@ def _table(name: str, facts: TableFacts) -> Html:
         "commits": f"{commits:,}",
         "all objects": size_text(sum(s[1] for s in _stored(facts).values())),
     }
-    children = [cards(numbers), panel("In short", *(tag("p", s) for s in sentences(facts)))]
+    children = [
+        cards(numbers),
+        panel("In short", *(tag("p", s) for s in sentences(facts))),
+        advice_panel(lake_advice(facts)),
+    ]
     if len(facts.points) > 1:
         children.append(panel("Rows and files over time", figure(figures.history(facts))))
     if facts.files:

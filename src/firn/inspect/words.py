@@ -41,7 +41,6 @@ def sentences(facts: TableFacts) -> list[str]:
         said.append(_change("The last merge", merges[-1]))
     if sweeps := [p for p in facts.points if p.op == "sweep"]:
         said.append(_sweep(sweeps[-1]))
-    said.extend(_advice(facts))
     said.extend(f"Warning: {w}" for w in facts.warnings)
     return said
 
@@ -93,26 +92,3 @@ def _sweep(point: Point) -> str:
         f"{count(s.get('logs', 0), 'log')} and {count(s.get('orphans', 0), 'orphan')}: "
         f"{size_text(s.get('bytes', 0))}. Versions before that can't be read any more."
     )
-
-
-def _advice(facts: TableFacts) -> list[str]:
-    said = []
-    if facts.mergeable > 1:
-        said.append(
-            f"{count(facts.mergeable, 'file')} could be merged into fewer, larger ones, which makes queries "
-            f"faster: firn merge {facts.url}{' --writer ID, for each' if facts.writers else ''}"
-        )
-    waiting, weight = facts.stored.replaced
-    if waiting and facts.writers:
-        said.append(
-            f"{count(waiting, 'file')} ({size_text(weight)}) in the bucket belong to older revisions, to appends "
-            "under way or to nothing; older revisions can be read until firn prune forgets them, and firn sweep "
-            f"{facts.url} --writer ID deletes what is left over then."
-        )
-    elif waiting:
-        said.append(
-            f"{count(waiting, 'file')} ({size_text(weight)}) in the bucket belong to older versions, to appends "
-            "under way or to nothing; older versions can be read until a sweep deletes them after the table's grace: "
-            f"firn sweep {facts.url}"
-        )
-    return said
