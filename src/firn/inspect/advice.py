@@ -59,8 +59,8 @@ def lake_advice(facts: TableFacts) -> list[Advice]:
         found.append(
             Advice(
                 f"Prune, then sweep: {count(waiting, 'file')} ({size_text(weight)}) belong to older revisions, to "
-                "appends under way or to nothing. Older revisions can be read until firn prune forgets them; sweep then "
-                "deletes what is left over.",
+                "appends under way or to nothing. Older revisions can be read until firn prune forgets them; "
+                "sweep then deletes what is left over.",
                 f"firn sweep {facts.url} --writer ID",
             )
         )
