@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from firn.arguments import checked
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.options import StoreOptions
@@ -89,6 +90,7 @@ def split_table_url(url: str) -> tuple[str, str]:
     return base, name
 
 
+@checked
 class Database(Transactions, WriterUpkeep):
     """Tables of one prefix. Made by `connect`; safe to share between threads."""
 

@@ -97,7 +97,7 @@ class LakeTables:
                     f"{self.bucket.uri(prefix)} holds rows of a table with a key, and without it would show "
                     "those that were replaced: give key= (and version_by=) as the table had it."
                 )
-            if descriptor.keys is not None and not all(clocks):
+            if descriptor.keys is not None and not (clocks and all(clocks)):
                 raise UnsupportedError(
                     f"{self.bucket.uri(prefix)} holds a table of the reference's, whose rows have no clock: it "
                     "can't have a key. Make a table of another name, and append its rows there."

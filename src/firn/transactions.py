@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from firn.arguments import checked
 from firn.record_tables import RecordTables
 from firn.records.aio import AsyncTransactions
 from firn.records.session import Duration
@@ -14,6 +15,7 @@ from firn.records.transaction import Transaction
 T = TypeVar("T")
 
 
+@checked
 class Transactions:
     """The part of `Database` that begins transactions."""
 

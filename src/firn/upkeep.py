@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from firn.arguments import checked
 from firn.bucket.base import Bucket
 from firn.engines import DatabaseEngines
 from firn.errors import NotFoundError
@@ -27,6 +28,7 @@ RETENTION = "7d"
 """Of history, unless prune is told otherwise."""
 
 
+@checked
 class WriterUpkeep:
     """The part of `Database` that looks after writers: the connection's own, unless told."""
 

@@ -67,7 +67,7 @@ def spent(table: LakeTable, before: Mapping[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"key": "id"}, r"pass a list"),
+        ({"key": "id"}, r"a list of texts"),
         ({"key": ["nothing"]}, r"'nothing', which isn't in the schema"),
         ({"key": ["id", "ID"]}, r"stands twice"),
         ({"key": ["id"], "version_by": "id"}, r"stands twice"),
@@ -349,7 +349,7 @@ def test_update_computes_from_the_row_as_it_was(stock: LakeTable) -> None:
         ("true", {"x": "1"}, "no column 'x'"),
         ("true", {"id": "2"}, "part of the key"),
         ("true", {"n": "1", "N": "2"}, "set twice"),
-        ("true", {"n": 5}, "as text"),
+        ("true", {"n": 5}, "a dict of texts"),
         ("true", {"n": "random()"}, "random"),
         ("true", {"n": "nothing + 1"}, "'nothing' isn't a column"),
         ("true", {"n": "'much'"}, "much|VARCHAR"),

@@ -186,7 +186,8 @@ def test_time_travel_by_version_time_and_text(flights: LakeTable) -> None:
     assert flights.scan(at=moment).count() == 10
     assert flights.scan(at=moment.isoformat()).count() == 10
     assert flights.scan(at=moment.replace(tzinfo=None)).count() == 10
-    assert flights.scan(at=moment - dt.timedelta(seconds=5)).count() == 0
+    with pytest.raises(firn.NotFoundError, match="as of"):
+        flights.scan(at=moment - dt.timedelta(seconds=5)).count()
     assert flights.scan().count() == 16
 
 

@@ -159,7 +159,7 @@ def test_a_load_that_is_refused_tells_how_far_it_came(db):
 @pytest.mark.parametrize("batch", [0, -1, 2.0, True, "10"])
 def test_a_batch_that_cannot_be(batch):
     table = firn.connect("memory://").create_table("t", kind="records")
-    with pytest.raises(InvalidInputError, match="batch="):
+    with pytest.raises(InvalidInputError, match="batch"):
         table.load([], batch=batch)
 
 

@@ -97,7 +97,7 @@ def test_kinds_share_their_names(plain: Database, kind: Any) -> None:
         ({"partition_by": ["day(t)"]}, "partition_by is for tables of kind 'lake'"),
         ({"journal": "writer"}, "journal is for"),
         ({"key": ["id"]}, "key is for tables of kind 'lake' and 'keyed'"),
-        ({"indices": "city"}, "give a list"),
+        ({"indices": "city"}, "must be a list"),
         ({"indices": ["city", "city"]}, "two indices"),
         ({"isolation": "none"}, "isolation"),
         ({"isolation": "row", "indices": ["city"]}, "no indices"),

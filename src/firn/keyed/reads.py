@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from firn.arguments import checked
 from firn.arrow.bloom import hash64
 from firn.arrow.pyvalues import shown
 from firn.bucket.flight import in_flight
@@ -100,6 +101,7 @@ class Tree:
         return [*memory, *self.sources.scans(start, end, reverse=reverse)]
 
 
+@checked
 class Reads(ABC):
     """What writers, readers and snapshots have in common: get, multi_get, scan, scan_prefix."""
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from firn.arguments import checked
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.errors import (
@@ -103,6 +104,7 @@ def documented(function: Callable[..., object]) -> Callable[[Verb], Verb]:
     return take
 
 
+@checked
 class KeyedTable:
     """Sorted keys with one writer and many readers. Get one from `Database.create_table` or `Database.table`.
 

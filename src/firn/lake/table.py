@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from firn.alter import AlterResult
+from firn.arguments import checked
 from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
@@ -46,6 +47,7 @@ Size = int | str
 Duration = float | str | timedelta
 
 
+@checked
 class LakeTable:
     """A table of Parquet files behind a journal. Safe to use from several threads and processes at once.
 

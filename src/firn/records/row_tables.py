@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from firn.aio import Threads
+from firn.arguments import checked
 from firn.bucket.base import Blob, Bucket
 from firn.bucket.flight import MAX_IN_FLIGHT, in_flight
 from firn.clock import Clock, SystemClock
@@ -54,6 +55,7 @@ _PAGE: Final = 256  # rows that a scan reads at a time
 _OF_TRANSACTIONS: Final = frozenset(("changes", "find", "indices", "create_index", "drop_index", "sweep"))
 
 
+@checked
 class RowTable:
     """A table with isolation="row". Get one from `Database.create_table` or `Database.table`. Safe to share between
     threads.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from firn.arguments import checked
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.records import indexing
 from firn.records.aio_tables import AsyncRecordTable
@@ -44,6 +45,7 @@ class IndexInfo:
     ready: bool
 
 
+@checked
 class RecordTable:
     """JSON documents by id and through indices. Get one from `Database.create_table` or `Database.table`.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal
 
+from firn.arguments import checked
 from firn.errors import (
     DuplicateKeyError,
     OutcomeUnknownError,
@@ -58,6 +59,7 @@ def begin(
     return Transaction(store, head, serializable=serializable, lock=lock, timeout_s=timeout_s)
 
 
+@checked
 class Transaction(Reads):
     """Reads of one snapshot, with own writes laid over it, and their commit as one. For one thread at a time.
 
