@@ -137,6 +137,8 @@ def _kind_of(annotation: str) -> _Kind | None:
             kinds.append(_KINDS["Callable"])
         elif part in _KINDS:
             kinds.append(_KINDS[part])
+        elif part.startswith("Mapping["):
+            kinds.append(_Kind(lambda value: isinstance(value, Mapping), "a dict"))
         elif part.startswith(("Sequence[", "Iterable[")):
             kinds.append(_Kind(_is_list, "a list"))
         else:

@@ -171,7 +171,7 @@ def test_declared_columns_and_schemas_hold():
 @pytest.mark.parametrize("etag", ["x", "1:a", "x:a:b", '"5d41"', 3])
 def test_what_is_no_etag_is_refused(table, etag):
     table.insert("a", {})
-    with pytest.raises(firn.InvalidInputError, match="ETag|etag"):
+    with pytest.raises(firn.InvalidInputError, match=r"ETag|etag"):
         table.update("a", {}, etag=etag)
 
 

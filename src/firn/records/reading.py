@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from firn.arguments import checked
 from firn.errors import InvalidInputError
 from firn.records.documents import Record
 from firn.records.in_order import Page
@@ -19,6 +20,7 @@ from firn.records.validating import Footprint, RowKey
 from firn.records.writes import Buffer
 
 
+@checked
 class Reads:
     """The part of `Transaction` that reads. Whatever it tells of rows is in the footprint: misses and counts, too."""
 
