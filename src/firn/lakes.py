@@ -13,6 +13,7 @@ from firn.arrow.inputs import declared_columns
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
+from firn.clock import SystemClock
 from firn.engines import DatabaseEngines
 from firn.errors import (
     CorruptObjectError,
@@ -21,9 +22,10 @@ from firn.errors import (
     TableExistsError,
     UnsupportedError,
 )
+from firn.generations import Generations
 from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, Settings
-from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR
+from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR, generation_of
 from firn.journal.lock import ExclusiveLock
 from firn.kinds import LAKE, Definition, decode_definition, wrong_kind
 from firn.lake.descriptor import Descriptor, check_properties, create_descriptor
@@ -104,6 +106,8 @@ class LakeTables:
                 )
             if not descriptor.properties.get("shared") and not any(log.nonce for log in logs):
                 descriptor = shared(descriptor)
+        if not descriptor.shared:  # whose paths are the reference's
+            descriptor = replace(descriptor, generation=self.generations.of(name))
         return self.open(create_descriptor(self.bucket, prefix, descriptor, over=over))
 
     def define(self, descriptor: Descriptor) -> LakeTable:
@@ -130,13 +134,16 @@ class LakeTables:
             lock=self.lock,
             definition=None if undefined or descriptor.shared else descriptor.fields(),
             undefined=undefined,
+            generation=descriptor.generation,
         )
         return LakeTable(self.bucket, prefix, descriptor, journal, self.engines)
 
     def find(self, name: str) -> LakeTable | None:
         """A table without a definition of its own: the reference's, or one of writers' catalogs."""
-        if self.has_log(name):
-            return self.open(shared(Descriptor(name)), undefined=True)
+        generation = self.log_generation(name)
+        if generation is not None:
+            descriptor = Descriptor(name, generation=generation)
+            return self.open(descriptor if generation else shared(descriptor), undefined=True)
         return self.writers.find(name)
 
     def mend(self, name: str, *, dry_run: bool) -> MendReport:
@@ -182,11 +189,25 @@ class LakeTables:
 
     def _bare_journal(self, name: str) -> LeaderlessJournal:
         """Of a log beside the data, whatever the table's definition says."""
-        return LeaderlessJournal(self.bucket, key_below(self.prefix, name))
+        generation = self.log_generation(name) or 0
+        return LeaderlessJournal(self.bucket, key_below(self.prefix, name), generation=generation)
 
     def has_log(self, name: str) -> bool:
-        """Whether there is a log, be it the reference's. 1 LIST."""
-        return LOG_DIR in self.bucket.list_dirs(f"{key_below(self.prefix, name)}/")
+        """Whether there is a log, be it the reference's. See `log_generation`."""
+        return self.log_generation(name) is not None
+
+    def log_generation(self, name: str) -> int | None:
+        """The generation of the newest log that is no dropped table's; None if there is none. 1 LIST, and 1 GET where
+        there may be one."""
+        dirs = self.bucket.list_dirs(f"{key_below(self.prefix, name)}/")
+        found = [g for g in (generation_of(each, LOG_DIR) for each in dirs) if g is not None]
+        if not found or max(found) < self.generations.of(name):
+            return None
+        return max(found)
+
+    @property
+    def generations(self) -> Generations:
+        return Generations(self.bucket, self.prefix, SystemClock())
 
     def drop(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
@@ -203,9 +224,15 @@ class LakeTables:
         own = self.bucket.list(f"{prefix}/").objects
         logs, log_root = self._log_place(descriptor)
         apart = (logs.url, log_root) != (self.bucket.url, prefix)
-        parts = (LOG_DIR, FIRN_DIR) if apart else ()
+        parts = [
+            each
+            for each in (logs.list_dirs(key_below(log_root, "")) if apart else ())
+            if generation_of(each, LOG_DIR) is not None or generation_of(each, FIRN_DIR) is not None
+        ]
         elsewhere = [i for part in parts for i in logs.list(key_below(log_root, part, "")).objects]
         if not dry_run:
+            # First: what lands late in a directory of this table must find the name beyond it.
+            self.generations.raise_to(descriptor.name, descriptor.generation + 1)
             logs.delete_many([i.key for i in elsewhere])
             key = definition_key(prefix)
             self.bucket.delete_many([i.key for i in own if i.key != key])

@@ -11,21 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.errors import (
     ConflictError,
-    CorruptObjectError,
     ObjectChangedError,
-    ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
     TableExistsError,
     TableNotFoundError,
 )
+from firn.generations import Generations
 from firn.journal.definition import definition_key
 from firn.journal.patience import Backoff
 from firn.journal.sequence import Ddl, TableState
@@ -78,6 +75,7 @@ class RecordTables:
         self._engines = engines
         self._bucket, self._prefix, self._url = bucket, prefix, url
         self._clock: Clock = clock or SystemClock()
+        self._generations = Generations(bucket, prefix, self._clock)
         self.session = Session(bucket, prefix, clock=self._clock, background=background)
 
     def describe(self, name: str, asked: RecordOptions) -> RecordDefinition:
@@ -108,7 +106,7 @@ class RecordTables:
         name = definition.name
         there = self._definition(name)
         if there is None:
-            generation, over = self._mark(name)[0], None
+            generation, over = self._generations.of(name), None
         else:
             before, over = there
             if self.usable(before) is not None:
@@ -197,18 +195,7 @@ class RecordTables:
         now = self._definition(definition.name)
         if now is None or now[0] != definition:
             raise self._taken(definition.name)
-        backoff = Backoff(self._clock)
-        wanted = definition.generation + 1
-        while (mark := self._mark(definition.name))[0] < wanted:
-            data = orjson.dumps({"firn": 1, "generation": wanted})
-            try:
-                if mark[1] is None:
-                    self._bucket.put_if_absent(self._mark_key(definition.name), data)
-                else:
-                    self._bucket.put_if_match(self._mark_key(definition.name), data, mark[1])
-            except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:
-                if not backoff.wait():
-                    raise ConflictError(f"others change {self._uri(definition.name)}; retry") from error
+        self._generations.raise_to(definition.name, definition.generation + 1)
         return now[1]
 
     # -- how
@@ -257,23 +244,6 @@ class RecordTables:
         except ObjectNotFoundError:
             return None
         return RecordDefinition.decode(blob.data, self._bucket.uri(key)), blob.info.etag
-
-    def _mark(self, name: str) -> tuple[int, str | None]:
-        """The generation that the next table of the name has where no definition tells, and the object's ETag."""
-        key = self._mark_key(name)
-        try:
-            blob = self._bucket.get(key)
-        except ObjectNotFoundError:
-            return 0, None
-        try:
-            return int(orjson.loads(blob.data)["generation"]), blob.info.etag
-        except (ValueError, TypeError, KeyError) as error:
-            raise CorruptObjectError(
-                f"{self._bucket.uri(key)} is not what Firn writes ({error!r}). Choose another name for the table."
-            ) from error
-
-    def _mark_key(self, name: str) -> str:
-        return key_below(self._prefix, "_firn", "generations", name)
 
     def _uri(self, name: str) -> str:
         return self._bucket.uri(key_below(self._prefix, name))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
-from firn.errors import TableExistsError, TableNotFoundError
+from firn.degraded import warn_degraded
+from firn.errors import TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.definition import definition_key
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.table import KeyedTable
@@ -61,7 +62,12 @@ class Tables:
         may_have_writers = False
         for name, blob in zip(names, blobs, strict=True):
             if blob is not None:
-                definition = decode_definition(blob.data, blob.info.key)
+                try:
+                    definition = decode_definition(blob.data, blob.info.key)
+                except UnsupportedError as error:  # of that table alone: the others go on
+                    warn_degraded(self.bucket.uri(self._prefix(name)), str(error))
+                    found.update([name] if kind is None else [])
+                    continue
                 if _listed(definition) and kind in (None, definition.kind):
                     found.add(name)
             elif kind in (KEYED, RECORDS):

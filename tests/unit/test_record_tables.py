@@ -152,10 +152,11 @@ def test_another_kind_may_have_the_name_of_a_dropped_table_and_the_other_way_rou
     again = db.create_table("people", kind="records")
     assert again.scan() == []
     # Whoever still deletes the first table's rows must not meet these.
-    assert again.definition.generation == 1
+    generation = 2 if kind == "lake" else 1  # keyed tables count none
+    assert again.definition.generation == generation
     again.insert("ada", {})
-    assert [info.key for info in applied(db).bucket.list("people/data~1/").objects] == [
-        "people/data~1/ada.json"
+    assert [info.key for info in applied(db).bucket.list(f"people/data~{generation}/").objects] == [
+        f"people/data~{generation}/ada.json"
     ]
 
 

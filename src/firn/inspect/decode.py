@@ -37,7 +37,7 @@ def decode_object(name: str, size: int, read: Read) -> Decoded:
     data = read(0, size)
     if head[:8] == checkpoint.MAGIC or name.endswith("_firn/checkpoint.bin"):
         return _checkpoint(data)
-    if re.search(r"(^|/)_log/[^/]+\.jsonl$", name) or _looks_like_log(data):
+    if re.search(r"(^|/)_log(~\d+)?/[^/]+\.jsonl$", name) or _looks_like_log(data):
         return _log(name, data)
     for pattern, kind in _JSON_KINDS:
         if re.search(pattern, name):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import CommitInfo, Snapshot
 from firn.journal.writer.federation import Union, WriterInfo
 from firn.journal.writer.journal import WriterJournal
@@ -191,7 +192,8 @@ def _stored(table: LakeTable, live: set[str], writers: Iterable[str]) -> Stored:
         logs = tuple(p for x in layouts for p in (x.transactions_prefix, x.claims_prefix, x.markers_prefix))
         data = tuple(layout.data_prefix for layout in layouts)
     else:
-        prefixes, logs, data = [f"{table.prefix}/"], (f"{table.prefix}/_log/",), ()
+        prefixes, data = [f"{table.prefix}/"], ()
+        logs = (journal.layout.log_prefix,) if isinstance(journal, LeaderlessJournal) else ()
     counts = {"live": (0, 0), "replaced": (0, 0), "logs": (0, 0), "other": (0, 0)}
     for info in (i for prefix in prefixes for i in table.bucket.list(prefix).objects):
         if info.key in live:

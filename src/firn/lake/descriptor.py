@@ -29,6 +29,10 @@ from firn.units import parse_duration, parse_size
 
 FORMAT_VERSION = 1  # frozen
 KEYED_FORMAT_VERSION = 2  # frozen: of tables with a key, which earlier versions would show each version of
+FEATURES_FORMAT_VERSION = 5  # frozen: with `features`, which a version that doesn't know them refuses by name
+GENERATION = "generation"  # frozen: directories end in `~` and the generation
+FEATURES = frozenset((GENERATION, "definition"))
+"""Those that a lake table's definition may have."""
 
 TABLE_PROPERTIES = {
     "target_size": "128MB",
@@ -78,6 +82,7 @@ class Descriptor:
     id: str = ""
     dropped: bool = False
     keys: KeySpec | None = None
+    generation: int = 0
 
     @property
     def shared(self) -> bool:
@@ -122,9 +127,16 @@ class Descriptor:
 
     def fields(self) -> dict[str, Any]:
         """As JSON has it."""
-        keyed = {} if self.keys is None else {"key": list(self.keys.key), "version_by": self.keys.version_by}
+        keyed: dict[str, Any] = {}
+        if self.keys is not None:
+            keyed = {"key": list(self.keys.key), "version_by": self.keys.version_by}
+        version = KEYED_FORMAT_VERSION if keyed else FORMAT_VERSION
+        if self.generation:
+            version = FEATURES_FORMAT_VERSION
+            keyed = {"key": None, "version_by": None, **keyed}
+            keyed |= {"generation": self.generation, "features": [GENERATION]}
         return {
-            "firn": KEYED_FORMAT_VERSION if keyed else FORMAT_VERSION,
+            "firn": version,
             "id": self.id,
             "name": self.name,
             "kind": self.kind,
@@ -146,12 +158,17 @@ class Descriptor:
         """Raises `CorruptObjectError` and, for a newer format, `UnsupportedError`."""
         try:
             raw = unseal(data, _FIELDS, indent=True)
-            if raw["firn"] not in (FORMAT_VERSION, KEYED_FORMAT_VERSION):
+            if raw["firn"] not in (FORMAT_VERSION, KEYED_FORMAT_VERSION, FEATURES_FORMAT_VERSION):
                 raise UnsupportedError(
-                    f"{where} has format version {raw['firn']!r}; this version of Firn reads {FORMAT_VERSION} and "
-                    f"{KEYED_FORMAT_VERSION}. Upgrade Firn to open the table."
+                    f"{where} has format version {raw['firn']!r}; this version of Firn reads {FORMAT_VERSION}, "
+                    f"{KEYED_FORMAT_VERSION} and {FEATURES_FORMAT_VERSION}. Upgrade Firn to open the table."
                 )
-            keyed = raw["firn"] == KEYED_FORMAT_VERSION
+            if unknown := sorted(set(raw.get("features", ())) - FEATURES):
+                raise UnsupportedError(
+                    f"{where} needs the feature {unknown[0]!r}, which this version of Firn doesn't know. Upgrade "
+                    "Firn to open the table."
+                )
+            keyed = raw["firn"] == KEYED_FORMAT_VERSION or raw.get("key") is not None
             return Descriptor(
                 name=raw["name"],
                 kind=raw["kind"],
@@ -163,6 +180,7 @@ class Descriptor:
                 id=raw["id"],
                 dropped=raw.get("dropped", False),
                 keys=KeySpec(tuple(raw["key"]), raw["version_by"]) if keyed else None,
+                generation=raw.get("generation", 0),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptObjectError(

@@ -57,6 +57,7 @@ class Append:
             version = self._publish(commit)
         # A batch may turn out to be another process's commit.
         self.table.known_columns.note(commit.columns, version if commit.batch_id is None else None)
+        self.table.loader.saw(self.started_ms)
         return version
 
     def _publish(self, commit: Commit) -> str:

@@ -44,11 +44,12 @@ class LeaderlessJournal(TableLog):
         renew_in_background: bool = True,
         definition: Mapping[str, Any] | None = None,
         undefined: bool = False,
+        generation: int = 0,
     ) -> None:
         super().__init__(
             bucket,
             log_bucket or bucket,
-            TableLayout(prefix, log_root or prefix),
+            TableLayout(prefix, log_root or prefix, generation),
             rules=rules or Rules(declared or {}),
             settings=settings or Settings(),
             clock=clock or SystemClock(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from firn.journal.agreement import Rules, Source, agree
 from firn.journal.entries import Entries
@@ -19,11 +19,16 @@ class KnownColumns:
     """The union of all columns read so far and of those that this process wrote."""
 
     def __init__(
-        self, loader: LogLoader, fold: Callable[[Iterable[Log]], State], settings: Callable[[], Settings]
+        self,
+        loader: LogLoader,
+        fold: Callable[[Iterable[Log]], State],
+        settings: Callable[[], Settings],
+        check_there: Callable[[Collection[str]], None],
     ) -> None:
         self.loader, self.bucket, self.layout, self.clock = loader, loader.bucket, loader.layout, loader.clock
         self._fold = fold
         self._settings = settings
+        self._check_there = check_there
         self._columns: ColumnTypes | None = None
         self._definition = Entries()
         self._after = ""
@@ -54,13 +59,19 @@ class KnownColumns:
 
     def _read_all(self) -> None:
         loaded = self.loader.load()
+        self._check_there(loaded.listed)
         found = self._fold(loaded.logs)
         self._columns, self._definition = found.columns, found.definition
         self._after = max(loaded.listed, default="")
 
     def _read_newer(self, known: ColumnTypes) -> None:
-        after = self.layout.log_key(self._after) if self._after else None
+        # From the last one on that was seen: it is there, or maintenance has put a later one.
+        after = self.layout.log_key(self._after)[:-1] if self._after else None
         listed = self.bucket.list(self.layout.log_prefix, after=after).objects
+        last = parse_log_name(self._after)
+        if self._own or (last is not None and last.ms is not None):  # else names don't sort by time
+            self._check_there([info.key for info in listed])
+        listed = tuple(info for info in listed if self.layout.log_name(info.key) > self._after)
         parsed = {info.key: parse_log_name(self.layout.log_name(info.key)) for info in listed}
         names = {found.name: info for info in listed if (found := parsed[info.key]) is not None}
         self.loader.saw(max((found.ms or 0 for found in parsed.values() if found is not None), default=0))

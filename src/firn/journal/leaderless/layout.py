@@ -6,6 +6,8 @@
     <table>/_log/<ms>_m_<host>.jsonl                    logs of merge, removal, rewrite, …
     <table>/_firn/…                                     all else: the reference crashes on other keys in _log*
 
+Of the second table of a name on, they are `_data~1`, `_log~1` and `_firn~1`; `_firn/table.json` stays where it is.
+
 Sweep tells parts of maintenance from parts of appends by name; the reference's parts are bare UUIDs, which
 never begin with `p`, and count as appends. No base name begins with `_` or `.`: Spark hides such files.
 """
@@ -28,6 +30,27 @@ FIRN_DIR = "_firn"  # frozen
 _SUFFIX = ".jsonl"  # frozen
 
 _MS_NAME = re.compile(r"(\d{13,16})_(m_)?(.+)\.jsonl")
+
+
+def directory(name: str, generation: int) -> str:
+    """A table's directory.
+
+    >>> directory(LOG_DIR, 0), directory(LOG_DIR, 2)
+    ('_log', '_log~2')
+    """
+    return f"{name}~{generation}" if generation else name
+
+
+def generation_of(found: str, name: str) -> int | None:
+    """The generation of the table that has a directory of this name; None if it is another one.
+
+    >>> generation_of("_log", LOG_DIR), generation_of("_log~2", LOG_DIR), generation_of("_data", LOG_DIR)
+    (0, 2, None)
+    """
+    base, tilde, number = found.partition("~")
+    if base != name or (tilde and not number.isdecimal()):
+        return None
+    return int(number or 0)
 
 
 class LogName(NamedTuple):
@@ -107,18 +130,24 @@ class DataNamer:
 @dataclass(frozen=True)
 class TableLayout:
     """Keys of one table. `prefix` is the table's whole key prefix without a trailing slash; `log_root`
-    the same in the store of the log, which may be another one."""
+    the same in the store of the log, which may be another one. Of later tables of a name, of a `generation`, the
+    directories are others: what was under way when the table before was dropped never lands in them."""
 
     prefix: str
     log_root: str
+    generation: int = 0
 
     @property
     def log_prefix(self) -> str:
-        return f"{self.log_root}/{LOG_DIR}/"
+        return f"{self.log_root}/{directory(LOG_DIR, self.generation)}/"
 
     @property
     def data_prefix(self) -> str:
-        return f"{self.prefix}/{DATA_DIR}/"
+        return f"{self.prefix}/{directory(DATA_DIR, self.generation)}/"
+
+    @property
+    def firn_prefix(self) -> str:
+        return f"{self.log_root}/{directory(FIRN_DIR, self.generation)}/"
 
     def log_key(self, name: str) -> str:
         return self.log_prefix + name
@@ -129,23 +158,23 @@ class TableLayout:
 
     @property
     def lock_key(self) -> str:
-        return f"{self.log_root}/{FIRN_DIR}/lock.json"
+        return f"{self.firn_prefix}lock.json"
 
     @property
     def checkpoint_key(self) -> str:
-        return f"{self.log_root}/{FIRN_DIR}/checkpoint.bin"
+        return f"{self.firn_prefix}checkpoint.bin"
 
     @property
     def clock_key(self) -> str:
-        return f"{self.log_root}/{FIRN_DIR}/clock"
+        return f"{self.firn_prefix}clock"
 
     @property
     def horizon_key(self) -> str:
-        return f"{self.log_root}/{FIRN_DIR}/sweep.json"
+        return f"{self.firn_prefix}sweep.json"
 
     @property
     def batch_prefix(self) -> str:
-        return f"{self.log_root}/{FIRN_DIR}/batches/"
+        return f"{self.firn_prefix}batches/"
 
     def batch_key(self, batch_id: str) -> str:
         return self.batch_prefix + hashlib.sha256(batch_id.encode()).hexdigest()

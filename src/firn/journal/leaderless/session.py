@@ -56,6 +56,7 @@ class MaintenanceSession:
     def loaded(self) -> Loaded:
         if self._loaded is None:
             self._loaded = self.table.loader.load(every=True)
+            self.table.check_there(self._loaded.listed)
         return self._loaded
 
     @property

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
-from firn.errors import CorruptObjectError, InvalidInputError, NotFoundError, SnapshotTooOldError
+from firn.errors import (
+    CorruptObjectError,
+    InvalidInputError,
+    NotFoundError,
+    SnapshotTooOldError,
+    TableNotFoundError,
+)
 from firn.journal.agreement import Agreement, Rules
 from firn.journal.columns import older_types
 from firn.journal.definition import definition_key
@@ -54,7 +60,7 @@ class TableLog:
         self.created_settings = settings
         self.clock = clock
         self.loader = LogLoader(log_bucket, layout, clock)
-        self.known_columns = KnownColumns(self.loader, self.fold, lambda: self.settings)
+        self.known_columns = KnownColumns(self.loader, self.fold, lambda: self.settings, self.check_there)
         self.skew = SkewCheck(bucket, log_bucket, layout, clock, lambda: self.settings)
         self.created = definition
         self.undefined = undefined
@@ -122,6 +128,14 @@ class TableLog:
         now = self.clock.now_ms()
         return self.created_settings.lasting(self._definition, now, least_grace=least_grace)
 
+    def check_there(self, listed: Collection[str]) -> None:
+        """Refuse a table whose logs are gone, though this process has seen some: no commit takes the last one."""
+        if not listed and self.loader.highest_ms:
+            raise TableNotFoundError(
+                f"{self.bucket.uri(self.layout.prefix)} was dropped since this process opened it: nothing was read "
+                "or written. Open it again with db.table(…) if there is a table of the name by now."
+            )
+
     def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
         """The table now, or as of `at`: a version, a time (what was committed at that time is included).
 
@@ -132,7 +146,9 @@ class TableLog:
             NotFoundError: there is no such version, or no commit as of that time.
         """
         if at is None:
-            return self.fold(self.loader.load().logs).snapshot()
+            loaded = self.loader.load()
+            self.check_there(loaded.listed)
+            return self.fold(loaded.logs).snapshot()
         bound = self.bound(at)
         loaded = self.loader.load(bound=bound)
         # After the LIST: a sweep that deleted one of these logs has recorded its horizon before.
