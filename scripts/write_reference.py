@@ -82,7 +82,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.changes.Change",
             "firn.records.definition.Index",
             "firn.records.table.IndexInfo",
-            "firn.records.loading.LoadReport",
+            "firn.records.loading.RecordLoadReport",
             "firn.records.collecting.RecordSweepReport",
             "firn.records.predicates.Prefix",
             "firn.records.predicates.Range",

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from firn.records.collecting import RecordSweepReport
     from firn.records.definition import Index
     from firn.records.documents import Record
+    from firn.records.loading import RecordLoadReport
     from firn.records.predicates import Prefix, Range
     from firn.records.repairing import RowRepairReport
     from firn.records.row_tables import RowTable
@@ -145,6 +146,7 @@ __all__ = [
     "Range",
     "RebuildReport",
     "Record",
+    "RecordLoadReport",
     "RecordSweepReport",
     "RecordTable",
     "RepairReport",
@@ -198,6 +200,7 @@ _MODULES = (
     "firn.records.collecting",
     "firn.records.definition",
     "firn.records.documents",
+    "firn.records.loading",
     "firn.records.predicates",
     "firn.records.row_tables",
     "firn.records.rows",

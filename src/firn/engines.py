@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from firn.keyed.bulk_load import LoadReport
     from firn.keyed.table import KeyedTable
-    from firn.records.loading import LoadReport as RecordLoadReport
+    from firn.records.loading import RecordLoadReport
     from firn.records.row_tables import RowTable
     from firn.records.table import RecordTable
 

@@ -394,8 +394,8 @@ def sweep(
     of_writers = opened.descriptor.journal == "writer"
     if of_writers and older_than is not None:
         raise InvalidInputError(
-            f"{opened.name} is kept by writers' catalogs: forget old versions with `firn prune --older-than "
-            f"{older_than}`, then sweep without --older-than."
+            f"{opened.name} is kept by writers' catalogs: forget old versions with `firn prune {database.url} "
+            f"--writer ID --older-than {older_than}`, then sweep without --older-than."
         )
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"sweeping {opened.name}"):

@@ -12,7 +12,7 @@ from firn.journal.model import ColumnTypes
 from firn.records.changes import BATCH_ROWS, Change, Changes
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport
 from firn.records.documents import ID, Record
-from firn.records.loading import BATCH, LoadReport
+from firn.records.loading import BATCH, RecordLoadReport
 from firn.records.repairing import RowRepairReport
 from firn.records.rows import OrderBy, Rows
 from firn.runner import Runner
@@ -118,7 +118,7 @@ class AsyncRecordTable:
         """Delete the rows that there are of these ids, which are returned."""
         return await self.run(self.twin.delete_many, ids)
 
-    async def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> LoadReport:
+    async def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> RecordLoadReport:
         """Put many rows in place of what their ids had, a batch at a time. Where the task is cancelled, what is
         under way goes on to its end."""
         return await self.run(self.twin.load, rows, id=id, batch=batch)
@@ -250,7 +250,7 @@ class AsyncRowTable:
         """Delete the rows that there are of these ids, which are returned."""
         return await self.run(self.twin.delete_many, ids)
 
-    async def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> LoadReport:
+    async def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> RecordLoadReport:
         """Put many rows in place of what their ids had, a batch at a time. Where the task is cancelled, what is
         under way goes on to its end."""
         return await self.run(self.twin.load, rows, id=id, batch=batch)

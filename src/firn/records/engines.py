@@ -9,7 +9,7 @@ from firn.errors import UnsupportedError
 from firn.runner import LocalEngines, TaskEngines
 
 if TYPE_CHECKING:
-    from firn.records.loading import LoadReport
+    from firn.records.loading import RecordLoadReport
     from firn.records.row_tables import RowTable
     from firn.records.table import RecordTable
 
@@ -19,7 +19,7 @@ class Engines(TaskEngines, Protocol):
 
     def records_load(
         self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
-    ) -> LoadReport: ...
+    ) -> RecordLoadReport: ...
 
     def records_to_spark(
         self, table: RecordTable | RowTable, *, columns: Sequence[str] | None, where: str | None, at: Any
@@ -29,7 +29,9 @@ class Engines(TaskEngines, Protocol):
 class InProcess(LocalEngines):
     """No cluster: tasks run in threads of this process."""
 
-    def records_load(self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int) -> LoadReport:
+    def records_load(
+        self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
+    ) -> RecordLoadReport:
         raise _without_database(table)
 
     def records_to_spark(

@@ -26,7 +26,7 @@ Body = tuple[str, bytes]
 
 
 @dataclass(frozen=True)
-class LoadReport:
+class RecordLoadReport:
     """What a load did: how many `rows` it was given, and in how many `commits` they are. `version` is the number of
     the last one; at it, and after it, all of them are there, unless they were changed since. A table with
     isolation="row" has no commits: 0 and None."""
@@ -43,8 +43,8 @@ class Loaded:
     rows: int
     commits: tuple[int, ...]
 
-    def report(self, head: int) -> LoadReport:
-        return LoadReport(self.rows, len(self.commits), max(self.commits, default=head))
+    def report(self, head: int) -> RecordLoadReport:
+        return RecordLoadReport(self.rows, len(self.commits), max(self.commits, default=head))
 
 
 def check_batch(batch: int) -> None:

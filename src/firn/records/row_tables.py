@@ -39,7 +39,7 @@ from firn.records.definition import RecordDefinition
 from firn.records.documents import ID, Record
 from firn.records.engines import Engines, InProcess
 from firn.records.load_rows import Row, load_rows
-from firn.records.loading import BATCH, LoadReport, check_batch
+from firn.records.loading import BATCH, RecordLoadReport, check_batch
 from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_row
 from firn.records.names import check_id, shown_id
 from firn.records.own_etags import check_etag, check_new
@@ -227,7 +227,7 @@ class RowTable:
         else `document`, its JSON; `columns` may ask for `_etag`. 1 LIST sequence, and in tasks 1 GET a row."""
         return self.engines.records_to_spark(self, columns=columns, where=where, at=None)
 
-    def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> LoadReport:
+    def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> RecordLoadReport:
         """`upsert` many rows, `batch` of them in memory at a time. Arguments and errors as `RecordTable.load`.
 
         What is written stays, also if a later row can't be; running it again comes to the same. 1 GET and 1 PUT
@@ -244,7 +244,7 @@ class RowTable:
         check_batch(batch)
         if self.engines.is_dataframe(rows):
             return self.engines.records_load(self, rows, id=id, batch=batch)
-        return LoadReport(self.load_rows(load_rows(rows, self._documents, id=id), batch=batch), 0, None)
+        return RecordLoadReport(self.load_rows(load_rows(rows, self._documents, id=id), batch=batch), 0, None)
 
     def load_rows(self, rows: Iterable[Row], *, batch: int) -> int:
         """The same for ids and documents; how many."""

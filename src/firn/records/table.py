@@ -16,7 +16,7 @@ from firn.records.definition import RecordDefinition
 from firn.records.documents import ID, Record
 from firn.records.engines import Engines, InProcess
 from firn.records.load_rows import load_rows
-from firn.records.loading import BATCH, LoadReport, check_batch, load
+from firn.records.loading import BATCH, RecordLoadReport, check_batch, load
 from firn.records.names import check_id
 from firn.records.own_etags import check_new
 from firn.records.repairing import RowRepairReport, repair_rows
@@ -278,7 +278,7 @@ class RecordTable:
         wanted = list(ids)
         return self.session.transact(lambda tx: tx.delete_many(self.name, wanted))
 
-    def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> LoadReport:
+    def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> RecordLoadReport:
         """Put many rows in place of what their ids had, in transactions of at most `batch` rows and about 4 MB.
 
         What is committed stays, also if a later row can't be; running it again comes to the same. Of rows with one id

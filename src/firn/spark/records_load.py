@@ -19,7 +19,7 @@ from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.records.applying import settle
 from firn.records.definition import RecordDefinition
 from firn.records.load_rows import load_rows
-from firn.records.loading import Loaded, LoadReport, load
+from firn.records.loading import Loaded, RecordLoadReport, load
 from firn.records.row_tables import RowTable
 from firn.records.store import RecordStore
 from firn.spark.job import run_job
@@ -56,7 +56,9 @@ class LoadOutcome(NamedTuple):
     counters: dict[str, int]
 
 
-def load_dataframe(table: RecordTable | RowTable, frame: DataFrame, *, id: str, batch: int) -> LoadReport:
+def load_dataframe(
+    table: RecordTable | RowTable, frame: DataFrame, *, id: str, batch: int
+) -> RecordLoadReport:
     """See `RecordTable.load`. As many tasks as the DataFrame has partitions: one that takes a second pays."""
     if not table.bucket.capabilities.shareable:
         raise UnsupportedError(
@@ -79,7 +81,7 @@ def load_dataframe(table: RecordTable | RowTable, frame: DataFrame, *, id: str, 
     rows = sum(outcome.loaded.rows for outcome in outcomes)
     commits = tuple(sorted(n for outcome in outcomes for n in outcome.loaded.commits))
     if isinstance(table, RowTable):
-        return LoadReport(rows, 0, None)
+        return RecordLoadReport(rows, 0, None)
     store = table.session.store
     for number in commits:
         store.log.mark_applied(number)
