@@ -1,4 +1,4 @@
-"""The paper's matrices, a test a cell: a change and how it ends, seen by its own transaction, by one that began
+"""The paper's matrices: a change and how it ends, seen by its own transaction, by one that began
 before, by one that began after, and by another writer; by id and by index; with locks and without.
 
 Each cell is run while the commits that it builds on are only in the log, and when they are in the rows.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from record_stores import Database
 
+from cells import every_cell
 from firn.errors import (
     DuplicateKeyError,
     NoSuchKeyError,
@@ -24,14 +25,6 @@ BEFORE = {"insert": None, "update": OLD, "delete": OLD}
 AFTER = {"insert": NEW, "update": NEW, "delete": None}
 ENDS = ("commit", "rollback")
 OUTCOME = {(verb, end): (AFTER if end == "commit" else BEFORE)[verb] for verb in VERBS for end in ENDS}
-
-pytestmark = [
-    pytest.mark.parametrize("verb", VERBS),
-    pytest.mark.parametrize("end", ENDS),
-    pytest.mark.parametrize("by", ["id", "index", "scan"]),
-    pytest.mark.parametrize("lock", [False, True], ids=["free", "locked"]),
-    pytest.mark.parametrize("applied", [False, True], ids=["pending", "applied"]),
-]
 
 
 class Cell:
@@ -95,11 +88,17 @@ class Cell:
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def cell(request, verb, end, by, lock, applied):
+def twins(request):
     with twins_of(request.param) as twins:
-        yield Cell(verb, end, by, lock, applied, twins)
+        yield twins
 
 
+each = every_cell(
+    Cell, verb=VERBS, end=ENDS, by=["id", "index", "scan"], lock=[False, True], applied=[False, True]
+)
+
+
+@each
 def test_own_transaction(cell):
     """It sees what it did as soon as it did it, and nothing more after its end."""
     cell.change()
@@ -109,6 +108,7 @@ def test_own_transaction(cell):
         cell.row(cell.tx)
 
 
+@each
 def test_one_begun_before(cell):
     """It sees the old row, only by the old value, whatever happens."""
     early, unread = cell.begin("early"), cell.begin("unread")
@@ -120,6 +120,7 @@ def test_one_begun_before(cell):
     early.commit()
 
 
+@each
 def test_one_begun_meanwhile(cell):
     """It sees what one begun before does."""
     cell.change()
@@ -129,6 +130,7 @@ def test_one_begun_meanwhile(cell):
     assert cell.row(meanwhile) == cell.before
 
 
+@each
 def test_one_begun_after(cell):
     """It sees the outcome, only by the new value."""
     cell.change()
@@ -136,6 +138,7 @@ def test_one_begun_after(cell):
     assert cell.row(cell.begin("late")) == cell.outcome
 
 
+@each
 def test_another_writer_acts_before_the_end(cell):
     """The first that commits wins. With locks, the second one is told at once."""
     cell.change()
@@ -159,6 +162,7 @@ def test_another_writer_acts_before_the_end(cell):
     assert cell.row(cell.begin("late")) == expected
 
 
+@each
 def test_another_writer_that_was_there_acts_after_the_end(cell):
     """It can't change what it doesn't see as it is now."""
     rival = cell.begin("rival")
@@ -178,6 +182,7 @@ def test_another_writer_that_was_there_acts_after_the_end(cell):
     assert cell.row(cell.begin("late")) == cell.outcome
 
 
+@each
 def test_another_writer_begins_after_the_end(cell):
     """It goes on from the outcome."""
     cell.change()

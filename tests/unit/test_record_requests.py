@@ -8,15 +8,10 @@ from __future__ import annotations
 import pytest
 from record_stores import Database, R
 
+from cells import every_cell
 from firn.records.applying import apply
 from firn.records.definition import Index, RecordDefinition
 from firn.records.transaction import begin
-
-pytestmark = [
-    pytest.mark.parametrize("rows", [1, 10, 100]),
-    pytest.mark.parametrize("indices", range(6)),
-    pytest.mark.parametrize("c", [0, 1], ids=["within R", "without R"]),
-]
 
 
 class Table:
@@ -54,11 +49,10 @@ class Table:
         assert self.cost(tx.commit)[1] == {"put": 1, **({"get": 1} if self.c else {})}
 
 
-@pytest.fixture
-def table(rows, indices, c):
-    return Table(rows, indices, c)
+each = every_cell(Table, rows=[1, 10, 100], indices=range(6), c=[0, 1])
 
 
+@each
 def test_begin(table):
     """1, and 1 a new record, and c."""
     table.begin()
@@ -68,6 +62,7 @@ def test_begin(table):
     assert table.cost(lambda: begin(table.store))[1] == {"get": 1 + len(table.ids[:3]) + table.c}
 
 
+@each
 def test_reading(table):
     """1 a row, and nothing for one that was read."""
     tx = table.begin()
@@ -75,6 +70,7 @@ def test_reading(table):
     assert table.cost(lambda: [tx.get("w", id) for id in table.ids])[1] == {}
 
 
+@each
 def test_reading_what_is_not_applied(table):
     with table.db.begin("other") as tx:
         for id in table.ids:
@@ -83,6 +79,7 @@ def test_reading_what_is_not_applied(table):
     assert table.cost(lambda: [tx.get("w", id) for id in table.ids])[1] == {}
 
 
+@each
 def test_finding(table):
     """The pages, 1 a row, and c; however many indices there are."""
     tx = table.begin()
@@ -93,6 +90,7 @@ def test_finding(table):
 
 
 @pytest.mark.parametrize("verb", ["update", "delete"])
+@each
 def test_changing_rows_that_were_read(table, verb):
     """1 PUT and c for all of them, at the commit."""
     tx = table.begin()
@@ -109,6 +107,7 @@ def test_changing_rows_that_were_read(table, verb):
     table.commit(tx)
 
 
+@each
 def test_inserting(table):
     """A probe and a look at the row, and c; 1 PUT and c for all of them at the commit."""
     tx = table.begin()
@@ -117,6 +116,7 @@ def test_inserting(table):
     table.commit(tx)
 
 
+@each
 def test_reading_changing_and_writing(table):
     """n + 2 with °, n + 4 without."""
 
@@ -128,6 +128,7 @@ def test_reading_changing_and_writing(table):
     assert sum(table.cost(run)[1].values()) == table.n + (4 if table.c else 2)
 
 
+@each
 def test_applying(table):
     """In the background: a GET and a PUT a row, and a PUT an entry."""
     with table.db.begin("other") as tx:
