@@ -148,7 +148,7 @@ def never_ask_for_the_horizon(patch: pytest.MonkeyPatch) -> None:
 def ask_for_the_horizon_first(patch: pytest.MonkeyPatch) -> None:
     """Rule 6: probe, then the horizon."""
 
-    def refresh(self: SequenceLog, *, taken: int = 0) -> Head:
+    def refresh(self: SequenceLog, *, taken: int = 0, far: int | None = None) -> Head:
         while True:
             known = self._known()
             if known is None:

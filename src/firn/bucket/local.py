@@ -139,7 +139,12 @@ class LocalBucket:
                 ) from error
             os.unlink(temp)
 
-        return self._write(key, data, place)
+        def must_be_absent(file: str) -> None:
+            if self._stat(key, file) is not None:
+                raise ObjectExistsError(f"{self.uri(key)} exists already")
+
+        # Who has lost already needn't write and sync a body first.
+        return self._write(key, data, place, before=must_be_absent)
 
     def put_if_match(self, key: str, data: BytesLike, etag: str, *, retry_for: float | None = None) -> str:
         self._check_conditional()

@@ -21,6 +21,8 @@ from firn.journal.sequence.model import Catalog, Head, Record, Transaction
 LARGEST_BYTES: Final = 4 << 20
 """Bytes of bodies in one record, about: after these, the next transaction goes into another."""
 
+ALL: Final = 1 << 62
+
 Outcome = int | Exception
 """The number of the record that a transaction is in, or why it is in none."""
 
@@ -85,7 +87,8 @@ def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome
                     log.advance(record, sent_s)
                     outcomes.update((member.txid, record.number) for member in group)
                 else:
-                    log.refresh(taken=0 if sent_s is not None else record.number)
+                    # All records since the snapshot are needed to judge by, however far behind this is.
+                    log.refresh(taken=0 if sent_s is not None else record.number, far=ALL)
         except (StoreError, OutcomeUnknownError) as error:
             for proposal in waiting:
                 outcomes.setdefault(proposal.txid, _settled(log, proposal.txid, sent, error))

@@ -85,13 +85,14 @@ class SequenceLog:
         """The end as it is known. No request, but for a process that knows nothing yet: as `refresh`."""
         return self._known() or self.refresh()
 
-    def refresh(self, *, taken: int = 0) -> Head:
+    def refresh(self, *, taken: int = 0, far: int | None = None) -> Head:
         """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record, up to as many again if
         there are several; 1 more for the horizon if nobody has asked for it within `freshness_s`. At first, and
         behind by more than `far`: as `open_log`.
 
         Args:
             taken: the greatest number that the caller knows to be a record's.
+            far: behind by how many the log is opened anew, for a caller that needs all records in between.
 
         Raises:
             CorruptObjectError: records are missing that nobody has applied.
@@ -101,7 +102,7 @@ class SequenceLog:
             known = self._known()
             behind = 0
             if known is not None:
-                probed = self._probe(known.number, certain=max(0, taken - known.number), most=self.far)
+                probed = self._probe(known.number, certain=max(0, taken - known.number), most=far or self.far)
                 if probed.began_s is not None:
                     if not self.is_ghost(known, known.number + 1):
                         return self._adopt(probed.records, probed.began_s)
