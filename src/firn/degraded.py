@@ -9,6 +9,7 @@ from threading import Lock
 from firn.errors import DegradedReadWarning
 
 _log = logging.getLogger("firn")
+_log.addHandler(logging.NullHandler())  # a program without logs sees the warning, and not both
 _lock = Lock()
 _said: set[tuple[str, str]] = set()
 

@@ -19,6 +19,8 @@ from firn.journal.writer.history import History
 from firn.journal.writer.identity import new_uuid
 from firn.journal.writer.messages import encode_checkpoint, encode_transaction
 
+pytestmark = pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
+
 
 @pytest.fixture
 def db(tmp_path: Path) -> firn.Database:

@@ -14,6 +14,8 @@ from firn.inspect.facts import table_facts
 from firn.inspect.report import render_report
 from firn.inspect.words import sentences
 
+pytestmark = pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
+
 
 @pytest.fixture
 def db(tmp_path: Path) -> firn.Database:

@@ -202,6 +202,7 @@ def damage(connect: Connect, writer: str) -> str:
     return key
 
 
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
 def test_a_broken_writer_is_left_out_and_told(connect: Connect) -> None:
     connect("a").create_table("t", journal="writer").append([{"id": 1}])
     connect("b").table("t").append([{"id": 2}])
@@ -232,6 +233,7 @@ def put_rival(connect: Connect, writer: str) -> tuple[str, str]:
     return last.uuid, rival.uuid
 
 
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
 def test_a_forked_writer_is_read_up_to_the_fork_and_cant_write(connect: Connect) -> None:
     a = connect("a", options=NO_CLAIMS)
     table = a.create_table("t", journal="writer")
@@ -254,6 +256,7 @@ def test_a_forked_writer_is_read_up_to_the_fork_and_cant_write(connect: Connect)
     assert connect("b").table("t").append([{"id": 5}]).version == "b=2"
 
 
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
 def test_a_reader_that_saw_a_side_of_a_fork_says_so(connect: Connect) -> None:
     connect("a", options=NO_CLAIMS).create_table("t", journal="writer").append([{"id": 1}])
     reader = connect()
@@ -266,6 +269,7 @@ def test_a_reader_that_saw_a_side_of_a_fork_says_so(connect: Connect) -> None:
         table.snapshot("a=2")
 
 
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
 def test_a_catalog_that_was_deleted_isnt_taken_for_a_new_one(connect: Connect) -> None:
     connect("a").create_table("t", journal="writer").append([{"id": 1}])
     for number in range(3):
@@ -488,7 +492,7 @@ def test_two_connections_under_one_id_take_turns(connect: Connect) -> None:
     with first.journal.exclusive("merge") as session:
         files = session.snapshot.files
         second.delete("id = 1")
-        with pytest.raises(firn.ConflictError, match="by another process of the writer 'a' meanwhile"):
+        with pytest.raises(firn.ConflictError, match="by another commit of the writer 'a' meanwhile"):
             session.publish(Commit("merge", (), [f.path for f in files]))
     assert ids(connect().table("t")) == [0, 2, 10, 11, 12]
 

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from firn.records.table import RecordTable
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out."),
+]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many rows.")]
 
 
@@ -42,6 +46,7 @@ def sql(
     limit: Limit = None,
     csv: Csv = False,
     json: Json = False,
+    strict: Strict = False,
     options: StoreOptions = None,
 ) -> None:
     """Run one SELECT over a database's tables, on Spark.
@@ -49,7 +54,7 @@ def sql(
     firn sql "SELECT origin, count(*) FROM flights GROUP BY 1" --db ./prod
     """
     _one_format(csv, json)
-    database = open_database(db, options)
+    database = open_database(db, options, strict=strict)
     waiting.start_spark()
     with waiting.spinner("running the query"):
         frame = database.sql(query)
@@ -77,6 +82,7 @@ def scan(
     explain: Annotated[bool, typer.Option("--explain", help="Only say which files would be read.")] = False,
     csv: Csv = False,
     json: Json = False,
+    strict: Strict = False,
     options: StoreOptions = None,
 ) -> None:
     """Print a table's rows, or count them.
@@ -84,7 +90,7 @@ def scan(
     firn scan ./prod/flights --columns origin,delay --where "delay > 60" --limit 10
     """
     _one_format(csv, json)
-    _, opened = open_table(table, db, options)
+    _, opened = open_table(table, db, options, strict=strict)
     chosen = None if columns is None else split_names(columns, opened.snapshot(at).columns)
     found = opened.scan(columns=chosen, where=where, at=at)
     for warning in found.snapshot.warnings:
@@ -138,11 +144,12 @@ def tables(
     db: DbArg = None,
     names: Annotated[bool, typer.Option("--names", help="Only the names: reads no log.")] = False,
     json: Json = False,
+    strict: Strict = False,
     options: StoreOptions = None,
 ) -> None:
     """List a database's tables."""
     url = given_or_usual(db)
-    database = open_database(url, options)
+    database = open_database(url, options, strict=strict)
     found = database.tables()
     if names:
         if json:
@@ -239,7 +246,12 @@ def _line(table: dict[str, Any]) -> list[str]:
 
 @app.command(rich_help_panel=READ)
 def schema(
-    table: TableArg, db: DbOption = None, at: At = None, json: Json = False, options: StoreOptions = None
+    table: TableArg,
+    db: DbOption = None,
+    at: At = None,
+    json: Json = False,
+    strict: Strict = False,
+    options: StoreOptions = None,
 ) -> None:
     """Print a table's columns and types, its partitioning, sort order and properties."""
     from firn.keyed.table import KeyedTable
@@ -247,7 +259,7 @@ def schema(
     from firn.records.table import RecordTable
 
     url, name = locate(table, db)
-    opened = open_database(url, options).table(name)
+    opened = open_database(url, options, strict=strict).table(name)
     if isinstance(opened, RecordTable | RowTable):
         if at is not None:
             raise InvalidInputError(f"{name} is a record table, whose columns never change: leave out --at.")
@@ -341,10 +353,15 @@ def _keyed_schema(table: KeyedTable, json: bool) -> None:
 
 @app.command(rich_help_panel=READ)
 def partitions(
-    table: TableArg, db: DbOption = None, at: At = None, json: Json = False, options: StoreOptions = None
+    table: TableArg,
+    db: DbOption = None,
+    at: At = None,
+    json: Json = False,
+    strict: Strict = False,
+    options: StoreOptions = None,
 ) -> None:
     """List a table's partitions with their rows, files and sizes."""
-    _, opened = open_table(table, db, options)
+    _, opened = open_table(table, db, options, strict=strict)
     found = opened.partitions(at)
     if json:
         output.document({"table": opened.name, "partitions": [output.plain(p) for p in found]})

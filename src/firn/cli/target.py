@@ -93,6 +93,7 @@ def open_database(
     *,
     must_exist: bool = True,
     writer: str | None = None,
+    strict: bool = False,
 ) -> Database:
     """Connect. A directory that isn't there is an error, unless something is about to be written."""
     from firn.bucket.urls import parse_url
@@ -101,7 +102,7 @@ def open_database(
     address = parse_url(url)
     if must_exist and address.kind == "directory" and not os.path.isdir(address.name):
         raise NotFoundError(f"there is no database at {url}: no such directory.")
-    return connect(url, options=store_options(options), writer=writer)
+    return connect(url, options=store_options(options), writer=writer, strict=strict)
 
 
 def locate(table: str, db: str | None) -> tuple[str, str]:
@@ -119,11 +120,16 @@ def locate(table: str, db: str | None) -> tuple[str, str]:
 
 
 def open_table(
-    table: str, db: str | None, options: Sequence[str] | None = None, *, writer: str | None = None
+    table: str,
+    db: str | None,
+    options: Sequence[str] | None = None,
+    *,
+    writer: str | None = None,
+    strict: bool = False,
 ) -> tuple[Database, LakeTable]:
     """Open a lake table that exists, with its database. InvalidInputError if it is of another kind."""
     url, name = locate(table, db)
-    database = open_database(url, options, writer=writer)
+    database = open_database(url, options, writer=writer, strict=strict)
     return database, database.table(name, kind="lake")
 
 

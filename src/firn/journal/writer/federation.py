@@ -94,15 +94,19 @@ class Union:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader should be told of the writers."""
-        said = [*self.remarks]
-        said += [f"the writer {name} is left out: {error}" for name, error in self.broken.items()]
+        each = (text for version in self.versions.values() for text in version.warnings)
+        return (*self.remarks, *self.degraded, *each)
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What is left out, and which verb mends it."""
+        said = [f"the writer {name} is left out: {error}" for name, error in self.broken.items()]
         for name, version in self.versions.items():
             if version.fork is not None:
                 said.append(
                     f"the writer {name} has {version.fork}, so it is read as of revision {version.head.revision}; "
                     "choose a side with `firn repair --keep UUID`"
                 )
-            said.extend(version.warnings)
         return tuple(said)
 
     def infos(self) -> list[WriterInfo]:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 from firn.errors import InvalidInputError
-from firn.journal.writer.actions import APPENDS, IN_PLACE, Action, Add, CommitRecord, Transaction
+from firn.journal.writer.actions import APPENDS, IN_PLACE, Action, Add
 from firn.journal.writer.federation import Union
 from firn.journal.writer.identity import Ticket
 from firn.journal.writer.layout import ChunkNamer
 from firn.journal.writer.own import Author, BatchSeen, OwnWriter, Proposal, clock_of
-from firn.journal.writer.state import Head, State, follow
+from firn.journal.writer.state import Head, State, extend
 
 
 class Gathering(Author):
@@ -114,17 +114,13 @@ class _Draft:
         self.state = self._base = base
         self.actions: list[Action] = []
         self._ticket = ticket
-        self._batches: list[tuple[str, str]] = []
 
     def add(self, number: int, proposal: Proposal) -> Sequence[Action]:
         """What the proposal does; raises what its plan does."""
-        base, head = self._base, self._base.head
+        base = self._base.head
         # "!" is in no writer's name; a later commit's rows are newer
-        found = proposal.plan(self.state, f"{clock_of(base)}!{number:06d}")
-        actions, batches = [*self.actions, *found], [*self._batches, *proposal.batches]
-        record = CommitRecord(
-            self._ticket.uuid, head.uuid, head.time_ms, "transaction", tuple(batches), claimed=head.claimed
-        )
-        self.state = follow(base, Transaction(base.writer, base.database, head.revision + 1, actions, record))
-        self.actions, self._batches = actions, batches
+        found = proposal.plan(self.state, f"{clock_of(self._base)}!{number:06d}")
+        head = Head(base.revision + 1, self._ticket.uuid, base.time_ms, base.claimed)
+        self.state = extend(self.state, head.revision, found, proposal.batches, head)
+        self.actions.extend(found)
         return found

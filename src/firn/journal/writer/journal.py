@@ -14,7 +14,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from firn.bucket.base import Bucket
+from firn.bucket.keys import key_below
 from firn.clock import Clock
+from firn.degraded import warn_degraded
 from firn.errors import ConflictError, InvalidInputError, NotFoundError
 from firn.journal.agreement import Rules
 from firn.journal.entries import PROPERTY, SEEN, Entries
@@ -316,6 +318,9 @@ class WriterJournal:
                 found = union_snapshot(union, self.table, self.rules)
                 self._latest = key, replace(found, warnings=(*found.warnings, *self.notes))
                 self._note(found.files)
+                where = self.bucket.uri(key_below(self.federation.prefix, self.table))
+                for text in union.degraded:
+                    warn_degraded(where, text)
             return self._latest[1]
 
     def _above_seen(self, state: State, clock: str) -> str:

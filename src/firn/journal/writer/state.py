@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from firn.errors import CorruptObjectError, UnsupportedError
@@ -23,6 +24,7 @@ from firn.journal.writer.actions import (
     Transaction,
     Upgrade,
 )
+from firn.journal.writer.layered import Layered
 
 FORMAT = 1
 """The newest catalog format that this version writes and reads."""
@@ -114,7 +116,7 @@ class Refused(Exception):
 def replay(state: State, transactions: Iterable[tuple[Transaction, str]]) -> State:
     """The state after `transactions`, each with its URL for messages, in order.
 
-    Costs one copy of the state, however many transactions there are.
+    Costs what the transactions change, and one look at the state, however many there are.
 
     Raises:
         CorruptObjectError: one doesn't follow from what is before it.
@@ -135,9 +137,23 @@ def replay(state: State, transactions: Iterable[tuple[Transaction, str]]) -> Sta
 
 
 def follow(state: State, transaction: Transaction) -> State:
-    """The state after one transaction; `Refused` if it can't follow."""
-    work = _Work(state)
+    """The state after one transaction; `Refused` if it can't follow. Costs what it changes, times the number of
+    tables."""
+    work = _Work(state, whole=False)
     work.apply(transaction)
+    return work.state()
+
+
+def extend(
+    state: State, revision: int, actions: Iterable[Action], batches: Iterable[tuple[str, str]], head: Head
+) -> State:
+    """The state with more of what one transaction does, at `head`; `Refused` if it can't follow. Costs as `follow`
+    does."""
+    work = _Work(state, whole=False)
+    for action in actions:
+        work.act(action, revision)
+    work.remember(batches, revision, head.time_ms)
+    work.head = head
     return work.state()
 
 
@@ -163,21 +179,26 @@ class _Table:
     def __init__(self, table: TableState) -> None:
         self.name, self.spec = table.name, table.spec
         self.schemas = dict.fromkeys(table.schemas)
-        self.files = dict(table.files)
-        self.batches = dict(table.batches)
+        self.files = Layered.after(table.files)
+        self.batches = Layered.after(table.batches)
 
     def state(self) -> TableState:
         return TableState(self.name, self.spec, tuple(self.schemas), self.files, self.batches)
 
 
 class _Work:
-    """A state while transactions are applied. Tables are copied when they are first touched."""
+    """A state while transactions are applied. Tables get a next version when they are first touched.
 
-    def __init__(self, state: State) -> None:
+    With `whole` it notes first whose each file is, which pays where there are many transactions.
+    """
+
+    def __init__(self, state: State, *, whole: bool = True) -> None:
         self.before = state
         self.head, self.format = state.head, state.format
         self.tables: dict[str, TableState | _Table] = dict(state.tables)
-        self.owner = {path: name for name, table in state.tables.items() for path in table.files}
+        self.owner: dict[str, str] | None = None
+        if whole:
+            self.owner = {path: name for name, table in state.tables.items() for path in table.files}
 
     def state(self) -> State:
         tables = {n: t.state() if isinstance(t, _Table) else t for n, t in self.tables.items()}
@@ -195,7 +216,9 @@ class _Work:
     def remember(self, batches: Iterable[tuple[str, str]], revision: int, time_ms: int) -> None:
         self._forget_batches(time_ms - BATCH_MEMORY_MS)
         for table, batch in batches:
-            self._table(table).batches.setdefault(batch, (revision, time_ms))
+            known = self._table(table).batches
+            if batch not in known:
+                known[batch] = revision, time_ms
 
     def _check_identity(self, transaction: Transaction) -> None:
         state, head = self.before, self.head
@@ -219,9 +242,7 @@ class _Work:
         elif isinstance(action, Define):
             self._define(action)
         elif isinstance(action, Drop):
-            for path in self._table(action.table).files:
-                del self.owner[path]
-            del self.tables[action.table]
+            self._drop(action.table)
         elif isinstance(action, Upgrade):
             self._upgrade(action.format)
         elif isinstance(action, Resolve) and not 1 <= action.revision < revision:
@@ -243,17 +264,32 @@ class _Work:
 
     def _add(self, action: Add, revision: int) -> None:
         table, path = self._table(action.table), action.file.path
-        if path in self.owner:
+        if self._owner_of(path) is not None:
             raise Refused(f"adds the file {path}, which is there already")
-        self.owner[path] = action.table
+        if self.owner is not None:
+            self.owner[path] = action.table
         table.files[path] = LiveFile(action.file, action.columns, revision)
         table.schemas.setdefault(action.columns)
 
     def _remove(self, path: str) -> None:
-        owner = self.owner.pop(path, None)
+        owner = self._owner_of(path)
         if owner is None:
             raise Refused(f"removes the file {path}, which isn't there")
+        if self.owner is not None:
+            del self.owner[path]
         del self._table(owner).files[path]
+
+    def _owner_of(self, path: str) -> str | None:
+        if self.owner is not None:
+            return self.owner.get(path)
+        return next((name for name, table in self.tables.items() if path in table.files), None)
+
+    def _drop(self, name: str) -> None:
+        files = self._table(name).files
+        if self.owner is not None:
+            for path in files:
+                del self.owner[path]
+        del self.tables[name]
 
     def _soft_delete(self, action: Tombstones, revision: int) -> None:
         table = self._table(action.table)
@@ -281,5 +317,7 @@ class _Work:
         for name, table in list(self.tables.items()):
             oldest = next(iter(table.batches.values()), None)
             if oldest is not None and oldest[1] < before_ms:
-                kept = self._table(name)
-                kept.batches = {b: at for b, at in kept.batches.items() if at[1] >= before_ms}
+                batches = self._table(name).batches
+                old = takewhile(lambda entry: entry[1][1] < before_ms, batches.items())
+                for batch in [batch for batch, _ in old]:
+                    del batches[batch]

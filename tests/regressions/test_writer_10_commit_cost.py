@@ -1,0 +1,75 @@
+"""A commit copied the whole state of its writer, and each append of a transaction all that it had done so far."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import firn
+from firn.journal.model import DataFile
+from firn.journal.writer.actions import Add, CommitRecord, Transaction
+from firn.journal.writer.layered import FEWEST, Layered
+from firn.journal.writer.state import Head, LiveFile, State, TableState, follow
+
+
+def test_versions_of_a_mapping_are_what_dicts_would_be() -> None:
+    rng = random.Random(10)
+    versions: list[tuple[Layered[int, int], dict[int, int]]] = [(Layered({n: n for n in range(50)}), {})]
+    versions[0] = versions[0][0], dict(versions[0][0])
+    for _ in range(600):
+        before, truth = versions[-1]
+        now, wanted = Layered.after(before), dict(truth)
+        for _ in range(rng.randrange(4)):
+            key = rng.randrange(90)
+            if key in wanted and rng.random() < 0.5:
+                del now[key], wanted[key]
+            else:
+                now[key] = wanted[key] = rng.random()  # type: ignore[assignment]
+        versions.append((now, wanted))
+    for now, wanted in versions:
+        assert list(now.items()) == list(wanted.items()) and len(now) == len(wanted)
+        assert now == wanted and wanted == now and all((key in now) == (key in wanted) for key in range(90))
+    with pytest.raises(KeyError):
+        del Layered({1: 1})[2]
+
+
+class Counted(dict[str, LiveFile]):
+    """Counts who goes through all of it."""
+
+    walks = 0
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        self.walks += 1
+        return super().__iter__()
+
+    def keys(self):  # type: ignore[no-untyped-def]
+        self.walks += 1
+        return super().keys()
+
+
+def test_a_commit_looks_at_no_more_files_than_it_changes() -> None:
+    files = Counted({f"{n}": LiveFile(DataFile(f"{n}", 1, 0), (), 1) for n in range(1000)})
+    state = State("w", "db", Head(1, "0" * 32), 1, {"t": TableState("t", b"", ((),), files)})
+    for number in range(FEWEST):
+        record = CommitRecord(f"{number + 1:032x}", state.head.uuid, 0, "append")
+        add = Add("t", DataFile(f"new {number}", 1, 0))
+        state = follow(state, Transaction("w", "db", state.head.revision + 1, [add], record))
+    assert files.walks == 0
+    assert len(state.tables["t"].files) == 1000 + FEWEST
+
+
+def test_an_append_in_a_transaction_replays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from firn.journal.writer import state as states
+
+    acted: list[object] = []
+    act = states._Work.act
+    monkeypatch.setattr(states._Work, "act", lambda self, a, r: (acted.append(a), act(self, a, r))[1])
+    db = firn.connect("memory://", writer="w")
+    db.create_table("t", journal="writer")
+    acted.clear()
+    with db.transaction() as tx:
+        for number in range(20):
+            tx.append("t", [{"id": number}])
+        assert len(acted) == 20
+    assert db.table("t").scan().count() == 20
