@@ -40,6 +40,7 @@ PROGRAMS = (
     Program("bloom_pruning", False, ("--files", "40", "--rows", "500", "--lookups", "20", "--rounds", "1")),
     Program("keyed_lake", False, ("--rows", "50000", "--batches", "5", "--rounds", "2")),
     Program("keyed", False, ("--keys", "20000", "--samples", "500", "--rounds", "1")),
+    Program("keyed_speed", False, ("--seconds", "5", "--sizes", "small", "--runs", "1", "8", "--mb", "32")),
     Program(
         "records",
         False,

@@ -35,7 +35,7 @@ ATTEMPTS = 16
 """Tries of one task that are told apart by the numbers they give to SSTs."""
 
 PART_SSTS = 1024
-"""SSTs that one try of a task may write: 64 GB of the default size."""
+"""SSTs that one try of a task may write: 32 GB of the default size."""
 
 
 @dataclass(frozen=True)

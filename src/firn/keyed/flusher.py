@@ -16,13 +16,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-import pyarrow as pa
-
 from firn.background import TRANSIENT
 from firn.bucket.base import BytesLike
 from firn.clock import Clock
 from firn.errors import FencedError, InvalidInputError, OutcomeUnknownError
 from firn.keyed.flights import again
+from firn.keyed.memory import LetGo, give_back
 from firn.keyed.memtable import Memtable
 from firn.keyed.pressure import CALM, PACE_BYTES, Pressure
 from firn.keyed.settings import KeyedSettings
@@ -114,6 +113,7 @@ class Flusher:
         self._l0 = CALM
         self._encoding = threading.Lock()
         self._encoded = 0
+        self._let_go = LetGo()
         self._closing = False
         self._threads: list[threading.Thread] = []
         self._idle = 0
@@ -239,8 +239,7 @@ class Flusher:
             for thread in threads:
                 if thread is not threading.current_thread():
                     thread.join(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
-            # Arrow would keep what the flushes had, for threads that have ended.
-            pa.default_memory_pool().release_unused()
+            give_back()
 
     # -- the workers
 
@@ -258,6 +257,8 @@ class Flusher:
             while (flush := self._next()) is not None:
                 self._put_up(flush)
                 self._acknowledge()
+                size, flush = flush.bytes, None  # or it would be held until the next one
+                self._let_go.add(size)
         except BaseException as error:  # whatever it is, who waits for the flush must learn it
             if not isinstance(error, FencedError):
                 log.error("the writer of %s ends: %s", self._name, error)

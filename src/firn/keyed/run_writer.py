@@ -18,11 +18,12 @@ from firn.bucket.base import Bucket, BytesLike
 from firn.errors import ObjectExistsError, ObjectNotFoundError, OutcomeUnknownError
 from firn.journal.manifest.layout import ManifestLayout
 from firn.journal.manifest.model import SSTInfo
+from firn.keyed.memory import give_back
 from firn.keyed.seqs import NARROW, WIDE, Seqs
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.sst_writer import Sst, SstWriter
 
-IN_FLIGHT_BYTES = 64 << 20
+IN_FLIGHT_BYTES = 32 << 20
 """Finished SSTs that wait for their PUT hold no more than this, or than one SST."""
 
 IN_FLIGHT = 8
@@ -80,8 +81,7 @@ class RunWriter:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
-        # Arrow would keep what rows and pages had, of each thread that ever wrote a run.
-        pa.default_memory_pool().release_unused()
+        give_back()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add entries that stand above all those before in (key ascending, seq descending).

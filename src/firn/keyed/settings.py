@@ -17,7 +17,7 @@ KEYED_PROPERTIES: Mapping[str, Any] = {
     "compression": "zstd",
     "block_size": "128KB",
     "bloom_bits": 10,
-    "sst_size": "64MB",
+    "sst_size": "32MB",
     "compaction": "tiered",
     "strict": False,
     "poll_max": "30s",
@@ -56,7 +56,7 @@ class KeyedSettings:
     compression: Compression = "zstd"
     block_size: int = 128 << 10
     bloom_bits: int = 10
-    sst_size: int = 64 << 20
+    sst_size: int = 32 << 20
     compaction: Literal["tiered", "leveled"] = "tiered"
     strict: bool = False
     poll_max: float = 30.0
