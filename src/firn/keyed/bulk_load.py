@@ -183,6 +183,7 @@ class _Load:
     def __init__(self, table: KeyedTable, runner: Runner | None) -> None:
         self._table = table
         self.session: CompactorSession = table.founded(table.journal.open_compactor)
+        self._table = table = table.as_in(self.session.view)
         compact_l0(table, self.session, runner=runner)
         self._manifest: Manifest = self.session.view.manifest
         greatest = max((sst.max_seq for sst in self._manifest.ssts), default=0)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from firn.bucket.flight import in_flight
 from firn.bucket.keys import key_below
 from firn.errors import AlreadyExistsError, SnapshotTooOldError, TableNotFoundError
+from firn.journal.entries import Entries
 from firn.journal.manifest import L0File, SnapshotRef, SSTInfo, View
 from firn.keyed.checkpoints import PINS, Checkpoint, find
 from firn.keyed.definition import create_definition, read_definition
@@ -75,8 +76,9 @@ def clone(table: KeyedTable, name: str, at: str | Checkpoint | None = None) -> K
     return made
 
 
-def first_ssts(table: KeyedTable) -> tuple[list[SSTInfo], int]:
-    """What a clone begins with: all its parent's SSTs and L0 objects, and the last L0 number of these.
+def first_ssts(table: KeyedTable) -> tuple[list[SSTInfo], int, Entries]:
+    """What a clone begins with: all its parent's SSTs and L0 objects, the last L0 number of these, and how the parent
+    was altered.
 
     L0 objects become the newest runs of level 1. Cost: 1 GET of the pin, the manifest, 1 GET an L0 object's index.
 
@@ -94,7 +96,11 @@ def first_ssts(table: KeyedTable) -> tuple[list[SSTInfo], int]:
     layout = parent.journal.layout
     ssts = [replace(sst, file="/" + layout.sst_key(sst.file)) for sst in view.manifest.ssts]
     first_run = max((sst.run for sst in ssts if sst.level == 1), default=-1) + 1
-    return [*ssts, *_flushed(parent, list(reversed(view.l0)), first_run)], view.last_l0
+    return (
+        [*ssts, *_flushed(parent, list(reversed(view.l0)), first_run)],
+        view.last_l0,
+        view.manifest.definition,
+    )
 
 
 def clones_of(table: KeyedTable) -> list[str]:

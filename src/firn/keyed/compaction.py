@@ -116,6 +116,7 @@ def compact(
         first = _first_plan(table.view(), table, full)
         return CompactionReport(None, dry_run=True) if first is None else _announced(first)
     session = table.founded(table.journal.open_compactor)
+    table = table.as_in(session.view)
     report, whole = CompactionReport(None), False
     upto = session.view.last_l0
     for _ in range(MAX_ROUNDS + len(session.view.l0)):

@@ -196,6 +196,14 @@ class Flusher:
         if waited and not self._pressure.full:
             self._done.notify_all()
 
+    def adopt(self, settings: KeyedSettings) -> None:
+        """* Go by other settings from now on."""
+        self._settings = settings
+        self._memtable_bytes = min(settings.memtable_size, MOST_BYTES)
+        self._limit()
+        self._work.notify_all()
+        self._done.notify_all()
+
     @property
     def unflushed(self) -> int:
         """Bytes that aren't durable, about."""

@@ -17,8 +17,8 @@ from firn.errors import FencedError, FirnError
 from firn.journal.manifest import View
 from firn.keyed.policy import CompactionPlan, plan_l0
 
-STEP_BYTES, STEP_FILES = 256 << 20, 512
-"""What one step takes at most: some seconds of work."""
+STEP_BYTES, STEP_FILES = 256 << 20, 128
+"""What one step takes at most: some seconds of work, and a block of each file in memory."""
 
 LONG_BYTES = 256 << 20
 """A plan that reads more takes no L0 along, and is done beside steps of L0."""
@@ -30,8 +30,8 @@ log = logging.getLogger("firn.keyed")
 
 
 def parted(view: View, plan: CompactionPlan | None) -> CompactionPlan | None:
-    """The plan; or only L0 of it, where it would take long."""
-    if plan is None or not plan.l0 or plan.bytes <= LONG_BYTES:
+    """The plan; or only the oldest of L0, where it would take long or has very many files."""
+    if plan is None or not plan.l0 or (plan.bytes <= LONG_BYTES and len(plan.l0) <= STEP_FILES):
         return plan
     return plan_l0(view, most_bytes=STEP_BYTES, most_files=STEP_FILES)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from sortedcontainers import SortedList
 
+from firn.errors import InvalidInputError
 from firn.keyed.entries import MERGE, PUT, Entry
 from firn.keyed.merge_order import key_order
 from firn.keyed.operators import Operator
@@ -120,11 +121,6 @@ class Memtable:
         self.bytes += total + OVERHEAD * (at - first)
         self._count = at
         return self._base + at - 1
-
-    def weight(self, entries: Sequence[tuple[bytes, object, int, int | None]]) -> int:
-        """By how much entries would raise `bytes`."""
-        size = self.values.size
-        return sum([len(key) + size(value) for key, value, _, _ in entries]) + OVERHEAD * len(entries)
 
     def get(self, key: bytes, upto_seq: int | None = None) -> list[Entry]:
         """A key's versions, newest first, down to the first that isn't a merge operand; [] if there is none.
@@ -281,6 +277,24 @@ class Memtable:
             return both, MERGE
         base = self._values[previous] if kind == PUT else None
         return operator.merge(base, (operand,)), PUT
+
+
+def checked_weight(
+    entries: Sequence[tuple[bytes, object, int, int | None]], values: Values, most: int, name: str
+) -> int:
+    """By how much entries would raise `bytes`.
+
+    Raises:
+        InvalidInputError: by more than `most`.
+    """
+    size = values.size
+    weight = sum([len(key) + size(value) for key, value, _, _ in entries]) + OVERHEAD * len(entries)
+    if weight > most:
+        raise InvalidInputError(
+            f"a batch of {weight:,} bytes is too large for {name}: at most {most:,} fit, with {OVERHEAD} for each "
+            "entry. Write it in several batches; each of them is all or nothing."
+        )
+    return weight
 
 
 def _range(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from firn.background import Background
 from firn.errors import FencedError
@@ -21,6 +21,8 @@ from firn.runner import LocalRunner
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
+
+T = TypeVar("T")
 
 RUNNER = LocalRunner(1)
 """A writer's own compaction stays in its process, and in one thread: it takes turns with puts and flushes, and its
@@ -123,6 +125,19 @@ class OwnCompaction:
         name = f"firn-compact-{self._table.name}"
         self._thread = Background(name, self.work, failed, first=None)
 
+    def beside(self, work: Callable[[], T]) -> T:
+        """Work that takes the compactor's epoch, while nothing is compacted here; one elsewhere is fenced."""
+        with self._one:
+            done = work()
+            self._session = None
+        self._poll()
+        self.turns.mine(self._view().pointer.compactor_epoch)
+        return done
+
+    def adopt(self, table: KeyedTable) -> None:
+        """Compact by another definition from now on."""
+        self._table = table
+
     @property
     def last_error(self) -> BaseException | None:
         return None if self._thread is None else self._thread.last_error
@@ -138,12 +153,7 @@ class OwnCompaction:
 
     def by_hand(self, *, full: bool) -> CompactionReport:
         """Compact now, and take over from whoever does."""
-        with self._one:
-            report = self._table.compact(full=full, runner=RUNNER)
-            self._session = None  # it was fenced by that
-        self._poll()
-        self.turns.mine(self._view().pointer.compactor_epoch)
-        return report
+        return self.beside(lambda: self._table.compact(full=full, runner=RUNNER))
 
     def work(self) -> float | None:
         """Compact for as long as the policy asks for it; the seconds after which to look again, None: when poked."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 PACE_BYTES = 1 << 20
 """How much is put between two short waits."""
 
-LONGEST_WAIT_S = 0.25
+LONGEST_WAIT_S = 0.5
 """Of a put, for `PACE_BYTES`, just below a bound."""
 
 LONGEST_PAUSE_S = 1.0
@@ -39,7 +39,7 @@ class Pressure:
         """How long a put waits after so many bytes were put.
 
         >>> Pressure(l0_bytes=0.5).wait_s(1 << 20), Pressure(l0_bytes=0.75).wait_s(1 << 20)
-        (0.0, 0.0625)
+        (0.0, 0.125)
         """
         above = max(_above(self.unflushed), _above(self.l0_bytes))
         return LONGEST_WAIT_S * above * above * min(1.0, put_bytes / PACE_BYTES)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firn.journal.manifest.model import CollectReport
+from firn.keyed.altering import sweep_age_s
 from firn.keyed.clones import let_go
 from firn.units import parse_duration
 
@@ -43,7 +45,11 @@ def sweep(
         >>> len(report.l0), report.live_ssts
         (1, 1)
     """
-    age_s = table.settings.l0_min_age if older_than is None else parse_duration(older_than)
+    given_s = None if older_than is None else parse_duration(older_than)
     if not dry_run:
         let_go(table)
-    return table.journal.collect(l0_min_age_s=age_s, buffer_s=min(SKEW_S, age_s), dry_run=dry_run)
+    return table.journal.collect(
+        l0_min_age_s=partial(sweep_age_s, table) if given_s is None else given_s,
+        buffer_s=SKEW_S if given_s is None else min(SKEW_S, given_s),
+        dry_run=dry_run,
+    )

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from firn.alter import AlterResult
 from firn.arguments import checked
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
@@ -23,7 +24,7 @@ from firn.errors import (
 from firn.journal.manifest import ManifestJournal, View
 from firn.journal.manifest.layout import parse_manifest_name
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
-from firn.keyed import bulk_load, changes, checkpoints, clones, compaction, sweep
+from firn.keyed import altering, bulk_load, changes, checkpoints, clones, compaction, sweep
 from firn.keyed.aio import AsyncKeyedTable
 from firn.keyed.cache import BlockCache
 from firn.keyed.definition import KeyedDefinition, read_definition
@@ -85,6 +86,8 @@ class _Cached:
     def __init__(self, bucket: Bucket, definition: KeyedDefinition) -> None:
         self.cache = BlockCache(definition.settings.block_cache)
         self.readers = SstReaders(bucket, self.cache, definition.values)
+        self.writers: WeakValueDictionary[int, KeyedWriter] = WeakValueDictionary()
+        """By the database that opened each."""
 
 
 _cached: WeakValueDictionary[tuple[str, int], _Cached] = WeakValueDictionary()
@@ -125,6 +128,7 @@ class KeyedTable:
         self.engines: Engines = engines or InProcess()
         self.options = dict(options or {})
         self.clock: Clock = clock or SystemClock()
+        self._altered: dict[str, KeyedTable] = {}
 
     def __repr__(self) -> str:
         return f"<KeyedTable {self.bucket.uri(self.prefix)}>"
@@ -206,7 +210,10 @@ class KeyedTable:
             lambda: self.journal.open_writer(wait_for_gaps_s=gaps, strict=self.settings.strict)
         )
         self.check_view(session.view)
-        return KeyedWriter(self, session, compaction=compaction, poll_every=every)
+        table = self.as_in(session.view)
+        kv = KeyedWriter(table, session, compaction=compaction, poll_every=every)
+        self._shared.writers[id(self.engines)] = kv
+        return kv
 
     def reader(self, at: Any = None, *, follow: Duration | None = "1s") -> KeyedReader:
         """Read what is flushed. Writes nothing to the bucket.
@@ -332,7 +339,51 @@ class KeyedTable:
     def sweep(self, *, older_than: Duration | None = None, dry_run: bool = False) -> CollectReport:
         return sweep.sweep(self, older_than=older_than, dry_run=dry_run)
 
+    def alter(
+        self, *, set_properties: Mapping[str, Any] | None = None, fence: bool = False, dry_run: bool = False
+    ) -> AlterResult:
+        """Change properties, by one commit that rewrites no data. Only the table's writer may: that which this
+        database has open, and which goes by them from then on. A compaction under way is lost.
+
+        Args:
+            set_properties: name → value; None takes a property back to its default. All but `pointer_url` can change.
+                `block_cache` counts for handles that are opened when no other is.
+            fence: where this database has no writer open, become the writer for a moment, which ends another one.
+            dry_run: only tell what would change.
+
+        Raises:
+            InvalidInputError: an unknown property, or a value that can't be; or there is no writer to do it.
+
+        Cost: that of reading the table's metadata, 1 CAS, and a commit's 2 PUTs; with `fence` also that of `open`.
+
+        Example:
+            >>> import firn
+            >>> delays = firn.connect("memory://").create_table("delays", kind="keyed")
+            >>> with delays.open() as kv:
+            ...     delays.alter(set_properties={"flush_ms": 20}).changes
+            ('set flush_ms = 20',)
+            >>> delays.alter(set_properties={"flush_ms": None}, fence=True).changes
+            ('unset flush_ms',)
+        """
+        return altering.alter(self, set_properties, fence=fence, dry_run=dry_run)
+
     # -- for the rest of the room
+
+    def as_in(self, view: View) -> KeyedTable:
+        """The table with the definition that a view has. No request."""
+        if not view.manifest.definition:
+            return self
+        found = self._altered.get(view.manifest.name)
+        if found is None:
+            found = self.beside(altering.altered(self.definition, view.manifest.definition), self.prefix)
+            self._altered.clear()
+            self._altered[view.manifest.name] = found
+        return found
+
+    def writer_here(self) -> KeyedWriter | None:
+        """The writer that this database has open and that isn't fenced, if there is one. No request."""
+        kv = self._shared.writers.get(id(self.engines))
+        return None if kv is None or kv.ended else kv
 
     @cached_property
     def _shared(self) -> _Cached:
@@ -376,8 +427,9 @@ class KeyedTable:
         if self.definition.parent is None:
             self.journal.create(settings, self.definition.first_epoch)
         else:
-            ssts, last = clones.first_ssts(self)
-            self.journal.create(settings, self.definition.first_epoch, ssts=ssts, last_compacted=last)
+            ssts, last, definition = clones.first_ssts(self)
+            first_epoch = self.definition.first_epoch
+            self.journal.create(settings, first_epoch, ssts=ssts, last_compacted=last, definition=definition)
 
     def check_view(self, view: View) -> None:
         """Refuse the pointer of a table that was created under this name later."""

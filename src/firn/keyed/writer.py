@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from firn.background import Background
 from firn.bucket.base import BytesLike
@@ -21,7 +21,7 @@ from firn.journal.manifest import View, WriterSession
 from firn.keyed.batch import WriteBatch
 from firn.keyed.entries import DELETE, MERGE, PUT, expiry
 from firn.keyed.flusher import Flush, Flusher
-from firn.keyed.memtable import OVERHEAD, Memtable
+from firn.keyed.memtable import Memtable, checked_weight
 from firn.keyed.own_compaction import OwnCompaction
 from firn.keyed.pressure import CALM, Pressure
 from firn.keyed.reader import KeyedSnapshot
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
 
 Duration = float | str | timedelta
+
+T = TypeVar("T")
 
 log = logging.getLogger("firn.keyed")
 
@@ -263,6 +265,21 @@ class KeyedWriter(Reads):
         self.flush()
         return self._compaction.by_hand(full=full)
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was closed or fenced, or failed."""
+        return self._closed or self._flusher.error is not None
+
+    def altered_by(self, alter: Callable[[], T]) -> T:
+        """Have the table altered, and go by what it then is."""
+        done = self._compaction.beside(alter)
+        with self._flusher.lock:
+            self.table = self.table.as_in(self._session.view)
+            self._flusher.adopt(self.table.settings)
+            self._grow()
+        self._compaction.adopt(self.table)
+        return done
+
     def stats(self) -> WriterStats:
         """Figures of now. No request."""
         flusher, cache = self._flusher, self.table.cache.stats()
@@ -355,12 +372,7 @@ class KeyedWriter(Reads):
     def _write(self, changes: list[tuple[bytes, Any, int, int | None]], durable: bool) -> None:
         flusher, need = self._flusher, 0
         if len(changes) > 1:
-            need = flusher.active.weight(changes)
-            if need > MAX_BATCH:
-                raise InvalidInputError(
-                    f"a batch of {need:,} bytes is too large for {self.table.name}: at most {MAX_BATCH:,} fit, with "
-                    f"{OVERHEAD} for each entry. Write it in several batches; each of them is all or nothing."
-                )
+            need = checked_weight(changes, self.table.values, MAX_BATCH, self.table.name)
         with flusher.lock:
             if flusher.active.bytes + need >= flusher.limit:
                 flusher.make_room(need)
@@ -428,17 +440,14 @@ class KeyedWriter(Reads):
 
     def _weigh(self, files: int, size: int) -> None:
         """* Tell the flusher how far compaction lags behind. Without compaction, puts never wait for one."""
-        settings, before = self.table.settings, self._l0_pressure
+        settings, before, now = self.table.settings, self._l0_pressure, CALM
         if self._compacting:
-            self._l0_pressure = Pressure(
-                l0_bytes=size / settings.max_l0_size, l0_files=files / settings.max_l0
-            )
-        else:
-            self._l0_pressure = CALM
-        if self._l0_pressure == before:
+            now = Pressure(l0_bytes=size / settings.max_l0_size, l0_files=files / settings.max_l0)
+        self._l0_pressure = now
+        if now == before:
             return
-        self._flusher.lag(self._l0_pressure)
-        if self._l0_pressure.full and not before.full:
+        self._flusher.lag(now)
+        if now.full and not before.full:
             if self._poller is not None:
                 self._poller.poke()
             self._compaction.poke()

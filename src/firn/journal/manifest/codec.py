@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
 from firn.errors import CorruptObjectError, InvalidInputError
+from firn.journal.entries import Entries
 from firn.journal.envelope import Envelopes, number, optional_number, text, truth
 from firn.journal.manifest.layout import parse_manifest_name
 from firn.journal.manifest.model import EpochInfo, Pointer, SSTInfo
+
+DEFINITION: Final = "definition"
+"""The feature of manifests of tables that were altered. Frozen."""
 
 _ENVELOPES: Final = Envelopes(
     "a keyed table",
@@ -23,6 +27,7 @@ _ENVELOPES: Final = Envelopes(
         "manifest": "Copy the object back from a backup; the pointer or a snapshot needs it.",
         "snapshot": "Copy the object back from a backup, or delete it to give it up; nothing is collected before.",
     },
+    features=frozenset((DEFINITION,)),
 )
 
 
@@ -33,7 +38,7 @@ class ManifestFile:
     Full: `base` is None and `adds` are all SSTs. Incremental: what `base` has, without the SSTs whose files are in
     `deletes`, and with `adds`. `chain` are the names of all objects that it stands on, a Full one first, its
     own last. `last_compacted` is the L0 number, `last_epoch` the epoch of the writer of that flush (None for
-    neither).
+    neither). `definition` is how the table was altered: each manifest has all of it.
     """
 
     name: str
@@ -45,6 +50,7 @@ class ManifestFile:
     last_epoch: int | None
     next_sst: int
     compactor_epoch: int
+    definition: Entries = field(default_factory=Entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,10 @@ def encode_manifest(file: ManifestFile) -> bytes:
         fields["ssts"], fields["changes"] = adds, None
     else:
         fields["ssts"], fields["changes"] = None, {"adds": adds, "deletes": list(file.deletes)}
-    return _ENVELOPES.encode("manifest", fields)
+    if not file.definition:
+        return _ENVELOPES.encode("manifest", fields)
+    fields["definition"] = file.definition.to_json()
+    return _ENVELOPES.encode("manifest", fields, needs=(DEFINITION,))
 
 
 def decode_manifest(name: str, data: bytes, *, where: str) -> ManifestFile:
@@ -202,6 +211,7 @@ def _manifest(raw: Mapping[str, Any]) -> ManifestFile:
         last_epoch=None if last is None else optional_number(last["writer_epoch"]),
         next_sst=number(raw["next_sst"]),
         compactor_epoch=number(raw["compactor_epoch"]),
+        definition=Entries.from_json(raw.get("definition", {}), name),
     )
 
 

@@ -8,7 +8,7 @@ old numbers).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from firn.bucket.base import ObjectInfo
@@ -54,10 +54,18 @@ class Garbage:
     manifests: tuple[ObjectInfo, ...]
 
 
-def collect(store: ManifestStore, *, l0_min_age_s: float, buffer_s: float, dry_run: bool) -> CollectReport:
+def collect(
+    store: ManifestStore,
+    *,
+    l0_min_age_s: float | Callable[[Manifest], float],
+    buffer_s: float,
+    dry_run: bool,
+) -> CollectReport:
     """See `ManifestJournal.collect`."""
-    before_ms = _now_ms(store, dry_run) - round(l0_min_age_s * 1000)
+    now_ms = _now_ms(store, dry_run)
     pointer, manifest = store.current()
+    age_s = l0_min_age_s(manifest) if callable(l0_min_age_s) else l0_min_age_s
+    before_ms = now_ms - round(age_s * 1000)
     bucket, layout = store.bucket, store.layout
     listed = Listed(
         l0=bucket.list(layout.l0_prefix).objects,

@@ -17,6 +17,7 @@ from firn.errors import (
     ObjectNotFoundError,
     OutcomeUnknownError,
 )
+from firn.journal.entries import Entries
 from firn.journal.manifest.codec import ManifestFile, encode_manifest, encode_pointer
 from firn.journal.manifest.layout import NO_MANIFEST, manifest_name
 from firn.journal.manifest.model import Manifest, Pointer, SSTInfo, View
@@ -179,6 +180,7 @@ class CompactorSession:
         deletes: Sequence[SSTInfo],
         last_compacted: int,
         in_flight: int | None = None,
+        definition: Entries | None = None,
     ) -> View:
         """Make SSTs part of the table and others not, with all L0 up to `last_compacted` in them (rules 11 to 13).
 
@@ -190,6 +192,7 @@ class CompactorSession:
             last_compacted: the manifest's own where only SSTs are merged.
             in_flight: the lowest number of this session whose SST isn't in any commit yet and shall be in a
                 later one; None if there is none. SSTs with lower numbers that no commit names may be collected.
+            definition: how the table is altered from now on; None leaves it as it is.
 
         Raises:
             FencedError: another compactor has taken over; nothing of this is visible.
@@ -205,6 +208,7 @@ class CompactorSession:
         with self._mutex:
             next_sst = self._next_sst if in_flight is None else min(in_flight, self._next_sst)
         file = self._manifest(before, adds, deletes, last_compacted, next_sst)
+        file = replace(file, definition=before.manifest.definition if definition is None else definition)
         self._put_manifest(file)
         manifest = applied(before.manifest, [file])
         pointer = self._publish(manifest)

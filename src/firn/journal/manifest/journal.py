@@ -17,6 +17,7 @@ from firn.errors import (
     TableExistsError,
     UnsupportedError,
 )
+from firn.journal.entries import Entries
 from firn.journal.manifest import collecting, history, opening, reading, snapshots
 from firn.journal.manifest.codec import ManifestFile, encode_manifest, encode_pointer
 from firn.journal.manifest.compacting import CompactorSession, put_sst, take_epoch, uncommitted
@@ -87,6 +88,7 @@ class ManifestJournal:
         *,
         ssts: Sequence[SSTInfo] = (),
         last_compacted: int = -1,
+        definition: Entries | None = None,
     ) -> Pointer:
         """Make the table. 1 PUT; with `ssts` (a clone's, of its parent) 2.
 
@@ -103,9 +105,21 @@ class ManifestJournal:
             raise InvalidInputError(
                 f"first_epoch {first_epoch} must be 1 or more, last_compacted {last_compacted} -1 or more"
             )
-        name = manifest_name(first_epoch, 0) if ssts or last_compacted >= 0 else NO_MANIFEST
+        begins = ssts or last_compacted >= 0 or definition
+        name = manifest_name(first_epoch, 0) if begins else NO_MANIFEST
         if name != NO_MANIFEST:
-            file = ManifestFile(name, None, tuple(ssts), (), (name,), last_compacted, None, 0, first_epoch)
+            file = ManifestFile(
+                name,
+                None,
+                tuple(ssts),
+                (),
+                (name,),
+                last_compacted,
+                None,
+                0,
+                first_epoch,
+                definition or Entries(),
+            )
             put_sst(self.bucket, self.layout.manifest_key(name), encode_manifest(file))
         pointer = Pointer(
             manifest=name,
@@ -267,11 +281,14 @@ class ManifestJournal:
         """Let go of it; a missing one is fine. GET, CAS, DELETE."""
         snapshots.delete(self.store, ref)
 
-    def collect(self, *, l0_min_age_s: float, buffer_s: float, dry_run: bool = False) -> CollectReport:
+    def collect(
+        self, *, l0_min_age_s: float | Callable[[Manifest], float], buffer_s: float, dry_run: bool = False
+    ) -> CollectReport:
         """Delete what no view and no snapshot can need (rules 16 to 20).
 
         Args:
-            l0_min_age_s: seconds by the store's clock; at least 10 times `poll_max_s`, unless nobody writes or reads.
+            l0_min_age_s: seconds by the store's clock, or what tells them of the current
+                manifest; at least 10 times `poll_max_s`, unless nobody writes or reads.
             buffer_s: seconds that clocks may be apart, before an expired snapshot is taken for one.
             dry_run: only tell.
         """

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from firn.journal.entries import Entries
 from firn.journal.manifest.layout import NO_MANIFEST
 
 
@@ -44,6 +45,7 @@ class Manifest:
     `last_compacted` is -1 where none is; `last_compacted_epoch` is that of the flush's writer. `next_sst`:
     SSTs of the same epoch with lower numbers are either named or garbage. `chain` are the names of the objects
     it was read from, a Full one first, `name` last; empty for the empty manifest that a table begins with.
+    `definition` is how the table was altered since its creation.
     `ssts` are in the order of runs: level ascending, run descending, then key.
     """
 
@@ -54,6 +56,7 @@ class Manifest:
     compactor_epoch: int = 0
     chain: tuple[str, ...] = ()
     last_compacted_epoch: int | None = None
+    definition: Entries = field(default_factory=Entries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,7 @@ def applied(stands_on: Manifest, files: Sequence[ManifestFile]) -> Manifest:
         compactor_epoch=newest.compactor_epoch,
         last_compacted_epoch=newest.last_epoch,
         chain=newest.chain,
+        definition=newest.definition,
     )
 
 
