@@ -33,6 +33,7 @@ from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
+from firn.names import fold
 from firn.writers import WriterTables
 
 if TYPE_CHECKING:
@@ -257,6 +258,7 @@ def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str,
     """Check a sort order: `col`, `col asc` or `col desc`."""
     if isinstance(sort_by, str):
         raise InvalidInputError(f"sort_by={sort_by!r}: pass a list, like ['date'].")
+    named = []
     for item in sort_by:
         column, _, direction = item.rpartition(" ")
         if direction.lower() not in ("asc", "desc"):
@@ -265,4 +267,7 @@ def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str,
             raise InvalidInputError(
                 f"sort_by names {column!r}, which isn't in the schema: {', '.join(columns)}."
             )
+        if fold(column) in named:
+            raise InvalidInputError(f"sort_by names the column {column!r} twice.")
+        named.append(fold(column))
     return tuple(sort_by)

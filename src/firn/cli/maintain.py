@@ -91,10 +91,14 @@ def change_line(name: str, result: ChangeResult) -> str:
         return f"{result.op} of {name}: {gone} → none; a soft delete on {on}; version {result.version}"
     made = f"{output.plural(result.files_added, 'file')}, {output.size(result.bytes_added)}"
     rows = f"{output.number(result.rows_removed)} → {output.number(result.rows_added)} rows"
+    if result.rows_deleted is not None and result.files_added:
+        rows = f"{output.plural(result.rows_deleted, 'row')} deleted; {rows}"
     if not result.files_added:
         made, rows = "none", f"{output.number(result.rows_removed)} rows gone"
     elif not result.files_removed:
         gone = "none"
+        if result.op == "delete" and result.rows_deleted is None:
+            rows = "keys deleted unseen"
         if result.op == "restore":
             rows = f"{output.number(result.rows_added)} rows back"
     return f"{result.op} of {name}: {gone} → {made}; {rows}; version {result.version}"
@@ -223,15 +227,16 @@ def delete(
     """
     if (where is None) == (keys is None):
         raise InvalidInputError("give one of --where and --keys.")
-    if keys is not None and (dry_run or soft is not None):
-        raise InvalidInputError("--keys takes neither --dry-run nor --soft: keys are deleted unseen.")
+    if keys is not None and soft is not None:
+        raise InvalidInputError("--keys takes no --soft: rows are deleted by their keys.")
     database, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"deleting from {opened.name}"):
         if where is not None:
             result = opened.delete(where, soft=soft, dry_run=dry_run)
         else:
-            result = opened.delete_keys(read_all(keys or [], known=opened.snapshot().columns))
+            rows = read_all(keys or [], known=opened.snapshot().columns)
+            result = opened.delete_keys(rows, dry_run=dry_run)
     _changed(opened, result, meter, json)
 
 
@@ -251,6 +256,7 @@ def update(
     ],
     db: DbOption = None,
     writer: WriterOption = None,
+    dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -262,7 +268,7 @@ def update(
     database, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"updating {opened.name}"):
-        result = opened.update(where, changes)
+        result = opened.update(where, changes, dry_run=dry_run)
     _changed(opened, result, meter, json)
 
 
@@ -355,6 +361,7 @@ def restore(
     ],
     db: DbOption = None,
     writer: WriterOption = None,
+    dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -362,7 +369,7 @@ def restore(
     database, opened = open_table(table, db, options, writer=writer)
     meter = waiting.Meter(opened.bucket)
     with waiting.progress(database, f"restoring {opened.name}"):
-        result = opened.restore(at)
+        result = opened.restore(at, dry_run=dry_run)
     _changed(opened, result, meter, json)
 
 

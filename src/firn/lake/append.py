@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from firn.arrow.engine import run_query
 from firn.arrow.inputs import Rows, to_reader
-from firn.arrow.types import columns_of
-from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError
+from firn.arrow.types import columns_of, conform
+from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.engines import Written
@@ -79,6 +79,27 @@ def write(table: LakeTable, data: Any, namer: Namer, *, query: str | None = None
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
 
 
+def directories_of(table: LakeTable, data: Any) -> set[str]:
+    """The partitions' directories that rows would go to. Nothing is written.
+
+    Raises:
+        UnsupportedError: the rows are a Spark DataFrame's.
+    """
+    if table.engines.is_dataframe(data):
+        raise UnsupportedError(
+            f"{table.name}: a dry run doesn't compute a Spark DataFrame. Leave dry_run out, or pass the rows in "
+            "another form."
+        )
+    known = table.journal.columns()
+    rows = to_reader(data, known=known)
+    columns = target_columns(table, known, _typed(table, known, rows.schema))
+    return {
+        part.directory
+        for batch in rows.batches()
+        for part in table.partition_spec.split(conform(batch, columns))
+    }
+
+
 def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str, str]:
     """The columns of rows to be written. Lists that are all empty have the table's type, if it has one."""
     columns = columns_of(schema)
@@ -92,6 +113,15 @@ def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str,
                 "the table has no such column yet. Pass an Arrow table with the type that it should have."
             )
         columns[field.name] = types[fold(field.name)]
+    if not columns:  # rows of nothing but nulls are rows, where the table knows their columns
+        columns = {name: types[fold(name)] for name in schema.names if fold(name) in types}
+    for name in () if table.keys is None else table.keys.key:
+        null = next((field.name for field in schema if fold(field.name) == fold(name)), None)
+        if null is not None and null not in columns and fold(name) not in types:
+            raise InvalidInputError(
+                f"{table.name}: the rows have null in {null!r}, a column of the table's key: give them a value, or "
+                "leave them out."
+            )
     return {field.name: columns[field.name] for field in schema if field.name in columns}
 
 

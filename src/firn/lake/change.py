@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from firn.lake.table import LakeTable
 
 
+DELETING = frozenset(("delete", "remove"))
+"""Changes whose rows are gone if no new file has them."""
+
+
 def by_owner(table: LakeTable, files: Iterable[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
     """Files that this connection may replace or remove, and other writers'."""
     mine: list[DataFile] = []
@@ -77,6 +81,8 @@ def publish(
         bytes_added=sum(f.size for f in adds),
         dry_run=False,
     )
+    if op in DELETING and not soft_deletes and None not in (result.rows_removed, result.rows_added):
+        result = replace(result, rows_deleted=(result.rows_removed or 0) - (result.rows_added or 0))
     commit = Commit(
         op,
         adds,
@@ -96,7 +102,8 @@ def publish(
 
 def nothing(op: str, foreign: int = 0) -> ChangeResult:
     """The answer where no file is touched."""
-    return ChangeResult(op, None, 0, 0, 0, 0, 0, 0, foreign_files=foreign)
+    deleted = 0 if op in DELETING else None
+    return ChangeResult(op, None, 0, 0, 0, 0, 0, 0, foreign_files=foreign, rows_deleted=deleted)
 
 
 def planned(

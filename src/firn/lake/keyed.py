@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from firn.arrow.engine import run_query
-from firn.arrow.inputs import to_reader
+from firn.arrow.inputs import Rows, to_reader
 from firn.arrow.types import conform
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.journal.model import DataFile, Session
+from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
 from firn.lake.change import nothing, publish, run_tasks
 from firn.lake.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.latest import LatestSpec, VersionGroup, read_latest
@@ -65,9 +65,14 @@ def require_keys(table: LakeTable, verb: str) -> KeySpec:
     return table.keys
 
 
-def update(table: LakeTable, where: str, set_: Mapping[str, str]) -> ChangeResult:
+def update(table: LakeTable, where: str, set_: Mapping[str, str], *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.update`."""
     keys = require_keys(table, "update")
+    if dry_run:
+        scan = Scan(table, where=where)
+        _assignments(table, keys.bound(scan.snapshot.columns), set_, scan)
+        rows = scan.count()
+        return ChangeResult("update", None, 0, 0, rows, rows, 0, 0, dry_run=True)
     with table.journal.exclusive("update") as session:
         scan = Scan(table, where=where, snapshot=session.snapshot)
         columns = scan.snapshot.columns
@@ -125,7 +130,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
         )
     if dry_run:
         rows = Scan(table, where=where).count()
-        return ChangeResult("delete", None, 0, 0, rows, None, 0, 0, dry_run=True)
+        return ChangeResult("delete", None, 0, 0, rows, None, 0, 0, dry_run=True, rows_deleted=rows)
     with table.journal.exclusive("delete") as session:
         snapshot = session.snapshot
         bound = keys.bound(snapshot.columns)
@@ -140,19 +145,19 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
         return _published(table, session, "delete", adds, {"where": outline(where)})
 
 
-def delete_keys(table: LakeTable, data: Any) -> ChangeResult:
+def delete_keys(table: LakeTable, data: Any, *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.delete_keys`."""
     keys = require_keys(table, "delete_keys")
+    if dry_run:
+        snapshot = table.snapshot()
+        bound = keys.bound(snapshot.columns)
+        doomed = _keys_of(table, bound, data, snapshot.columns)
+        count = _there(table, bound, doomed, snapshot) if snapshot.files else 0
+        return ChangeResult("delete", None, 0, 0, count, None, 0, 0, dry_run=True, rows_deleted=count)
     with table.journal.exclusive("delete") as session:
         known = session.snapshot.columns
-        rows = to_reader(data, known=known)
         bound = keys.bound(known)
-        given = {fold(name) for name in rows.schema.names}
-        if given != {fold(name) for name in bound.columns}:
-            raise InvalidInputError(
-                f"delete_keys of {table.name} takes rows with the columns {', '.join(bound.columns)}; these have: "
-                f"{', '.join(rows.schema.names) or 'none'}."
-            )
+        rows = _keys_of(table, bound, data, known)
         if not session.snapshot.files:
             return nothing("delete")
         columns = {name: known[name] for name in bound.columns}
@@ -165,7 +170,34 @@ def delete_keys(table: LakeTable, data: Any) -> ChangeResult:
                 yield conformed.append_column(DELETED, pa.repeat(now, conformed.num_rows))
 
         adds = write_batches(table.bucket, spec, deletions())
-        return _published(table, session, "delete", adds, {})
+        result = _published(table, session, "delete", adds, {})
+        # Nobody has looked which of the keys are there, and older than what deletes them.
+        return replace(result, rows_removed=None, rows_deleted=None) if adds else result
+
+
+def _keys_of(table: LakeTable, bound: KeySpec, data: Any, known: ColumnTypes) -> Rows:
+    """Rows of keys to be deleted; `InvalidInputError` if they have other columns."""
+    rows = to_reader(data, known=known)
+    if {fold(name) for name in rows.schema.names} != {fold(name) for name in bound.columns}:
+        raise InvalidInputError(
+            f"delete_keys of {table.name} takes rows with the columns {', '.join(bound.columns)}; these have: "
+            f"{', '.join(rows.schema.names) or 'none'}."
+        )
+    return rows
+
+
+def _there(table: LakeTable, bound: KeySpec, doomed: Rows, snapshot: Snapshot) -> int:
+    """How many rows of these keys there are that aren't newer than what would delete them."""
+    columns = {name: snapshot.columns[name] for name in bound.columns}
+    given = pa.concat_tables([conform(batch, columns) for batch in doomed.batches()])
+    names = [_quoted(name) for name in bound.key]
+    same = " AND ".join(f"t.{name} = d.{name}" for name in names)
+    if bound.version_by is not None:
+        by = _quoted(bound.version_by)
+        same += f" AND (t.{by} IS NULL OR t.{by} <= d.{by})"
+    rows = Scan(table, columns=bound.columns, snapshot=snapshot).to_arrow()
+    query = f"SELECT count(*) AS n FROM t WHERE EXISTS (SELECT 1 FROM d WHERE {same})"
+    return int(run_query(query, {"t": rows, "d": given}).column(0)[0].as_py())
 
 
 def _now(table: LakeTable, session: Session) -> int:
@@ -190,7 +222,8 @@ def _published(
         return nothing(op)
     count = sum(file.rows or 0 for file in adds)
     result = publish(table, session, op, adds, [], summary=summary)
-    return replace(result, rows_removed=count, rows_added=0)
+    deleted = count if op == "delete" else None
+    return replace(result, rows_removed=count, rows_added=0, rows_deleted=deleted)
 
 
 def _quoted(name: str) -> str:

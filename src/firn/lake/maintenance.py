@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import evolve
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot, SoftDelete
-from firn.lake.append import write
+from firn.lake.append import directories_of, write
 from firn.lake.change import (
     by_owner,
     directories,
@@ -261,7 +261,12 @@ def _to_rewrite(
 
 
 def overwrite(
-    table: LakeTable, data: Any, *, where: str | None, partitions: Literal["touched"] | None
+    table: LakeTable,
+    data: Any,
+    *,
+    where: str | None,
+    partitions: Literal["touched"] | None,
+    dry_run: bool,
 ) -> ChangeResult:
     """See `LakeTable.overwrite`."""
     if where is not None and partitions is not None:
@@ -270,6 +275,8 @@ def overwrite(
         refuse_keys(table, "overwrite(where=…)", "delete first, then upsert")
     if partitions not in (None, "touched"):
         raise InvalidInputError(f"partitions={partitions!r}: overwrite only knows 'touched'.")
+    if dry_run:
+        return _planned_overwrite(table, data, where, touched=partitions is not None)
     with table.journal.exclusive("overwrite") as session:
         written, _ = write(table, data, session.namer)
         if where is not None:
@@ -298,6 +305,22 @@ def overwrite(
             replaced=change.replaced,
             foreign=change.foreign,
         )
+
+
+def _planned_overwrite(table: LakeTable, data: Any, where: str | None, *, touched: bool) -> ChangeResult:
+    """The files that would be replaced, or looked into; of the new rows only their partitions are looked at."""
+    snapshot = table.snapshot()
+    if where is not None:
+        whole, partial, foreign = (
+            _split_by_predicate(table, snapshot, where) if snapshot.columns else ([], [], 0)
+        )
+        return planned("overwrite", [*whole, *partial], foreign=foreign)
+    files = list(snapshot.files)
+    if touched:
+        directories_touched = directories_of(table, data)
+        files = [f for f in files if directory_of(f, table.places) in directories_touched]
+    mine, others = by_owner(table, files)
+    return planned("overwrite", mine, foreign=len(others))
 
 
 def _refuse_scattered(table: LakeTable, snapshot: Snapshot, written: ColumnTypes) -> None:
@@ -353,23 +376,22 @@ def remove_partitions(
         return publish(table, session, "remove", [], removes, summary=summary, foreign=foreign)
 
 
-def restore(table: LakeTable, at: Any) -> ChangeResult:
+def restore(table: LakeTable, at: Any, *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.restore`."""
+    if dry_run:
+        back, anew, gone, foreign = _to_restore(table, table.snapshot(at), table.snapshot())
+        result = planned("restore", gone, foreign=foreign)
+        come = planned("restore", [*back, *anew])
+        return replace(
+            result,
+            files_added=come.files_removed,
+            rows_added=come.rows_removed,
+            bytes_added=come.bytes_removed,
+        )
     with table.journal.exclusive("restore") as session:
         past = session.revivable(at)
-        then, others_then = by_owner(table, past.files)
-        today, others_today = by_owner(table, session.snapshot.files)
-        differing = {(f.path, f.deletes) for f in others_then} ^ {(f.path, f.deletes) for f in others_today}
-        foreign = len({path for path, _ in differing})
-        now = {f.path: f.deletes for f in today}
-        missing = [f for f in then if f.path not in now]
-        # No commit takes a soft delete back, and not every journal a removal: such files are written anew.
-        anew = [f for f in then if f.deletes != now.get(f.path, ())]
-        if not table.journal.revives:
-            anew += [f for f in missing if not f.deletes]
-        stay = {f.path for f in then} - {f.path for f in anew}
-        back = [f for f in missing if f.path in stay]
-        gone = [f for f in today if f.path not in stay]
+        back, anew, gone, foreign = _to_restore(table, past, session.snapshot)
+        now = {f.path for f in session.snapshot.files}
         if not back and not gone and not anew:
             return nothing("restore", foreign)
         context = MergeContext(
@@ -385,6 +407,25 @@ def restore(table: LakeTable, at: Any) -> ChangeResult:
         return publish(
             table, session, "restore", adds, gone, summary=summary, replaced=replaced, foreign=foreign
         )
+
+
+def _to_restore(
+    table: LakeTable, past: Snapshot, present: Snapshot
+) -> tuple[list[DataFile], list[DataFile], list[DataFile], int]:
+    """Files that come back, that are written anew, and that go; and how many of other writers differ."""
+    then, others_then = by_owner(table, past.files)
+    today, others_today = by_owner(table, present.files)
+    differing = {(f.path, f.deletes) for f in others_then} ^ {(f.path, f.deletes) for f in others_today}
+    now = {f.path: f.deletes for f in today}
+    missing = [f for f in then if f.path not in now]
+    # No commit takes a soft delete back, and not every journal a removal: such files are written anew.
+    anew = [f for f in then if f.deletes != now.get(f.path, ())]
+    if not table.journal.revives:
+        anew += [f for f in missing if not f.deletes]
+    stay = {f.path for f in then} - {f.path for f in anew}
+    back = [f for f in missing if f.path in stay]
+    gone = [f for f in today if f.path not in stay]
+    return back, anew, gone, len({path for path, _ in differing})
 
 
 class _Rewritten(NamedTuple):

@@ -27,7 +27,8 @@ def register(table: LakeTable, paths: Sequence[str]) -> AppendResult:
             "instead of registering them."
         )
     ticket = table.journal.begin_append()
-    infos = [info for path in paths for info in _resolve(table, path)]
+    # A file may be named by itself and by a directory above it.
+    infos = list({info.key: info for path in paths for info in _resolve(table, path)}.values())
     live = {f.path for f in table.snapshot().files}
     for info in infos:
         if info.key in live:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -20,14 +20,16 @@ class AppendResult:
 
 @dataclass(frozen=True)
 class ChangeResult:
-    """A merge, rewrite, delete, overwrite, removal or restore. `version` is None for a dry run and where
-    there was nothing to do. Rows are None where nobody counted them: in files of the reference, and those that
-    a soft delete takes. `files_marked` are files that stay, with a soft delete on them; `files` are the paths
-    of those and of the removed ones. `foreign_files` are files of other writers that match too, and are theirs to
-    change."""
+    """A merge, rewrite, delete, overwrite, removal or restore. `version` is None for a dry run and where there was
+    nothing to do. `rows_deleted` are the rows that a delete or a removal took, as its caller counts them;
+    `rows_removed` and `rows_added` those of the files that went and came, rows that were only written anew
+    among them. Rows are None where nobody counted them: in files of the reference, and those that a soft delete
+    takes. `files_marked` are files that stay, with a soft delete on them; `files` are the paths of those and of
+    the removed ones. `foreign_files` are files of other writers that match too, and are theirs to change."""
 
     op: str
     version: str | None
+    rows_deleted: int | None = field(default=None, kw_only=True)
     files_removed: int
     files_added: int
     rows_removed: int | None

@@ -172,13 +172,14 @@ class LakeTable:
         keyed.require_keys(self, "upsert")
         return appends.append(self, data, batch_id=batch_id, query=query)
 
-    def update(self, where: str, set: Mapping[str, str]) -> ChangeResult:
+    def update(self, where: str, set: Mapping[str, str], *, dry_run: bool = False) -> ChangeResult:
         """Change rows of a table with a key: those that satisfy a predicate get new values.
 
         Args:
             where: a predicate; `"true"` for all rows.
             set: for each column a DuckDB expression over the row as it was, like `{"n": "n + 1"}`; text
                 stands in single quotes inside of it.
+            dry_run: only count the rows.
 
         Updates and deletes exclude each other by the table's lock, upserts go on meanwhile. Writes new versions of
         the changed rows, and rewrites nothing.
@@ -196,14 +197,17 @@ class LakeTable:
             >>> stock.update("id = 1", {"n": "n - 1"}).rows_added
             1
         """
-        return keyed.update(self, where, set)
+        return keyed.update(self, where, set, dry_run=dry_run)
 
-    def delete_keys(self, data: Any) -> ChangeResult:
+    def delete_keys(self, data: Any, *, dry_run: bool = False) -> ChangeResult:
         """Delete the rows with these keys from a table with a key, whether they are there or not.
 
         Args:
             data: rows with the columns of the key, and with `version_by` if the table has it: the row stays if its
                 own is greater.
+            dry_run: only count the rows that are there: reads the keys of all rows.
+
+        Nobody looks which rows are there, so `rows_deleted` is None but for a dry run.
 
         Cost: 1 PUT a file; the lock, and 3 PUTs to publish. Reads no data.
 
@@ -215,15 +219,21 @@ class LakeTable:
             >>> stock.scan().count()
             1
         """
-        return keyed.delete_keys(self, data)
+        return keyed.delete_keys(self, data, dry_run=dry_run)
 
     def overwrite(
-        self, data: Any, *, where: str | None = None, partitions: Literal["touched"] | None = None
+        self,
+        data: Any,
+        *,
+        where: str | None = None,
+        partitions: Literal["touched"] | None = None,
+        dry_run: bool = False,
     ) -> ChangeResult:
         """Replace rows by `data`, atomically: all rows, those of a predicate, or those of the partitions that
         the new rows touch (`partitions="touched"`).
 
-        With `where`, all new rows must satisfy it. Streams that read the table don't see overwrites.
+        With `where`, all new rows must satisfy it. Streams that read the table don't see overwrites. `dry_run` only
+        says which files would be replaced, or looked into.
 
         Raises:
             InvalidInputError: new rows outside `where`; nothing was changed.
@@ -231,7 +241,7 @@ class LakeTable:
 
         Cost: that of an append, plus the lock (1 GET + 2 PUTs) and 3 PUTs to publish.
         """
-        return maintenance.overwrite(self, data, where=where, partitions=partitions)
+        return maintenance.overwrite(self, data, where=where, partitions=partitions, dry_run=dry_run)
 
     def register(self, paths: str | Sequence[str]) -> AppendResult:
         """Make existing Parquet files of the bucket part of the table, without rewriting them.
@@ -525,16 +535,17 @@ class LakeTable:
         """
         return forget_files(self, [paths] if isinstance(paths, str) else list(paths), dry_run=dry_run)
 
-    def restore(self, at: At) -> ChangeResult:
+    def restore(self, at: At, *, dry_run: bool = False) -> ChangeResult:
         """Make the table as it was at a version or time. Itself a commit: history stays, and can be restored.
-        Files on which soft deletes came since are read and written anew.
+        Files on which soft deletes came since are read and written anew. `dry_run` only says which files
+        would go, and how many come back.
 
         Raises:
             SnapshotTooOldError: files of that version are gone, or may be going.
         """
         if at is None:
             raise InvalidInputError("restore needs a version or a time; see history().")
-        return maintenance.restore(self, at)
+        return maintenance.restore(self, at, dry_run=dry_run)
 
     def sweep(
         self,

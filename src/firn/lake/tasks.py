@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -333,7 +334,10 @@ def _in_place_of(write: WriteSpec, files: Sequence[DataFile], *applied: str) -> 
     """What is written says whose place it takes, and what left rows of theirs out: by its shape, as it outlives
     them."""
     texts = (*(text for file in files for text in file.deletes), *applied)
-    shapes = dict.fromkeys(map(outline, dict.fromkeys(texts)))
+    shapes: dict[str, None] = {}
+    for text in dict.fromkeys(texts):
+        with suppress(InvalidInputError):  # reading the file says that its soft delete can't be evaluated
+            shapes[outline(text)] = None
     return replace(write, replaces=tuple(f.path for f in files), applied=tuple(shapes))
 
 
