@@ -71,5 +71,5 @@ def test_an_append_in_a_transaction_replays_nothing(monkeypatch: pytest.MonkeyPa
     with db.transaction() as tx:
         for number in range(20):
             tx.append("t", [{"id": number}])
-        assert len(acted) == 20
+        assert sum(isinstance(action, Add) for action in acted) == 20
     assert db.table("t").scan().count() == 20
