@@ -36,8 +36,8 @@ from firn.records import (
     validating,
 )
 from firn.records.candidates import candidates
-from firn.records.in_order import ALL, Page
 from firn.records.names import id_part
+from firn.records.order import ALL, Page
 from firn.records.row import Row, Version
 from firn.records.snapshot import Seen, Snapshot, Where
 from firn.records.store import RecordStore, Table
@@ -94,10 +94,10 @@ def ask_before_the_list(patch: pytest.MonkeyPatch) -> None:
     must_reach = SequenceLog.must_reach
 
     def through(
-        self: Snapshot, table: Table, fields: Sequence[str], where: Where, page: Page = ALL
+        self: Snapshot, table: Table, fields: Sequence[str], where: Where, page: Page = ALL, **options: Any
     ) -> Iterator[Seen]:
         must_reach(self.store.log, self.head)
-        return sound(self, table, fields, where, page)
+        return sound(self, table, fields, where, page, **options)
 
     patch.setattr(Snapshot, "through", through)
     patch.setattr(SequenceLog, "must_reach", lambda self, head: None)
@@ -107,12 +107,13 @@ def believe_entries(patch: pytest.MonkeyPatch) -> None:
     """Rule 11: re-check the predicate against each row."""
 
     def through(
-        self: Snapshot, table: Table, fields: Sequence[str], where: Where, page: Page = ALL
+        self: Snapshot, table: Table, fields: Sequence[str], where: Where, page: Page = ALL, **options: Any
     ) -> Iterator[Seen]:
         changes = self.store.log.changes(table.name, self.number)
         names = candidates(self.store.bucket, table, self.number, where, fields)
         self.store.log.must_reach(self.head)
-        return self._rows(table, names, {id: c for id, c in changes.items() if id_part(id) in names}, page)
+        some = {id: c for id, c in changes.items() if id_part(id) in names}
+        return self._rows(table, names, some, {}, page)
 
     patch.setattr(Snapshot, "through", through)
 

@@ -69,8 +69,6 @@ def test_find_and_scan(airports: str) -> None:
         (["put", "X", "{}", "--insert", "--etag", "1"], "give one of them"),
         (["put", "X", '{"_id": "Y"}'], "which one?"),
         (["put", "X", '{"_etag": "2.f00"}'], "give etag='2.f00' beside"),
-        (["find", "_id=DTW"], "get finds a row by its id"),
-        (["scan", "_id=DTW"], "get finds a row by its id"),
         (["find", "city=Detroit"], "(code, state); scan looks through all rows for city"),
         (["index", "--drop"], "name the field"),
         (["index", "city", "--drop", "--unique"], "--unique is for"),

@@ -23,6 +23,7 @@ from firn.errors import (
 from firn.records.aio import CALLS, AsyncTransaction, AsyncTransactions
 from firn.records.aio_tables import AsyncChanges, AsyncRecordTable, AsyncRowTable
 from firn.records.changes import Changes
+from firn.records.reading import Reads
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.records.transaction import Transaction
@@ -40,6 +41,7 @@ def process():
     ("twin", "asynchronous"),
     [
         (Transaction, AsyncTransaction),
+        (Reads, AsyncTransaction),
         (RecordTable, AsyncRecordTable),
         (RowTable, AsyncRowTable),
         (Changes, AsyncChanges),
@@ -52,7 +54,7 @@ def test_every_verb_has_a_twin_with_the_same_parameters(twin, asynchronous):
         found, other = getattr(twin, name), getattr(asynchronous, name)
         if callable(found):
             assert parameters(found) == parameters(other), name
-            assert inspect.iscoroutinefunction(other) or name in ("scan", "to_batches")
+            assert inspect.iscoroutinefunction(other) or name in ("stream", "to_batches")
 
 
 @pytest.mark.parametrize("name", ["begin", "transact"])
@@ -81,7 +83,7 @@ def test_a_field_may_be_called_anything(process):
                 assert [row.id for row in found] == ["a"]
             assert await aio.count(**named) == await tx.count("t", **named) == 1
         await process.rows.aio.insert("a", named)
-        assert [row.id async for row in process.rows.aio.scan(**named)] == ["a"]
+        assert [row.id async for row in process.rows.aio.stream(**named)] == ["a"]
         assert await process.rows.aio.count(**named) == 1
 
     asyncio.run(main())
@@ -129,7 +131,7 @@ def test_the_event_loop_is_never_blocked(process):
         etag = await rows.update("a", {"n": 2}, etag=etag)
         await rows.upsert("a", {"n": 3})
         assert (await rows.get("a"))["n"] == 3 and await rows.count(n=3) == 1
-        assert [row.id async for row in rows.scan()] == ["a"]
+        assert [row.id async for row in rows.stream()] == ["a"]
         await rows.delete("a")
         async with process.aio.begin(lock=True, serializable=True) as tx:
             await tx.insert("t", "b", {"n": 1})
@@ -158,16 +160,16 @@ def test_scans_of_single_rows_come_in_pieces(process):
 
     async def main():
         seen = []
-        async for row in process.rows.aio.scan():
+        async for row in process.rows.aio.stream():
             seen.append(row["n"])
             if len(seen) == 300:
                 break
-        return seen, [row["n"] async for row in process.rows.aio.scan(n=firn.Range(590, None))]
+        return seen, [row["n"] async for row in process.rows.aio.stream(n=firn.Range(590, None))]
 
     first, last = asyncio.run(main())
     assert first == list(range(300)) and last == list(range(590, 600))
     with pytest.raises(InvalidInputError):
-        process.rows.aio.scan(n=object())
+        process.rows.aio.stream(n=object())
 
 
 def test_a_table_of_single_rows_says_what_it_has_not(process):

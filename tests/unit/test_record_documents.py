@@ -436,6 +436,8 @@ def test_conditions_are_on_columns_that_there_are():
     for field in ("m", "lat", "m.n", 1):
         with pytest.raises(firn.InvalidInputError, match="t has no column"):
             documents.predicate(field, 1)
-    with pytest.raises(firn.InvalidInputError, match="finds a row by its id"):
-        documents.predicate("_id", "a")
+    assert documents.predicate("_id", "a").matches("a") and not documents.predicate("_id", "a").matches("aa")
+    for asked in (1, None, firn.Range(1, 2)):
+        with pytest.raises(firn.InvalidInputError, match="_id="):
+            documents.predicate("_id", asked)
     Documents("t").predicate("m", 1)

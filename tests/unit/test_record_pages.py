@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import example, given
@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from record_stores import Database
 
 from firn.errors import StaleObjectError
-from firn.records.in_order import Page, in_order
+from firn.records.in_order import in_order
 from firn.records.names import id_part
+from firn.records.order import Order
 from firn.records.transaction import begin
 
 LONG = "x" * 200
@@ -32,6 +33,7 @@ IDS = st.lists(
 @dataclass(frozen=True)
 class Row:
     id: str
+    document: dict[str, object] = field(default_factory=dict)
 
 
 @given(ids=IDS, limit=st.none() | st.integers(0, 8), data=st.data())
@@ -47,7 +49,8 @@ def test_a_page_is_what_sorting_all_gives(ids, limit, data):
         return [by_name[name] for name in names]
 
     found = []
-    for row in in_order(by_name, read, Page(after, limit)):
+    order = Order()
+    for row in in_order(map(order.of_row, by_name), read, order.wanted(limit, after)):
         if limit is not None and len(found) >= limit:
             break
         found.append(row.id)

@@ -13,8 +13,9 @@ from firn.records.changes import BATCH_ROWS, Change, Changes
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport
 from firn.records.documents import ID, Record
 from firn.records.loading import BATCH, RecordLoadReport
+from firn.records.order import OrderBy
 from firn.records.repairing import RowRepairReport
-from firn.records.rows import OrderBy, Rows
+from firn.records.rows import Rows
 from firn.runner import Runner
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ class AsyncRecordTable:
         """The rows that match, all by default, at one snapshot and without an index."""
         page = {"order_by": order_by, "limit": limit, "after": after}
         return await self.run(self.twin.scan, where, **page, **equalities)
+
+    def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> AsyncIterator[Record]:
+        """The same, few rows at a time: `async for row in table.aio.stream()`."""
+        return each(self.twin.session.threads, lambda: self.twin.stream(where, **equalities), _ROWS)
 
     async def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match, through an index; without conditions all."""
@@ -255,9 +260,23 @@ class AsyncRowTable:
         under way goes on to its end."""
         return await self.run(self.twin.load, rows, id=id, batch=batch)
 
-    def scan(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> AsyncIterator[Record]:
-        """The rows that match, each as it is when it is read: `async for row in table.aio.scan()`."""
-        rows = self.twin.scan(where, **equalities)
+    async def scan(
+        self,
+        where: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order_by: OrderBy | None = None,
+        limit: int | None = None,
+        after: Record | str | None = None,
+        **equalities: Any,
+    ) -> Rows:
+        """The rows that match, each as it is when it is read."""
+        page = {"order_by": order_by, "limit": limit, "after": after}
+        return await self.run(self.twin.scan, where, **page, **equalities)
+
+    def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> AsyncIterator[Record]:
+        """The same, few rows at a time: `async for row in table.aio.stream()`."""
+        rows = self.twin.stream(where, **equalities)
         return each(self.twin.threads, lambda: rows, _ROWS)
 
     async def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:

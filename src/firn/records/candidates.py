@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from firn.bucket.base import Bucket, ObjectInfo
+from firn.records.layout import Entry
 from firn.records.predicates import Predicate, Range, Span, level_may_match, may_match, spans_of
 from firn.records.store import Table
 
@@ -42,10 +43,27 @@ def candidates(
             return names
 
 
+def entries(
+    bucket: Bucket, table: Table, number: int, field: str, predicate: Predicate | None, most: int | None
+) -> list[Entry] | None:
+    """The entries of an index that may count at commit `number`, and may match if a predicate is given; None if they
+    are more than `most` pages. 1 LIST sequence."""
+    listing = _Listing(bucket, table, number, field, predicate)
+    pages = 0
+    while not listing.ended:
+        if most is not None and pages >= most:
+            return None
+        listing.turn(whole=most is None)
+        pages += 1
+    return listing.entries
+
+
 class _Listing:
     """The entries of one index that may match, a page at a time."""
 
-    def __init__(self, bucket: Bucket, table: Table, number: int, field: str, predicate: Predicate) -> None:
+    def __init__(
+        self, bucket: Bucket, table: Table, number: int, field: str, predicate: Predicate | None
+    ) -> None:
         self._bucket, self._table, self._number = bucket, table, number
         self._field, self._predicate = field, predicate
         self._generation = table.state.fields[field].generation
@@ -53,7 +71,11 @@ class _Listing:
         self._spans = self._spanned()
         self._span = next(self._spans, None)
         self._after: str | None = None
-        self.names: set[str] = set()
+        self.entries: list[Entry] = []
+
+    @property
+    def names(self) -> set[str]:
+        return {entry.id_name for entry in self.entries}
 
     @property
     def ended(self) -> bool:
@@ -81,11 +103,14 @@ class _Listing:
             if (
                 entry is not None
                 and self._table.state.since < entry.seq <= self._number
-                and may_match(entry.value, self._predicate)
+                and (self._predicate is None or may_match(entry.value, self._predicate))
             ):
-                self.names.add(entry.id_name)
+                self.entries.append(entry)
 
     def _spanned(self) -> Iterator[Span]:
+        if self._predicate is None:
+            yield Span("")
+            return
         spans = spans_of(self._predicate)
         if spans is not None:
             yield from spans

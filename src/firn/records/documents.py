@@ -21,7 +21,7 @@ from firn.records.index_values import IndexValue
 from firn.records.json_schema import JsonSchema
 from firn.records.json_values import plain_json
 from firn.records.names import check_unicode, shown_id
-from firn.records.predicates import Equal, Predicate, Range, predicate_of, value_at
+from firn.records.predicates import Equal, Ids, Predicate, Range, predicate_of, value_at
 
 ID: Final = "_id"
 """The key under which a row shows its id; a document can't hold it."""
@@ -218,7 +218,7 @@ class Documents:
                 )
         self.must_know(field)
 
-    def predicate(self, field: str, given: Any) -> Predicate:
+    def predicate(self, field: str, given: Any) -> Predicate | Ids:
         """What `find(field=given)` asks for, in the kind of values that the field's column has.
 
         Raises:
@@ -228,7 +228,7 @@ class Documents:
         Equal(value=Decimal('3.00'))
         """
         if field == ID:
-            raise InvalidInputError(f"{ID} is no field to look for: get finds a row by its id.")
+            return Ids.of(given)
         self.must_know(field)
         asked = predicate_of(given)
         kind = None if self.types is None else self.types.get(field)

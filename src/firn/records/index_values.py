@@ -87,6 +87,43 @@ def encode_value(value: IndexValue) -> str:
     )
 
 
+def order_key(value: IndexValue) -> tuple[int, str]:
+    """By which values sort: null, bools, dates, decimals, numbers, times, bytes, text. Equal ones have one key.
+
+    >>> sorted(["b", 2, None, "a", 1.5, True], key=order_key)
+    [None, True, 1.5, 2, 'a', 'b']
+    """
+    if isinstance(value, str):
+        return 1, normal(value)
+    return 0, _BYTES + value.hex() if isinstance(value, bytes) else encode_value(value)
+
+
+def order_keys_of(segment: str) -> tuple[tuple[int, str], tuple[int, str]]:
+    """The keys, from which to which, of the values that a segment may stand for: most tell their value.
+
+    >>> order_keys_of("Ann%20Arbor"), order_keys_of("!b1")
+    (((1, 'Ann Arbor'), (1, 'Ann Arbor')), ((0, '!b1'), (0, '!b1')))
+    """
+    if segment == EMPTY:
+        return (1, ""), (1, "")
+    known, hashed, _ = segment.partition(HASHED)
+    rank = 0 if segment.startswith("!") else 1
+    text = unquote(known, errors="replace") if rank else known
+    return (rank, text), (rank, text_after(text) if hashed else text)
+
+
+def text_after(beginning: str) -> str:
+    """A text behind all that begin like this.
+
+    >>> text_after("ab") > "ab\U0010ffff", text_after("ab") <= "ac"
+    (True, True)
+    """
+    for at in range(len(beginning) - 1, -1, -1):
+        if beginning[at] < "\U0010ffff":
+            return beginning[:at] + chr(ord(beginning[at]) + 1)
+    return "\U0010ffff" * 1024
+
+
 def normal(text: str) -> str:
     """Text in the form that indices and predicates compare: NFC. `InvalidInputError` if it isn't Unicode."""
     check_unicode(text, "the text")

@@ -34,6 +34,8 @@ _SHORT_HASH: Final = 8
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]*")
 # An underscore beside another or at an end could be taken for a part of the separator; a dot at an end could make
 # `..`, a hidden file, or a segment that Azure cuts.
+# Whether an underscore or a dot at the end of a prefix is escaped depends on what follows it.
+_UNSURE = re.compile(r"[_.]+$")
 _AMBIGUOUS = re.compile(r"(?<=_)_|_(?=_)|^_|_$|^\.|\.$")
 _ESCAPED = {"_": "%5F", ".": "%2E"}
 
@@ -68,6 +70,19 @@ def part_text(part: str) -> str | None:
     'a___b'
     """
     return None if HASHED in part else unquote(part, errors="strict")
+
+
+def name_prefix(text: str) -> str:
+    """What the parts of all ids begin with that begin with a text.
+
+    >>> name_prefix("user/ada_"), name_prefix("_x")
+    ('user%2Fada', '')
+    """
+    # An underscore at the beginning, or beside another, is escaped: what is behind one isn't asked for.
+    plain = re.split(r"^[_.]|__", text, maxsplit=1)[0]
+    while len(name := quoted(plain)) > ID_BYTES // 2:
+        plain = plain[: len(plain) // 2]
+    return _UNSURE.sub("", name)
 
 
 def check_id(id: str) -> str:

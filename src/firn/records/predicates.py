@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from firn.arrow.pyvalues import shown
 from firn.errors import InvalidInputError
@@ -22,12 +23,13 @@ from firn.records.index_values import (
     level_of,
     level_text,
     normal,
+    text_after,
     text_head,
     text_prefix,
     value_path,
     zoned,
 )
-from firn.records.names import HASHED
+from firn.records.names import HASHED, name_prefix
 
 
 def conditions_of(where: Mapping[str, Any] | None, equalities: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,9 +204,67 @@ def value_at(document: Mapping[str, Any], field: str) -> Any:
     return part
 
 
-def matches(document: Mapping[str, Any], where: Mapping[str, Predicate]) -> bool:
-    """Whether a document matches every predicate, by field. Lists and objects match none."""
+@dataclass(frozen=True)
+class Ids:
+    """The ids from `start` up to, not including, `end`, or with it where `closed`; compared code point by code point.
+
+    >>> Ids("a", "b").matches("abc"), Ids.of(Prefix("user/")).matches("user/ada"), Ids.of("ada").matches("adam")
+    (True, True, False)
+    """
+
+    start: str = ""
+    end: str | None = None
+    closed: bool = False
+
+    @staticmethod
+    def of(given: Any) -> Ids:
+        """What `_id=given` asks for: an id, a prefix, or a range."""
+        if isinstance(given, Prefix):
+            return Ids(given.text, text_after(given.text) if given.text else None)
+        if isinstance(given, Range):
+            if any(not isinstance(bound, str | None) for bound in (given.start, given.end)):
+                raise InvalidInputError(f"_id={shown(given)}: ids are text, so give bounds that are.")
+            return Ids(given.start or "", given.end, given.closed)  # type: ignore[arg-type]
+        if not isinstance(given, str):
+            raise InvalidInputError(
+                f"_id={shown(given)}: give an id, which is text, firn.Prefix or firn.Range."
+            )
+        return Ids(given, given, closed=True)
+
+    @property
+    def name_prefix(self) -> str:
+        """What the names of their rows begin with."""
+        if self.end is None:
+            return ""
+        if self.end == text_after(self.start):
+            return name_prefix(self.start)
+        return name_prefix(_common(self.start, self.end))
+
+    def matches(self, id: str) -> bool:
+        if id < self.start:
+            return False
+        return self.end is None or id < self.end or (self.closed and id == self.end)
+
+    def may_match(self, name: str) -> bool:
+        """Whether a part of a name may stand for one of them."""
+        known, hashed, _ = name.partition(HASHED)
+        text = unquote(known, errors="replace")
+        if not hashed:
+            return self.matches(text)
+        return self.start < text_after(text) and (self.end is None or text <= self.end)
+
+
+Where = Mapping[str, "Predicate | Ids"]
+"""What is looked for, by field; `_id` for ids."""
+
+
+def matches(document: Mapping[str, Any], where: Where, id: str = "") -> bool:
+    """Whether a row matches every predicate, by field. Lists and objects match none."""
     for field, predicate in where.items():
+        if isinstance(predicate, Ids):
+            if not predicate.matches(id):
+                return False
+            continue
         value = value_at(document, field)
         if isinstance(value, Mapping | list) or not predicate.matches(value):
             return False

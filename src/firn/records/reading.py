@@ -10,11 +10,11 @@ from typing import Any
 from firn.arguments import checked
 from firn.errors import InvalidInputError
 from firn.records.documents import Record
-from firn.records.in_order import Page
 from firn.records.names import check_id
-from firn.records.predicates import conditions_of
-from firn.records.rows import Order, OrderBy, Rows
-from firn.records.snapshot import Seen, Snapshot, Where, no_such_key
+from firn.records.order import Order, OrderBy, Page
+from firn.records.predicates import Where, conditions_of
+from firn.records.rows import Rows
+from firn.records.snapshot import Seen, Snapshot, no_such_key
 from firn.records.store import Table
 from firn.records.validating import Footprint, RowKey
 from firn.records.writes import Buffer
@@ -66,16 +66,18 @@ class Reads:
     ) -> Rows:
         """The rows that match, found through an index. 1 LIST sequence (for a range of text, 1 a first level that may
         hold any, and 1), 1 GET a row that matches, and 1 for the horizon if nobody has asked for it within R. With a
-        `limit`, in the order of ids: 1 GET a row that is returned, twice as many at most if some in between don't
-        match the rest of the conditions.
+        `limit`, in the order of ids or of a field that has an index: 1 GET a row that is returned, twice as many at
+        most if some in between don't match the rest of the conditions; in the order of a field 1 LIST sequence of its
+        index more.
 
         Args:
-            where: what fields must be: a value, `firn.Prefix` or `firn.Range`. At least one field has an index. As
-                keywords, too, where the field's name can be one. Where several have one, a page of each index is
-                listed in turn until one has come to its end, whatever their order, and more of the others as
-                long as that costs less than the GETs that it spares.
+            where: what fields must be: a value, `firn.Prefix` or `firn.Range`. At least one field has an index, or is
+                `_id`: names of rows tell their ids. As keywords, too, where the field's name can be one. Where
+                several have an index, a page of each is listed in turn until one has come to its end, whatever their
+                order, and more of the others as long as that costs less than the GETs that it spares.
             order_by: a field, or a list of them, like "n desc"; the rows' ids by default.
-            limit: rows to return at most. In another order than that of ids all that match are read all the same.
+            limit: rows to return at most. In the order of a field without an index all that match are read all the
+                same.
             after: the last row of the page before, or its id.
 
         Raises:
@@ -96,11 +98,23 @@ class Reads:
         after: Record | str | None = None,
         **equalities: Any,
     ) -> Rows:
-        """The same without an index: 1 LIST sequence of all rows, 1 GET a row of the table. With a `limit`, in the
-        order of ids: as many GETs as it says, and 1 a row in between that was deleted or doesn't match, twice as many
-        at most; none for rows before `after`."""
+        """The same without an index: 1 LIST sequence of all rows, or of those whose ids begin alike by a condition on
+        `_id`, 1 GET a row of the table. With a `limit`, in the order of ids or of a field that has an index: as many
+        GETs as it says, and 1 a row in between that was deleted or doesn't match, twice as many at most; none for
+        rows before `after`."""
         conditions = conditions_of(where, equalities)
         return self._rows(self._at.scan, self._table(table), conditions, Order(order_by), limit, after)
+
+    def stream(
+        self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any
+    ) -> Iterator[Record]:
+        """The same as an iterator that holds few rows at a time, in no order that counts. 1 LIST sequence and 1 GET a
+        row of the table; what the transaction writes meanwhile isn't in it."""
+        opened = self._table(table)
+        asked = self._asked(opened, conditions_of(where, equalities))
+        return self._streamed(
+            opened, asked, set(self._writes.of(table)), self._writes.matching(opened, asked)
+        )
 
     def count(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match; all without conditions. Cost as `find`, or `scan`; it holds few rows at a time."""
@@ -144,7 +158,9 @@ class Reads:
     ) -> Rows:
         """What a snapshot finds, with own writes laid over it."""
         where = self._asked(table, conditions)
-        page = order.known_to(table.documents).wanted(limit, after)
+        order.known_to(table.documents)
+        start = self.get(table.name, after) if isinstance(after, str) and not order.by_id else after
+        page = order.wanted(limit, start)
         there = look(table, where, page)
         own, mine = self._writes.of(table.name), self._writes.matching(table, where, page)
 
@@ -155,11 +171,17 @@ class Reads:
                 if seen.id not in own:
                     yield seen.record(table)
 
-        found = heapq.merge(stored(), mine, key=lambda record: record.id)
-        if order.by_id:
-            return Rows.of(islice(found, limit), table.documents)
-        start = self.get(table.name, after) if isinstance(after, str) else after
-        return Rows.of(order.page(found, limit=limit, after=start), table.documents)
+        found = heapq.merge(stored(), mine, key=order.key)
+        return Rows.of(islice(found, limit), table.documents)
+
+    def _streamed(
+        self, table: Table, where: Where, own: set[str], mine: Iterable[Record]
+    ) -> Iterator[Record]:
+        for seen in self._at.stream(table, where):
+            self._footprint.reads.add((table.name, seen.id))
+            if seen.id not in own:
+                yield seen.record(table)
+        yield from mine
 
     def _current(self, table: Table, id: str) -> Record | None:
         """The row as this transaction sees it."""

@@ -38,18 +38,21 @@ from firn.records.aio_tables import AsyncRowTable
 from firn.records.definition import RecordDefinition
 from firn.records.documents import ID, Record
 from firn.records.engines import Engines, InProcess
+from firn.records.in_order import in_order
 from firn.records.load_rows import Row, load_rows
 from firn.records.loading import BATCH, RecordLoadReport, check_batch
 from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_row
 from firn.records.names import check_id, shown_id
+from firn.records.order import ALL, Order, OrderBy
 from firn.records.own_etags import check_etag, check_new
-from firn.records.predicates import Predicate, conditions_of, matches
+from firn.records.predicates import Ids, Where, conditions_of, matches
 from firn.records.repairing import RowRepairReport
+from firn.records.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PAGE: Final = 256  # rows that a scan reads at a time
+_PAGE: Final = 1000  # rows that a stream reads at a time
 
 
 _OF_TRANSACTIONS: Final = frozenset(("changes", "find", "indices", "create_index", "drop_index", "sweep"))
@@ -289,25 +292,49 @@ class RowTable:
         whole = tuple(id for id in wanted if id not in lost)
         return RowRepairReport((), tuple(lost), whole, dry_run)
 
-    def scan(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> Iterator[Record]:
-        """The rows that match, in the order of their objects' names; each as it is when it is read.
+    def scan(
+        self,
+        where: Mapping[str, Any] | None = None,
+        /,
+        *,
+        order_by: OrderBy | None = None,
+        limit: int | None = None,
+        after: Record | str | None = None,
+        **equalities: Any,
+    ) -> Rows:
+        """The rows that match, each as it is when it is read. Arguments and errors as `RecordTable.scan`. 1 LIST
+        sequence and 1 GET a row; with a `limit`, in the order of ids, 1 GET a row that is taken or doesn't match, and
+        as many again at most."""
+        asked = self._asked(where, equalities)
+        order = Order(order_by).known_to(self._documents)
+        page = order.wanted(limit, self.get(after) if isinstance(after, str) and not order.by_id else after)
+        ids = asked.get(ID, Ids())
+        assert isinstance(ids, Ids)
+        keys = [info.key for info in self.bucket.list(self._layout.rows + ids.name_prefix).objects]
+        names = [name for key in keys if (name := self._layout.row_name(key)) and ids.may_match(name)]
 
-        `firn.Prefix` and `firn.Range` may stand for values; `where` is for fields that can't be written as a
-        keyword. 1 LIST and 1 GET a row.
-        """
-        asked: dict[str, Predicate] = {
-            field: self._documents.predicate(field, given)
-            for field, given in conditions_of(where, equalities).items()
-        }
-        return self._scan(asked)
+        def read(some: Sequence[str]) -> Iterator[Record]:
+            return self._matching([self._layout.row_named(name) for name in some], asked)
+
+        if order.first == ID:
+            found = in_order(map(order.of_row, names), read, page)
+        else:
+            rows = in_order(map(ALL.order.of_row, names), read, ALL)
+            found = iter(sorted((row for row in rows if row in page), key=order.key))
+        return Rows.of(islice(found, limit), self._documents)
+
+    def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> Iterator[Record]:
+        """The same as an iterator that holds few rows at a time, in the order of their objects' names."""
+        asked = self._asked(where, equalities)
+        return (row for keys in self._pages() for row in self._matching(keys, asked))
 
     def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match. Cost as `scan`."""
-        return sum(1 for _ in self.scan(where, **equalities))
+        return sum(1 for _ in self.stream(where, **equalities))
 
     @property
     def aio(self) -> AsyncRowTable:
-        """The same for asyncio: `await table.aio.get(id)`, `async for row in table.aio.scan()`.
+        """The same for asyncio: `await table.aio.get(id)`, `async for row in table.aio.stream()`.
 
         Example:
             >>> import asyncio, firn
@@ -315,23 +342,31 @@ class RowTable:
             >>> async def main():
             ...     etag = await visits.aio.insert("front page", {"n": 1})
             ...     await visits.aio.update("front page", {"n": 2}, etag=etag)
-            ...     return [row["n"] async for row in visits.aio.scan()]
+            ...     return [row["n"] async for row in visits.aio.stream()]
             >>> asyncio.run(main())
             [2]
         """
         return AsyncRowTable(self)
 
-    def _scan(self, asked: Mapping[str, Predicate]) -> Iterator[Record]:
-        keys = [
-            info.key
-            for info in self.bucket.list(self._layout.rows).objects
-            if self._layout.row_name(info.key)
-        ]
-        for at in range(0, len(keys), _PAGE):
-            for blob in self.bucket.get_many(keys[at : at + _PAGE]):
-                found = None if blob is None else self._record(self._decoded(blob))
-                if found is not None and matches(found, asked):
-                    yield found
+    def _asked(self, where: Mapping[str, Any] | None, equalities: Mapping[str, Any]) -> Where:
+        conditions = conditions_of(where, equalities)
+        return {name: self._documents.predicate(name, given) for name, given in conditions.items()}
+
+    def _pages(self) -> Iterator[list[str]]:
+        """The keys of all rows, a page of the LIST at a time."""
+        after: str | None = None
+        while True:
+            page = self.bucket.list(self._layout.rows, after=after, limit=_PAGE)
+            yield [info.key for info in page.objects if self._layout.row_name(info.key)]
+            if not page.more:
+                return
+            after = page.objects[-1].key
+
+    def _matching(self, keys: Sequence[str], asked: Where) -> Iterator[Record]:
+        for blob in self.bucket.get_many(keys):
+            found = None if blob is None else self._record(self._decoded(blob))
+            if found is not None and matches(found, asked, found.id):
+                yield found
 
     def _each(
         self, write: Callable[[str, Mapping[str, Any]], str], rows: Mapping[str, Mapping[str, Any]]

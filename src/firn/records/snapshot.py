@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from firn.errors import InvalidInputError, NoSuchKeyError
 from firn.journal.sequence import Head, RowWrite
-from firn.records.candidates import candidates
-from firn.records.documents import Record
-from firn.records.in_order import ALL, Page, in_order
+from firn.records.candidates import LIST_COST, PAGE, candidates, entries
+from firn.records.documents import ID, Record
+from firn.records.in_order import in_order
 from firn.records.index_values import IndexValue
 from firn.records.names import digest, id_part
-from firn.records.predicates import Equal, Predicate, Prefix, Range, matches
+from firn.records.order import ALL, Page, Span
+from firn.records.predicates import Equal, Ids, Predicate, Prefix, Range, Where, matches
 from firn.records.row import Version
 from firn.records.store import RecordStore, Table
-
-Where = Mapping[str, Predicate]
 
 
 @dataclass(frozen=True)
@@ -94,23 +93,47 @@ class Snapshot:
         page: Page = ALL,
         without: Collection[str] = (),
     ) -> Iterator[Seen]:
-        """`find` through the indices of these fields; rows with ids in `without` are left out."""
-        changes = self.store.log.changes(table.name, self.number)
-        changes = {id: change for id, change in changes.items() if id not in without}
-        names = candidates(self.store.bucket, table, self.number, where, fields)
+        """`find` through the indices of these fields, or by ids; rows with ids in `without` are left out."""
+        changes = self._changes(table, without)
+        walked = self._may_walk(table, page)
+        listed = [field for field in fields if not walked or field != page.order.first]
+        names = None
+        if listed:
+            names = candidates(self.store.bucket, table, self.number, _of_fields(where), listed)
+            names = {name for name in names if _ids(where).may_match(name)}
+        elif ID in where or not walked:
+            names = self._names(table, where)
+        spans = self._walk(table, where, names, page) if walked else None
         # A missing entry tells nothing: only the horizon, read after the last page, says that none is.
         self.store.log.must_reach(self.head)
-        names -= {id_part(id) for id in without}
-        return self._matching(self._rows(table, names, changes, page), where)
+        if spans is not None:
+            return self._in_order(table, spans, changes, where, page)
+        assert names is not None
+        return self._rows(table, names - {id_part(id) for id in without}, changes, where, page)
 
     def scan(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
-        """The rows that match, in the order of their ids, without an index. 1 LIST sequence of all rows; then 1 GET a
-        row, of those that are taken or don't match and at most as many again."""
-        changes = self.store.log.changes(table.name, self.number)
-        listing = self.store.bucket.list(table.layout.rows)
-        names = (table.layout.row_name(info.key) for info in listing.objects)
-        there = {name for name in names if name is not None}
-        return self._matching(self._rows(table, there, changes, page), where)
+        """The rows that match, without an index but that of the order. 1 LIST sequence of all rows, or of those whose
+        ids begin alike; then 1 GET a row, of those that are taken or don't match and at most as many again."""
+        if self._may_walk(table, page):
+            return self.through(table, [], where, page)
+        changes = self._changes(table)
+        return self._rows(table, self._names(table, where), changes, where, page)
+
+    def stream(self, table: Table, where: Where) -> Iterator[Seen]:
+        """The rows that match, in no order that counts, a page of the LIST at a time. 1 LIST sequence, 1 GET a
+        row."""
+        changes, ids = self._changes(table), _ids(where)
+        others = {id_part(id) for id in changes}
+        prefix, after = table.layout.rows + ids.name_prefix, None
+        while True:
+            page = self.store.bucket.list(prefix, after=after, limit=PAGE)
+            names = [name for info in page.objects if (name := table.layout.row_name(info.key))]
+            wanted = {name for name in names if name not in others and ids.may_match(name)}
+            yield from self._rows(table, wanted, {}, where, ALL)
+            if not page.more:
+                break
+            after = page.objects[-1].key
+        yield from self._rows(table, set(), changes, where, ALL)
 
     def holders(self, table: Table, field: str, value: IndexValue, without: Collection[str] = ()) -> set[str]:
         """The ids of the rows with that value, by an index that new writes are entered in (rule 26). Those in
@@ -121,14 +144,8 @@ class Snapshot:
         """The fields whose indices can be used, those first that may have the fewest entries: equalities before
         prefixes, and these before ranges; a unique index before others, but for null, which any number of rows may
         have."""
-        usable = [
-            field
-            for field in where
-            if (index := table.state.fields.get(field)) is not None
-            and index.stage == "ready"
-            and index.ready <= self.number
-        ]
-        if not usable:
+        usable = [field for field in where if self._is_usable(table, field)]
+        if not usable and ID not in where:
             there = ", ".join(sorted(table.state.fields)) or "none"
             raise InvalidInputError(
                 f"find in {table.name!r} needs a field that is indexed ({there}); scan looks through all rows for "
@@ -141,23 +158,81 @@ class Snapshot:
 
         return sorted(usable, key=entries)
 
+    def _is_usable(self, table: Table, field: str) -> bool:
+        index = table.state.fields.get(field)
+        return index is not None and index.stage == "ready" and index.ready <= self.number
+
+    def _changes(self, table: Table, without: Collection[str] = ()) -> Mapping[str, tuple[int, RowWrite]]:
+        """The last writes of rows that may not be in their objects. How far rows are applied is looked at before any
+        name is listed: what isn't here is there."""
+        changes = self.store.log.changes(table.name, self.number)
+        return {id: change for id, change in changes.items() if id not in without}
+
+    def _names(self, table: Table, where: Where) -> set[str]:
+        """The parts of names that stand for ids, of all rows that may match by their ids. 1 LIST sequence."""
+        ids = _ids(where)
+        listing = self.store.bucket.list(table.layout.rows + ids.name_prefix)
+        names = (table.layout.row_name(info.key) for info in listing.objects)
+        return {name for name in names if name is not None and ids.may_match(name)}
+
+    def _may_walk(self, table: Table, page: Page) -> bool:
+        """Whether an index gives the order, and only some rows are wanted."""
+        return page.limit is not None and self._is_usable(table, page.order.first)
+
+    def _walk(self, table: Table, where: Where, names: set[str] | None, page: Page) -> list[Span] | None:
+        """The entries of the index in whose order rows are wanted; of these rows, if names are given. None where it
+        costs less to read these."""
+        field = page.order.first
+        most = None if names is None else len(names) // LIST_COST
+        found = entries(self.store.bucket, table, self.number, field, _of_fields(where).get(field), most)
+        if found is None:
+            return None
+        return [
+            page.order.of_entry(entry.value, entry.id_name)
+            for entry in found
+            if names is None or entry.id_name in names
+        ]
+
     def _rows(
-        self, table: Table, names: set[str], changes: Mapping[str, tuple[int, RowWrite]], page: Page
+        self,
+        table: Table,
+        names: set[str],
+        changes: Mapping[str, tuple[int, RowWrite]],
+        where: Where,
+        page: Page,
     ) -> Iterator[Seen]:
-        """The rows of these names, and those that lately changed, in the order of their ids. How far rows are applied
-        was looked at before: what isn't in `changes` is in the row."""
+        """The rows of these names, and those that lately changed, that match and are on the page."""
+        if page.order.first == ID:
+            return self._in_order(table, map(page.order.of_row, names), changes, where, page)
+        spans = map(ALL.order.of_row, names)
+        rows = self._in_order(table, spans, changes, where, ALL)
+        return iter(sorted((row for row in rows if row in page), key=page.order.key))
+
+    def _in_order(
+        self,
+        table: Table,
+        spans: Iterable[Span],
+        changes: Mapping[str, tuple[int, RowWrite]],
+        where: Where,
+        page: Page,
+    ) -> Iterator[Seen]:
+        """The same by what names tell of keys, few at a time."""
 
         def read(some: Sequence[str]) -> Iterator[Seen]:
             rows = self.store.rows([table.layout.row_named(name) for name in some])
             found = (self._at(table, row.id, row.at(self.number)) for row in rows)
-            return (seen for seen in found if seen is not None)
+            return matching(found)
 
-        stored = in_order(names - {id_part(id) for id in changes}, read, page)
-        lately = (self._seen(table, id, *changes[id]) for id in sorted(changes) if id in page)
-        return heapq.merge(stored, (seen for seen in lately if seen is not None), key=lambda seen: seen.id)
+        def matching(found: Iterable[Seen | None]) -> Iterator[Seen]:
+            return (row for row in found if row is not None and matches(row.document, where, row.id))
 
-    def _matching(self, rows: Iterator[Seen], where: Where) -> Iterator[Seen]:
-        return (seen for seen in rows if matches(seen.document, where))
+        others = {id_part(id) for id in changes}
+        stored = in_order((span for span in spans if span.name not in others), read, page)
+        ids = sorted(id for id in changes if page.start is None or not page.order.by_id or (id,) > page.start)
+        lately = matching(self._seen(table, id, *changes[id]) for id in ids)
+        if not page.order.by_id:
+            lately = iter(sorted((row for row in lately if row in page), key=page.order.key))
+        return heapq.merge(stored, lately, key=page.order.key)
 
     def _at(self, table: Table, id: str, version: Version | None) -> Seen | None:
         return None if version is None else self._seen(table, id, version.seq, version)
@@ -167,6 +242,16 @@ class Snapshot:
             return None
         body = self.store.body(version)
         return Seen(id, seq, body, table.documents.decode(body))
+
+
+def _of_fields(where: Where) -> dict[str, Predicate]:
+    return {field: predicate for field, predicate in where.items() if not isinstance(predicate, Ids)}
+
+
+def _ids(where: Where) -> Ids:
+    ids = where.get(ID, Ids())
+    assert isinstance(ids, Ids)
+    return ids
 
 
 def etag_of(table: str, id: str, seq: int) -> str:

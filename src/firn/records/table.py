@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,9 +18,10 @@ from firn.records.engines import Engines, InProcess
 from firn.records.load_rows import load_rows
 from firn.records.loading import BATCH, RecordLoadReport, check_batch, load
 from firn.records.names import check_id
+from firn.records.order import OrderBy
 from firn.records.own_etags import check_new
 from firn.records.repairing import RowRepairReport, repair_rows
-from firn.records.rows import OrderBy, Rows
+from firn.records.rows import Rows
 from firn.records.session import Duration, Session
 from firn.records.snapshot import etag_of
 from firn.records.transaction import Transaction
@@ -142,6 +143,22 @@ class RecordTable:
         them. See `Transaction.scan`; 1 GET more."""
         tx = self.session.begin()
         return tx.scan(self.name, where, order_by=order_by, limit=limit, after=after, **equalities)
+
+    def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> Iterator[Record]:
+        """The same as an iterator that holds few rows at a time, in no order that counts: for tables that don't fit
+        in memory. All of one snapshot, which a sweep of the default age lets be read for an hour.
+
+        Raises:
+            SnapshotTooOldError: while iterating, it took longer.
+
+        Example:
+            >>> import firn
+            >>> people = firn.connect("memory://").create_table("people", kind="records")
+            >>> _ = people.insert_many({f"{n}": {"n": n} for n in range(5)})
+            >>> sum(row["n"] for row in people.stream(n=firn.Range(2, None)))
+            9
+        """
+        return self.session.begin().stream(self.name, where, **equalities)
 
     def count(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
         """How many rows match, through an index; without conditions all. Cost as `find`, or `scan`."""

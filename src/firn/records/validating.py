@@ -8,8 +8,7 @@ from typing import Any
 
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence import Record, RowWrite, Transaction
-from firn.records.predicates import matches
-from firn.records.snapshot import Where
+from firn.records.predicates import Where, matches
 
 RowKey = tuple[str, str]
 """A table and an id."""
@@ -75,7 +74,7 @@ def conflict(
                 return Conflict(number, write, "read by this transaction")
             if write.table in asked and not write.deletes:
                 put = document(write)
-                if any(matches(put, where) for where in asked[write.table]):
+                if any(matches(put, where, write.id) for where in asked[write.table]):
                     return Conflict(number, write, "among what this transaction looked for")
     return None
 

@@ -10,9 +10,9 @@ from firn.errors import InvalidInputError, OutcomeUnknownError, StoreUnavailable
 from firn.journal.sequence import RowWrite
 from firn.journal.sequence.committing import LARGEST_BYTES
 from firn.records.documents import Record
-from firn.records.in_order import ALL, Page
+from firn.records.order import ALL, Page
 from firn.records.own_etags import own_etag
-from firn.records.predicates import Predicate, matches
+from firn.records.predicates import Where, matches
 from firn.records.snapshot import Seen
 from firn.records.staged import STAGED_S, staged_ref
 from firn.records.store import RecordStore, Table
@@ -64,13 +64,11 @@ class Buffer:
         """A table's writes, by id."""
         return {id: write for (of, id), write in self._writes.items() if of == table}
 
-    def matching(self, table: Table, where: Mapping[str, Predicate], page: Page = ALL) -> list[Record]:
-        """A table's rows that match as they are written, in the order of their ids."""
-        return [
-            write.record(table)
-            for id, write in sorted(self.of(table.name).items())
-            if id in page and write.body is not None and matches(table.documents.decode(write.body), where)
-        ]
+    def matching(self, table: Table, where: Where, page: Page = ALL) -> list[Record]:
+        """A table's rows that match as they are written, and are on a page, in its order."""
+        rows = (write.record(table) for write in self.of(table.name).values() if write.body is not None)
+        found = (row for row in rows if matches(row.document, where, row.id) and row in page)
+        return sorted(found, key=page.order.key)
 
     def put(self, write: Pending) -> str:
         """The row's new write; its ETag."""

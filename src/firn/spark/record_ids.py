@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from firn.lake.predicate import Predicate
 from firn.records.documents import ID
-from firn.records.names import ID_BYTES, quoted
+from firn.records.names import name_prefix
 from firn.spark.key_ranges import points_of, tests_of
 
 _KINDS = {ID: "VARCHAR"}
-
-_LONGEST = ID_BYTES // 2
-"""Bytes of a name that tell what its id begins with, even where its end is a hash and underscores are escaped."""
-
-# Whether an underscore or a dot at the end of a prefix is escaped depends on what follows it.
-_UNSURE = re.compile(r"[_.]+$")
 
 
 @dataclass(frozen=True)
@@ -35,11 +28,7 @@ class Ids:
         >>> Ids(prefix="user/ada_").name_prefix, Ids(prefix="_x").name_prefix
         ('user%2Fada', '')
         """
-        # An underscore at the beginning, or beside another, is escaped: what is behind one isn't asked for.
-        plain = re.split(r"^[_.]|__", self.prefix, maxsplit=1)[0]
-        while len(name := quoted(plain)) > _LONGEST:
-            plain = plain[: len(plain) // 2]
-        return _UNSURE.sub("", name)
+        return name_prefix(self.prefix)
 
 
 def ids_of(predicates: Sequence[Predicate]) -> Ids:

@@ -80,7 +80,7 @@ def scan(
 
     firn records scan ./prod/airports --limit 10
     """
-    from firn.records.rows import Order
+    from firn.records.order import Order
     from firn.records.table import RecordTable
 
     _, opened = open_records(table, db, options)
