@@ -14,7 +14,7 @@ import firn
 from firn.journal.leaderless.codec import decode, encode
 from firn.lake.keys import KeySpec
 
-VERSIONS = sorted(path.name for path in GOLDEN.iterdir())
+VERSIONS = sorted(path.parent.name for path in GOLDEN.glob("*/expected.json"))
 TABLES = [
     (version, name)
     for version in VERSIONS

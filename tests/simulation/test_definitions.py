@@ -1,0 +1,109 @@
+"""No sequence of successful calls makes a table unreadable or hides a row, whatever types its appenders bring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from firn.journal.agreement import Agreement
+from firn.journal.entries import Entries
+from firn.journal.leaderless import fold
+from firn.lake import altering, maintenance
+from firn.lake.partition_bounds import PartitionBounds
+from simulation.definitions import Program
+
+STEPS = 14
+
+TABLES = [("leaderless", False), ("leaderless", True), ("writer", False), ("writer", True)]
+
+
+@pytest.mark.parametrize(("journal", "partitioned"), TABLES)
+@pytest.mark.parametrize("seed", range(1))
+def test_every_row_is_shown_once(journal: str, partitioned: bool, seed: int) -> None:
+    Program(seed, journal, partitioned).run(STEPS)
+
+
+def forgets_types(patch: pytest.MonkeyPatch) -> None:
+    """Files carried on lose the types that aren't their schema line's."""
+    patch.setattr(fold, "_note_older_types", lambda *_: None)
+
+
+def keeps_statistics(patch: pytest.MonkeyPatch) -> None:
+    """Statistics go by the column's name in the file."""
+
+    def as_read(self: Agreement, file: Any) -> Any:
+        reads = {} if self.plain else self.reads((file.extra or {}).get("types") or {})
+        return file._replace(extra={**(file.extra or {}), "reads": reads}) if reads else file
+
+    patch.setattr(Agreement, "as_read", as_read)
+
+
+def believes_directories(patch: pytest.MonkeyPatch) -> None:
+    """A directory tells of the column that the file's own values aren't of."""
+    patch.setattr(PartitionBounds, "without", lambda self, _: self)
+
+
+def deletes_by_shown_names(patch: pytest.MonkeyPatch) -> None:
+    """A soft delete is kept over the columns as they are shown."""
+    original = maintenance.frozen
+    patch.setattr(maintenance, "frozen", lambda predicate, columns, reads=None: original(predicate, columns))
+
+
+def forgets_into(patch: pytest.MonkeyPatch) -> None:
+    """A resolve sets the type alone, and not what merges have written beside."""
+    original = altering._together
+
+    def together(*args: Any) -> Any:
+        return {key: value for key, value in original(*args).items() if key[0] == "type"}
+
+    patch.setattr(altering, "_together", together)
+
+
+def chooses_definitions(patch: pytest.MonkeyPatch) -> None:
+    """Of two definitions one is chosen."""
+    patch.setattr(Entries, "joined", lambda self, other: other if other.clock >= self.clock else self)
+
+
+def carries_no_definition(patch: pytest.MonkeyPatch) -> None:
+    """Maintenance logs say what they change, and not what was changed before."""
+    original = fold.maintenance_log
+
+    def maintenance_log(state: Any, commit: Any, **options: Any) -> Any:
+        log = original(state, commit, **options)
+        if commit.definition is None:
+            log.notes.pop("definition", None)
+        return log
+
+    patch.setattr("firn.journal.leaderless.session.maintenance_log", maintenance_log)
+
+
+MUTATIONS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, bool, int]] = [
+    (forgets_types, "leaderless", False, 0),
+    (keeps_statistics, "leaderless", False, 0),
+    (keeps_statistics, "writer", False, 0),
+    (believes_directories, "leaderless", True, 1),
+    (deletes_by_shown_names, "writer", False, 7),
+    (forgets_into, "leaderless", False, 1),
+    (chooses_definitions, "writer", False, 0),
+    (carries_no_definition, "leaderless", False, 0),
+]
+"""Each with a seed by which it is noticed; later ones are tried, too."""
+
+
+@pytest.mark.parametrize(("mutate", "journal", "partitioned", "seed"), MUTATIONS)
+def test_a_rule_that_is_left_out_is_noticed(
+    mutate: Callable[[pytest.MonkeyPatch], None],
+    journal: str,
+    partitioned: bool,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutate(monkeypatch)
+    for number in range(seed, seed + 8):
+        try:
+            Program(number, journal, partitioned).run(STEPS)
+        except Exception:
+            return
+    pytest.fail(f"{mutate.__name__} wasn't noticed")
