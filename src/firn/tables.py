@@ -34,6 +34,10 @@ from firn.writers import WriterTables
 AnyTable = LakeTable | KeyedTable | AnyRecordTable
 
 
+_SHOWN = 8
+"""Tables that a message names."""
+
+
 @dataclass(frozen=True)
 class Vacant:
     """A name that no table has: the definition that was there, and its ETag where it has to be replaced."""
@@ -146,9 +150,16 @@ class Tables:
         return self.lakes.open(definition)
 
     def _no_table(self, name: str) -> TableNotFoundError:
-        close = difflib.get_close_matches(name, self.names(None), n=3)
+        there = self.names(None)
+        close = difflib.get_close_matches(name, there, n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else self._other_level(name)
-        return TableNotFoundError(f"there is no table {name!r} in {self.url}.{hint}")
+        if not hint and there:
+            shown = ", ".join(map(repr, there[:_SHOWN]))
+            hint = (
+                f" There {'is' if len(there) == 1 else 'are'} {shown}{', …' if len(there) > _SHOWN else ''}."
+            )
+        where = "the working directory" if self.url == "." else self.url
+        return TableNotFoundError(f"there is no table {name!r} in {where}.{hint}")
 
     def _other_level(self, name: str) -> str:
         """What to say if a database was named for a table, or a table for its database. 1 LIST, 2 GETs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import tempfile
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
     from firn.bucket.base import Bucket
     from firn.database import Database
-
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""pyspark writes a query's error to standard error by itself, beside the error that it raises."""
 
 
 @contextmanager
@@ -75,8 +71,6 @@ def start_spark(*, brief: bool = False) -> SparkSession:
     with environment(JAVA_TOOL_OPTIONS=options) if brief else nullcontext():
         if os.environ.get("FIRN_TRACEBACK"):
             return active_or_start()
-        for name in _LOGGERS:
-            logging.getLogger(name).disabled = True
         with _stderr_in_file(), spinner("starting Spark"):
             return active_or_start()
 

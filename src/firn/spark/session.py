@@ -6,6 +6,7 @@ a session that somebody else started is used as it is, and left as it was.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -96,9 +97,15 @@ def active_or_start(
         builder = builder.config(name, value)
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
     variables = {"JAVA_HOME": find_java(), "PYTHONPATH": _python_path(), "PYSPARK_PYTHON": python}
+    for name in _LOGGERS:
+        logging.getLogger(name).disabled = True
     with environment(**variables), _no_orphan():
         started: SparkSession = builder.getOrCreate()
     return started
+
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""pyspark writes an error to standard error as JSON with all of Java's frames, beside the error that it raises."""
 
 
 def local_settings(master: str, app_name: str) -> dict[str, str]:
