@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 
 from firn.aio import Threads, each
+from firn.alter import AlterResult
 from firn.journal.model import ColumnTypes
 from firn.records.changes import BATCH_ROWS, Change, Changes
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport
@@ -46,6 +47,12 @@ class AsyncRecordTable:
     @property
     def name(self) -> str:
         return self.twin.name
+
+    async def alter(
+        self, *, set_properties: Mapping[str, Any] | None = None, dry_run: bool = False
+    ) -> AlterResult:
+        """Change the table's properties; the number of the commit and what changed."""
+        return await self.run(self.twin.alter, set_properties=set_properties, dry_run=dry_run)
 
     async def get(self, id: str) -> Record:
         """The row of that id."""
@@ -218,6 +225,12 @@ class AsyncRowTable:
     @property
     def name(self) -> str:
         return self.twin.name
+
+    async def alter(
+        self, *, set_properties: Mapping[str, Any] | None = None, dry_run: bool = False
+    ) -> AlterResult:
+        """Change the table's properties; the revision of its definition and what changed."""
+        return await self.run(self.twin.alter, set_properties=set_properties, dry_run=dry_run)
 
     async def get(self, id: str) -> Record:
         """The row of that id."""

@@ -58,7 +58,8 @@ class RecordDefinition:
     declared fields, name → DuckDB type, `schema` the JSON schema; None where none is. `db` is the name that
     index entries give the database, for ever, so that a copy of it elsewhere computes the same names. In the
     state "creating" the name is claimed and the log may not know the table yet. The definition of a dropped table
-    stays: the next of its name has the next `generation`, and objects of its own.
+    stays: the next of its name has the next `generation`, and objects of its own. `rev` is how often the object was
+    altered, which is of tables with isolation="row" alone: those of others are altered in the log.
     """
 
     name: str
@@ -72,6 +73,7 @@ class RecordDefinition:
     state: State = "creating"
     dropped: bool = False
     generation: int = 0
+    rev: int = 0
 
     kind = KIND
 
@@ -126,6 +128,7 @@ class RecordDefinition:
             "state": self.state,
             "dropped": self.dropped,
             "generation": self.generation,
+            **({"rev": self.rev} if self.rev else {}),
         }
         return encode_framed(FORMAT_VERSION, KIND, body)
 
@@ -150,6 +153,7 @@ class RecordDefinition:
             state=raw["state"],
             dropped=raw["dropped"],
             generation=raw["generation"],
+            rev=raw.get("rev", 0),
         )
 
 

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from firn.aio import Threads
+from firn.alter import AlterResult
 from firn.arguments import checked
 from firn.bucket.base import Blob, Bucket
 from firn.bucket.flight import MAX_IN_FLIGHT, in_flight
@@ -35,6 +36,7 @@ from firn.errors import (
 from firn.journal.patience import Backoff, whole
 from firn.records.aio import CALLS
 from firn.records.aio_tables import AsyncRowTable
+from firn.records.altering import alter_lone
 from firn.records.definition import RecordDefinition
 from firn.records.documents import ID, Record
 from firn.records.engines import Engines, InProcess
@@ -120,6 +122,37 @@ class RowTable:
 
     def __repr__(self) -> str:
         return f"<RowTable {self.bucket.uri(self.prefix)}>"
+
+    def alter(self, *, set_properties: Mapping[str, Any] | None = None, dry_run: bool = False) -> AlterResult:
+        """Change the table's properties, by a swap of its definition. A call that changes nothing writes nothing.
+
+        1 GET and 1 PUT.
+
+        Args:
+            set_properties: values by name; None takes a property back to its default.
+            dry_run: only say what would change.
+
+        Raises:
+            InvalidInputError: an unknown property, or a value that can't be; nothing was changed.
+            TableNotFoundError: the table was dropped.
+
+        Example:
+            >>> import firn
+            >>> people = firn.connect("memory://").create_table("people", kind="records",
+            ...     isolation="row")
+            >>> people.alter(set_properties={"inline": "1MB"}).changes
+            ('set inline = 1MB',)
+            >>> people.alter(set_properties={"inline": None}).changes
+            ('unset inline',)
+        """
+        return alter_lone(
+            self.bucket,
+            self.prefix,
+            self.definition,
+            set_properties or {},
+            clock=self._clock,
+            dry_run=dry_run,
+        )
 
     def get(self, id: str) -> Record:
         """The row of that id. 1 GET.

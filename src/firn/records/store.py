@@ -23,6 +23,7 @@ from firn.records.documents import Documents
 from firn.records.layout import RecordLayout
 from firn.records.names import check_id
 from firn.records.row import Row, Version, decode_row, encode_row
+from firn.records.settings import RecordSettings
 from firn.records.staged import checked
 
 MAX_LAG: Final = 64
@@ -158,7 +159,10 @@ class RecordStore:
                 f"{name!r} is no record table of {self.bucket.uri(self.prefix)}: it was dropped, or never created"
             )
         layout = definition.layout(key_below(self.prefix, name))
-        return Table(name, state, definition.documents, layout, definition.settings.inline)
+        settings = definition.settings
+        if state.properties:
+            settings = RecordSettings.from_properties({**definition.properties, **state.properties})
+        return Table(name, state, definition.documents, layout, settings.inline)
 
     def layout(self, table: str, generation: int) -> RecordLayout:
         """Names of a table's objects for those who need no definition: whole entries aren't made by it."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from firn.alter import AlterResult
 from firn.arguments import checked
 from firn.bucket.base import Bucket, ObjectInfo
-from firn.records import indexing
+from firn.records import altering, indexing
 from firn.records.aio_tables import AsyncRecordTable
 from firn.records.changes import Changes, since_version
 from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
@@ -81,6 +82,30 @@ class RecordTable:
     @property
     def name(self) -> str:
         return self.definition.name
+
+    def alter(self, *, set_properties: Mapping[str, Any] | None = None, dry_run: bool = False) -> AlterResult:
+        """Change the table's properties, by one commit. A call that changes nothing commits nothing.
+
+        Transactions that begin later go by them. From then on, the database needs a Firn that knows the feature
+        `definition`. 1 GET and 1 PUT, and 1 GET a commit that this process hasn't seen.
+
+        Args:
+            set_properties: values by name; None takes a property back to its default.
+            dry_run: only say what would change.
+
+        Raises:
+            InvalidInputError: an unknown property, or a value that can't be; nothing was changed.
+            TableNotFoundError: the table was dropped.
+
+        Example:
+            >>> import firn
+            >>> people = firn.connect("memory://").create_table("people", kind="records")
+            >>> people.alter(set_properties={"inline": "1MB"}).changes
+            ('set inline = 1MB',)
+            >>> people.alter(set_properties={"inline": None}).changes
+            ('unset inline',)
+        """
+        return altering.alter(self.session.store, self.definition, set_properties or {}, dry_run=dry_run)
 
     # -- reading
 

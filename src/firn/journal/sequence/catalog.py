@@ -37,9 +37,12 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
         return {**catalog, ddl.table: TableState(number, ddl.isolation, ready, generation=ddl.generation)}
     if table is None:
         raise TableNotFoundError(f"there is no record table {ddl.table!r}: it was dropped, or never created")
+    if ddl.verb in ("drop", "alter") and ddl.generation != table.generation:
+        raise TableNotFoundError(f"the record table {ddl.table!r} is another by now; open it again")
+    if ddl.verb == "alter":
+        properties = {**table.properties, **dict(ddl.properties)}
+        return {**catalog, ddl.table: replace(table, properties=properties)}
     if ddl.verb == "drop":
-        if ddl.generation != table.generation:
-            raise TableNotFoundError(f"the record table {ddl.table!r} is another by now; open it again")
         return {name: state for name, state in catalog.items() if name != ddl.table}
     fields = dict(table.fields)
     index = fields.pop(ddl.field, None)

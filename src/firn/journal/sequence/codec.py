@@ -6,7 +6,7 @@ embedded as it is, so that a record can be read by eye and by any tool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, get_args
 
@@ -35,11 +35,14 @@ _ENVELOPES: Final = Envelopes(
         "horizon": "Copy the object back from a backup; nobody can read or commit before.",
         "pack": "Copy the object back from a backup; only clients that stalled for long need it.",
     },
-    frozenset({"catalog"}),
+    frozenset({"catalog", "definition"}),
 )
 
 REFERS: Final = "catalog"  # frozen
 """The feature of objects in which a number stands for a catalog, or which have one for those that refer to it."""
+
+ALTERED: Final = "definition"  # frozen
+"""The feature of objects with a table that was altered, from the change on."""
 
 WHOLE_BYTES: Final = 2 << 10
 """Bytes of a catalog that is in each record. Of a larger one records name another that has it."""
@@ -54,7 +57,7 @@ def _nowhere(base: int) -> Catalog:
 
 def encode_record(record: Record) -> bytes:
     """A record's bytes."""
-    return _ENVELOPES.encode("commit", _record_fields(record), _needs(record.base > 0))
+    return _ENVELOPES.encode("commit", _record_fields(record), _needs([record]))
 
 
 def decode_record(expected: int, data: bytes, *, where: str, catalog_of: CatalogOf = _nowhere) -> Record:
@@ -80,7 +83,8 @@ def encode_horizon(horizon: Horizon) -> bytes:
     fields: dict[str, Any] = {"horizon": horizon.horizon, "lo": horizon.lo, "applied": horizon.applied}
     if horizon.catalog is not None:
         fields["catalog"] = _catalog_fields(horizon.catalog)
-    return _ENVELOPES.encode("horizon", fields, _needs(horizon.catalog is not None))
+    needs = [] if horizon.catalog is None else [REFERS, *_altered(horizon.catalog)]
+    return _ENVELOPES.encode("horizon", fields, needs)
 
 
 def decode_horizon(data: bytes, *, where: str) -> Horizon:
@@ -107,7 +111,7 @@ def encode_pack(pack: Pack, *, whole_bytes: int = WHOLE_BYTES) -> bytes:
             whole, refers = record, is_large(record.catalog, whole_bytes)
         records.append(replace(record, base=whole.number if refers and record is not whole else 0))
     fields = {"hi": pack.hi, "records": [_record_fields(record) for record in records]}
-    return _ENVELOPES.encode("pack", fields, _needs(any(record.base for record in records)))
+    return _ENVELOPES.encode("pack", fields, _needs(records))
 
 
 def is_large(catalog: Catalog, whole_bytes: int = WHOLE_BYTES) -> bool:
@@ -153,8 +157,20 @@ def _record_fields(record: Record) -> dict[str, Any]:
     }
 
 
-def _needs(refers: bool) -> list[str]:
-    return [REFERS] if refers else []
+def _needs(records: Iterable[Record]) -> set[str]:
+    """What a reader of these records must know."""
+    needs: set[str] = set()
+    for record in records:
+        if record.base:
+            needs.add(REFERS)
+        if ALTERED not in needs:
+            alters = any(member.ddl is not None and member.ddl.verb == "alter" for member in record.group)
+            needs |= {ALTERED} if alters else _altered(record.catalog)
+    return needs
+
+
+def _altered(catalog: Catalog) -> set[str]:
+    return {ALTERED} if any(table.properties for table in catalog.values()) else set()
 
 
 def _record(raw: Mapping[str, Any], catalog_of: CatalogOf) -> Record:
@@ -243,6 +259,7 @@ def _ddl_fields(ddl: Ddl) -> dict[str, Any]:
         "unique": ddl.unique,
         "generation": ddl.generation,
         "built": ddl.built,
+        **({"properties": dict(ddl.properties)} if ddl.verb == "alter" else {}),
     }
 
 
@@ -256,6 +273,7 @@ def _ddl(raw: Mapping[str, Any]) -> Ddl:
         unique=truth(raw["unique"]),
         generation=number(raw["generation"]),
         built=number(raw["built"]),
+        properties=tuple((text(name), value) for name, value in raw.get("properties", {}).items()),
     )
 
 
@@ -276,6 +294,7 @@ def _table_fields(table: TableState) -> dict[str, Any]:
         "fields": fields,
         "gone": dict(table.gone),
         "generation": table.generation,
+        **({"properties": dict(table.properties)} if table.properties else {}),
     }
 
 
@@ -300,7 +319,8 @@ def _table(raw: Mapping[str, Any]) -> TableState:
     }
     gone = {text(name): number(count, least=1) for name, count in raw["gone"].items()}
     isolation = _one_of(raw["isolation"], Isolation)
-    return TableState(number(raw["since"]), isolation, fields, gone, number(raw["generation"]))
+    properties = {text(name): value for name, value in raw.get("properties", {}).items()}
+    return TableState(number(raw["since"]), isolation, fields, gone, number(raw["generation"]), properties)
 
 
 def _one_of(value: Any, names: Any) -> Any:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 IndexStage = Literal["build", "ready"]
 Isolation = Literal["snapshot", "row"]
-DdlVerb = Literal["create", "drop", "build", "ready", "unindex"]
+DdlVerb = Literal["create", "drop", "build", "ready", "unindex", "alter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class Ddl:
     """A change of the definitions. `indices` are the fields that a created table is indexed by at once, with
     whether each is unique; `field` and `unique` are of the index that is built, ready or dropped. `generation`
     tells the table that is created, and one that is dropped, from others of its name; `built` tells the index that is
-    ready or dropped from others of its field, 0 for whichever there is."""
+    ready or dropped from others of its field, 0 for whichever there is. `properties` are those that are altered, None
+    for the default again."""
 
     verb: DdlVerb
     table: str
@@ -52,6 +53,7 @@ class Ddl:
     unique: bool = False
     generation: int = 0
     built: int = 0
+    properties: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,15 @@ class IndexState:
 @dataclass(frozen=True, slots=True)
 class TableState:
     """A record table: versions and entries with numbers up to `since` belong to an earlier one of its name. `gone` is
-    how many indices of a field were dropped, `generation` how many tables of the name came before."""
+    how many indices of a field were dropped, `generation` how many tables of the name came before, `properties` those
+    that were altered since the table was created, None for the default."""
 
     since: int
     isolation: Isolation
     fields: Mapping[str, IndexState]
     gone: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
+    properties: Mapping[str, Any] = field(default_factory=dict)
 
 
 Catalog = Mapping[str, TableState]
