@@ -8,6 +8,7 @@ runs more sequences than a test run has time for, drawn anew each time.
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -17,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from firn.arrow.types import arrow_schema
-from firn.errors import SnapshotTooOldError
+from firn.errors import SchemaConflictError, SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
-from firn.journal.model import Commit
+from firn.journal.model import ColumnTypes, Commit
 from firn.lake.descriptor import Descriptor
 from firn.lake.engines import InProcess
 from firn.lake.keys import HIDDEN, parse_key
@@ -39,7 +40,10 @@ SPECS: dict[str, tuple[list[str], list[str]]] = {
     "none": (["id"], []),
     "bucket": (["id"], ["bucket(2, id)"]),
     "place": (["place", "id"], ["place"]),
+    "identity": (["id"], ["id"]),
+    "truncate": (["id"], ["truncate(2, id)"]),
 }
+KINDS = st.sampled_from([pa.int32(), pa.uint64(), pa.decimal128(9, 2)])
 
 _ROW = st.fixed_dictionaries(
     {"id": st.integers(0, 5), "place": st.sampled_from(["a", "Ä/ö %"])},
@@ -79,6 +83,13 @@ class StalledJournal(LeaderlessJournal):
 
     def stamp_ms(self, commit: Commit) -> int:
         return self.stamp
+
+
+class BlindJournal(LeaderlessJournal):
+    """A process whose appends haven't seen of which type the key is."""
+
+    def columns(self, **when: Any) -> ColumnTypes:
+        return {name: kind for name, kind in super().columns(**when).items() if name != "id"}
 
 
 class KeyedTableMachine(RuleBasedStateMachine):
@@ -190,6 +201,25 @@ class KeyedTableMachine(RuleBasedStateMachine):
                 self._put(state, row, version)
         self.last = max(self.last, version)
         self.table.snapshot()
+
+    @rule(rows=_ROWS, kind=KINDS, blind=st.booleans())
+    def upsert_keys_of_another_type(self, rows: list[Row], kind: pa.DataType, blind: bool) -> None:
+        """Equal keys are one, whatever their types; an append that could make them two is refused, or, where it
+        hasn't seen the other type, made good for by readers."""
+        table = self._open(BlindJournal if blind else LeaderlessJournal)
+        schema = arrow_schema(COLUMNS).set(0, pa.field("id", kind))
+        typed = [{**row, "id": Decimal(row["id"])} for row in rows] if pa.types.is_decimal(kind) else rows
+        stored = len(self.bucket.list("db/t/_data/").objects)
+        try:
+            version = table.upsert(pa.Table.from_pylist(typed, schema)).version
+        except SchemaConflictError:
+            assert self.spec in ("bucket", "identity", "truncate") and not blind
+            assert len(self.bucket.list("db/t/_data/").objects) == stored
+            return
+        for row in rows:
+            self._put(self.state, row, version)
+        self.table = self._open(LeaderlessJournal)
+        self._committed(version)
 
     @rule(where=_PREDICATES, set_=_SETS)
     def update(self, where: str, set_: dict[str, str]) -> None:
@@ -324,7 +354,11 @@ class KeyedTableMachine(RuleBasedStateMachine):
 
 
 def _bag(rows: list[Row], columns: Any) -> list[str]:
-    return sorted(repr([row.get(column) for column in sorted(columns)]) for row in rows)
+    return sorted(repr([_plain(row.get(column)) for column in sorted(columns)]) for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) else value
 
 
 TestKeyedTable = KeyedTableMachine.TestCase

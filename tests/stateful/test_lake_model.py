@@ -42,6 +42,9 @@ COLUMNS = {
     "b": "BOOLEAN",
     "ts": "TIMESTAMP",
     "tags": "VARCHAR[]",
+    "tz": "TIMESTAMP WITH TIME ZONE",
+    "_row": "BIGINT",
+    "comment": "VARCHAR",
 }
 SPECS: dict[str, tuple[list[str], Callable[[Row], object] | None]] = {
     "none": ([], lambda row: None),
@@ -50,8 +53,18 @@ SPECS: dict[str, tuple[list[str], Callable[[Row], object] | None]] = {
     "both": (["place", "month(d)"], None),
     "bucket": (["bucket(3, id)"], None),
     "truncate": (["truncate(1, s)"], None),
+    "row": (["_row"], lambda row: None if row.get("_row") is None else str(row["_row"])),
+    "zoned": (["tz"], None),
 }
 
+FIRST = {
+    "place": "b",
+    "s": "ab",
+    "d": dt.date(2024, 1, 1),
+    "_row": 5,
+    "x": 2.5,
+    "tz": dt.datetime(2024, 1, 1, 8, tzinfo=dt.timezone.utc),
+}
 _PLACES = st.sampled_from(["a", "b", "Ä/ö %", "", None])
 _DATES = st.sampled_from([dt.date(2023, 12, 31), dt.date(2024, 1, 1), dt.date(2024, 2, 29), None])
 _ROW = st.fixed_dictionaries(
@@ -64,6 +77,9 @@ _ROW = st.fixed_dictionaries(
         "b": st.sampled_from([True, False, None]),
         "ts": st.sampled_from([dt.datetime(1969, 12, 31, 23, 59), dt.datetime(2024, 1, 1, 0, 0, 0, 1), None]),
         "tags": st.sampled_from([[], ["a"], ["a", None, "b"], None]),
+        "tz": st.sampled_from([dt.datetime(2024, 1, 1, hour, tzinfo=dt.timezone.utc) for hour in (2, 8)]),
+        "_row": st.sampled_from([0, 1, 5, None]),
+        "comment": st.sampled_from(["a", "B", None]),
     },
 )
 _ROWS = st.lists(_ROW, min_size=1, max_size=6)
@@ -91,6 +107,18 @@ _PREDICATES = st.one_of(
             "b IS DISTINCT FROM true",
             "ts < TIMESTAMP '2000-01-01'",
             "coalesce(len(tags), 0) > 0",
+            "tz < '2024-01-01 04:00:00'",
+            "tz >= TIMESTAMPTZ '2024-01-01 04:00:00'",
+            "d = CAST(TIMESTAMPTZ '2024-01-01 02:00:00+00' AS DATE)",
+            "ts < CAST(TIMESTAMPTZ '2024-01-01 01:00:00+00' AS TIMESTAMP)",
+            "_row = 1",
+            "_row IN (0, 5)",
+            "comment = 'a'",
+            "comment <> 'b' COLLATE NOCASE",
+            "s = 'AB' COLLATE NOCASE",
+            "s <> 'A' COLLATE NOCASE",
+            "place IN ('A' COLLATE NOCASE, 'b')",
+            "place > 'A' COLLATE NOCASE",
             "true",
             "false",
         ]
@@ -151,6 +179,7 @@ class LakeTableMachine(RuleBasedStateMachine):
             return []
         source = pa.Table.from_pylist(rows, arrow_schema(self._columns()))
         with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
             connection.register("source", source)
             found = connection.execute(f"SELECT ({where}) IS TRUE FROM source").fetchall()
         return [bool(hit) for (hit,) in found]
@@ -221,6 +250,39 @@ class LakeTableMachine(RuleBasedStateMachine):
         hits = self._matching(self.rows, where)
         kept = [row for row, hit in zip(self.rows, hits, strict=True) if hit]
         self._committed(self.table.rewrite(where).version, kept)
+
+    @rule(
+        column=st.sampled_from(["place", "s", "d", "_row", "x", "tz"]),
+        text=st.sampled_from(["NULL", "first", None]),
+    )
+    def rewrite_by_a_query(self, column: str, text: str | None) -> None:
+        """A query empties a column, gives all rows one value of it, or leaves it out."""
+        value = FIRST[column] if text == "first" else None
+        shown = "NULL" if value is None else f"CAST('{value}' AS {COLUMNS[column]})"
+        made = f'* EXCLUDE ("{column}")' if text is None else f'* REPLACE ({shown} AS "{column}")'
+        sources = {field.source for field in self.descriptor.partition.fields}
+        if text is None and column in sources:
+            for verb in (self.table.rewrite, lambda query: self.table.merge(query=query)):
+                source = "_rows" if verb == self.table.rewrite else "source_files"
+                try:
+                    done = verb(f"SELECT {made} FROM {source}")
+                except InvalidInputError:
+                    continue
+                assert not done.files_added, "rows lost their partition's column"
+            return
+        result = self.table.rewrite(f"SELECT {made} FROM _rows")
+        self._committed(result.version, [{**row, column: value} for row in self.rows])
+
+    @rule(
+        where=st.sampled_from(
+            ["_row = 1", "_row <> 5", "tz < '2024-01-01 04:00:00'", "place = 'A' COLLATE NOCASE"]
+        )
+    )
+    def remove_partitions_by_a_predicate(self, where: str) -> None:
+        column = where.split()[0]
+        if SPECS[self.spec][0] != [column]:
+            return
+        self._committed(self.table.remove_partitions(where).version, self._without(where))
 
     @precondition(lambda self: self.spec in ("place", "month") and self.rows)
     @rule(data=st.data())
@@ -342,11 +404,13 @@ class LakeTableMachine(RuleBasedStateMachine):
 
 
 def _bag(rows: list[Row], columns: Any) -> list[str]:
-    """Rows without order; NaN is NaN, and zero has no sign."""
+    """Rows without order; NaN is NaN, zero has no sign, and moments have no zone."""
     return sorted(repr([_plain(row.get(column)) for column in sorted(columns)]) for row in rows)
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.timezone.utc).isoformat()
     return 0.0 if isinstance(value, float) and value == 0 else value
 
 

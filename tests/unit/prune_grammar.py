@@ -142,6 +142,7 @@ PATTERNS = [
     "a\\%",
 ]
 PATTERNS += ["\U0010ffff%", "5%"]
+COLLATIONS = st.sampled_from(["", "", "", " COLLATE NOCASE", " COLLATE NOACCENT"])
 
 
 def _quoted(text: str) -> str:
@@ -152,13 +153,18 @@ def _moments() -> st.SearchStrategy[str]:
     text = st.builds(lambda d, c, z: d + c + (z if c else ""), *map(st.sampled_from, (DATES, CLOCKS, ZONES)))
     kind = st.sampled_from(["", "DATE ", "TIMESTAMP ", "TIMESTAMPTZ "])
     later = st.sampled_from(["", "", "", " + INTERVAL 1 DAY", " - INTERVAL '1 hour'"])
-    return st.builds(lambda k, t, more: k + _quoted(t) + (more if k else ""), kind, text, later)
+    plain = st.builds(lambda k, t, more: k + _quoted(t) + (more if k else ""), kind, text, later)
+    # What these are worth is another thing in each zone.
+    zoned = st.builds(
+        "CAST(TIMESTAMPTZ {} AS {})".format, text.map(_quoted), st.sampled_from(["DATE", "TIMESTAMP"])
+    )
+    return st.one_of(plain, plain, plain, zoned)
 
 
 def _literals(column: str) -> st.SearchStrategy[str]:
     numbers = st.sampled_from(NUMBERS + FOLDED)
     own = {
-        "s": st.sampled_from(TEXTS).map(_quoted),
+        "s": st.builds(str.__add__, st.sampled_from(TEXTS).map(_quoted), COLLATIONS),
         "b": st.sampled_from(["TRUE", "FALSE", "1", "'true'"]),
         "m": st.sampled_from(
             ["TIME '12:00:00.5'", "TIME '00:00:00'", "'12:00:00.5'", "TIME '23:59:59.999999'"]
