@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import firn
 from firn.errors import FencedError, FirnError, SnapshotTooOldError
+from firn.keyed import l0_steps, large_pieces
 from firn.keyed.batch import WriteBatch
 from firn.keyed.entries import DELETE, MERGE, PUT
 from firn.keyed.table import KeyedTable
@@ -28,6 +29,7 @@ from twins import Loop
 State = dict[bytes, int]
 Op = tuple[int, bytes, int]
 
+LONG_BYTES, MOST_BYTES = l0_steps.LONG_BYTES, large_pieces.MOST_BYTES
 EXAMPLES = int(os.environ.get("FIRN_EXAMPLES", "0"))
 PROPERTIES = {
     "flush_ms": 3_600_000,  # nothing is flushed that a test doesn't wait for
@@ -67,8 +69,12 @@ class KeyedMachine(RuleBasedStateMachine):
         self.old: list[KeyedWriter] = []
         self.snapshots: list[tuple[Any, State]] = []
 
-    @initialize(policy=st.sampled_from(["tiered", "leveled"]))
-    def create(self, policy: str) -> None:
+    @initialize(policy=st.sampled_from(["tiered", "leveled"]), small=st.booleans())
+    def create(self, policy: str, small: bool) -> None:
+        # Near the limits: all compactions are long, and hardly a piece fits into a batch.
+        l0_steps.LONG_BYTES = 0 if small else LONG_BYTES
+        large_pieces.MOST_BYTES = 300 if small else MOST_BYTES
+        self.promised = True
         db = firn.connect(f"memory://model-{uuid.uuid4().hex}")
         properties = {**PROPERTIES, "compaction": policy}
         self.table = db.create_table("t", kind="keyed", merge="add", properties=properties)
@@ -90,6 +96,7 @@ class KeyedMachine(RuleBasedStateMachine):
         self.pending = []
 
     def teardown(self) -> None:
+        l0_steps.LONG_BYTES, large_pieces.MOST_BYTES = LONG_BYTES, MOST_BYTES
         for writer in [*self.old, *([self.kv] if hasattr(self, "kv") else [])]:
             with suppress(FirnError):
                 writer.close()
@@ -185,10 +192,21 @@ class KeyedMachine(RuleBasedStateMachine):
         self.durable = {**self.durable, **dict.fromkeys(keys, n)}
         self.kv.poll()
 
-    @rule()
-    def sweep(self) -> None:
+    @rule(now=st.booleans())
+    def sweep(self, now: bool) -> None:
         # "0s" is one's word that no writer is stalled; fences are what stops those that are.
-        self.table.sweep(older_than=None if self.old else "0s")
+        now = now and not self.old
+        self.promised = self.promised and not now
+        self.table.sweep(older_than="0s" if now else None)
+
+    @rule()
+    def the_writers_own_compaction(self) -> None:
+        """What its thread does when it is poked, where a writer has one."""
+        self._own().work()
+        self.kv.poll()
+
+    def _own(self) -> Any:
+        return getattr(self.kv, "twin", self.kv)._compaction
 
     @rule(name=st.sampled_from(["one", "two"]))
     def checkpoint(self, name: str) -> None:
@@ -249,6 +267,7 @@ class KeyedMachine(RuleBasedStateMachine):
     @rule()
     def take_a_snapshot(self) -> None:
         self.snapshots = [*self.snapshots[-1:], (self.kv.snapshot(), self.state)]
+        self.promised = self.promised or len(self.snapshots) == 1
 
     @precondition(lambda self: self.snapshots)
     @rule(key=_KEYS)
@@ -258,6 +277,7 @@ class KeyedMachine(RuleBasedStateMachine):
             value = snapshot.get(key)
             found = shown(snapshot.scan())
         except SnapshotTooOldError:
+            assert not self.promised, "a sweep with default ages took what a snapshot reads"
             self.snapshots = []  # a sweep took what it read
             return
         assert (None if value is None else int(value)) == state.get(key)
