@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -46,6 +47,7 @@ class Program:
     seed: int
     journal: str
     partitioned: bool = False
+    verbs: Sequence[str] = tuple(VERBS)
     rows: Rows = field(default_factory=dict)
     past: list[tuple[str, Rows]] = field(default_factory=list)
     properties: dict[str, Any] = field(default_factory=dict)
@@ -64,12 +66,7 @@ class Program:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", firn.DegradedReadWarning)
             for _ in range(steps):
-                verb = self.rng.choice(
-                    ["append"] * 6
-                    + ["merge"] * 2
-                    + ["delete"] * 2
-                    + ["resolve", "alter", "types", "restore", "sweep"]
-                )
+                verb = self.rng.choice(self.verbs)
                 self.last = verb
                 getattr(self, verb)()
                 self.check()

@@ -25,6 +25,13 @@ def test_every_row_is_shown_once(journal: str, partitioned: bool, seed: int) -> 
     Program(seed, journal, partitioned).run(STEPS)
 
 
+def test_a_definition_that_isnt_carried_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    carries_no_definition(monkeypatch)
+    with pytest.raises(AssertionError):
+        for seed in range(8):
+            Program(seed, "leaderless", verbs=("append", "alter", "merge")).run(STEPS)
+
+
 def forgets_types(patch: pytest.MonkeyPatch) -> None:
     """Files carried on lose the types that aren't their schema line's."""
     patch.setattr(fold, "_note_older_types", lambda *_: None)
@@ -86,8 +93,7 @@ MUTATIONS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, bool, int]] = [
     (believes_directories, "leaderless", True, 1),
     (deletes_by_shown_names, "writer", False, 7),
     (forgets_into, "leaderless", False, 1),
-    (chooses_definitions, "writer", False, 0),
-    (carries_no_definition, "leaderless", False, 0),
+    (chooses_definitions, "writer", False, 6),
 ]
 """Each with a seed by which it is noticed; later ones are tried, too."""
 
