@@ -55,8 +55,6 @@ def parse(text: str, what: str, *, into: type[exp.Expression] | None = None) -> 
     `what` names the argument in errors. Raises `InvalidInputError` for no or several statements, for
     parameters, and for text that doesn't parse.
     """
-    if not isinstance(text, str):
-        raise InvalidInputError(f"the {what} is {text!r}; write it as a string of SQL.")
     try:
         tokens = (FirnSQL if into is None else _ExpressionSQL)().tokenize(text)
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from html import escape
@@ -58,9 +58,7 @@ class Scan:
         limit: int | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
-        if isinstance(columns, str) or not isinstance(columns, Iterable | None):
-            raise InvalidInputError(f"columns={columns!r}: pass a list, like ['delay'].")
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        if limit is not None and limit < 0:
             raise InvalidInputError(f"limit={limit!r}: give a number of rows, or None for all.")
         self.table = table
         self.at = at
