@@ -77,6 +77,8 @@ class KeyedMachine(RuleBasedStateMachine):
         self.promised = True
         db = firn.connect(f"memory://model-{uuid.uuid4().hex}")
         properties = {**PROPERTIES, "compaction": policy}
+        if small:
+            properties["block_cache"] = 1  # nothing is read that isn't there any more
         self.table = db.create_table("t", kind="keyed", merge="add", properties=properties)
         self.kv = self.opened()
 
@@ -282,6 +284,14 @@ class KeyedMachine(RuleBasedStateMachine):
             return
         assert (None if value is None else int(value)) == state.get(key)
         assert found == state
+
+    @rule()
+    def a_snapshot_outlives_a_compaction_and_a_sweep(self) -> None:
+        snapshot, state = self.kv.snapshot(), self.state
+        self.kv.compact(full=True)
+        self._flushed()
+        self.table.sweep()
+        assert shown(snapshot.scan()) == state
 
     @rule()
     def the_durable_state(self) -> None:
