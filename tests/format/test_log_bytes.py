@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import icedb_reader
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firn.errors import CorruptObjectError
 from firn.journal.leaderless.codec import Log, decode, encode
 from firn.journal.leaderless.fold import fold
 from firn.journal.model import DataFile
@@ -101,6 +103,17 @@ def test_encode_and_decode_are_inverse(log):
     data = encode(log)
     assert decode(log.name, data, where="x") == log
     assert encode(decode(log.name, data, where="x")) == data
+
+
+@given(logs(), st.integers(0, 2**20), st.booleans())
+def test_a_bit_that_flips_in_a_log_and_a_log_that_is_cut_are_noticed(log, at, header):
+    data = encode(log)
+    place = at % (8 * (data.index(b"\n") + 1 if header else len(data)))
+    flipped = bytearray(data)
+    flipped[place // 8] ^= 1 << place % 8
+    for damaged in (bytes(flipped), data[: place // 8]):
+        with pytest.raises(CorruptObjectError, match="the log"):
+            decode(log.name, damaged, where="the log")
 
 
 @given(st.lists(logs(), max_size=5, unique_by=lambda log: log.name))

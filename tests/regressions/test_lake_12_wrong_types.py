@@ -23,7 +23,18 @@ INTERNAL = {
     "partitions_of",
     "read_spec",
 }
-INTERNAL |= {"write_spec", "ssts", "landed", "admit", "put_bodies", "insert_first", "to_spark", "sql"}
+INTERNAL |= {
+    "as_in",
+    "altered_by",
+    "write_spec",
+    "ssts",
+    "landed",
+    "admit",
+    "put_bodies",
+    "insert_first",
+    "to_spark",
+    "sql",
+}
 """Methods for engines, and those that start Spark."""
 
 
