@@ -14,6 +14,7 @@ SOURCE = Path(firn.__file__).parent
 
 NO_NAMES = {
     "arrow/pyvalues.py: name[0].lower()",  # an article
+    "bucket/options.py: endpoint.lower()",  # schemes
     "bucket/options.py: str(name).lower()",  # options of stores
     "bucket/options.py: str(no_bulk).lower()",
     "bucket/urls.py: match[1].lower()",  # schemes
@@ -22,6 +23,8 @@ NO_NAMES = {
     "cli/target.py: value.lower()",
     "errors.py: c.lower()",
     "inspect/footer.py: chunk.compression.lower()",
+    "journal/agreement.py: parsed.name.lower()",  # types
+    "journal/agreement.py: type(parsed).__name__.lower()",
     "journal/leaderless/layout.py: socket.gethostname().lower()",
     "journal/manifest/dynamo.py: str(name).lower()",
     "journal/typenames.py: name.lower()",  # DuckDB's keywords
