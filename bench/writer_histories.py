@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import orjson
+
 from bench.long_logs import COLUMNS, marker
 from firn.bucket.base import Bucket
 from firn.journal.writer.actions import Action, Add, CommitRecord, Define, Transaction, Upgrade
@@ -28,7 +30,9 @@ def write_history(bucket: Bucket, layout: WriterLayout, commits: int, *, after: 
     for revision in range(state.head.revision + 1, state.head.revision + commits + 1):
         actions: list[Action] = []
         if revision == 1:
-            definition = Definition(Descriptor(TABLE, journal="writer").encode(), start, layout.writer)
+            definition = Definition(
+                orjson.dumps(Descriptor(TABLE, journal="writer").fields()), start, layout.writer
+            )
             actions = [Upgrade(FORMAT), Define(TABLE, definition.encode())]
         ticket = Ticket(revision, new_uuid(), uuid)
         path = layout.namer(TABLE, ticket)("")
