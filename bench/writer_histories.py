@@ -9,9 +9,10 @@ import orjson
 from bench.long_logs import COLUMNS, marker
 from firn.bucket.base import Bucket
 from firn.journal.writer.actions import Action, Add, CommitRecord, Define, Transaction, Upgrade
+from firn.journal.writer.database_name import encode_name
 from firn.journal.writer.definition import Definition
 from firn.journal.writer.identity import Ticket, new_uuid, prefix_of
-from firn.journal.writer.layout import ObjectName, WriterLayout
+from firn.journal.writer.layout import ObjectName, WriterLayout, database_key
 from firn.journal.writer.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.reading import Reader
 from firn.journal.writer.state import FORMAT, State, replay
@@ -40,6 +41,7 @@ def write_history(bucket: Bucket, layout: WriterLayout, commits: int, *, after: 
         record = CommitRecord(ticket.uuid, uuid, start + revision, "append")
         transactions.append(Transaction(layout.writer, layout.database, revision, actions, record))
         uuid = record.uuid
+    bucket.put(database_key(layout.prefix), encode_name(layout.database))
     bucket.put_many(
         [(layout.transaction_key(t.revision, t.uuid), encode_transaction(t)) for t in transactions]
     )
