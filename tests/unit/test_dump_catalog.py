@@ -72,7 +72,7 @@ def test_a_transaction_shows_its_frame_its_commit_and_its_actions(db: firn.Datab
 def test_an_append_shows_its_files_with_what_is_known_of_them(db: firn.Database) -> None:
     key = next(k for k in keys(db.bucket, layout().transactions_prefix) if f"{2:020d}" in k)
     found = dump_object(db.bucket, key)
-    (add,) = found.sections["actions"]
+    (add,) = (action for action in found.sections["actions"] if action.startswith("add "))
     (live,) = (f for f in db.table("cpu").snapshot().files if f.path.startswith("a/"))
     assert add.startswith(f"add to cpu  {live.path}  {live.size:,} bytes, 2 rows, schema 0, ")
     assert '"cores":[1,2,0]' in add

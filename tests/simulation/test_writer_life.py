@@ -1,0 +1,236 @@
+"""Whole lives of a database of writers' catalogs, by seed, against the rows that each table should have.
+
+Work takes longer than `orphan_age`, sweeps and prunes come in between, the database's own objects are damaged,
+connections come under another URL, processes race for one id, and readers have been open for long.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+
+import pytest
+
+from firn.errors import AppendExpiredError, ConflictError, HandleClosedError, SnapshotTooOldError
+from firn.journal.model import Commit
+from firn.journal.writer.collect import collect
+from firn.journal.writer.commit import Handle
+from firn.journal.writer.prune import prune
+from firn.lake.append import write
+from firn.lake.descriptor import Descriptor
+from firn.lake.engines import InProcess
+from firn.lake.table import LakeTable
+from firn.runner import LocalRunner
+from firn.testing import SimStore
+from firn.writers import WriterTables
+from simulation.seeds import seeds
+
+NAMES = ("short", "usual")
+AGES_S = {"short": 100, "usual": 7 * 86_400}
+RECORD = "db/_firn/database.json"
+STEPS = 25
+OPEN_ACROSS_A_PRUNE = 23
+"""A seed whose reader lists a history before it is pruned, and reads of it only afterwards."""
+
+
+class Life:
+    def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rng = random.Random(f"life {seed}")
+        self.patch = monkeypatch
+        self.store = SimStore(conditional_put=self.rng.random() < 0.5)
+        self.bucket = self.store.bucket()
+        self.rows: dict[str, set[int]] = {name: set() for name in NAMES}
+        self.past: list[tuple[dt.datetime, dict[str, set[int]]]] = []
+        self.serial = 0
+        self.owner: dict[int, str | None] = {}
+        self.writers = {name: self.open(name, "db") for name in ("a", "b")}
+        for name in NAMES:
+            self.writers["a"].define(
+                Descriptor(name, journal="writer", properties={"orphan_age": f"{AGES_S[name]}s"})
+            )
+        self.reader = self.open(None, "db")
+
+    def open(self, writer: str | None, name: str) -> WriterTables:
+        engines = InProcess(LocalRunner(threads=1))
+        return WriterTables(
+            self.bucket, "db", f"sim://{name}", engines, writer=writer, strict=True, clock=self.bucket.clock
+        )
+
+    def table(self, tables: WriterTables, name: str) -> LakeTable:
+        found = tables.find(name)
+        assert found is not None, f"there is no table {name} any more"
+        return found
+
+    def fresh(self, tables: WriterTables, count: int = 1) -> list[dict[str, int]]:
+        ids = range(self.serial, self.serial + count)
+        self.serial += count
+        self.owner.update(dict.fromkeys(ids, tables.writer))
+        return [{"id": n} for n in ids]
+
+    def ids(self, tables: WriterTables, name: str, at: dt.datetime | None = None) -> set[int]:
+        scan = self.table(tables, name).scan(at=at)
+        found = scan.to_arrow()["id"].to_pylist() if scan.snapshot.columns else []
+        assert len(found) == len(set(found))
+        return set(found)
+
+    def step(self) -> None:
+        self.bucket.clock.sleep(self.rng.choice([1, 5, 60]))
+        self.done = self.rng.choice(
+            [
+                *(self.append, self.append, self.slow_transaction, self.slow_first_append, self.deletes),
+                *(self.sweep, self.prune, self.damage, self.reopen, self.race),
+                *(self.look_back, self.look_back, self.checkpoint),
+            ]
+        )
+        self.done()
+        self.bucket.clock.sleep(1)
+        seen = self.open(None, self.rng.choice(["db", "other"]))
+        for name in NAMES:
+            found = self.ids(seen, name)
+            assert (self.rows[name] - found, found - self.rows[name]) == (set(), set()), (
+                "lost, doubled",
+                name,
+            )
+        now = dt.datetime.fromtimestamp(self.bucket.clock.now_ms() / 1000, dt.timezone.utc)
+        self.past.append((now, {name: set(ids) for name, ids in self.rows.items()}))
+
+    def any(self) -> WriterTables:
+        return self.writers[self.rng.choice("ab")]
+
+    def append(self, tables: WriterTables | None = None) -> None:
+        tables = tables or self.any()
+        name, rows = self.rng.choice(NAMES), self.fresh(tables, 2)
+        self.table(tables, name).append(rows)
+        self.rows[name] |= {row["id"] for row in rows}
+
+    def slow_transaction(self) -> None:
+        tables = self.any()
+        added = {name: self.fresh(tables) for name in NAMES}
+        try:
+            with tables.transaction() as tx:
+                for name, rows in added.items():
+                    tx.append(name, rows)
+                self.bucket.clock.sleep(self.rng.choice([1, 200]))
+                for _ in range(self.rng.choice([0, 2])):
+                    self.append(tables)
+                self.table(tables, "short").sweep()
+        except AppendExpiredError:
+            return
+        for name, rows in added.items():
+            self.rows[name] |= {row["id"] for row in rows}
+
+    def slow_first_append(self) -> None:
+        """Of a table that this writer mayn't have yet, while another one is swept."""
+        tables, name = self.any(), self.rng.choice(NAMES)
+        rows = self.fresh(tables)
+        table = self.table(tables, name)
+        ticket = table.journal.begin_append()
+        written, _ = write(table, rows, ticket.namer)
+        self.bucket.clock.sleep(self.rng.choice([1, 200]))
+        other = self.table(tables, "short")
+        for _ in range(2):
+            more = self.fresh(tables)
+            other.append(more)
+            self.rows["short"] |= {row["id"] for row in more}
+        other.sweep()
+        try:
+            ticket.commit(Commit("append", written.files, columns=written.columns))
+        except AppendExpiredError:
+            return
+        self.rows[name] |= {row["id"] for row in rows}
+
+    def deletes(self) -> None:
+        """Two in one transaction, and a commit of the same connection meanwhile."""
+        tables, name = self.any(), self.rng.choice(NAMES)
+        mine = {n for n in self.rows[name] if self.owner[n] == tables.writer}
+        if len(mine) < 2:
+            return
+        gone = self.rng.sample(sorted(mine), 2)
+        with tables.transaction() as tx:
+            for id_ in gone:
+                tx.delete(name, f"id = {id_}")
+            self.append(tables)
+        self.rows[name] -= set(gone)
+
+    def sweep(self) -> None:
+        tables = self.any()
+        history = tables.own.history
+        if history.load().head.revision:
+            collect(history, orphan_age_ms=0)
+
+    def prune(self) -> None:
+        history = self.any().own.history
+        if history.load().head.revision:
+            prune(history, older_than_ms=self.rng.choice([0, 60_000, 200_000]))
+
+    def checkpoint(self) -> None:
+        """So that readers from now on haven't read what is below; one begins."""
+        self.table(self.any(), "usual").checkpoint()
+        self.reader = self.open(None, "db")
+        self.look_back()
+
+    def damage(self) -> None:
+        """A bit of the database's record, or all of it; 0.1 wrote none of the checksums."""
+        if RECORD not in self.store:
+            return
+        body = bytearray(self.store.contents()[RECORD])
+        match self.rng.randrange(3):
+            case 0:
+                self.store.remove(RECORD)
+                return
+            case 1:
+                body = bytearray(b'{"firn":1,"database":"dc"}')
+            case _:
+                body[self.rng.randrange(len(body))] ^= 1 << self.rng.randrange(8)
+        self.store.write(RECORD, bytes(body))
+
+    def reopen(self) -> None:
+        """Under another URL."""
+        writer = self.rng.choice("ab")
+        self.writers[writer] = self.open(writer, self.rng.choice(["db", "other"]))
+
+    def race(self) -> None:
+        """One commit loses to the end against another process of its id; whatever follows goes on."""
+        writer = self.rng.choice("ab")
+        tables, rival, commit = self.writers[writer], self.open(writer, "db"), Handle.commit
+        table = self.table(tables, "usual")
+
+        def overtaken(handle: Handle, *args: object, **more: object) -> object:
+            if handle.history is tables.own.history:
+                self.patch.setattr(Handle, "commit", commit)
+                self.append(rival)
+                self.patch.setattr(Handle, "commit", overtaken)
+            return commit(handle, *args, **more)  # type: ignore[arg-type]
+
+        self.patch.setattr(Handle, "commit", overtaken)
+        with pytest.raises(HandleClosedError):
+            table.append(self.fresh(tables))
+        self.patch.setattr(Handle, "commit", commit)
+        self.rng.choice([table.snapshot, table.merge, tables.transaction, table.journal.columns])()
+
+    def look_back(self) -> None:
+        """A reader that was open all the time sees what a new one sees."""
+        if not self.past:
+            return
+        time, rows = self.rng.choice(self.past)
+        for name in NAMES:
+            try:
+                wanted = self.ids(self.open(None, "db"), name, time)
+            except SnapshotTooOldError:
+                continue
+            assert wanted == rows[name] == self.ids(self.reader, name, time)
+
+
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
+def test_whole_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in (*seeds(7), OPEN_ACROSS_A_PRUNE):
+        life = Life(seed, monkeypatch)
+        for number in range(STEPS):
+            try:
+                life.step()
+            except ConflictError as error:
+                raise AssertionError(f"seed {seed}, step {number}, {life.done.__name__}: {error}") from error
+            except Exception as error:
+                raise AssertionError(
+                    f"seed {seed}, step {number}, {life.done.__name__}: {error!r}"
+                ) from error
