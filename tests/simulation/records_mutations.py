@@ -410,7 +410,7 @@ def lock_without_a_probe(patch: pytest.MonkeyPatch) -> None:
 
 def look_for_no_holder(patch: pytest.MonkeyPatch) -> None:
     """Rule 26: find each new value at the snapshot."""
-    patch.setattr(Snapshot, "holders", lambda self, table, field, value: set())
+    patch.setattr(Snapshot, "holders", lambda *_: set())
 
 
 def claim_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -383,6 +383,17 @@ def locks_and_clocks() -> None:
         hasty.update("t", "a", {"n": 3})
 
 
+def a_writer_that_asks_for_no_lock() -> None:
+    """Locks are advisory: it commits to a row that another transaction has locked."""
+    base = Base()
+    base.put(a={"n": 1})
+    holder = base.begin(lock=True)
+    holder.update("t", "a", {"n": 2})
+    base.put(a={"n": 3})
+    with pytest.raises(StaleObjectError):
+        holder.commit()
+
+
 def a_lock_on_what_has_moved() -> None:
     """The row was changed after the transaction began, and is locked by nobody."""
     base = Base()
