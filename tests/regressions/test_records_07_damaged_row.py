@@ -256,6 +256,6 @@ def test_damage_among_commits_and_sweeps(seed):
         except CorruptObjectError as error:
             said = str(error)
         assert not said or (verb in ("get", "find", "sweep") and any(row in said for row in damaged))
-    db.t.repair_rows("abcd")
+    db.t.repair_rows(list("abcd"))
     db.sweep(db.t)
     assert {row.id: row.document for row in db.fresh().scan()} == rows

@@ -27,6 +27,7 @@ class Reads:
     _at: Snapshot
     _footprint: Footprint
     _seen: dict[RowKey, Seen | None]
+    _streams: list[str]
     _writes: Buffer
 
     def get(self, table: str, id: str) -> Record:
@@ -177,10 +178,15 @@ class Reads:
     def _streamed(
         self, table: Table, where: Where, own: set[str], mine: Iterable[Record]
     ) -> Iterator[Record]:
-        for seen in self._at.stream(table, where):
-            self._footprint.reads.add((table.name, seen.id))
-            if seen.id not in own:
-                yield seen.record(table)
+        # Until it ends, it reads at this snapshot: see `Transaction._look`.
+        self._streams.append(table.name)
+        try:
+            for seen in self._at.stream(table, where):
+                self._footprint.reads.add((table.name, seen.id))
+                if seen.id not in own:
+                    yield seen.record(table)
+        finally:
+            self._streams.remove(table.name)
         yield from mine
 
     def _current(self, table: Table, id: str) -> Record | None:

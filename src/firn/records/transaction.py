@@ -82,6 +82,7 @@ class Transaction(Reads):
         self._footprint = Footprint()
         self._beyond: RowKey | None = None
         self._seen: dict[RowKey, Seen | None] = {}
+        self._streams: list[str] = []
         self._writes = Buffer(self.txid)
         self._holders = Holders()
         self._locks = Locks(store, self.txid, ends_s=self._ends_s) if lock else None
@@ -325,6 +326,7 @@ class Transaction(Reads):
         if gone:
             self._tables_must_stand(head.catalog)
             self._must_stand(unseen(since), serializable=True)
+            self._must_stream_on(since)
             self._at = Snapshot(self._store, head)
             self._footprint.reads.update(gone)
             self._seen.update(dict.fromkeys(gone))
@@ -353,6 +355,16 @@ class Transaction(Reads):
             if state is None or state.since != read.since:
                 what = "dropped" if state is None else "dropped and created again"
                 raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
+
+    def _must_stream_on(self, since: Iterable[Record]) -> None:
+        """What a stream has yet to read mustn't have changed: it goes on at the snapshot that it began at."""
+        changed = {write.table for _, other in unseen(since) for write in other.writes}
+        for name in self._streams:
+            if name in changed:
+                raise StaleObjectError(
+                    f"{name!r} was changed while this transaction streams it; begin again, and insert after the "
+                    "stream has ended"
+                )
 
     def _must_stand(
         self, others: Iterable[Unseen], *, serializable: bool, decoded: Decoded | None = None

@@ -19,11 +19,12 @@ class Holders:
     """Which rows have the values that one transaction brings in, as its snapshot sees them: looked for once.
 
     What came after the snapshot is in the records since, by claims; so however often a commit is tried, and whoever
-    tries it, an answer stands as long as the snapshot does.
+    tries it, an answer stands as long as the snapshot and the index do. One that is being built lacks entries: once
+    it is ready, what it told before doesn't count.
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, int, str], set[str]] = {}
+        self._found: dict[tuple[int, int, int, str], set[str]] = {}
 
     def look(self, snapshot: Snapshot, tables: Mapping[str, Table], writes: Buffer) -> None:
         """Look for all new values. As `find` for each."""
@@ -41,14 +42,11 @@ class Holders:
     ) -> list[set[str]]:
         """The ids of the rows that have each of these values, by field, but of the transaction's own. As `find` for
         each that is new here."""
-        asked = [
-            (
-                (snapshot.number, table.state.fields[field].built, claim_of(table.name, field, value)),
-                field,
-                value,
-            )
-            for field, value in values
-        ]
+        asked = []
+        for field, value in values:
+            index = table.state.fields[field]
+            claim = claim_of(table.name, field, value)
+            asked.append(((snapshot.number, index.built, index.ready, claim), field, value))
         unknown = [item for item in asked if item[0] not in self._found]
         found = in_flight(
             lambda item: snapshot.holders(table, item[1], item[2], own), unknown, snapshot.store.in_flight
