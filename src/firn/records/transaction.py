@@ -356,7 +356,7 @@ class Transaction(Reads):
                 what = "dropped" if state is None else "dropped and created again"
                 raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
 
-    def _must_stream_on(self, since: Iterable[Record]) -> None:
+    def _must_stream_on(self, since: Iterable[sequence.Record]) -> None:
         """What a stream has yet to read mustn't have changed: it goes on at the snapshot that it began at."""
         changed = {write.table for _, other in unseen(since) for write in other.writes}
         for name in self._streams:
