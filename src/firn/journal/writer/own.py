@@ -178,12 +178,12 @@ class OwnWriter(Author):
                     f"{self.writer!r} is a table of {history.bucket.uri(self.federation.prefix)}, and tables and "
                     "writers share one name space. Choose another writer id."
                 )
-            check_begun(history, version)
+            version = check_begun(history, version)
         if version.head.revision == 0 or self.federation.told is not None:
             self.federation.record_name()
-        handle = Handle(
-            self.history, clock=self.clock, version=None if version.head.revision == 0 else version
-        )
+        # Another process, under another URL, may have named the database meanwhile: then this is another history.
+        known = version if self.history is history else None
+        handle = Handle(self.history, clock=self.clock, version=known)
         # Else what is planned now would meet changes of a process that died.
         while handle.finish_claimed():
             handle = Handle(self.history, clock=self.clock)
