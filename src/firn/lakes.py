@@ -32,6 +32,7 @@ from firn.lake.descriptor import Descriptor, check_properties, create_descriptor
 from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
+from firn.lake.sort import unknown_order
 from firn.lake.table import LakeTable
 from firn.names import fold
 from firn.writers import WriterTables
@@ -258,15 +259,15 @@ def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str,
     """Check a sort order: `col`, `col asc` or `col desc`."""
     if isinstance(sort_by, str):
         raise InvalidInputError(f"sort_by={sort_by!r}: pass a list, like ['date'].")
+    if columns and (unknown := unknown_order(sort_by, columns)) is not None:
+        raise InvalidInputError(
+            f"sort_by names {unknown!r}, which isn't in the schema: {', '.join(columns)}."
+        )
     named = []
     for item in sort_by:
         column, _, direction = item.rpartition(" ")
-        if direction.lower() not in ("asc", "desc"):
+        if direction.lower() not in ("asc", "desc") or fold(item) in {fold(name) for name in columns}:
             column = item
-        if columns and column not in columns:
-            raise InvalidInputError(
-                f"sort_by names {column!r}, which isn't in the schema: {', '.join(columns)}."
-            )
         if fold(column) in named:
             raise InvalidInputError(f"sort_by names the column {column!r} twice.")
         named.append(fold(column))

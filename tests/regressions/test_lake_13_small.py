@@ -48,6 +48,25 @@ def test_a_column_stands_once_in_a_sort_order(db, sort_by):
     assert db.tables() == []
 
 
+def test_a_typing_error_in_a_sort_order_is_told_by_the_first_rows(db):
+    with pytest.raises(InvalidInputError, match="names 'delya desc', which isn't in the schema"):
+        db.create_table("t", sort_by=["delya desc"], schema={"delay": "BIGINT"})
+    table = db.create_table("t", sort_by=["Delay desc", "delya"])
+    for first in (table.append, table.overwrite):
+        with pytest.raises(InvalidInputError, match=r"t: sort_by names 'delya'.*they have: delay"):
+            first([{"delay": 5}])
+    assert table.snapshot().files == ()
+    table.append([{"delay": 5, "delya": None}])
+    table.append([{"delay": 7}])
+    assert table.scan().count() == 2
+
+
+def test_a_column_whose_name_ends_in_a_direction_is_a_column(db):
+    table = db.create_table("t", sort_by=["Room desc"], schema={"room desc": "VARCHAR"})
+    table.append([{"room desc": "b"}, {"room desc": "a"}])
+    assert table.scan().to_arrow().to_pylist() == [{"room desc": "a"}, {"room desc": "b"}]
+
+
 def test_no_target_size_of_nothing(db):
     with pytest.raises(InvalidInputError, match="positive"):
         db.create_table("t").merge(target_size=0)
@@ -72,6 +91,14 @@ def test_delete_keys_claims_nothing_that_nobody_looked_at(db):
     result = table.delete_keys(doomed)
     assert result.rows_deleted is result.rows_removed is None
     assert [row["id"] for row in table.scan().to_arrow().to_pylist()] == [1]
+
+
+@pytest.mark.parametrize("value", ["~sha256-", "~sha256-" + "0" * 32, "x" * 300])
+def test_a_value_that_looks_like_a_hash_is_removed_by_a_predicate(db, value):
+    table = db.create_table("t", schema={"s": "VARCHAR"}, partition_by=["s"])
+    table.append([{"s": value}, {"s": "other"}])
+    assert table.remove_partitions(f"s = '{value}'").rows_deleted == 1
+    assert table.scan().to_arrow().to_pylist() == [{"s": "other"}]
 
 
 @pytest.fixture(params=sorted(EVERY_LAKE))

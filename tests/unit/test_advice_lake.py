@@ -266,7 +266,7 @@ def test_a_lock_from_outside_takes_the_place_of_conditional_puts(tmp_path):
 def test_a_query_selects_the_column_of_the_partitions(db):
     table = db.create_table("flights", partition_by=["origin"])
     table.append(ROWS)
-    with advises("select it too, or NULL AS origin", names="origin"):
+    with advises("select it too, or NULL AS ", names="origin"):
         table.rewrite("SELECT delay FROM _rows")
     table.rewrite("SELECT delay, NULL AS origin FROM _rows")
     assert table.scan(where="origin IS NULL").count() == 2
@@ -276,7 +276,7 @@ def test_a_key_that_would_move_is_cast(db):
     table = db.create_table("flights", key=["id"], partition_by=["bucket(4, id)"])
     table.upsert(pa.table({"id": pa.array([1, 2], pa.int64())}))
     rows = pa.table({"id": pa.array([2, 3], pa.uint64())})
-    with advises("Cast the column to BIGINT", names=["flights", "id"]):
+    with advises("Cast the column to ", names=["flights", "id"]):
         table.upsert(rows)
     table.upsert(rows.cast(pa.schema({"id": pa.int64()})))
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
@@ -286,9 +286,22 @@ def test_partitions_under_two_types_are_rewritten(db):
     table = db.create_table("flights", partition_by=["delay"])
     table.append(ROWS)
     table.append([{"delay": Decimal("66.50")}])
-    with advises('Run rewrite("SELECT * FROM _rows") first', names=["flights", "delay"]):
+    with advises(" first: it deals all rows out anew.", names=["flights", "delay"]):
         table.overwrite([{"delay": 66}], partitions="touched")
     table.rewrite("SELECT * FROM _rows")
     table.overwrite([{"delay": 66}], partitions="touched")
     assert table.scan(where="delay = 66").count() == 1
     assert table.scan().count() == 3
+
+
+def test_a_sort_order_is_corrected_before_the_first_rows(db):
+    for follow in (
+        {"sort_by": ["delay"]},
+        {"sort_by": ["delya"], "schema": {"origin": "VARCHAR", "delya": "BIGINT"}},
+    ):
+        table = db.create_table("flights", sort_by=["delya"])
+        with advises("Give them the column; or drop_table(", names=["flights", "delya", "origin, delay"]):
+            table.append(ROWS)
+        db.drop_table("flights")
+        assert db.create_table("flights", **follow).append(ROWS).rows == 2
+        db.drop_table("flights")

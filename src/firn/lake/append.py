@@ -17,6 +17,7 @@ from firn.lake.keys import check_columns
 from firn.lake.placing import refuse_moves
 from firn.lake.predicate import Query
 from firn.lake.results import AppendResult
+from firn.lake.sort import unknown_order
 from firn.lake.write import write_batches
 from firn.names import fold
 
@@ -74,7 +75,7 @@ def write(table: LakeTable, data: Any, namer: Namer, *, query: str | None = None
     rows = to_reader(data, known=known)
     if query is not None:
         rows = _transformed(rows, query, known)
-    columns = agreed_columns(table, known, _typed(table, known, rows.schema), began)
+    columns = agreed_columns(table, known, _typed(table, known, rows.schema), began, rows.schema.names)
     spec = table.write_spec(columns, namer)
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
 
@@ -126,16 +127,35 @@ def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str,
 
 
 def agreed_columns(
-    table: LakeTable, known: ColumnTypes, incoming: ColumnTypes, began: float
+    table: LakeTable,
+    known: ColumnTypes,
+    incoming: ColumnTypes,
+    began: float,
+    names: Sequence[str],
 ) -> dict[str, str]:
     """`target_columns`. An append that brings a column, or a type that doesn't fit, looks first whether others have
-    brought it since it `began`: 1 LIST, and newer logs."""
+    brought it since it `began`: 1 LIST, and newer logs. The first append of all tells what is no column of the sort
+    order; `names` are those that the rows have, `incoming` those whose type is known.
+    """
     with suppress(SchemaConflictError):
         found = target_columns(table, known, incoming)
-        names = {fold(name) for name in known}
-        if all(fold(name) in names for name in incoming):
+        spelled = {fold(name) for name in known}
+        if all(fold(name) in spelled for name in incoming):
             return found
-    return target_columns(table, table.journal.columns(since=began), incoming)
+    known = table.journal.columns(since=began)
+    if not known:
+        _refuse_unknown_order(table, names)
+    return target_columns(table, known, incoming)
+
+
+def _refuse_unknown_order(table: LakeTable, names: Sequence[str]) -> None:
+    unknown = unknown_order(table.descriptor.sort_by, names)
+    if unknown is not None:
+        raise InvalidInputError(
+            f"{table.name}: sort_by names {unknown!r}, and its first rows have no such column (they have: "
+            f"{', '.join(names)}). Give them the column; or drop_table({table.name!r}), and create it with another "
+            "sort_by, or with a schema that has the column."
+        )
 
 
 def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:

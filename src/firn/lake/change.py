@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
-from firn.lake.partition import directory_of, match_partitions
+from firn.lake.partition import directory_of, match_partitions, told_values
 from firn.lake.results import ChangeResult, Partition
 
 if TYPE_CHECKING:
@@ -173,7 +173,10 @@ def matching_directories(table: LakeTable, snapshot: Snapshot, where: str) -> se
     partitions = table.partitions_of(snapshot)
     try:
         matches = match_partitions(
-            where, table.partition_spec, [p.values for p in partitions.values()], snapshot.columns
+            where,
+            table.partition_spec,
+            [told_values(directory, p.values) for directory, p in partitions.items()],
+            snapshot.columns,
         )
     except FirnError as error:
         raise type(error)(f"{table.name}: {error}") from error

@@ -22,7 +22,6 @@ from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile
 from firn.lake import binder, transforms
 from firn.lake.partition_path import (
-    HASHED,
     NULL,
     Values,
     dir_of,
@@ -30,6 +29,7 @@ from firn.lake.partition_path import (
     encode_value,
     is_told_by_path,
     parse_dir,
+    told_values,
     values_of,
 )
 from firn.lake.predicate import Predicate
@@ -48,6 +48,7 @@ __all__ = [
     "match_partitions",
     "parse_dir",
     "single_partition",
+    "told_values",
     "values_of",
 ]
 
@@ -274,8 +275,7 @@ def match_partitions(
     # A predicate without columns, like 1 = 0, still needs rows to be asked of.
     hits = row_mask(pa.table(read or {"none": pa.nulls(len(partitions))}), predicate.sql).to_pylist()
     return [
-        hit
-        and all(name in values and not (values[name] or "").startswith(HASHED) for name in predicate.columns)
+        hit and all(name in values for name in predicate.columns)
         for hit, values in zip(hits, partitions, strict=True)
     ]
 

@@ -50,6 +50,21 @@ def is_told_by_path(values: Values) -> bool:
     return not any(encode_value(value).startswith(HASHED) for value in values.values())
 
 
+def told_values(directory: str, values: Values) -> dict[str, str | None]:
+    """Of a partition's values those that are known: a hash that a directory has stands for a value that only
+    markers tell, and isn't it.
+
+    >>> told_values("s=%7Esha256-", {"s": "~sha256-"})
+    {'s': '~sha256-'}
+    """
+    hashes = {
+        (_decoded(name), value)
+        for name, _, value in (segment.partition("=") for segment in directory.split("/"))
+        if _HASH.fullmatch(value)
+    }
+    return {name: value for name, value in values.items() if (name, value) not in hashes}
+
+
 def parse_dir(directory: str) -> dict[str, str | None]:
     """The values that a partition directory tells; empty for none.
 
@@ -79,6 +94,7 @@ def values_of(file: DataFile, places: Places) -> dict[str, str | None]:
     return dict(part) if part else parse_dir(places.directory_of(file.path) or "")
 
 
+_HASH = re.compile(re.escape(HASHED) + "[0-9a-f]{32}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]*")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,17 +32,22 @@ def sort_keys(sort_by: Sequence[str], columns: ColumnTypes) -> list[tuple[str, s
     spelled = {fold(name): name for name in columns}
     keys: dict[str, str] = {}
     for text in sort_by:
-        name, order = spelled.get(fold(text)), "ascending"
-        if name is None:
-            head, _, direction = text.rpartition(" ")
-            if head and direction.lower() in ("asc", "desc"):
-                name = spelled.get(fold(head.strip()))
-                order = "descending" if direction.lower() == "desc" else "ascending"
+        name, order = _column_of(text, spelled)
         if name is not None:
             if name in keys:
                 raise InvalidInputError(f"the sort order names the column {name!r} twice")
             keys[name] = order
     return list(keys.items())
+
+
+def unknown_order(sort_by: Sequence[str], names: Iterable[str]) -> str | None:
+    """The first part of a sort order that names none of these columns; None if all do.
+
+    >>> unknown_order(["id", "delya desc"], ["ID", "delay"])
+    'delya desc'
+    """
+    spelled = {fold(name): name for name in names}
+    return next((text for text in sort_by if _column_of(text, spelled)[0] is None), None)
 
 
 def sorted_slices(table: pa.Table, keys: SortKeys, rows: int) -> Iterator[pa.Table]:
@@ -143,3 +148,13 @@ def _rows_up_to(head: pa.Table, bound: pa.Table, keys: SortKeys) -> int:
         else:
             high = middle
     return low
+
+
+def _column_of(text: str, spelled: Mapping[str, str]) -> tuple[str | None, str]:
+    """The column that a part of a sort order names, of those there are by folded name, and its direction."""
+    if (name := spelled.get(fold(text))) is not None:
+        return name, "ascending"
+    head, _, direction = text.rpartition(" ")
+    if head and direction.lower() in ("asc", "desc"):
+        return spelled.get(fold(head.strip())), "descending" if direction.lower() == "desc" else "ascending"
+    return None, "ascending"

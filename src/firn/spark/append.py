@@ -81,7 +81,7 @@ def write_dataframe(table: LakeTable, frame: DataFrame, namer: Namer, *, query: 
         raise InvalidInputError(
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
-    columns = agreed_columns(table, known, incoming, began)
+    columns = agreed_columns(table, known, incoming, began, frame.columns)
     spec = table.write_spec(columns, namer)
     present = table.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)

@@ -54,7 +54,7 @@ from firn.errors import (
 )
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.keyed.table import KeyedTable
-from firn.lake.append import target_columns
+from firn.lake.append import agreed_columns
 from firn.lake.table import LakeTable
 from firn.lake.write import WriteSpec
 from firn.records.row_tables import RowTable
@@ -267,13 +267,15 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
 def plan_write(table: LakeTable, schema: StructType) -> WriteSpec:
     """Check the columns against the table's, before any task runs. Files are named as an append's even for an
     overwrite: those of maintenance are safe from sweep only while the lock is held."""
+    began = table.journal.moment()
     known = table.journal.columns()
     incoming = incoming_columns(schema, known)
     if not incoming:
         raise SchemaConflictError(
             f"the rows for {table.name} have no column with a type: there is nothing to store"
         )
-    return table.write_spec(target_columns(table, known, incoming), table.journal.begin_append().namer)
+    columns = agreed_columns(table, known, incoming, began, schema.names)
+    return table.write_spec(columns, table.journal.begin_append().namer)
 
 
 def write_task(
