@@ -11,8 +11,8 @@ from cli_runs import run
 import firn
 from firn.records.applying import settle
 
-OPENING = {"list": 1, "get": 1 + 3}
-"""The definition; the end of the log, what it tells of the beginning, and the horizon."""
+OPENING = {"get": 1 + 5}
+"""The definition; the horizon twice, the two numbers behind what is applied, and what it tells of the beginning."""
 
 LINES = (
     b'{"op": "get", "table": "t", "id": "r0"}\n{"op": "upsert", "table": "t", "id": "r1", "document": {}}\n'

@@ -28,9 +28,6 @@ from firn.journal.manifest.model import L0File, Manifest, SSTInfo, View
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
 
-SEQ_SHIFT = 32
-"""`seq` holds the flush's number plus one above this many bits."""
-
 
 @dataclass(frozen=True)
 class _File:
@@ -233,7 +230,7 @@ def _check_inside(table: KeyedTable, file: _File, where: str, blocks: bool) -> I
             said, has = getattr(file.sst, name), getattr(index, name)
             if said != has:
                 yield Finding(where, f"its {name} is {has!r}, and the manifest says {said!r}", GONE)
-    if file.flush is not None and index.max_seq >> SEQ_SHIFT != file.flush + 1:
+    if file.flush is not None and table.definition.seqs.number(index.max_seq) != file.flush:
         yield Finding(where, f"its newest entry, {index.max_seq}, isn't one of flush {file.flush}", GONE)
     if blocks:
         rows = sum(batch.num_rows for batch in reader.scan())

@@ -35,6 +35,9 @@ def open_log(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> O
     applied = store.horizon().applied
     start = max(behind, applied)
     probed = probe(store, start, now_s, most=NEAR)
+    if not probed.records and store.record(start + NEAR) is not None:
+        # Either two commits came since, or a record is lost, whose place the next commit would take.
+        return None
     there = {record.number: record for record in probed.records}
     top = start + len(probed.records)
     if probed.began_s is None:
