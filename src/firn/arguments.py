@@ -59,6 +59,11 @@ def _is_mapping_of_texts(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
+def _gives_texts(value: Any) -> bool:
+    """As a dict by id gives its ids."""
+    return _is_list_of_texts(value) or _is_mapping_of_texts(value)
+
+
 def _maps_texts(value: Any) -> bool:
     return _is_mapping_of_texts(value) and all(isinstance(item, str) for item in value.values())
 
@@ -73,7 +78,7 @@ _KINDS = {
     "timedelta": _Kind(lambda value: isinstance(value, timedelta), "a timedelta"),
     "PathLike[str]": _Kind(lambda value: isinstance(value, PathLike), "a path"),
     "Sequence[str]": _Kind(_is_list_of_texts, "a list of texts"),
-    "Iterable[str]": _Kind(_is_list_of_texts, "a list of texts"),
+    "Iterable[str]": _Kind(_gives_texts, "a list of texts"),
     "Mapping[str, str]": _Kind(_maps_texts, "a dict of texts by name"),
     "Mapping[str, Any]": _Kind(_is_mapping_of_texts, "a dict by name"),
     "Callable": _Kind(callable, "a function"),
