@@ -84,6 +84,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.table.IndexInfo",
             "firn.records.loading.RecordLoadReport",
             "firn.records.collecting.RecordSweepReport",
+            "firn.records.repairing.RowRepairReport",
             "firn.records.predicates.Prefix",
             "firn.records.predicates.Range",
             "firn.records.row_tables.RowTable",
