@@ -331,7 +331,7 @@ class Database(Transactions, WriterUpkeep):
             TableNotFoundError: no such table.
             InvalidInputError: the table is of writers' catalogs, and the connection has no writer.
 
-        Cost: 1 GET, 1 PUT, 1 LIST sequence and the DELETEs; with the log in another store 2 LIST sequences more. Of
+        Cost: 4 GETs, 2 PUTs, 1 LIST sequence and the DELETEs; with the log in another store 2 LIST sequences more. Of
         a table of writers' catalogs: what reading all writers costs, and one commit.
 
         Example:

@@ -16,10 +16,15 @@ from firn.bucket.keys import key_below
 from firn.clock import SystemClock
 from firn.engines import DatabaseEngines
 from firn.errors import (
+    ConflictError,
     CorruptObjectError,
     InvalidInputError,
     NotFoundError,
+    ObjectChangedError,
+    ObjectExistsError,
+    OutcomeUnknownError,
     TableExistsError,
+    TableNotFoundError,
     UnsupportedError,
 )
 from firn.generations import Generations
@@ -27,7 +32,8 @@ from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, Settings
 from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR, generation_of
 from firn.journal.lock import ExclusiveLock
-from firn.kinds import LAKE, Definition, decode_definition, wrong_kind
+from firn.journal.patience import Backoff
+from firn.kinds import LAKE, Definition, decode_definition, read_any, wrong_kind
 from firn.lake.descriptor import Descriptor, check_properties, create_descriptor
 from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
@@ -216,20 +222,51 @@ class LakeTables:
         if descriptor.journal == "writer":
             return self.writers.drop(descriptor.name, dry_run=dry_run)
         if not dry_run and not descriptor.dropped:
-            key = definition_key(key_below(self.prefix, descriptor.name))
-            self.bucket.put(key, replace(descriptor, dropped=True).encode())
+            self._mark_dropped(descriptor)
         return self.erase(descriptor, dry_run=dry_run)
 
-    def erase(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
-        """Delete a dropped table's objects, its definition last."""
+    def _mark_dropped(self, descriptor: Descriptor) -> None:
+        """Put the definition into the state in which nobody opens the table; never another table's. 1 GET, 1 PUT."""
         prefix = key_below(self.prefix, descriptor.name)
-        own = self.bucket.list(f"{prefix}/").objects
+        key, backoff = definition_key(prefix), Backoff(SystemClock())
+        wanted = replace(descriptor, dropped=True)
+        while True:
+            blob = self.bucket.get_many([key])[0]
+            if blob is not None or descriptor.id:  # a table without a definition gets one to be dropped by
+                there = None if blob is None else decode_definition(blob.data, self.bucket.uri(key))
+                if not _is_same(there, descriptor):
+                    raise TableNotFoundError(f"{self.bucket.uri(prefix)} was dropped by somebody else.")
+                if there == wanted:
+                    return
+            try:
+                if not self.bucket.capabilities.conditional_put:
+                    self.bucket.put(key, wanted.encode())
+                elif blob is None:
+                    self.bucket.put_if_absent(key, wanted.encode())
+                else:
+                    self.bucket.put_if_match(key, wanted.encode(), blob.info.etag)
+                return
+            except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:  # look again
+                if not backoff.wait():
+                    uri = self.bucket.uri(prefix)
+                    raise ConflictError(f"others change {uri} all the time; retry") from error
+
+    def erase(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
+        """Delete a dropped table's objects, its definition last. Another process may have ended the drop, and have
+        made the next table of the name: its directories and its definition stay."""
+        prefix = key_below(self.prefix, descriptor.name)
+        own = [
+            info
+            for info in self.bucket.list(f"{prefix}/").objects
+            if not _is_later(info.key.removeprefix(f"{prefix}/"), descriptor.generation)
+        ]
         logs, log_root = self._log_place(descriptor)
         apart = (logs.url, log_root) != (self.bucket.url, prefix)
         parts = [
             each
             for each in (logs.list_dirs(key_below(log_root, "")) if apart else ())
-            if generation_of(each, LOG_DIR) is not None or generation_of(each, FIRN_DIR) is not None
+            if (generation_of(each, LOG_DIR) is not None or generation_of(each, FIRN_DIR) is not None)
+            and not _is_later(each, descriptor.generation)
         ]
         elsewhere = [i for part in parts for i in logs.list(key_below(log_root, part, "")).objects]
         if not dry_run:
@@ -238,7 +275,9 @@ class LakeTables:
             logs.delete_many([i.key for i in elsewhere])
             key = definition_key(prefix)
             self.bucket.delete_many([i.key for i in own if i.key != key])
-            self.bucket.delete(key)
+            there = read_any(self.bucket, prefix)
+            if there is not None and there.dropped and _is_same(there, descriptor):
+                self.bucket.delete(key)
         objects = (*(i.key for i in own), *(logs.uri(i.key) for i in elsewhere))
         return DropReport(objects, sum(i.size for i in (*own, *elsewhere)), dry_run=dry_run)
 
@@ -249,6 +288,25 @@ class LakeTables:
             return self.bucket, key_below(self.prefix, descriptor.name)
         root, log_prefix = split_url(log_url)
         return open_bucket(root, options=self.options), key_below(log_prefix, descriptor.name)
+
+
+def _is_same(there: Definition | None, descriptor: Descriptor) -> bool:
+    """Whether a definition that was read is this very table's, whatever has changed of it since."""
+    return (
+        isinstance(there, Descriptor)
+        and there.id == descriptor.id
+        and there.generation == descriptor.generation
+    )
+
+
+def _is_later(path: str, generation: int) -> bool:
+    """Whether an object below a table's prefix lies in a directory of a later generation, of whatever kind."""
+    parts = path.split("/")
+    for part in parts[: 2 if parts[0] == FIRN_DIR else 1]:
+        base, tilde, number = part.partition("~")
+        if tilde and "=" not in base and number.isdecimal() and int(number) > generation:
+            return True
+    return False
 
 
 def shared(descriptor: Descriptor) -> Descriptor:
