@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from firn.bucket.keys import key_below
+from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, ForkError, NotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes, DataFile, Delivered, Delivery, StreamStart, with_deletes
 from firn.journal.writer.actions import APPENDS, IN_PLACE, Add, Remove, Tombstones, Transaction
@@ -24,6 +26,7 @@ from firn.journal.writer.history import History, Version
 from firn.journal.writer.identity import prefix_of
 from firn.journal.writer.recovery import OP_LOST
 from firn.journal.writer.state import Head
+from firn.journal.writer.union import Loader, streamed
 
 if TYPE_CHECKING:
     from firn.journal.writer.journal import WriterJournal
@@ -77,10 +80,17 @@ class Step(NamedTuple):
     reached: Reached
     previous: str
     time_ms: int
-    files: tuple[DataFile, ...]
-    schemas: tuple[ColumnTypes, ...]
+    adds: tuple[Add, ...]
     tombstones: tuple[Tombstones, ...]
     is_lost: bool
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return tuple(add.file for add in self.adds)
+
+    @property
+    def schemas(self) -> tuple[ColumnTypes, ...]:
+        return tuple({add.columns: dict(add.columns) for add in self.adds}.values())
 
 
 class WriterStream:
@@ -92,6 +102,7 @@ class WriterStream:
     def __init__(self, journal: WriterJournal) -> None:
         self._journal = journal
         self._steps: dict[str, list[Step]] = {}
+        self._union: Union | None = None
 
     @property
     def name(self) -> str:
@@ -143,7 +154,7 @@ class WriterStream:
         ForkError: the offset is on a side of a fork that isn't decided, or was decided against.
         CorruptObjectError: a writer's history doesn't reach up to the offset any more.
         """
-        union = self._journal.federation.load()
+        union = self._union = self._journal.federation.load()
         begun: dict[str, Reached] = {}
         found: dict[str, list[Step]] = {}
         for writer in sorted({*union.versions, *offset.reached}):
@@ -161,8 +172,7 @@ class WriterStream:
 
     def between(self, begin: VectorOffset, end: VectorOffset) -> Delivered:
         """Soft deletes are those of `end`. Raises as `poll` does, and where a writer can't be read."""
-        files: list[DataFile] = []
-        schemas: list[ColumnTypes] = []
+        found: list[Step] = []
         for writer, reached in sorted(end.reached.items()):
             history = self._journal.federation.history(writer)
             first = self._begun(begin, writer, history)
@@ -175,9 +185,29 @@ class WriterStream:
             steps = self._known(writer, first, reached)
             if steps is None:
                 raise self._decided_against(writer, reached)
-            files += _appended(steps)
-            schemas += [columns for step in steps for columns in step.schemas]
-        return Delivered(tuple(files), tuple(schemas))
+            found += steps
+        schemas = tuple(columns for step in found for columns in step.schemas)
+        return Delivered(self._as_read(found, schemas), schemas)
+
+    def _as_read(self, steps: Sequence[Step], schemas: Iterable[ColumnTypes]) -> tuple[DataFile, ...]:
+        """The steps' new files as readers need them, with the soft deletes that they have after the last one: values
+        that don't fit the table's columns are set aside. Cost: `Federation.load` where nothing was polled yet."""
+        if not any(step.adds for step in steps):
+            return ()
+        if self._union is None:
+            self._union = self._journal.federation.load()
+        agreed = streamed(self._union, self.name, self._journal.rules, schemas)
+        where = self._journal.bucket.uri(key_below(self._journal.federation.prefix, self.name))
+        for conflict in agreed.conflicts:
+            warn_degraded(where, str(conflict))
+        loaders = {a.columns: Loader(a.columns, agreed) for step in steps for a in step.adds}
+        files = {a.file.path: loaders[a.columns].noted(a.file) for step in steps for a in step.adds}
+        deletes: dict[str, list[str]] = {}
+        for step in steps:
+            for tombstone in step.tombstones:
+                for path in tombstone.files:
+                    deletes.setdefault(path, []).append(tombstone.predicate)
+        return tuple(with_deletes(f, *deletes[p]) if p in deletes else f for p, f in files.items())
 
     # -- a writer's history
 
@@ -320,15 +350,13 @@ class WriterStream:
 
 
 def _step(transaction: Transaction, table: str, time_ms: int) -> Step:
-    files = tuple(new_files(transaction, table))
-    paths = {file.path for file in files}
-    adds = [a for a in transaction.actions if isinstance(a, Add) and a.file.path in paths]
+    paths = {file.path for file in new_files(transaction, table)}
+    adds = tuple(a for a in transaction.actions if isinstance(a, Add) and a.file.path in paths)
     return Step(
         Reached(transaction.revision, prefix_of(transaction.uuid)),
         prefix_of(transaction.commit.previous or ""),
         time_ms,
-        files,
-        tuple({add.columns: dict(add.columns) for add in adds}.values()),
+        adds,
         tuple(a for a in transaction.actions if isinstance(a, Tombstones) and a.table == table),
         transaction.commit.op == OP_LOST,
     )
@@ -354,15 +382,3 @@ def _linked(steps: Sequence[Step], head: Reached) -> bool:
     """Whether each step follows from the one before it, and the last one is the head."""
     links = all(b.previous == a.reached.prefix for a, b in pairwise(steps))
     return links and steps[-1].reached == head
-
-
-def _appended(steps: Iterable[Step]) -> list[DataFile]:
-    """The steps' new files with the soft deletes that they have after the last one."""
-    files: dict[str, DataFile] = {}
-    deletes: dict[str, list[str]] = {}
-    for step in steps:
-        files.update({file.path: file for file in step.files})
-        for tombstone in step.tombstones:
-            for path in tombstone.files:
-                deletes.setdefault(path, []).append(tombstone.predicate)
-    return [with_deletes(file, *deletes[path]) if path in deletes else file for path, file in files.items()]

@@ -33,7 +33,7 @@ def snapshot_of(union: Union, table: str, rules: Rules) -> Snapshot:
     agreed = _agreed(states, rules, entries)
     files: list[DataFile] = []
     for state in states.values():
-        loaders = {s: _Loader(s, agreed) for s in {live.columns for live in state.files.values()}}
+        loaders = {s: Loader(s, agreed) for s in {live.columns for live in state.files.values()}}
         files.extend(loaders[live.columns](live) for live in state.files.values())
     heads = [union.versions[writer].head.time_ms for writer in states]
     return Snapshot(
@@ -58,6 +58,17 @@ def columns_of(union: Union, table: str, rules: Rules) -> ColumnTypes:
 def agreement_of(union: Union, table: str, rules: Rules) -> Agreement:
     """What the table's files agree on."""
     return _agreed(_states(union, table), rules, definition_of(union, table).entries)
+
+
+def streamed(union: Union, table: str, rules: Rules, schemas: Iterable[ColumnTypes]) -> Agreement:
+    """What files that a stream delivers agree on with the table as it is now, be they live or not: its columns stay as
+    they are shown, and what doesn't fit them is set aside."""
+    now = agreement_of(union, table, rules)
+    shown = {name: kind for name, kind in now.columns.items() if name not in now.aside}
+    beside = {name: now.columns[name] for name in now.aside if name in now.columns}
+    sources = [Source(f"the table {table}", shown, beside)]
+    sources += [Source(f"an append to {table}", dict(schema)) for schema in schemas]
+    return agree(rules.altered(definition_of(union, table).entries), sources)
 
 
 def _states(union: Union, table: str) -> dict[str, TableState]:
@@ -102,19 +113,22 @@ def _beside(live: LiveFile) -> ColumnTypes:
     return {name: kind for name, kind in types.items() if name not in dict(live.columns)} if types else {}
 
 
-class _Loader:
+class Loader:
     """Gives files of one schema what readers need to know: soft deletes, and types that aren't the table's."""
 
     def __init__(self, stored: Columns, agreed: Agreement) -> None:
         self._agreed = agreed
         self._types = older_types(dict(stored), agreed.columns)
 
-    def __call__(self, live: LiveFile) -> DataFile:
-        file = live.file
+    def noted(self, file: DataFile) -> DataFile:
+        """The file without its soft deletes."""
         if self._types:
             extra = dict(file.extra or {})
             file = file._replace(extra={**extra, "types": {**self._types, **(extra.get("types") or {})}})
-        file = self._agreed.as_read(file)
+        return self._agreed.as_read(file)
+
+    def __call__(self, live: LiveFile) -> DataFile:
+        file = self.noted(live.file)
         return with_deletes(file, *(d.predicate for d in live.deletes)) if live.deletes else file
 
 
