@@ -61,7 +61,7 @@ def agreement_of(union: Union, table: str, rules: Rules) -> Agreement:
 
 
 def streamed(union: Union, table: str, rules: Rules, schemas: Iterable[ColumnTypes]) -> Agreement:
-    """What files that a stream delivers agree on with the table as it is now, be they live or not: its columns stay as
+    """What files that a stream delivers agree on with the table as it is now, live or not: its columns stay as
     they are shown, and what doesn't fit them is set aside."""
     now = agreement_of(union, table, rules)
     shown = {name: kind for name, kind in now.columns.items() if name not in now.aside}
