@@ -80,7 +80,7 @@ def update(table: LakeTable, where: str, set_: Mapping[str, str], *, dry_run: bo
         replaced = ", ".join(f"(\n{value}\n) AS {_quoted(name)}" for name, value in changed.items())
         context = ReviseContext(
             scan.latest_spec(),
-            table.write_spec(columns, session.namer),
+            table.write_spec(columns, session.namer, aside=scan.snapshot.aside),
             f'SELECT * REPLACE ({replaced}) FROM "{SOURCE}"',
         )
         adds = _revised(table, session, scan, context, "update")

@@ -9,12 +9,15 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
+import orjson
+
 from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
     NotFoundError,
+    ObjectNotFoundError,
     SnapshotTooOldError,
     TableNotFoundError,
 )
@@ -65,6 +68,8 @@ class TableLog:
         self.created = definition
         self.undefined = undefined
         self._remembered = False
+        self._opened = clock.monotonic()
+        self._last_listed = ""
         self._stamping = threading.Lock()
         self._last_stamp_ms = 0
 
@@ -129,12 +134,38 @@ class TableLog:
         return self.created_settings.lasting(self._definition, now, least_grace=least_grace)
 
     def check_there(self, listed: Collection[str]) -> None:
-        """Refuse a table whose logs are gone, though this process has seen some: no commit takes the last one."""
-        if not listed and self.loader.highest_ms:
+        """Refuse a table that was dropped: its log is empty, or holds only what came late, of this process too.
+
+        A listing that has the last log of the one before is of the same table, and so is the first one of a handle
+        that was just opened. Else the definition tells: 1 GET.
+
+        Raises:
+            TableNotFoundError: the table was dropped.
+        """
+        if self._last_listed:
+            same = self._last_listed in listed
+        else:
+            same = (self.clock.monotonic() - self._opened) * 1000 < self.settings.schema_refresh_ms
+        if (not listed and self.loader.highest_ms) or not (same or self._defined()):
             raise TableNotFoundError(
                 f"{self.bucket.uri(self.layout.prefix)} was dropped since this process opened it: nothing was read "
                 "or written. Open it again with db.table(…) if there is a table of the name by now."
             )
+        self._last_listed = max(listed, default="")
+
+    def _defined(self) -> bool:
+        """Whether the name's definition is still this table's; one that can't be told is."""
+        if self.created is None:
+            return True
+        try:
+            found = orjson.loads(self.bucket.get(definition_key(self.layout.prefix)).data)
+        except ObjectNotFoundError:
+            return False
+        except ValueError:
+            return True
+        return not isinstance(found, dict) or (
+            found.get("id") == self.created["id"] and not found.get("dropped")
+        )
 
     def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
         """The table now, or as of `at`: a version, a time (what was committed at that time is included).
@@ -151,6 +182,7 @@ class TableLog:
             return self.fold(loaded.logs).snapshot()
         bound = self.bound(at)
         loaded = self.loader.load(bound=bound)
+        self.check_there(loaded.listed)
         # After the LIST: a sweep that deleted one of these logs has recorded its horizon before.
         horizon = read_horizon(self.log_bucket, self.layout).ms
         if bound.ms < horizon or (bound.ms == horizon and _precedes_maintenance(bound, loaded.listed)):
@@ -207,7 +239,9 @@ class TableLog:
 
     def history(self) -> list[CommitInfo]:
         """All commits that the log still knows, oldest first. 1 LIST sequence + the logs not cached + 1 GET."""
-        logs = self.loader.load(every=True).logs
+        loaded = self.loader.load(every=True)
+        self.check_there(loaded.listed)
+        logs = loaded.logs
         lines = {line[0]: line for log in logs for line in log.notes.get("past") or []}
         for log in logs:
             if not log.is_reservation and log.notes.get("op") != "fence":
@@ -225,6 +259,7 @@ class TableLog:
     def append_logs(self) -> tuple[Log, ...]:
         """All append logs listed, in order, tombstoned ones too: what streams deliver (rule 20)."""
         loaded = self.loader.load(every=True)
+        self.check_there(loaded.listed)
         maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
         # A void log may appear at any time, under a name that is long past.
         found = (g for g in loaded.logs if g.name not in maintenance and g.notes.get("op") != "fence")
