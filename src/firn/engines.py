@@ -56,14 +56,16 @@ class DatabaseEngines:
     def is_dataframe(self, data: Any) -> bool:
         return type(data).__module__.startswith("pyspark.sql")
 
-    def write(self, table: LakeTable, data: Any, namer: Namer, *, query: str | None) -> Any:
+    def write(
+        self, table: LakeTable, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
+    ) -> Any:
         if not table.bucket.capabilities.shareable:
             raise UnsupportedError(
                 f"{self._url} lives in this process only, where Spark's tasks can't write. Use a directory."
             )
         from firn.spark.append import write_dataframe
 
-        return write_dataframe(table, data, namer, query=query)
+        return write_dataframe(table, data, namer, query=query, aside=aside)
 
     def to_spark(self, scan: Any) -> Any:
         from firn.spark.lake_read import LakeRead

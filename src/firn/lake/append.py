@@ -63,20 +63,28 @@ def append(
     raise AssertionError("unreachable")
 
 
-def write(table: LakeTable, data: Any, namer: Namer, *, query: str | None = None) -> tuple[Written, bool]:
-    """Write `data` as files that nobody sees yet; also whether `data` can be written once more.
+def write(
+    table: LakeTable,
+    data: Any,
+    namer: Namer,
+    *,
+    query: str | None = None,
+    aside: frozenset[str] = frozenset(),
+) -> tuple[Written, bool]:
+    """Write `data` as files that nobody sees yet; also whether `data` can be written once more. `aside`: columns that
+    hold what was set aside, which the commit's schema doesn't tell.
 
     Schema conflicts are refused before anything is uploaded.
     """
     if table.engines.is_dataframe(data):
-        return table.engines.write(table, data, namer, query=query), True
+        return table.engines.write(table, data, namer, query=query, aside=aside), True
     began = table.journal.moment()
     known = table.journal.columns()
     rows = to_reader(data, known=known)
     if query is not None:
         rows = _transformed(rows, query, known)
     columns = agreed_columns(table, known, _typed(table, known, rows.schema), began, rows.schema.names)
-    spec = table.write_spec(columns, namer)
+    spec = table.write_spec(columns, namer, aside=aside)
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
 
 

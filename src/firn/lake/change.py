@@ -70,8 +70,10 @@ def publish(
     soft_deletes: Sequence[SoftDelete] = (),
     replaced: Sequence[DataFile] = (),
     foreign: int = 0,
+    aside: frozenset[str] = frozenset(),
 ) -> ChangeResult:
     """Commit the change. `columns` are the types that the new files were written with, where a query chose them;
+    `aside` those of them that hold what was set aside, if not now, before;
     `replaced` those of the removed files that new ones say to replace; `foreign` is how many files of other
     writers match."""
     result = replace(
@@ -96,6 +98,7 @@ def publish(
         soft_deletes=soft_deletes,
         replaced=[f.path for f in replaced],
         clocked=table.keys is not None,
+        aside=aside,
     )
     return replace(result, version=session.publish(commit))
 

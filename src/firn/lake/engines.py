@@ -29,7 +29,9 @@ class Written:
 class Engines(TaskEngines, Protocol):
     """Chooses where work runs."""
 
-    def write(self, table: LakeTable, data: Any, namer: Namer, *, query: str | None) -> Written:
+    def write(
+        self, table: LakeTable, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
+    ) -> Written:
         """Write a cluster's DataFrame as files of the table, committing nothing."""
         ...
 
@@ -39,7 +41,9 @@ class Engines(TaskEngines, Protocol):
 class InProcess(LocalEngines):
     """No cluster: tasks run in threads of this process."""
 
-    def write(self, table: LakeTable, data: Any, namer: Namer, *, query: str | None) -> Written:
+    def write(
+        self, table: LakeTable, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
+    ) -> Written:
         raise UnsupportedError("this table was opened without Spark; open it through firn.connect(url).")
 
     def to_spark(self, scan: Scan) -> Any:

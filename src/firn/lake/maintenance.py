@@ -278,7 +278,7 @@ def overwrite(
     if dry_run:
         return _planned_overwrite(table, data, where, touched=partitions is not None)
     with table.journal.exclusive("overwrite") as session:
-        written, _ = write(table, data, session.namer)
+        written, _ = write(table, data, session.namer, aside=session.snapshot.aside)
         if where is not None:
             # The new rows may bring columns, all of them the first time, and wider types.
             snapshot = replace(session.snapshot, columns={**session.snapshot.columns, **written.columns})
@@ -395,8 +395,9 @@ def restore(table: LakeTable, at: Any, *, dry_run: bool) -> ChangeResult:
         if not back and not gone and not anew:
             return nothing("restore", foreign)
         context = MergeContext(
-            write=table.write_spec(session.snapshot.columns, session.namer, aside=session.snapshot.aside),
-            read=table.read_spec(session.snapshot),
+            # Only that version knows what was set aside in them.
+            write=table.write_spec(past.columns, session.namer, aside=past.aside),
+            read=table.read_spec(past),
             keys=table.keys,
         )
         tasks = [MergeTask(directory_of(f, table.places), (f,)) for f in anew]
@@ -405,7 +406,16 @@ def restore(table: LakeTable, at: Any, *, dry_run: bool) -> ChangeResult:
         replaced = [f for f in _replaced([[f] for f in anew], results) if f.path in now]
         summary = {"to": past.version}
         return publish(
-            table, session, "restore", adds, gone, summary=summary, replaced=replaced, foreign=foreign
+            table,
+            session,
+            "restore",
+            adds,
+            gone,
+            past.columns if anew else None,
+            summary,
+            replaced=replaced,
+            foreign=foreign,
+            aside=past.aside,
         )
 
 

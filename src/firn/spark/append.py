@@ -61,7 +61,9 @@ def append_dataframe(table: LakeTable, frame: DataFrame, *, batch_id: str | None
     return table.append(frame, batch_id=batch_id)
 
 
-def write_dataframe(table: LakeTable, frame: DataFrame, namer: Namer, *, query: str | None) -> Written:
+def write_dataframe(
+    table: LakeTable, frame: DataFrame, namer: Namer, *, query: str | None, aside: frozenset[str]
+) -> Written:
     """Write the rows as files that nobody sees yet. See `firn.lake.engines.Engines.write`.
 
     `query` is a SELECT over `_rows` in DuckDB's SQL, computed by DuckDB in tasks, row by row.
@@ -82,7 +84,7 @@ def write_dataframe(table: LakeTable, frame: DataFrame, namer: Namer, *, query: 
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
     columns = agreed_columns(table, known, incoming, began, frame.columns)
-    spec = table.write_spec(columns, namer)
+    spec = table.write_spec(columns, namer, aside=aside)
     present = table.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
     with conf(spark, batch_limits(frame, present)):

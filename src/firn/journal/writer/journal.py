@@ -493,7 +493,7 @@ class WriterSession:
         expected = {path: files[path] for path in named}
         if not commit.columns:  # what takes others' places has all columns that the table has
             commit = replace(commit, columns=self.snapshot.columns)
-        commit = replace(commit, aside=self.snapshot.aside)
+        commit = replace(commit, aside=self.snapshot.aside | commit.aside)
         published = self._journal.publish(
             commit, self._ticket, self._age, expected=expected, defined=table is not None
         )
