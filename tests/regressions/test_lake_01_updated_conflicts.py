@@ -35,7 +35,10 @@ def test_lake_01_what_an_update_set_aside_comes_back(journal: str, how: str) -> 
         table.alter(types={"x": "VARCHAR"})
     for _ in range(2):
         rows = table.scan().to_arrow().to_pylist()
-        assert {r["id"]: (r["n"], r["x"] or str(r["x~double"])) for r in rows} == {1: (1, "true"), 2: (1, "0.5")}
+        assert {r["id"]: (r["n"], r["x"] or str(r["x~double"])) for r in rows} == {
+            1: (1, "true"),
+            2: (1, "0.5"),
+        }
         table.merge()
 
 

@@ -70,7 +70,9 @@ class KnownColumns:
         listed = self.bucket.list(self.layout.log_prefix, after=after).objects
         last = parse_log_name(self._after)
         if self._own or (last is not None and last.ms is not None):  # else names don't sort by time
-            self._check_there([name for info in listed if parse_log_name(name := self.layout.log_name(info.key))])
+            self._check_there(
+                [name for info in listed if parse_log_name(name := self.layout.log_name(info.key))]
+            )
         listed = tuple(info for info in listed if self.layout.log_name(info.key) > self._after)
         parsed = {info.key: parse_log_name(self.layout.log_name(info.key)) for info in listed}
         names = {found.name: info for info in listed if (found := parsed[info.key]) is not None}
