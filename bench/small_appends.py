@@ -1,4 +1,5 @@
-"""Ten rows at a time, without Spark: how fast, how flat over many commits, and what eight writers at once lose.
+"""Ten rows at a time, without Spark: how fast, how flat over many commits, and what eight writers at once lose; and
+what it takes to read many such files.
 
 The peer is delta-rs (PyPI deltalake). Both keep a handle of the table open, and write to a directory.
 """
@@ -6,7 +7,9 @@ The peer is delta-rs (PyPI deltalake). Both keep a handle of the table open, and
 from __future__ import annotations
 
 import json
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bench.figures import FIRN, Figures, arguments, counted, finish
 
 DELTA = "delta-rs"
+PARQUET = "plain Parquet"
 ROWS = 10
 
 
@@ -33,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> Figures:
     parser.add_argument("--peer-seconds", type=float, default=240, help="the peer's time for the long run")
     parser.add_argument("--writers", type=int, default=8, help="processes at once")
     parser.add_argument("--each", type=int, default=50, help="appends of each of them")
+    parser.add_argument("--files", type=int, default=300, help="small files to read at once")
     parser.add_argument("--directory", help="where the tables go; a temporary directory by default")
     options = parser.parse_args(argv)
     settings = {k: v for k, v in vars(options).items() if k not in ("out", "directory")}
@@ -43,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> Figures:
         flat(figures, Path(root), engines, options.long, options.step, options.peer_seconds)
         if options.writers:
             together(figures, Path(root), engines, options.writers, options.each)
+        if options.files:
+            small_files(figures, Path(root), options.files, options.rounds)
     figures.notes.append(
         "Firn syncs every object and its directory to disk before an append returns; delta-rs syncs nothing."
     )
@@ -109,6 +117,48 @@ def paired(figures: Figures, root: Path, engines: Sequence[str], commits: int, r
         median = figures.measure(name, engine).median
         figures.record(name, engine, appends_a_s=round(commits / median, 1) if median else None)
     figures.target(f"{name}: delta-rs's time over Firn's", figures.ratio(name, DELTA), at_least=2)
+
+
+def small_files(figures: Figures, root: Path, files: int, rounds: int) -> None:
+    """Read a table of many small files, against one thread that reads the same files with plain Parquet. The ratio
+    is of user CPU time, in which other work of the machine counts little."""
+    import firn
+
+    for place, url in (("memory", "memory://"), ("a directory", str(root / "small"))):
+        name = f"read {files} files of {ROWS} rows in {place}"
+        table = firn.connect(url).create_table("t")
+        for number in range(files):
+            table.append(rows(number))
+        paths = [file.path for file in table.snapshot().files]
+
+        def ours(table: Any = table) -> int:
+            return int(table.scan().to_arrow().num_rows)
+
+        def plain(table: Any = table, paths: Sequence[str] = paths) -> int:
+            parts = []
+            for path in paths:
+                there = table.bucket.local_path(path)
+                source = there or pa.BufferReader(table.bucket.get(path).data)
+                with pq.ParquetFile(source) as file:
+                    parts.append(file.read())
+            return int(pa.concat_tables(parts).num_rows)
+
+        works = {FIRN: ours, PARQUET: plain}
+        spent: dict[str, list[float]] = {engine: [] for engine in works}
+        for number in range(rounds * 5 + 1):
+            for engine, work in works.items():
+                began = resource.getrusage(resource.RUSAGE_SELF).ru_utime, time.perf_counter()
+                if work() != files * ROWS:
+                    raise AssertionError(f"{engine} lacks rows of {name}")
+                if number:  # the first loads what is only loaded once
+                    figures.record(name, engine, time.perf_counter() - began[1])
+                    spent[engine].append(resource.getrusage(resource.RUSAGE_SELF).ru_utime - began[0])
+        medians = {engine: statistics.median(times) for engine, times in spent.items()}
+        for engine, median in medians.items():
+            figures.record(name, engine, user_cpu_ms=round(median * 1000))
+        figures.target(
+            f"{name}: Firn's user CPU over plain Parquet's", medians[FIRN] / medians[PARQUET], at_most=1.5
+        )
 
 
 def firn_requests(root: Path, commits: int) -> dict[str, Any]:

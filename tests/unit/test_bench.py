@@ -69,6 +69,7 @@ def test_small_appends(run):
     result = run(
         "small_appends",
         *("--commits", "3", "--rounds", "2", "--long", "4", "--step", "2", "--writers", "2", "--each", "2"),
+        *("--files", "3"),
     )
     found = measures(result)
     paired = found["3 appends of 10 rows", "firn"]
@@ -77,6 +78,9 @@ def test_small_appends(run):
     assert {"appends 0–2", "appends 2–4"} <= {name for name, _ in found}
     together = found["2 processes, 2 appends each", "firn"]
     assert (together["failed"], together["rows_missing"]) == (0, 0)
+    assert {
+        ("read 3 files of 10 rows in memory", engine) for engine in ("firn", "plain Parquet")
+    } <= found.keys()
 
 
 def test_bloom_pruning(run):

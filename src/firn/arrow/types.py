@@ -108,7 +108,12 @@ def columns_of(schema: pa.Schema) -> dict[str, str]:
 
 def arrow_schema(columns: ColumnTypes) -> pa.Schema:
     """The Arrow schema of a table's columns, all nullable. `UnsupportedError` names the column at fault."""
-    return pa.schema([pa.field(name, _named(name, arrow_type, text)) for name, text in columns.items()])
+    return _arrow_schema(tuple(columns.items()))
+
+
+@lru_cache(maxsize=256)
+def _arrow_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
+    return pa.schema([pa.field(name, _named(name, arrow_type, text)) for name, text in columns])
 
 
 def conform(data: pa.Table | pa.RecordBatch, columns: ColumnTypes, *, loose: bool = False) -> pa.Table:

@@ -64,6 +64,12 @@ def read_footer(
         return _footer(bucket, key, size, crc, read)
 
 
+def check_footer(bucket: Bucket, key: str, body: BytesLike, *, crc: int | None = None) -> None:
+    """Look that an object's body ends in a footer, and in the one of this checksum; errors as for `read_footer`."""
+    data = memoryview(body)
+    _tail(bucket, key, len(data), crc, lambda start, length: data[start : start + length])
+
+
 def footer_crc(data: BytesLike) -> int:
     """CRC-32 of a file's footer with the 8 bytes of length and magic behind it. Frozen: logs hold it.
 
@@ -136,6 +142,15 @@ def _length(tail: BytesLike) -> int:
 def _footer(
     bucket: Bucket, key: str, size: int, crc: int | None, read: Callable[[int, int], BytesLike]
 ) -> Footer:
+    tail, found = _tail(bucket, key, size, crc, read)
+    with decoding(bucket, key):
+        return Footer(pq.read_metadata(pa.BufferReader(tail)), found)
+
+
+def _tail(
+    bucket: Bucket, key: str, size: int, crc: int | None, read: Callable[[int, int], BytesLike]
+) -> tuple[BytesLike, int]:
+    """The end of an object with all of its footer, and the footer's checksum."""
     length = min(size, FOOTER_BYTES)
     tail = read(size - length, length) if length else b""
     if len(tail) < length:
@@ -147,5 +162,4 @@ def _footer(
     found = footer_crc(tail)
     if crc is not None and found != crc:
         raise corrupt(bucket, key, "the checksum of its footer is wrong")
-    with decoding(bucket, key):
-        return Footer(pq.read_metadata(pa.BufferReader(tail)), found)
+    return tail, found

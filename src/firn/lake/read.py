@@ -14,7 +14,7 @@ from firn.bucket.base import Bucket
 from firn.journal.model import DataFile
 from firn.lake.decode import ReadSpec, rows_of
 from firn.lake.footer import data_file, missing, read_footer
-from firn.lake.source import WHOLE_BYTES, open_parquet
+from firn.lake.source import SMALL_BYTES, WHOLE_BYTES, open_parquet
 from firn.lake.stats import from_metadata
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 LUMP_FILES = 64
-"""Small files whose GETs are in flight together, `WHOLE_BYTES` of them at most."""
+"""Small files that are read together, `WHOLE_BYTES` of them at most."""
 
 
 def read_file(bucket: Bucket, file: DataFile, spec: ReadSpec) -> Iterator[pa.Table]:
@@ -55,8 +55,9 @@ def read_files(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Ite
     """`read_file` of several files, one after the other; small ones are fetched many at a time, so that a
     thousand of them cost a thousand GETs but not as many round trips. 8 MiB more memory than `read_file`."""
     for lump in lumps_of(bucket, files):
-        if len(lump) == 1:
-            yield from read_file(bucket, lump[0], spec)
+        if len(lump) == 1 or bucket.local_path(lump[0].path):
+            for file in lump:
+                yield from read_file(bucket, file, spec)
             continue
         for file, blob in zip(lump, bucket.get_many([f.path for f in lump]), strict=True):
             if blob is None:
@@ -124,11 +125,12 @@ def inspect_file(bucket: Bucket, key: str, size: int) -> tuple[dict[str, str], D
 
 
 def lumps_of(bucket: Bucket, files: Sequence[DataFile]) -> list[list[DataFile]]:
-    """The files in their order, small ones together that are worth fetching together."""
+    """The files in their order, small ones together that are worth fetching together, or decoding by one thread."""
     lumps: list[list[DataFile]] = []
     room = 0
     for file in files:
-        if not lumps or file.size > room or len(lumps[-1]) == LUMP_FILES or bucket.local_path(file.path):
+        alone = file.size >= SMALL_BYTES and bucket.local_path(file.path)
+        if not lumps or file.size > room or len(lumps[-1]) == LUMP_FILES or alone:
             lumps.append([])
             room = WHOLE_BYTES
         lumps[-1].append(file)
