@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.journal.columns import evolve
+from firn.journal.columns import evolve, join
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot, SoftDelete
 from firn.lake.append import directories_of, write
 from firn.lake.change import (
@@ -48,6 +48,7 @@ from firn.lake.tasks import (
     merge_task,
     rewrite_task,
 )
+from firn.names import fold
 
 if TYPE_CHECKING:
     from firn.lake.table import LakeTable
@@ -394,10 +395,10 @@ def restore(table: LakeTable, at: Any, *, dry_run: bool) -> ChangeResult:
         now = {f.path for f in session.snapshot.files}
         if not back and not gone and not anew:
             return nothing("restore", foreign)
+        columns = _columns_of_today(past, session.snapshot)
         context = MergeContext(
-            # Only that version knows what was set aside in them.
-            write=table.write_spec(past.columns, session.namer, aside=past.aside),
-            read=table.read_spec(past),
+            write=table.write_spec(columns, session.namer, aside=past.aside),
+            read=table.read_spec(replace(past, columns=columns)),
             keys=table.keys,
         )
         tasks = [MergeTask(directory_of(f, table.places), (f,)) for f in anew]
@@ -411,12 +412,25 @@ def restore(table: LakeTable, at: Any, *, dry_run: bool) -> ChangeResult:
             "restore",
             adds,
             gone,
-            past.columns if anew else None,
+            columns if anew else None,
             summary,
             replaced=replaced,
             foreign=foreign,
             aside=past.aside,
         )
+
+
+def _columns_of_today(past: Snapshot, present: Snapshot) -> ColumnTypes:
+    """The columns as which files of an older version are written anew: today's, where values of then fit these. Only
+    that version knows what is set aside in its files."""
+    then = {fold(name): kind for name, kind in past.columns.items()}
+    columns = {
+        name: kind
+        for name, kind in present.columns.items()
+        if name not in present.aside and join(then.get(fold(name), kind), kind) == kind
+    }
+    taken = {fold(name) for name in columns}
+    return columns | {name: kind for name, kind in past.columns.items() if fold(name) not in taken}
 
 
 def _to_restore(
