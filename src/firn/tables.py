@@ -67,7 +67,7 @@ class Tables:
         for name, blob in zip(names, blobs, strict=True):
             if blob is not None:
                 try:
-                    definition = decode_definition(blob.data, blob.info.key)
+                    definition = decode_definition(blob.data, self.bucket.uri(blob.info.key))
                 except UnsupportedError as error:  # of that table alone: the others go on
                     warn_degraded(self.bucket.uri(self._prefix(name)), str(error))
                     found.update([name] if kind is None else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from firn.arguments import checked
@@ -228,15 +229,18 @@ class WriterUpkeep:
 
 
 def orphan_ages(tables: WriterTables) -> Ages:
-    """Each table's `orphan_age` in milliseconds, at least the default. The definitions are read when the first table
-    is asked for."""
+    """Each table's `orphan_age` in milliseconds, at least the default; of one that needs a newer Firn, longer than
+    any file is old. The definitions are read when the first table is asked for."""
     usual = Settings().orphan_age_ms
     known: dict[str, int] | None = None
 
     def age(table: str) -> int:
         nonlocal known
         if known is None:
-            known = {name: max(usual, found.orphan_age_ms) for name, found in tables.settings().items()}
+            known = {
+                name: sys.maxsize if found is None else max(usual, found.orphan_age_ms)
+                for name, found in tables.settings().items()
+            }
         return known.get(table, usual)
 
     return age

@@ -14,7 +14,8 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
-from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError
+from firn.degraded import warn_degraded
+from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.model import DataFile
 from firn.journal.writer.actions import Action, Define, Drop
 from firn.journal.writer.definition import Definition, definitions
@@ -67,13 +68,19 @@ class WriterTables:
         """The tables of all writers."""
         return list(definitions(self.federation.load()))
 
-    def settings(self) -> dict[str, Settings]:
-        """The settings of each table, with the greatest times that somebody may still go by."""
-        found = definitions(self.federation.load())
-        return {
-            name: _settings(_described(definition)).lasting(definition.entries, self._clock.now_ms())
-            for name, (definition, _) in found.items()
-        }
+    def settings(self) -> dict[str, Settings | None]:
+        """The settings of each table, with the greatest times that somebody may still go by; None, with a warning, of
+        a table that needs a newer Firn."""
+        found: dict[str, Settings | None] = {}
+        for name, (definition, _) in definitions(self.federation.load()).items():
+            try:
+                settings = _settings(_described(definition))
+            except UnsupportedError as error:  # of that table alone: the others go on
+                warn_degraded(self.federation.bucket.uri(key_below(self.federation.prefix, name)), str(error))
+                found[name] = None
+                continue
+            found[name] = settings.lasting(definition.entries, self._clock.now_ms())
+        return found
 
     def define(self, descriptor: Descriptor) -> LakeTable:
         """Create a table in the own writer's catalog. Every connection knows it from then on.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from firn.bucket.keys import key_below
 from firn.cli import output, waiting
 from firn.cli.app import READ, app
 from firn.cli.target import (
@@ -22,9 +23,11 @@ from firn.cli.target import (
     open_database,
     open_table,
 )
-from firn.errors import InvalidInputError
+from firn.degraded import warn_degraded
+from firn.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
+    from firn.database import Database
     from firn.keyed.table import KeyedTable
     from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
@@ -157,7 +160,7 @@ def tables(
         for name in found if not json else ():
             output.line(name)
         return
-    listed = [_table(database.table(name)) for name in found]
+    listed = [each for name in found if (each := _listed(database, name)) is not None]
     if json:
         output.document({"database": url, "tables": listed})
     elif listed:
@@ -167,6 +170,15 @@ def tables(
         output.table([heads[i] for i in used], [[line[i] for i in used] for line in lines], right=(2, 3, 4))
     else:
         output.note(f"No tables in {url}.")
+
+
+def _listed(database: Database, name: str) -> dict[str, Any] | None:
+    """None for a table that needs a newer Firn, of which a warning tells: the others go on."""
+    try:
+        return _table(database.table(name))
+    except UnsupportedError as error:
+        warn_degraded(database.bucket.uri(key_below(database.prefix, name)), str(error))
+        return None
 
 
 def _table(table: LakeTable | KeyedTable | RecordTable | RowTable) -> dict[str, Any]:
