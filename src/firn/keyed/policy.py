@@ -132,7 +132,10 @@ def plan_full(view: View, policy: Policy, now_ms: int | None = None) -> Compacti
         while policy.allowed(level) < total:
             level += 1
         return _plan(view, view.l0, runs, level, 0)
-    return _plan(view, view.l0, runs, level, _next_run(runs) if view.l0 else runs[0][0].run)
+    if view.l0:
+        return _plan(view, view.l0, runs, level, _next_run(runs))
+    newest = runs[0][0]  # whose place nobody else takes, as L0 may be compacted beside it
+    return _plan(view, (), runs, newest.level, newest.run)
 
 
 def _tiered(view: View, policy: Policy) -> CompactionPlan | None:
