@@ -37,12 +37,22 @@ def load_json(text: str | bytes) -> Any:
     except orjson.JSONDecodeError as error:
         if "infinity" not in str(error):  # a number too large for a double is JSON all the same
             raise
-    return json.loads(data, parse_int=_number, parse_float=_number, parse_constant=_refuse)
+        value = _digits(data)
+        try:
+            dump_json(value)  # it wasn't read to its end before
+        except TypeError as text:
+            raise ValueError(str(text)) from None
+        return value
+    return _digits(data)
 
 
 def dump_json(value: Any) -> bytes:
     """What `load_json` gave, as compact JSON."""
     return orjson.dumps(value)
+
+
+def _digits(data: bytes) -> Any:
+    return json.loads(data, parse_int=_number, parse_float=_number, parse_constant=_refuse)
 
 
 def _number(text: str) -> Any:
@@ -56,7 +66,7 @@ def _refuse(name: str) -> Any:
 def _depth(data: bytes) -> int:
     """How deep the brackets outside of strings are nested."""
     depth = deepest = 0
-    for bracket in re.findall(rb'"(?:[^"\\\\]|\\\\.)*"|[\[\]{}]', data, re.DOTALL):
+    for bracket in re.findall(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', data, re.DOTALL):
         if bracket in (b"[", b"{"):
             depth += 1
             deepest = max(deepest, depth)
