@@ -21,7 +21,7 @@ from firn.keyed.cache import BlockCache
 from firn.keyed.compact_reads import RunFile
 from firn.keyed.compact_task import CompactContext, CompactTask, compact_task
 from firn.keyed.key_shares import BlockMap, KeyShare, cut
-from firn.keyed.l0_steps import STEP_BYTES, STEP_FILES, L0Steps, is_long, parted
+from firn.keyed.l0_steps import STEP_BYTES, STEP_FILES, L0Steps, due, is_long, parted
 from firn.keyed.policy import CompactionPlan, Policy, plan_compaction, plan_full, plan_l0, runs_of
 from firn.keyed.run_writer import numbers_needed
 from firn.keyed.sst_reader import SstReader
@@ -123,11 +123,11 @@ def compact(
         view = session.view
         if view.manifest.last_compacted < upto or not (whole or report.rounds):
             plan = _first_plan(view, table, full)
+            todo = parted(view, plan)
         elif full:
-            plan = None if whole else _first_plan(replace(view, l0=()), table, full)
+            plan = todo = None if whole else _first_plan(replace(view, l0=()), table, full)
         else:
-            plan = plan_compaction(view, policy_of(table))
-        todo = parted(view, plan)
+            plan = todo = due(view, policy_of(table))
         if plan is None or todo is None:
             break
         try:
@@ -168,7 +168,7 @@ def compact_once(
         if may_take is not None and not may_take(view):
             return None, None
         session = table.journal.open_compactor()
-    plan = parted(session.view, plan_compaction(session.view, policy_of(table)))
+    plan = due(session.view, policy_of(table))
     if plan is None:
         return session, None
     run_plan(table, session, plan, runner=runner, seen=seen)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 
 from firn.errors import FencedError, FirnError
 from firn.journal.manifest import View
-from firn.keyed.policy import CompactionPlan, plan_l0
+from firn.keyed.policy import CompactionPlan, Policy, plan_compaction, plan_l0
 
 STEP_BYTES, STEP_FILES = 256 << 20, 128
 """What one step takes at most: some seconds of work, and a block of each file in memory."""
@@ -27,6 +28,16 @@ LOOK_S = 2.0
 """How often a long compaction looks whether L0 has grown."""
 
 log = logging.getLogger("firn.keyed")
+
+
+def due(view: View, policy: Policy) -> CompactionPlan | None:
+    """What the policy asks for next; None where that is nothing.
+
+    What the runs ask for comes before L0, and L0 goes on beside it if it takes long. The other way round it would
+    never come where much is written: L0 asks for something at all times.
+    """
+    older = plan_compaction(replace(view, l0=()), policy)
+    return older or parted(view, plan_compaction(view, policy))
 
 
 def parted(view: View, plan: CompactionPlan | None) -> CompactionPlan | None:
@@ -42,7 +53,7 @@ def is_long(plan: CompactionPlan) -> bool:
 
 
 class L0Steps:
-    """A thread that calls `step` every now and then, for as long as the block lasts.
+    """A thread that calls `step` at once and every now and then, for as long as the block lasts.
 
     Args:
         step: compacts L0 if that is due. One that fails is tried again, unless another compactor has come.
@@ -64,10 +75,11 @@ class L0Steps:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(LOOK_S):
+        while not self._over.is_set():
             try:
                 self._step()
             except FencedError:
                 return  # the long one learns it when it commits
             except FirnError as error:
                 log.warning("%s: a step of L0 failed, and is tried again: %s", self._name, error)
+            self._over.wait(LOOK_S)
