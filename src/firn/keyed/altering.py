@@ -69,7 +69,7 @@ def sweep_age_s(table: KeyedTable, manifest: Manifest) -> float:
     """`l0_min_age`, or what it was lately: readers of then count on it."""
     settings = altered(table.definition, manifest.definition).settings
     now_ms = table.clock.now_ms()
-    created_ms = round(table.definition.settings.l0_min_age * 1000)
+    created_ms = round(table.created.settings.l0_min_age * 1000)
     lately = times_in_force(manifest.definition, "l0_min_age", created_ms, now_ms, 0)
     return max(settings.l0_min_age, *(ms / 1000 for ms in lately), 0.0)
 

@@ -7,7 +7,7 @@ the clone deletes the pin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from firn.bucket.flight import in_flight
 from firn.bucket.keys import key_below
 from firn.errors import AlreadyExistsError, SnapshotTooOldError, TableNotFoundError
 from firn.journal.entries import Entries
-from firn.journal.manifest import L0File, SnapshotRef, SSTInfo, View
+from firn.journal.manifest import L0File, Manifest, SnapshotRef, SSTInfo
 from firn.keyed.checkpoints import PINS, Checkpoint, find
 from firn.keyed.definition import create_definition, read_definition
 from firn.names import check_name
@@ -120,10 +120,14 @@ def release(table: KeyedTable) -> None:
         parent.journal.delete_snapshot(pin)
 
 
-def let_go(table: KeyedTable) -> None:
-    """Before a sweep: unpin the parent of a clone that names none of its objects any more, and delete pins of clones
-    that never came to be. Nothing where the table neither is a clone nor has any."""
-    if table.definition.parent is not None and not _names_others(table):
+def let_go(table: KeyedTable, age_s: Callable[[Manifest], float]) -> None:
+    """Before a sweep: unpin the parent of a clone that has named none of its objects for some time, and delete pins
+    of clones that never came to be. Nothing where the table neither is a clone nor has any.
+
+    Args:
+        age_s: for how long what was replaced is still being read, in seconds, by the current manifest.
+    """
+    if table.definition.parent is not None and not _names_others(table, age_s):
         release(table)
     oldest_ms = table.clock.now_ms() - int(ORPHAN_PIN_S * 1000)
     for pin in _pins(table):
@@ -153,16 +157,17 @@ def _is_held(table: KeyedTable, pin: SnapshotRef) -> bool:
     return definition is not None and (definition.parent or {}).get("checkpoint") == pin.id
 
 
-def _names_others(table: KeyedTable) -> bool:
-    """Whether the table, or a checkpoint of it, names objects that aren't its own."""
-    views = [table.view()]
-    if not _foreign(views[0]):
-        views += [table.journal.view_of(ref) for ref in table.journal.snapshots()]
-    return any(_foreign(view) for view in views)
+def _names_others(table: KeyedTable, age_s: Callable[[Manifest], float]) -> bool:
+    """Whether the table, a checkpoint of it or what it was lately names objects that aren't its own."""
+    now = table.view().manifest
+    if _foreign(now):
+        return True
+    checkpoints = (table.journal.view_of(ref).manifest for ref in table.journal.snapshots())
+    return any(map(_foreign, checkpoints)) or any(map(_foreign, table.journal.replaced(age_s(now))))
 
 
-def _foreign(view: View) -> bool:
-    return any(sst.file.startswith("/") for sst in view.manifest.ssts)
+def _foreign(manifest: Manifest) -> bool:
+    return any(sst.file.startswith("/") for sst in manifest.ssts)
 
 
 def _parent(table: KeyedTable) -> KeyedTable:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from firn.journal.manifest.model import CollectReport
+from firn.journal.manifest.model import CollectReport, Manifest
 from firn.keyed.altering import sweep_age_s
 from firn.keyed.clones import let_go
 from firn.units import parse_duration
@@ -45,11 +46,15 @@ def sweep(
         >>> len(report.l0), report.live_ssts
         (1, 1)
     """
-    given_s = None if older_than is None else parse_duration(older_than)
+    age_s: Callable[[Manifest], float] = partial(sweep_age_s, table)
+    buffer_s = SKEW_S
+    if older_than is not None:
+        given_s = parse_duration(older_than)
+        age_s, buffer_s = lambda _: given_s, min(SKEW_S, given_s)
     if not dry_run:
-        let_go(table)
+        let_go(table, age_s)
     return table.journal.collect(
-        l0_min_age_s=partial(sweep_age_s, table) if given_s is None else given_s,
-        buffer_s=SKEW_S if given_s is None else min(SKEW_S, given_s),
+        l0_min_age_s=age_s,
+        buffer_s=buffer_s,
         dry_run=dry_run,
     )

@@ -128,6 +128,8 @@ class KeyedTable:
         self.engines: Engines = engines or InProcess()
         self.options = dict(options or {})
         self.clock: Clock = clock or SystemClock()
+        self.created = definition
+        """The definition as it stands in the table's own object; `definition` may be that of a view."""
         self._altered: dict[str, KeyedTable] = {}
 
     def __repr__(self) -> str:
@@ -376,6 +378,7 @@ class KeyedTable:
         found = self._altered.get(view.manifest.name)
         if found is None:
             found = self.beside(altering.altered(self.definition, view.manifest.definition), self.prefix)
+            found.created = self.created
             self._altered.clear()
             self._altered[view.manifest.name] = found
         return found

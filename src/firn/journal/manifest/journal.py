@@ -34,6 +34,7 @@ from firn.journal.manifest.model import (
     ViewChange,
 )
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
+from firn.journal.manifest.replaced import replaced
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.writing import WriterSession
 
@@ -280,6 +281,17 @@ class ManifestJournal:
     def delete_snapshot(self, ref: SnapshotRef) -> None:
         """Let go of it; a missing one is fine. GET, CAS, DELETE."""
         snapshots.delete(self.store, ref)
+
+    def replaced(self, age_s: float) -> tuple[Manifest, ...]:
+        """The manifests that were current within so many seconds and aren't any more (rule 21).
+
+        Cost: that of reading the metadata, 1 PUT, 1 HEAD, 1 LIST, and 1 GET each.
+        """
+        store = self.store
+        before_ms = store.now_ms() - round(age_s * 1000)
+        pointer, manifest = store.current()
+        listed = store.bucket.list(store.layout.manifests_prefix).objects
+        return replaced(store, pointer, manifest, listed, before_ms=before_ms).manifests
 
     def collect(
         self, *, l0_min_age_s: float | Callable[[Manifest], float], buffer_s: float, dry_run: bool = False
