@@ -27,7 +27,7 @@ from firn.keyed.scan import KeyedScan
 if TYPE_CHECKING:
     from firn.keyed.compaction import CompactionReport
     from firn.keyed.reader import KeyedReader, KeyedSnapshot
-    from firn.keyed.stats import WriterStats
+    from firn.keyed.stats import ReaderStats, WriterStats
     from firn.keyed.table import Duration, KeyedTable
     from firn.keyed.writer import KeyedWriter
 
@@ -168,6 +168,10 @@ class AsyncKeyedReader(_AsyncHandle["KeyedReader"]):
     async def refresh(self) -> str:
         """Take in what was flushed since; the version. 1 LIST + 1 GET."""
         return await self._threads.run(self.twin.refresh)
+
+    def stats(self) -> ReaderStats:
+        """Figures of now. No request."""
+        return self.twin.stats()
 
     async def __aenter__(self) -> AsyncKeyedReader:
         return self

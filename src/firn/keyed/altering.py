@@ -60,6 +60,8 @@ def alter(
     if not _wanted(table, view.manifest, set_properties):
         return AlterResult(view.version, ())
     if writer is not None:
+        if any(info.writer_epoch > writer.epoch for info in view.pointer.infos):
+            writer.poll()  # which tells that it is fenced
         return writer.altered_by(lambda: _commit(table, set_properties))
     table.founded(lambda: table.journal.open_writer(strict=table.settings.strict))
     return _commit(table, set_properties)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from firn.errors import CorruptObjectError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.manifest import View
 from firn.keyed.reads import Reads, Tree
+from firn.keyed.stats import ReaderStats
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
@@ -28,6 +29,7 @@ class KeyedReader(Reads):
         self._monotonic = table.clock.monotonic
         self._due = float("inf") if follow is None else self._monotonic() + follow
         self._refreshing = threading.Lock()
+        self._refreshes = 0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -53,6 +55,30 @@ class KeyedReader(Reads):
         with self._refreshing:
             return self._refresh()
 
+    def stats(self) -> ReaderStats:
+        """Figures of now. No request.
+
+        Example:
+            >>> import firn
+            >>> table = firn.connect("memory://").create_table("delays", kind="keyed")
+            >>> with table.open(compaction=False) as kv:
+            ...     kv.put(b"DTW", b"66")
+            >>> table.reader().stats().l0
+            1
+        """
+        view, cache = self._view, self.table.cache.stats()
+        ssts = view.manifest.ssts
+        return ReaderStats(
+            version=view.version,
+            l0=len(view.l0),
+            ssts=len(ssts),
+            runs=len({(sst.level, sst.run) for sst in ssts}),
+            refreshes=self._refreshes,
+            cache_bytes=cache.bytes,
+            cache_hits=cache.hits,
+            cache_misses=cache.misses,
+        )
+
     def close(self) -> None:
         """Let go of what it holds; later reads are refused. Nothing is written."""
         self._closed = True
@@ -72,6 +98,7 @@ class KeyedReader(Reads):
         if view.version != self._view.version:
             self._at = Tree((), self.table.sources(view))
         self._view = view
+        self._refreshes += 1
         if self._follow is not None:
             self._due = begun + self._follow
         return view.version

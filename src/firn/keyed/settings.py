@@ -83,6 +83,11 @@ class KeyedSettings:
                 f"{', '.join(sorted(KEYED_PROPERTIES))}."
             )
         given = {**KEYED_PROPERTIES, **{k: v for k, v in properties.items() if v is not None}}
+        for name, value in given.items():
+            if value is not None and type(value) not in (bool, int, float, str):
+                raise InvalidInputError(
+                    f"table property {name} is {value!r}; give it as text, or as a plain number."
+                )
         for name, allowed in _CHOICES.items():
             if given[name] not in allowed:
                 shown = " or ".join(map(repr, allowed))

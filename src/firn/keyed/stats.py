@@ -29,3 +29,20 @@ class WriterStats:
     cache_hits: int
     cache_misses: int
     last_error: str | None
+
+
+@dataclass(frozen=True)
+class ReaderStats:
+    """An open reader in figures: what it reads, and the table's cache, which all handles in the process share.
+
+    `refreshes` counts looks for newer flushes since it was opened.
+    """
+
+    version: str
+    l0: int
+    ssts: int
+    runs: int
+    refreshes: int
+    cache_bytes: int
+    cache_hits: int
+    cache_misses: int
