@@ -165,7 +165,7 @@ def test_beginning(db):
     assert cost(cold, cold.refresh)[1] == {"list": 1, "get": 2 + 3 + 1}
     db.apply(2)
     cold = db.log()
-    assert cost(cold, cold.refresh)[1] == {"get": 2 + 1 + 1}
+    assert cost(cold, cold.refresh)[1] == {"get": 2 + 1 + 2}
     db.apply(3)
     cold = db.log()
     assert cost(cold, cold.refresh)[1] == {"get": 2 + 2 + 1}, "the last record, which has the definitions"

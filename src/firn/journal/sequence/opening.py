@@ -29,17 +29,17 @@ def open_log(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> O
     """The log's end, which is known to be at or behind number `behind`. None: the log was truncated meanwhile.
 
     It is at or behind what the horizon says is applied, too. The next numbers tell whether it is right there; if not,
-    the log is listed from there on. 2 GETs of the horizon, 1 or 2, and 1 a record that isn't applied; 1 LIST sequence
-    of what is behind that where there is more than one.
+    the log is listed from there on. 2 GETs of the horizon, 2 behind the end, and 1 a record that isn't applied;
+    1 LIST sequence of what is behind that where there is more than one.
     """
     applied = store.horizon().applied
     start = max(behind, applied)
     probed = probe(store, start, now_s, most=NEAR)
-    if not probed.records and store.record(start + NEAR) is not None:
-        # Either two commits came since, or a record is lost, whose place the next commit would take.
-        return None
     there = {record.number: record for record in probed.records}
     top = start + len(probed.records)
+    if probed.began_s is not None and store.record(top + 2) is not None:
+        # Either two commits came since, or a record is lost, whose place the next commit would take.
+        return None
     if probed.began_s is None:
         top = store.last(top)
     if top and top not in there:
