@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from firn.cli.demo.appending import Appended, Share, append_from_processes
 from firn.cli.demo.data import read_flights
 from firn.cli.output import plural, size
 from firn.database import connect
+from firn.errors import DegradedReadWarning
 from firn.journal.writer.federation import Federation
 
 if TYPE_CHECKING:
@@ -52,6 +55,18 @@ class Airports:
         """Departures by airport, as a new process sees them."""
         origins = self._table().scan(columns=["origin"]).to_arrow()["origin"].to_pylist()
         return dict(Counter(origins))
+
+    def counts_without(self) -> dict[str, int]:
+        """`counts` where a writer is known to be lost: what readers are warned of is shown by `warning`."""
+        log = logging.getLogger("firn")
+        before = log.level
+        log.setLevel(logging.ERROR)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DegradedReadWarning)
+                return self.counts()
+        finally:
+            log.setLevel(before)
 
     def delete_catalog(self, writer: str) -> int:
         """Delete every transaction, checkpoint and claim of a writer; how many objects these were."""
