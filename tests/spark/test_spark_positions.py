@@ -66,14 +66,14 @@ def test_a_stream_begins_with_a_snapshot_and_goes_on_with_appends(table: firn.La
     fill(table, 1, 2)
     stream = position(table)
     first = stream.begin(None)
-    assert values(table, stream.files(None, first)) == [1, 2]
+    assert values(table, stream.delivered(None, first).files) == [1, 2]
     assert stream.advance(first, None) is None
     fill(table, 3)
     table.merge()
     fill(table, 4)
     second = stream.advance(first, None)
     assert second is not None
-    assert values(table, stream.files(first, second)) == [3, 4]
+    assert values(table, stream.delivered(first, second).files) == [3, 4]
     assert stream.advance(second, None) is None
 
 
@@ -81,10 +81,10 @@ def test_limits_divide_the_snapshot_and_the_log(table: firn.LakeTable) -> None:
     fill(table, 1, 2, 3)
     stream = position(table)
     offset = stream.begin(2)
-    seen = [values(table, stream.files(None, offset))]
+    seen = [values(table, stream.delivered(None, offset).files)]
     fill(table, 4, 5, 6)
     while (after := stream.advance(offset, 2)) is not None:
-        seen.append(values(table, stream.files(offset, after)))
+        seen.append(values(table, stream.delivered(offset, after).files))
         offset = after
     assert [len(batch) for batch in seen] == [2, 2, 2]
     assert sorted(n for batch in seen for n in batch) == [1, 2, 3, 4, 5, 6]
@@ -98,10 +98,10 @@ def test_an_append_of_more_files_than_the_limit_comes_alone() -> None:
     fill(table, 10)
     first = stream.advance(offset, 2)
     assert first is not None
-    assert values(table, stream.files(offset, first)) == [0, 1, 2, 3, 4]
+    assert values(table, stream.delivered(offset, first).files) == [0, 1, 2, 3, 4]
     second = stream.advance(first, 2)
     assert second is not None
-    assert values(table, stream.files(first, second)) == [10]
+    assert values(table, stream.delivered(first, second).files) == [10]
 
 
 def test_every_batch_reads_the_same_after_a_restart(table: firn.LakeTable) -> None:
@@ -111,7 +111,7 @@ def test_every_batch_reads_the_same_after_a_restart(table: firn.LakeTable) -> No
     fill(table, 4)
     while (after := stream.advance(offsets[-1], 1)) is not None:  # type: ignore[arg-type]
         offsets.append(after)
-    batches = [stream.files(a, b) for a, b in pairwise(offsets)]  # type: ignore[arg-type]
+    batches = [stream.delivered(a, b).files for a, b in pairwise(offsets)]  # type: ignore[arg-type]
     table.delete("a = 2")
     table.merge()
     fill(table, 5)
@@ -119,7 +119,7 @@ def test_every_batch_reads_the_same_after_a_restart(table: firn.LakeTable) -> No
         assert after is not None
         kept = stream.parse(after.to_json())
         assert kept is not None
-        again = position(table).files(before, kept)
+        again = position(table).delivered(before, kept).files
         assert [file.path for file in again] == [file.path for file in batch]
         assert values(table, again) == values(table, batch)
 
@@ -128,11 +128,11 @@ def test_an_empty_table_has_no_snapshot_phase(table: firn.LakeTable) -> None:
     stream = position(table)
     offset = stream.begin(None)
     assert offset.snapshot is None
-    assert stream.files(None, offset) == []
+    assert stream.delivered(None, offset).files == ()
     fill(table, 1)
     after = stream.advance(offset, None)
     assert after is not None
-    assert values(table, stream.files(offset, after)) == [1]
+    assert values(table, stream.delivered(offset, after).files) == [1]
 
 
 def test_only_the_logs_asked_for_are_delivered(table: firn.LakeTable) -> None:
@@ -143,11 +143,11 @@ def test_only_the_logs_asked_for_are_delivered(table: firn.LakeTable) -> None:
     fill(table, 3)
     after = stream.advance(offset, None, among=names)
     assert after is not None
-    assert values(table, stream.files(offset, after)) == [1, 2]
+    assert values(table, stream.delivered(offset, after).files) == [1, 2]
     assert stream.advance(after, None, among=names) is None
     rest = stream.advance(after, None)
     assert rest is not None
-    assert values(table, stream.files(after, rest)) == [3]
+    assert values(table, stream.delivered(after, rest).files) == [3]
 
 
 def test_an_idle_streams_offset_is_renewed_before_it_is_too_old(
@@ -161,7 +161,7 @@ def test_an_idle_streams_offset_is_renewed_before_it_is_too_old(
     clock.ahead_ms = 15 * MINUTE
     renewed = stream.advance(offset, None)
     assert renewed is not None
-    assert stream.files(offset, renewed) == []
+    assert stream.delivered(offset, renewed).files == ()
     assert renewed.log.polled_ms > offset.log.polled_ms
     clock.ahead_ms = 60 * MINUTE
     assert stream.advance(renewed, None) is not None
@@ -182,7 +182,7 @@ def test_a_snapshot_that_was_swept_says_so(table: firn.LakeTable) -> None:
     table.delete("a = 1")
     table.sweep(older_than="0s")
     with pytest.raises(SnapshotTooOldError):
-        position(table).files(None, first)
+        position(table).delivered(None, first)
 
 
 def test_what_isnt_an_offset_is_refused(table: firn.LakeTable) -> None:

@@ -135,7 +135,7 @@ def test_what_a_write_gave_back_is_good_for_the_next(table, write, verb):
 @pytest.mark.parametrize("etag", [0, 5, b"x", ["x"], False])
 def test_what_is_no_text_is_refused(table, verb, etag):
     table.insert("a" if verb != "insert" else "b", OLD)
-    with pytest.raises(InvalidInputError, match="etag is .* it must be a text"):
+    with pytest.raises(InvalidInputError, match=r"etag is .* it must be a text"):
         do(table, verb, etag)
     assert there(table) == (None if verb == "insert" else OLD)
 

@@ -159,7 +159,7 @@ def test_an_sst_of_other_columns_is_refused():
         reader.get(ENTRIES[0].key)
 
 
-@pytest.mark.parametrize(("version", "features"), [(2, 0), (1, 1), (1, 1 << 31)])
+@pytest.mark.parametrize(("version", "features"), [(2, 0), (1, 2), (1, 1 << 31)])
 def test_a_later_version_is_unsupported_and_not_damaged(version, features):
     footer = PARTS["footer"][0]
     body = PARTS["head"][0]

@@ -175,7 +175,7 @@ def test_a_time_a_vector_or_a_revision(connect: Connect) -> None:
         ("a=1;b=2", firn.InvalidInputError, 'like "a=3,b=7"'),
         ("a=x", firn.InvalidInputError, 'like "a=3,b=7"'),
         (2, firn.InvalidInputError, "has 2 writers"),
-        (True, firn.InvalidInputError, "pass a time"),
+        (True, firn.InvalidInputError, "must be a text, a whole number, a datetime"),
         ("yesterday", firn.InvalidInputError, "yesterday"),
     ],
 )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.bucket.keys import key_below
 from firn.cli import output, waiting
 from firn.cli.app import READ, app
 from firn.cli.target import (
@@ -177,6 +176,8 @@ def _listed(database: Database, name: str) -> dict[str, Any] | None:
     try:
         return _table(database.table(name))
     except UnsupportedError as error:
+        from firn.bucket.keys import key_below
+
         warn_degraded(database.bucket.uri(key_below(database.prefix, name)), str(error))
         return None
 
