@@ -155,7 +155,7 @@ def a_failure_was_a_commit(run: Run, _: Any) -> None:
 def a_read_was_of_another_time(run: Run, _: Any) -> None:
     def change(said: Said) -> Said:
         look = said.seen.looks[0]
-        return _seen(said, looks=[replace(look, found={**look.found, "nobody": {}}), *said.seen.looks[1:]])
+        return _seen(said, looks=[replace(look, answer="of another time"), *said.seen.looks[1:]])
 
     run.alter(lambda said: said.seen.looks, change)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from firn.errors import (
@@ -266,7 +268,7 @@ class Session:
             row: Any = self.tx.get(table, id)
         except NoSuchKeyError:
             row = None
-        self.looked(table, id, lambda rows: rows.get(id), None if row is None else row.document)
+        self.looked(table, id, methodcaller("get", id), None if row is None else row.document)
         return row
 
     def find(self, table: str, **where: Any) -> list[Any]:
@@ -279,7 +281,7 @@ class Session:
 
     def _found(self, table: str, where: Mapping[str, Any], rows: list[Any]) -> list[Any]:
         found = {row["_id"]: row.document for row in rows}
-        self.looked(table, where, lambda there: matching(there, where), found)
+        self.looked(table, where, partial(matching, where=dict(where)), found)
         return rows
 
     def _all(self, look: Callable[..., list[Any]]) -> list[Any]:

@@ -161,7 +161,7 @@ def test_a_table_that_was_made_again_tells_its_own_only() -> None:
 @pytest.mark.parametrize("since", ["x", -1, "-1", True, 1.5, "2026-01-01", b"1"])
 def test_what_is_no_version(since: Any) -> None:
     table = firn.connect("memory://").create_table("t", kind="records")
-    with pytest.raises(InvalidInputError, match="the number of a commit"):
+    with pytest.raises(InvalidInputError, match=r"the number of a commit|it must be a text, a whole number"):
         table.changes(since)
 
 
