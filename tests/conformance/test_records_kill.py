@@ -187,7 +187,7 @@ def _seen(said: Said, **changes: Any) -> Said:
         (a_version_is_missing, "was written by"),
         (a_commit_was_never_made, "was acknowledged as"),
         (a_failure_was_a_commit, "failed, and is commit"),
-        (a_read_was_of_another_time, "and there was"),
+        (a_read_was_of_another_time, "and it would be"),
         (what_was_committed_before_was_not_seen, "was there"),
     ],
 )

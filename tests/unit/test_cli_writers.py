@@ -271,7 +271,7 @@ def test_prune_refuses_a_fork(forked: Path) -> None:
 
 def test_sweep_of_a_writers_table_takes_no_age_of_what_was_replaced(prod: Path) -> None:
     found = run("sweep", prod / "cpu", "--writer", "a", "--older-than", "0s")
-    assert (found.code, "firn prune --older-than 0s" in found.err) == (2, True)
+    assert found.code == 2 and "`firn prune " in found.err and "--older-than 0s`" in found.err
 
 
 def test_sweep_leaves_other_tables_and_what_it_doesnt_know(prod: Path) -> None:
