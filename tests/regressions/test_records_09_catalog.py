@@ -46,7 +46,7 @@ def test_to_open_such_a_log_is_a_get_more():
     db.put(a={"n": 1})
     db.apply()
     store = db.store()
-    assert spent(store, store.log.refresh) == {"get": 4 + 1}
+    assert spent(store, store.log.refresh) == {"get": 5 + 1}
     assert len(store.log.head().catalog) == 21
     assert spent(store, store.log.refresh) == {"get": 1}
 

@@ -31,9 +31,9 @@ def counted(table, work):
 
 def test_own_logs_are_not_read_back(table):
     table.append([{"a": 1}])
-    for _ in range(3):
+    for looks in (1, 0, 0):  # the first LIST that begins anew asks whether the table still stands
         spent = counted(table, lambda: table.append([{"a": 1}]))
-        assert (spent["get"], spent["list"], spent["put"]) == (0, 1, 2)
+        assert (spent["get"], spent["list"], spent["put"]) == (looks, 1, 2)
 
 
 def test_each_log_of_others_is_read_once(table, place):

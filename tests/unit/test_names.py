@@ -37,7 +37,7 @@ NO_NAMES = {
     "lake/sort.py: direction.lower()",
     "lakes.py: direction.lower()",
     "names.py: name.lower()",
-    "records/rows.py: direction.lower()",
+    "records/order.py: direction.lower()",
     "spark/native.py: kind.name.lower()",  # types
     "spark/options.py: name.lower()",  # Spark's own options
     "spark/options.py: text.lower()",

@@ -168,7 +168,7 @@ def test_a_stream_holds_few_rows_and_is_read_of_a_transaction():
     before = store.bucket.counters.get
     rows = begin(store).stream("t")
     next(rows)
-    assert store.bucket.counters.get - before <= 1000 + 4
+    assert store.bucket.counters.get - before <= 1000 + 5
     one = begin(store, serializable=True)
     assert sum(1 for _ in one.stream("t", n=firn.Range(0, 10))) == 10
     db.put(**{"5": None})

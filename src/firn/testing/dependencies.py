@@ -251,6 +251,9 @@ class Dependencies:
         counts = [(index, number) for index, number in self._counts[key] if 0 <= number <= length]
         self._reads[key] += [(index, longest[:number]) for index, number in counts]
         writers = self._writers[key]
+        for index, number in counts:
+            if any(writers[value] == index for value in longest[:number]):
+                self._found("internal", index, f"counted {number} in {key!r} with what it appended later")
         aborted = (at for at in range(length) if self.transactions[writers[longest[at]]].status == "aborted")
         if (first := next(aborted, None)) is not None:
             for index, values in fitting:
