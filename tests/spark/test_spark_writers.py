@@ -59,7 +59,7 @@ def test_processes_of_one_writer_and_of_two(spark: SparkSession, db: firn.Databa
     assert table.append(numbers(spark, 5, 6)).rows == 2
     assert ids(table) == ids(other(db).table("t")) == [1, 2, 3, 4, 5, 6, 10, 11]
     written = db.bucket.list(f"{db.prefix}/a/db/markers/" if db.prefix else "a/db/markers/").objects
-    assert len(written) == 2, "the definition, and an append in process that was overtaken"
+    assert len(written) == 3, "the definition, the columns, and an append in process that was overtaken"
     assert third == "a=4" and table.snapshot().version == "a=5,b=1"
     save(numbers(spark, 7), db, "a")
     merged = table.merge()
@@ -149,7 +149,7 @@ def test_a_copy_follows_all_writers(spark: SparkSession, db: firn.Database, tmp_
     second = other(db, "b").table("t")
     second.append([{"id": 2}, {"id": 3}])
     second.delete("id = 3")
-    frame = stream(spark, db, maxFilesPerTrigger=2)
+    frame = stream(spark, db, columns="id", maxFilesPerTrigger=2)
     assert drain(frame, db, "copy", tmp_path / "ck") == 1
     copy = db.table("copy")
     assert copy.descriptor.journal == "writer" and ids(copy) == [1, 2]
@@ -184,7 +184,7 @@ def test_a_running_stream_knows_columns_by_which_rows_were_deleted(
     """The reader's columns are those of the query's start."""
     table = db.create_table("t", journal="writer", schema={"id": "BIGINT"})
     query = (
-        stream(spark, db)
+        stream(spark, db, columns="id")
         .writeStream.format("firn")
         .options(writer="sink", journal="writer", checkpointLocation=str(tmp_path / "ck"))
         .trigger(processingTime="200 milliseconds")
@@ -213,7 +213,9 @@ def test_tasks_read_the_footers_of_a_lost_catalog(db: firn.Database) -> None:
     db.bucket.delete_many(gone)
     requests = db.bucket.counters.as_dict()
     report = db.rebuild()
-    assert report.footers_read == 7 + 2  # data files; the markers of the definition and the delete
+    assert (
+        report.footers_read == 7 + 3
+    )  # data files; the markers of the definition, the columns and the delete
     assert db.bucket.counters.since(requests)["get"] >= report.footers_read and report.bytes_read > 0
     found = other(db).table("t")
     assert {(f.path, f.deletes) for f in found.snapshot().files} == {

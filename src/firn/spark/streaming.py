@@ -134,6 +134,8 @@ class TableStreamReader(*_Bases):  # type: ignore[misc]
         self.options = source.options
         self.schema: pa.Schema = spark_arrow_schema(schema)
         self.follower: TableFollower | None = follower(table, plan)
+        if isinstance(self.follower, LakeFollower):
+            self.follower.narrowed = source.options.columns is not None or source.pinned is None
         self.target: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,6 +170,9 @@ class TableStreamReader(*_Bases):  # type: ignore[misc]
 
 class LakeFollower:
     """A lake table's appends, by a `StreamPosition` of its journal."""
+
+    narrowed = False
+    """Whether the user has named the columns: others may come."""
 
     def __init__(self, table: LakeTable, plan: LakeRead) -> None:
         if table.keys is not None:
@@ -214,9 +219,8 @@ class LakeFollower:
         """Stop before a batch whose files hold more than the stream's columns tell: what it left out would be lost to
         everything downstream, as its offset has passed. Columns that the user has left out may come and change."""
         known = self.plan.known
-        asked = (
-            None if self.plan.columns.keys() == known.keys() else {fold(name) for name in self.plan.columns}
-        )
+        whole = not self.narrowed and self.plan.columns.keys() == known.keys()
+        asked = None if whole else {fold(name) for name in self.plan.columns}
         for columns in schemas:
             for name, kind in columns.items():
                 if asked is not None and fold(name) not in asked:
