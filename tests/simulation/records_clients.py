@@ -253,8 +253,9 @@ class Session:
             self.tx.rollback()
             raise ConflictError("thought better of it")
         self.sent = True
-        number = self.tx.commit()
+        # Inserts may have moved it; if the process dies now, nobody notes it later.
         self.observed.snapshot = self.tx.snapshot
+        number = self.tx.commit()
         self.clients.model.ended(self.observed, number)
 
     def think(self) -> None:

@@ -121,6 +121,8 @@ class Model:
                 _same(look, f"{t.txid}, which wrote nothing, had read", states.at(t.snapshot))
         if landed is None:
             return
+        told = states.snapshot_of(t.txid)
+        assert told == t.snapshot, f"commit {landed} says that it read at {told}, and it was at {t.snapshot}"
         between = states.between(t.snapshot, t.txid)
         touched = {(write.table, write.id) for member in between for write in member.writes}
         assert not touched & t.writes.keys(), f"commit {landed} lost an update of {touched & t.writes.keys()}"
@@ -190,6 +192,10 @@ class States:
         for number, member in self._members[: self._at[txid]]:
             if number > snapshot:
                 yield member
+
+    def snapshot_of(self, txid: str) -> int:
+        """What the log says that a transaction read at."""
+        return self._members[self._at[txid]][1].snapshot
 
     def writes_of(self, txid: str) -> dict[Key, Document | None]:
         _, member = self._members[self._at[txid]]
