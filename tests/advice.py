@@ -59,6 +59,12 @@ class Advice:
         """The commands in backticks."""
         return re.findall(r"`(firn [^`]+)`", self.text)
 
+    def after(self, words: str) -> str:
+        """The text in quotes that stands behind some words of the message, like `rewrite(`."""
+        found = re.search(re.escape(words) + r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", self.text)
+        assert found is not None, (words, self.text)
+        return str(ast.literal_eval(found[1]))
+
     def follow(self, index: int = 0, **words: object) -> Run:
         """Run a command that the message names; `words` stand for its words in capitals, like `ID`."""
         arguments = shlex.split(self.commands[index])[1:]

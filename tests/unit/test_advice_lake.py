@@ -10,6 +10,7 @@ import pytest
 
 import firn
 from advice import advises
+from regressions.test_lake_01_conflicting_types import race, rows
 
 ROWS = [{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]
 
@@ -305,3 +306,59 @@ def test_a_sort_order_is_corrected_before_the_first_rows(db):
         db.drop_table("flights")
         assert db.create_table("flights", **follow).append(ROWS).rows == 2
         db.drop_table("flights")
+
+
+def test_a_column_of_partitions_is_cast(db):
+    table = db.create_table("flights", partition_by=["bucket(4, delay)"])
+    with advises("Cast the column to such a type; or create the table anew", names=["flights", "delay"]):
+        table.append([{"delay": 1.5}])
+    table.append([{"delay": Decimal("1.5")}])
+    db.drop_table("flights")
+    table = db.create_table("flights", partition_by=["delay"])
+    assert table.append([{"delay": 1.5}]).rows == 1
+
+
+def test_a_type_that_does_not_fit_is_another_columns(db):
+    table = db.create_table("flights")
+    table.append([{"delay": "66"}, {"delay": "late"}])
+    with advises("Choose a type that does, like VARCHAR", names=["flights", "delay", ".parquet"]) as advice:
+        table.alter(types={"delay": "BIGINT"})
+    table.rewrite(advice.after("rewrite("))
+    assert table.scan(columns=["delay_cast"], where="delay_cast IS NOT NULL").to_arrow().to_pylist() == [
+        {"delay_cast": 66}
+    ]
+    table.alter(types={"delay": "VARCHAR"})
+
+
+def test_conflicts_says_what_there_is_to_resolve():
+    table = race([66, 66.5])
+    with advises("so there is nothing to resolve. See conflicts()", names=["t", "x~double"]):
+        table.resolve("x~double")
+    (conflict,) = table.conflicts()
+    table.resolve(conflict.column)
+    assert [row["x"] for row in rows(table)] == [66.0, 66.5]
+
+
+def test_what_is_set_aside_gets_a_type_of_both_or_is_rewritten():
+    for follow, values in (("to", ["66", "67"]), ("rewrite", [66, 67])):
+        table = race([66, "67"])
+        with advises(" doesn't take in. Choose to=", names=["t", "x", ".parquet"]) as advice:
+            table.resolve("x", to="BIGINT")
+        if follow == "to":
+            table.resolve("x", to=advice.after("to="))
+        else:
+            table.rewrite(advice.after("rewrite("))
+        assert [row["x"] for row in rows(table)] == values
+
+
+def test_a_column_that_does_not_fit_another_makes_it_text():
+    for follow in ("to", "rewrite"):
+        table = race([66, "late"])
+        with advises("doesn't take in. Pass to='VARCHAR'", names=["t", "x~varchar"]) as advice:
+            table.resolve("x~varchar", into="x")
+        if follow == "to":
+            table.resolve("x~varchar", into="x", to=advice.after("to="))
+            assert [row["x"] for row in rows(table)] == ["66", "late"]
+        else:
+            table.rewrite(advice.after("rewrite("))
+            assert "x~varchar_cast" in table.snapshot().columns

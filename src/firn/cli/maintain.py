@@ -63,6 +63,12 @@ def _changed(table: LakeTable, result: ChangeResult, meter: waiting.Meter, json:
         if result.foreign_files:
             files = output.plural(result.foreign_files, "file")
             output.note(f"{files} of other writers match too: each of them changes its own.")
+        if result.moved_files:
+            files = output.plural(result.moved_files, "file")
+            output.note(
+                f"{files} in these directories stay: values of the partition's column are set aside there. "
+                "`firn delete` with a predicate finds such rows."
+            )
 
     print_report(
         table.name,

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from firn.alter import AlterResult
+from firn.arrow.inputs import declared_columns
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import converts
 from firn.journal.entries import INTO, LIMIT, PROPERTY, TYPE, Entries, time_entry
 from firn.journal.leaderless.settings import PROTOCOL_TIMES
 from firn.journal.model import ColumnTypes, Commit, Snapshot
-from firn.journal.typenames import canonical
 from firn.lake.descriptor import Descriptor, check_names, check_properties
 from firn.lake.keys import KeySpec
 from firn.lake.partition import PartitionSpec
@@ -142,7 +142,7 @@ def resolve(table: LakeTable, column: str, to: str | None, into: str | None, dry
         if not converts(snapshot.columns[source], kind):
             raise InvalidInputError(
                 f"{table.name}: values of {source!r} are {snapshot.columns[source]}, which {target!r} ({kind}) "
-                "doesn't take in. Pass to='VARCHAR', or rewrite the rows."
+                f"doesn't take in. Pass to='VARCHAR'{_or_cast(table, source, kind)}."
             )
         return wanted
 
@@ -163,19 +163,25 @@ def _together(
     kind = _fitting(table, snapshot, column, to)
     for each in beside:
         if not converts(each.type, kind):
+            query = (
+                f"SELECT * EXCLUDE ({_quoted(each.aside)}) REPLACE (coalesce({_quoted(column)}, "
+                f"TRY_CAST({_quoted(each.aside)} AS {kind})) AS {_quoted(column)}) FROM _rows"
+            )
+            instead = "" if table.keys is not None else f"; or keep what can be cast, by rewrite({query!r})"
             raise InvalidInputError(
                 f"{table.name}: values of {column!r} in {each.source} are {each.type}, which {kind} doesn't take in. "
-                f"Choose to={each.common_type!r}, or rewrite the rows: SELECT * EXCLUDE ({_quoted(each.aside)}) "
-                f"REPLACE (coalesce({_quoted(column)}, TRY_CAST({_quoted(each.aside)} AS {kind})) AS "
-                f"{_quoted(column)}) FROM _rows."
+                f"Choose to={each.common_type!r}{instead}."
             )
     return {(TYPE, column): kind, **{(INTO, each.aside): column for each in beside}}
 
 
 def _fitting(table: LakeTable, snapshot: Snapshot, column: str, kind: str) -> str:
     """The type's canonical name, if all values that are the column's fit it."""
-    wanted = canonical(kind)
+    wanted = declared_columns({column: kind})[column]
     _refuse_placing(table, column)
+    for field in table.partition_spec.fields:
+        if fold(field.source) == fold(column):
+            field.check_type(wanted, table.name)
     own = snapshot.columns[column]
     for file in snapshot.files:
         types: ColumnTypes = (file.extra or {}).get("types") or {}
@@ -185,7 +191,7 @@ def _fitting(table: LakeTable, snapshot: Snapshot, column: str, kind: str) -> st
             if not converts(stored, wanted):
                 raise InvalidInputError(
                     f"{table.name}: {column!r} is {stored} in {table.bucket.uri(file.path)}, and {wanted} doesn't "
-                    f"take that in. Choose a type that does, or rewrite the rows first."
+                    f"take that in. Choose a type that does, like VARCHAR{_or_cast(table, column, wanted)}."
                 )
     return wanted
 
@@ -279,6 +285,14 @@ def _lines(before: Entries, changes: Changes) -> tuple[str, ...]:
         elif kind == INTO:
             lines.append(f"{name} into {value}")
     return tuple(lines)
+
+
+def _or_cast(table: LakeTable, column: str, kind: str) -> str:
+    """The other way out, on tables whose rows can be rewritten."""
+    if table.keys is not None:
+        return ""
+    query = f"SELECT *, TRY_CAST({_quoted(column)} AS {kind}) AS {_quoted(column + '_cast')} FROM _rows"
+    return f"; or write what can be cast to another column, by rewrite({query!r})"
 
 
 def _quoted(name: str) -> str:

@@ -171,6 +171,7 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
 
     Raises:
         SchemaConflictError: types that nothing joins; nothing was written.
+        InvalidInputError: a column of the partitions is missing, or of a type by which rows can't be dealt out.
     """
     check_new_names(known, incoming)
     evolved = evolve(
@@ -183,6 +184,10 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
             f"{table.name}: the column {missing[0]!r}, which {role}, is neither in the "
             f"table nor in these rows (they have: {', '.join(incoming) or 'none'})."
         )
+    for field in table.partition_spec.fields:
+        name = spelled[fold(field.source)]
+        if evolved[name] != known.get(name):
+            field.check_type(evolved[name], table.name)
     if table.keys is not None:
         check_columns(table.keys, evolved)
         refuse_moves(table.name, table.partition_spec, known, evolved)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
-from firn.lake.partition import directory_of, match_partitions, told_values
+from firn.lake.partition import directory_of, match_partitions, told_values, values_of
 from firn.lake.results import ChangeResult, Partition
 
 if TYPE_CHECKING:
@@ -145,7 +145,27 @@ def in_partitions(
     if partitions is None:
         return list(snapshot.files)
     wanted = directories(table, snapshot, partitions)
-    return [f for f in snapshot.files if directory_of(f, table.places) in wanted]
+    return [f for f in snapshot.files if table.partition_spec.place_of(f, table.places)[0] in wanted]
+
+
+def removable(
+    table: LakeTable, snapshot: Snapshot, where: str | Sequence[Partition | Mapping[str, Any]]
+) -> tuple[list[DataFile], int]:
+    """The files of the partitions that are wanted; and how many others stay that lie in directories of such
+    partitions, with rows of others."""
+    spec, places = table.partition_spec, table.places
+    if isinstance(where, str):
+        wanted = matching_directories(table, snapshot, where)
+    else:
+        wanted = directories(table, snapshot, where)
+    chosen, moved = [], 0
+    for file in snapshot.files:
+        directory = directory_of(file, places)
+        if spec.place_of(file, places)[0] in wanted:
+            chosen.append(file)
+        elif directory in wanted:
+            moved += 1
+    return chosen, moved
 
 
 def directories(
@@ -173,12 +193,14 @@ def directories(
 
 def matching_directories(table: LakeTable, snapshot: Snapshot, where: str) -> set[str]:
     """Directories of the partitions whose values satisfy a predicate."""
-    partitions = table.partitions_of(snapshot)
+    partitions = {d: p.values for d, p in table.partitions_of(snapshot).items()}
+    for file in snapshot.files:  # directories that hold nothing but files of other partitions
+        partitions.setdefault(directory_of(file, table.places), values_of(file, table.places))
     try:
         matches = match_partitions(
             where,
             table.partition_spec,
-            [told_values(directory, p.values) for directory, p in partitions.items()],
+            [told_values(directory, values) for directory, values in partitions.items()],
             snapshot.columns,
         )
     except FirnError as error:

@@ -47,8 +47,8 @@ def _judge(table: LakeTable, snapshot: Snapshot, paths: Sequence[str]) -> list[L
             near = difflib.get_close_matches(key, live, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise InvalidInputError(
-                f"{table.name} has no file {key} as of now: nothing was changed. Name it as the error does that "
-                f"says it is lost.{hint}"
+                f"{table.name} has no file {key} now: nothing was changed. It was let go, replaced or removed, "
+                f"or never was the table's. Name files as the error does that says they are lost.{hint}"
             )
         if not table.journal.owns(key):
             raise InvalidInputError(

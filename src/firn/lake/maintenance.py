@@ -20,13 +20,12 @@ from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot, SoftDel
 from firn.lake.append import directories_of, write
 from firn.lake.change import (
     by_owner,
-    directories,
     in_partitions,
-    matching_directories,
     nothing,
     planned,
     publish,
     refuse_keys,
+    removable,
     run_tasks,
 )
 from firn.lake.deletes import frozen
@@ -357,24 +356,21 @@ def remove_partitions(
 ) -> ChangeResult:
     """See `LakeTable.remove_partitions`."""
 
-    def chosen(snapshot: Snapshot) -> tuple[list[DataFile], int]:
-        if isinstance(where, str):
-            wanted = matching_directories(table, snapshot, where)
-        else:
-            wanted = directories(table, snapshot, where)
-        files = [f for f in snapshot.files if directory_of(f, table.places) in wanted]
+    def chosen(snapshot: Snapshot) -> tuple[list[DataFile], int, int]:
+        files, moved = removable(table, snapshot, where)
         mine, foreign = by_owner(table, files)
-        return mine, len(foreign)
+        return mine, len(foreign), moved
 
     if dry_run:
-        removes, foreign = chosen(table.snapshot())
-        return planned("remove", removes, foreign=foreign)
+        removes, foreign, moved = chosen(table.snapshot())
+        return replace(planned("remove", removes, foreign=foreign), moved_files=moved)
     with table.journal.exclusive("remove") as session:
-        removes, foreign = chosen(session.snapshot)
+        removes, foreign, moved = chosen(session.snapshot)
         if not removes:
-            return nothing("remove", foreign)
+            return replace(nothing("remove", foreign), moved_files=moved)
         summary = {"where": outline(where)} if isinstance(where, str) else {}
-        return publish(table, session, "remove", [], removes, summary=summary, foreign=foreign)
+        result = publish(table, session, "remove", [], removes, summary=summary, foreign=foreign)
+        return replace(result, moved_files=moved)
 
 
 def restore(table: LakeTable, at: Any, *, dry_run: bool) -> ChangeResult:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from firn.arrow.engine import row_mask
 from firn.arrow.types import arrow_type, columns_of
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.model import ColumnTypes, DataFile, Places
 from firn.lake import binder, transforms
 from firn.lake.partition_path import (
     NULL,
@@ -31,6 +31,7 @@ from firn.lake.partition_path import (
     parse_dir,
     told_values,
     values_of,
+    without,
 )
 from firn.lake.predicate import Predicate
 from firn.names import fold
@@ -69,6 +70,16 @@ class PartitionField:
     def is_time(self) -> bool:
         """Whether values are years, months, days or hours."""
         return self.transform in transforms.TIMES
+
+    def check_type(self, kind: str, table: str) -> None:
+        """Raise `InvalidInputError` if the column, being of this DuckDB type, can't partition the table."""
+        try:
+            transforms.check_type(self.transform, self.source, kind)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{table}: {error} Nothing was changed. Cast the column to such a type; or create the table anew "
+                "with another partition_by."
+            ) from None
 
     def upper_bound_ms(self, value: str) -> int | None:
         """The end of a year, month, day or hour, in milliseconds since 1970: all its rows are before.
@@ -218,6 +229,16 @@ class PartitionSpec:
             known = [(*known[c // len(texts)], texts[c % len(texts)]) for c in present.tolist()]
         names = [f.name for f in self.fields]
         return codes, {n: dict(zip(names, values, strict=True)) for n, values in enumerate(known)}
+
+    def place_of(self, file: DataFile, places: Places) -> tuple[str, dict[str, str | None]]:
+        """A file's directory and partition values, without the fields that its rows don't bear out: the column is set
+        aside in the file, so that it reads as null, or takes its values from others too."""
+        directory, values = directory_of(file, places), values_of(file, places)
+        if not file.reads:
+            return directory, values
+        odd = {fold(name) for name, own in file.reads.items() if [fold(each) for each in own] != [fold(name)]}
+        moved = {field.name for field in self.fields if fold(field.source) in odd}
+        return without(directory, moved), {name: value for name, value in values.items() if name not in moved}
 
     def value_table(self, partitions: Sequence[Values], columns: ColumnTypes) -> pa.Table:
         """Partitions as rows of typed values, for predicates over them.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from urllib.parse import quote, unquote
 
 from firn.journal.model import DataFile, Places
@@ -63,6 +63,15 @@ def told_values(directory: str, values: Values) -> dict[str, str | None]:
         if _HASH.fullmatch(value)
     }
     return {name: value for name, value in values.items() if (name, value) not in hashes}
+
+
+def without(directory: str, names: Container[str]) -> str:
+    """A directory without the segments of some fields.
+
+    >>> without("date_month=2001-01/origin=DTW", {"date_month"})
+    'origin=DTW'
+    """
+    return "/".join(s for s in directory.split("/") if _decoded(s.partition("=")[0]) not in names)
 
 
 def parse_dir(directory: str) -> dict[str, str | None]:

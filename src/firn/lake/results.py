@@ -25,7 +25,9 @@ class ChangeResult:
     `rows_removed` and `rows_added` those of the files that went and came, rows that were only written anew
     among them. Rows are None where nobody counted them: in files of the reference, and those that a soft delete
     takes. `files_marked` are files that stay, with a soft delete on them; `files` are the paths of those and of
-    the removed ones. `foreign_files` are files of other writers that match too, and are theirs to change."""
+    the removed ones. `foreign_files` are files of other writers that match too, and are theirs to change.
+    `moved_files` are files that stay, in directories of partitions that were removed: values of the partition's
+    column are set aside there, so their rows are in none of them. `delete(where)` finds these rows."""
 
     op: str
     version: str | None
@@ -40,6 +42,7 @@ class ChangeResult:
     dry_run: bool = False
     files_marked: int = 0
     foreign_files: int = 0
+    moved_files: int = 0
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from firn.lake.descriptor import Descriptor
 from firn.lake.engines import Engines, InProcess
 from firn.lake.keys import KeySpec
 from firn.lake.lost_files import forget_files
-from firn.lake.partition import PartitionSpec, directory_of, values_of
+from firn.lake.partition import PartitionSpec
 from firn.lake.register import register
 from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
 from firn.lake.retention import expired_partitions
@@ -309,19 +309,23 @@ class LakeTable:
         return self.journal.history()
 
     def partitions(self, at: At = None) -> list[Partition]:
-        """The partitions that hold files, with their sizes."""
+        """The partitions that hold files, with their sizes. Files in which a column of the partitions is set aside
+        are partitions of their own, without its value."""
         return list(self.partitions_of(self.snapshot(at)).values())
 
     def partitions_of(self, snapshot: Snapshot) -> dict[str, Partition]:
-        """Partitions of a snapshot by their directory."""
+        """Partitions of a snapshot by their directory, as `PartitionSpec.place_of` says it."""
         members: dict[str, list[DataFile]] = {}
+        told: dict[str, dict[str, str | None]] = {}
         for file in snapshot.files:
-            members.setdefault(directory_of(file, self.places), []).append(file)
+            directory, values = self.partition_spec.place_of(file, self.places)
+            members.setdefault(directory, []).append(file)
+            told.setdefault(directory, values)
         found = {}
         for directory, files in sorted(members.items()):
             rows = [f.live_rows for f in files]
             found[directory] = Partition(
-                values_of(files[0], self.places),
+                told[directory],
                 len(files),
                 None if None in rows else sum(r for r in rows if r is not None),
                 sum(f.size for f in files),

@@ -76,6 +76,8 @@ def encode(transform: str, argument: int | None, data: pa.ChunkedArray) -> Encod
     Costs one pass over the rows; texts are made once a distinct value.
     """
     array = _plain(data)
+    if pt.is_nested(array.type):
+        raise InvalidInputError(f"{transform} can't partition values of type {array.type}.")
     if transform in TIMES:
         codes, texts = _encode_times(array, transform)
     elif transform == "bucket":
