@@ -86,9 +86,8 @@ def merge(
             keys=table.keys,
             forget_before=table.journal.now_ms() - int(table.delete_retention * 1000),
         )
-        members = Counter(directory_of(f, table.places) for f in snapshot.files)
-        if table.keys is not None and _is_scattered(table, snapshot):
-            members = Counter({"": len(snapshot.files)})  # one group, see plan_folds
+        members: Counter[str | None] = Counter(directory_of(f, table.places) for f in snapshot.files)
+        members[None] = len(snapshot.files)
         tasks = [MergeTask(g.directory, g.files, len(g.files) == members[g.directory]) for g in groups]
         results = run_tasks(table, session, merge_task, tasks, context, [g.bytes for g in groups], "merge")
         adds = [f for r in results for f in r.adds]

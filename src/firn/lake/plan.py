@@ -16,9 +16,9 @@ big file would be rewritten again and again with a few small ones."""
 
 @dataclass(frozen=True)
 class MergeGroup:
-    """Files of one partition directory that become one file (or a few, of the target size)."""
+    """Files of one partition directory, or of all (None), that become one file (or a few, of the target size)."""
 
-    directory: str
+    directory: str | None
     files: tuple[DataFile, ...]
 
     @property
@@ -56,7 +56,7 @@ def plan_folds(files: Iterable[DataFile], *, places: Places, scattered: bool = F
     """
     if scattered:
         every = sorted(files, key=lambda f: (f.created_ms, f.path))
-        return [MergeGroup("", tuple(every))] if every else []
+        return [MergeGroup(None, tuple(every))] if every else []
     by_directory: dict[str, dict[str, list[DataFile]]] = defaultdict(lambda: defaultdict(list))
     for file in files:
         made_by = (file.extra or {}).get("fold") or file.path

@@ -57,9 +57,9 @@ class MergeContext:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Files of one partition directory, or of all, if they don't agree on it; `whole` if there are no others."""
+    """Files of one partition directory, or of all (None) if they disagree on it; `whole` if there are no others."""
 
-    directory: str
+    directory: str | None
     files: tuple[DataFile, ...]
     whole: bool = False
 
@@ -125,7 +125,7 @@ def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskRe
         return _result(task.files, adds, counted.rows, in_place=in_place)
     known = context.read.columns
     result = _query(context.query, "source_files", counted, known)
-    written = _write_result(bucket, write, result, task.directory, marker, known)
+    written = _write_result(bucket, write, result, task.directory or "", marker, known)
     return _result(task.files, written.files, counted.rows, written.columns, in_place=written.in_place)
 
 
@@ -199,13 +199,14 @@ def _write_in_place(
     spec: WriteSpec,
     tables: Iterable[pa.Table],
     files: Sequence[DataFile],
-    directory: str,
+    directory: str | None,
     marker: Mapping[str, Any],
     order: Order,
 ) -> tuple[list[DataFile], bool]:
-    """Write the rows of files where these are; also whether that is so. If a type by which some of the files were
-    placed has widened since, so that values belong elsewhere, the rows are dealt out anew."""
-    if scattered_by(spec.partition, files, spec.columns) is None:
+    """Write the rows of files where these are; also whether that is so. The rows are dealt out anew if the files
+    stand in several directories, or if a type by which some were placed has widened since, so that values belong
+    elsewhere."""
+    if directory is not None and scattered_by(spec.partition, files, spec.columns) is None:
         return write_partition(bucket, spec, tables, directory, marker, order=order), True
     told = {key: value for key, value in marker.items() if key not in ("spec", "part")}
     return write_batches(bucket, replace(spec, replaces=()), tables, marker=told), False
