@@ -52,7 +52,7 @@ def test_few_records_are_in_memory_at_a_time(db, monkeypatch):
 
 
 def test_what_a_sweep_reads_of_the_log_is_read_in_parts(db, monkeypatch):
-    monkeypatch.setattr(collecting, "CHUNK", 10)
+    monkeypatch.setattr(reading, "CHUNK", 10)
     db.age(3600)
     db.put(last={"n": 1})
     store = db.store(pack_bytes=10_000)

@@ -120,9 +120,9 @@ def delete_rows(patch: pytest.MonkeyPatch) -> None:
     sound = collecting._prune
 
     def prune(
-        store: RecordStore, layout: RecordLayout, id: str, horizon: int, dry_run: bool
+        store: RecordStore, layout: RecordLayout, id: str, horizon: int, written: int, dry_run: bool
     ) -> tuple[int, int]:
-        done = sound(store, layout, id, horizon, dry_run)
+        done = sound(store, layout, id, horizon, written, dry_run)
         row = store.row(layout, id).row
         if len(row.versions) == 1 and row.versions[0].deleted and row.newest <= horizon:
             store.bucket.delete(layout.row(id))

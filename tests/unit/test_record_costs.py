@@ -195,10 +195,10 @@ def test_collecting(db, store):
 
 def test_sweeping_takes_what_no_row_has(db):
     late = "t/indices/n/!n/!nbff0000000000000000/db___t___r1___00000000000000000002"
-    nobody = "t/indices/n/!n/!nbff0000000000000000/db___t___nobody___00000000000000000003"
+    other = "t/indices/n/!n/!nc000000000000000/db___t___r1___00000000000000000001"
     ahead = "t/indices/n/!n/!nbff0000000000000000/db___t___nobody___00000000000000000999"
     bucket = db.bucket()
-    for key in (late, nobody, ahead, "_firn/bodies/left"):
+    for key in (late, other, ahead, "_firn/bodies/left"):
         bucket.put(f"db/{key}", b"")
     before = set(db.paths("t/indices/"))
     db.put(x={"n": 1})
@@ -208,7 +208,7 @@ def test_sweeping_takes_what_no_row_has(db):
     store = db.store("sweeper")
     swept = sweep(store, orphan_age_s=10)
     assert (swept.entries, swept.bodies, swept.packs) == (2, 1, 0)
-    assert before - set(db.paths("t/indices/")) == {late, nobody}
+    assert before - set(db.paths("t/indices/")) == {late, other}
     db.age(20)
     assert sweep(store, orphan_age_s=10).packs == 1
 

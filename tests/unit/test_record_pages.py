@@ -102,8 +102,8 @@ def test_a_count_holds_few_rows(monkeypatch):
     tx.commit()
     db.apply()
     store = db.store()
-    read, fetch = [], store.rows
-    monkeypatch.setattr(store, "rows", lambda keys: read.append(len(keys)) or fetch(keys))
+    read, fetch = [], store.rows_at
+    monkeypatch.setattr(store, "rows_at", lambda keys: read.append(len(keys)) or fetch(keys))
     tx = begin(store)
     assert tx.count("plain") == 1500
     assert read == [1024, 476]

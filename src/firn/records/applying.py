@@ -31,7 +31,7 @@ def apply(store: RecordStore) -> int:
     1 GET and 1 PUT a row that the records wrote, however often, and 1 PUT an index entry. A row that is up to date
     costs its GET; one that is dropped with its table is left as it is. One thread of a process does it at a time.
 
-    A row whose object is damaged is put anew, with what is pending: see `put_anew`.
+    A row whose object is damaged, gone or older than it was is put anew, with what is pending: see `put_anew`.
     """
     with store.applying:
         return _apply(store, store.log.pending())
@@ -109,13 +109,20 @@ def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto:
     while True:
         horizon = store.log.horizon
         due = [change for change in store.log.unapplied(table, id, upto) if change[0] > state.since]
+        written = store.log.written(table, id)
         try:
             try:
                 stored = store.row(layout, id)
             except CorruptObjectError:
-                if not due or put_anew(store, layout, id, after=due[0][0] - 1) is not None:
+                if not due or put_anew(store, layout, id, after=due[0][0] - 1, since=state.since) is not None:
                     return
                 continue  # it was whole at the second look
+            # Gone, or older than it was? What is in memory tells what it lacks.
+            if (
+                stored.row.newest < written > state.since
+                and put_anew(store, layout, id, after=store.log.remembered, since=state.since) is not None
+            ):
+                return
             row = stored.row.extended(due)
             if row is stored.row:
                 return

@@ -6,7 +6,7 @@ bound for all; more is listed as long as that costs less than to read the rows t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from firn.bucket.base import Bucket, ObjectInfo
@@ -23,12 +23,12 @@ LIST_COST: Final = 12
 
 def candidates(
     bucket: Bucket, table: Table, number: int, where: Mapping[str, Predicate], fields: Sequence[str]
-) -> set[str]:
+) -> dict[str, int]:
     """The parts of names that stand for ids, of all rows that may match at commit `number`: those that each index
-    that was listed to its end has. 1 LIST sequence of the index that has the fewest, and at most as many pages of the
-    others, or pages that cost no more than its rows."""
+    that was listed to its end has; with each the number of its newest entry that was listed. 1 LIST sequence of the
+    index that has the fewest, and at most as many pages of the others, or pages that cost no more than its rows."""
     listings = [_Listing(bucket, table, number, field, where[field]) for field in fields]
-    names: set[str] | None = None
+    names: dict[str, int] | None = None
     since = 0
     while True:
         for listing in listings:
@@ -36,7 +36,7 @@ def candidates(
                 return names
             since += names is not None
             if listing.turn(whole=len(fields) == 1):
-                names = listing.names if names is None else names & listing.names
+                names = newest(listing.entries, names)
         listings = [listing for listing in listings if not listing.ended]
         if not listings:
             assert names is not None
@@ -58,6 +58,16 @@ def entries(
     return listing.entries
 
 
+def newest(entries: Iterable[Entry], among: Mapping[str, int] | None = None) -> dict[str, int]:
+    """The greatest number of each name that entries are of; of those `among` others only, whose numbers count too."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        if among is None or entry.id_name in among:
+            least = 0 if among is None else among[entry.id_name]
+            found[entry.id_name] = max(entry.seq, least, found.get(entry.id_name, 0))
+    return found
+
+
 class _Listing:
     """The entries of one index that may match, a page at a time."""
 
@@ -72,10 +82,6 @@ class _Listing:
         self._span = next(self._spans, None)
         self._after: str | None = None
         self.entries: list[Entry] = []
-
-    @property
-    def names(self) -> set[str]:
-        return {entry.id_name for entry in self.entries}
 
     @property
     def ended(self) -> bool:

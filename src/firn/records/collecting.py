@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from firn.bucket.flight import in_flight
 from firn.bucket.keys import key_below
 from firn.errors import CorruptObjectError, ObjectChangedError, OutcomeUnknownError
-from firn.journal.sequence import Horizon, Record, SequenceLog, truncate
+from firn.journal.sequence import Horizon, truncate
+from firn.journal.sequence.history import chunks
 from firn.records.applying import drop_bodies, drop_entries, settle
 from firn.records.layout import RecordLayout, index_part
+from firn.records.lost import is_there, lost_row
 from firn.records.names import id_part
 from firn.records.row import Row
 from firn.records.store import RecordStore
 
 BATCH: Final = 1000
 """Rows that are read at once."""
-
-CHUNK: Final = 128
-"""Records that are read at once: one may have megabytes."""
 
 Damaged = dict[str, CorruptObjectError]
 """What is wrong with rows, by their keys."""
@@ -61,15 +60,17 @@ def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) ->
         # First all are told, then anything goes.
         horizon = log.store.raise_horizon(Horizon(horizon=reached, applied=log.applied))
     rows = {
-        (write.table, write.id)
-        for record in _records(log, horizon.lo, reached)
+        (write.table, write.id): record.number
+        for record in chunks(log, horizon.lo, reached)
         for member in record.group
         for write in member.writes
         if write.table in catalog and record.number > catalog[write.table].since
     }
     layouts = {table: store.layout(table, catalog[table].generation) for table, _ in rows}
     dropped = in_flight(
-        lambda row: _prune(store, layouts[row[0]], row[1], reached, dry_run), sorted(rows), store.in_flight
+        lambda row: _prune(store, layouts[row[0]], row[1], reached, rows[row], dry_run),
+        sorted(rows),
+        store.in_flight,
     )
     damaged = {
         layouts[table].row(id): found
@@ -83,12 +84,6 @@ def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) ->
             reached, versions, entries, max(horizon.lo, min(reached, log.applied, head.number - 1)), damaged
         )
     return Collected(reached, versions, entries, truncate(log, largest_bytes=store.pack_bytes).lo, damaged)
-
-
-def _records(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
-    """`log.records`, few in memory at a time."""
-    for at in range(after, upto, CHUNK):
-        yield from log.records(at, min(at + CHUNK, upto))
 
 
 def _before_ms(store: RecordStore, age_s: float, dry_run: bool) -> int:
@@ -111,16 +106,18 @@ def _newest_unneeded(store: RecordStore, horizon: Horizon, before_ms: int) -> in
 
 
 def _prune(
-    store: RecordStore, layout: RecordLayout, id: str, horizon: int, dry_run: bool
+    store: RecordStore, layout: RecordLayout, id: str, horizon: int, written: int, dry_run: bool
 ) -> tuple[int, int] | CorruptObjectError:
-    """Drop a row's old versions; how many, and how many entries they had, or what is wrong with the row. The entries
-    go first: then the row tells which have to, whoever is interrupted."""
+    """Drop the old versions of a row, which commit `written` wrote; how many, and how many entries they had, or what
+    is wrong with the row. The entries go first: then the row tells which have to, whoever is interrupted."""
     backoff = store.backoff()
     while True:
         try:
             stored = store.row(layout, id)
         except CorruptObjectError as error:
             return error
+        if stored.row.newest < written and is_there(store, layout):
+            return lost_row(store.bucket.uri(layout.row(id)), stored.row.newest, written)
         row, dropped = stored.row.pruned(horizon)
         if not dropped:
             return 0, 0
@@ -147,9 +144,16 @@ class Swept:
     damaged: Mapping[str, CorruptObjectError] = field(default_factory=dict)
 
 
-def sweep(store: RecordStore, *, orphan_age_s: float, dry_run: bool = False) -> Swept:
+def sweep(
+    store: RecordStore,
+    *,
+    orphan_age_s: float,
+    dry_run: bool = False,
+    known: Mapping[str, CorruptObjectError] | None = None,
+) -> Swept:
     """Delete what was left behind: entries of versions that rows don't have (rule 24), staged bodies that nothing
-    refers to and packs, both older than `orphan_age_s`. What may belong to a damaged row stays.
+    refers to and packs, both older than `orphan_age_s`. What may belong to a damaged row stays, and so do all packs
+    as long as there is one. `known` are damaged rows that were found already.
 
     1 LIST sequence of all entries and 1 GET a row that has any at or before the horizon; where there are old staged
     bodies, all rows. With `dry_run` nothing is written, and the time is this machine's.
@@ -163,13 +167,13 @@ def sweep(store: RecordStore, *, orphan_age_s: float, dry_run: bool = False) -> 
         for table, state in sorted(catalog.items())
         if state.isolation == "snapshot"
     ]
-    damaged: Damaged = {}
+    damaged: Damaged = dict(known or {})
     entries = [key for layout in layouts for key in _old_entries(store, layout, horizon.horizon, damaged)]
     bodies = _old_bodies(store, layouts, horizon, before_ms, damaged)
     packs = [
         info.key
         for info in store.bucket.list(log.store.layout.packs_prefix).objects
-        if info.modified_ms < before_ms and log.store.layout.parse_pack(info.key) is not None
+        if not damaged and info.modified_ms < before_ms and log.store.layout.parse_pack(info.key) is not None
     ]
     if not dry_run:
         store.bucket.delete_many([*entries, *bodies, *packs])
@@ -178,7 +182,8 @@ def sweep(store: RecordStore, *, orphan_age_s: float, dry_run: bool = False) -> 
 
 def _old_entries(store: RecordStore, layout: RecordLayout, horizon: int, damaged: Damaged) -> list[str]:
     """Those with a number up to the horizon, whose version is in its row by now or never will be again; all such of
-    indices that no snapshot from the horizon on has. None above: the version may be about to come."""
+    indices that no snapshot from the horizon on has. None above: the version may be about to come. An entry that is
+    newer than its row tells that the row's object was lost."""
     old: dict[str, list[tuple[int, str]]] = {}
     garbage: list[str] = []
     listed = store.bucket.list(layout.indices).objects
@@ -196,8 +201,13 @@ def _old_entries(store: RecordStore, layout: RecordLayout, horizon: int, damaged
     for start in range(0, len(names), BATCH):
         keys = [layout.row_named(name) for name in names[start : start + BATCH]]
         rows, unreadable = store.whole_rows(keys)
-        damaged |= unreadable
         there = {(id_part(row.id), version.seq) for row in rows for version in row.versions}
+        newest = {layout.row(row.id): row.newest for row in rows}
+        for name, key in zip(names[start : start + BATCH], keys, strict=True):
+            written = max(seq for seq, _ in old[name])
+            if key not in unreadable and newest.get(key, 0) < written and is_there(store, layout):
+                unreadable[key] = lost_row(store.bucket.uri(key), newest.get(key, 0), written)
+        damaged |= unreadable
         garbage += [
             key
             for name in names[start : start + BATCH]
@@ -211,7 +221,7 @@ def _old_entries(store: RecordStore, layout: RecordLayout, horizon: int, damaged
 def _indices_since(store: RecordStore, table: str, horizon: int) -> set[str]:
     """The directories of all indices that a snapshot from the horizon on has."""
     head = store.log.refresh()
-    catalogs = [head.catalog, *(record.catalog for record in _records(store.log, horizon, head.number))]
+    catalogs = [head.catalog, *(record.catalog for record in chunks(store.log, horizon, head.number))]
     return {
         index_part(name, index.generation)
         for catalog in catalogs
@@ -240,7 +250,7 @@ def _old_bodies(
         used |= {version.ref for row in rows for version in row.versions}
     if damaged:
         return []
-    for record in _records(log, horizon.lo, log.refresh().number):
+    for record in chunks(log, horizon.lo, log.refresh().number):
         used |= {write.ref for member in record.group for write in member.writes}
     return [log.store.layout.body_key(ref) for ref in sorted(old - used)]
 
@@ -283,7 +293,7 @@ def sweep_all(
     if not dry_run:
         settle(store)
     done = collect(store, retention_s=retention_s, dry_run=dry_run)
-    swept = sweep(store, orphan_age_s=orphan_age_s, dry_run=dry_run)
+    swept = sweep(store, orphan_age_s=orphan_age_s, dry_run=dry_run, known=done.damaged)
     left = swept.entries + swept.bodies + swept.packs
     damaged = {**done.damaged, **swept.damaged}
     own = key_below(store.prefix, table, "")

@@ -1,8 +1,10 @@
-"""Mend rows whose objects are damaged, by hand: put them back from the log, or let them go."""
+"""Mend rows whose objects are damaged, gone or older than they were, by hand: put them back from the log, or let them
+go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,12 +12,14 @@ from firn.errors import (
     ConflictError,
     CorruptObjectError,
     ObjectChangedError,
+    ObjectExistsError,
     OutcomeUnknownError,
     SnapshotTooOldError,
 )
 from firn.records.applying import apply
-from firn.records.damage import damaged_row, put_anew
-from firn.records.names import check_id, shown_id
+from firn.records.damage import put_anew, read_anyway
+from firn.records.names import check_id, id_part, shown_id
+from firn.records.row import Row
 from firn.records.store import RecordStore, Table
 from firn.records.transaction import begin
 
@@ -33,6 +37,14 @@ class RowRepairReport:
     dry_run: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The commits that wrote a row, of all those behind `after`."""
+
+    numbers: tuple[int, ...]
+    after: int
+
+
 def repair_rows(
     store: RecordStore, name: str, ids: Iterable[str], *, forget: bool, dry_run: bool
 ) -> RowRepairReport:
@@ -40,30 +52,44 @@ def repair_rows(
     wanted = sorted({check_id(id) for id in ids})
     head = store.log.refresh()
     table = store.table(name, head.catalog)
+    store.log.learn(store.log.store.horizon())
     if not dry_run:
         apply(store)
-    damaged = [id for id in wanted if damaged_row(store, table.layout, id) is not None]
-    known = _last_writes(store, table, damaged, head.number)
-    lost = tuple(id for id in damaged if id not in known)
+    applied = store.log.applied
+    found = {id: read_anyway(store, table.layout, id)[0] for id in wanted}
+    written = _written(store, table, wanted, head.number)
+    wrong = {
+        id
+        for id, row in found.items()
+        if row is None or row.lacks(number for number in written[id].numbers if number <= applied)
+    }
+    lost = {id for id in wrong if not written[id].numbers}
+    lost |= _older_than_entries(
+        store, table, {id: row for id, row in found.items() if row and id not in wrong}
+    )
     if lost and not forget:
+        id = min(lost)
         raise CorruptObjectError(
-            f"{store.bucket.uri(table.layout.row(lost[0]))} is damaged, and the log has none of its changes any more."
-            f" Copy the object back from a backup, or delete the row with repair_rows([{lost[0]!r}], forget=True)"
+            f"{store.bucket.uri(table.layout.row(id))} is damaged or lost, and the log has none of its changes any "
+            "more. Copy the object back from a backup, put the row anew with upsert, or delete it with "
+            f"repair_rows([{id!r}], forget=True)"
         )
+    repaired = sorted(wrong - lost)
     if not dry_run:
-        for id, number in known.items():
-            _repair(store, table, id, number)
+        for id in repaired:
+            _repair(store, table, id, written[id].after)
         if lost:
-            _forget(store, name, lost)
-    whole = tuple(id for id in wanted if id not in damaged)
-    return RowRepairReport(tuple(id for id in damaged if id in known), lost, whole, dry_run)
+            _forget(store, table, sorted(lost))
+    whole = tuple(id for id in wanted if id not in wrong | lost)
+    return RowRepairReport(tuple(repaired), tuple(sorted(lost)), whole, dry_run)
 
 
-def _last_writes(store: RecordStore, table: Table, ids: Iterable[str], upto: int) -> Mapping[str, int]:
-    """The last commit that wrote each row, as far as the log and its packs reach back."""
-    found: dict[str, int] = {}
-    missing, at, step = set(ids), upto, CHUNK
-    while missing and at > table.state.since:
+def _written(store: RecordStore, table: Table, ids: Collection[str], upto: int) -> Mapping[str, _Written]:
+    """The commits that wrote each row: all that a snapshot may see, as far as the log and its packs reach back."""
+    found: dict[str, list[int]] = {id: [] for id in ids}
+    done: dict[str, _Written] = {}
+    at, step = upto, CHUNK
+    while len(done) < len(found) and at > table.state.since:
         below = max(at - step, table.state.since)
         try:
             records = store.log.records(below, at)
@@ -75,29 +101,49 @@ def _last_writes(store: RecordStore, table: Table, ids: Iterable[str], upto: int
         for record in reversed(records):
             for member in record.group:
                 for write in member.writes:
-                    if write.table == table.name and write.id in missing:
-                        found[write.id] = record.number
-                        missing.discard(write.id)
+                    if write.table == table.name and write.id in found and write.id not in done:
+                        found[write.id].append(record.number)
+                        if record.number <= store.log.horizon:
+                            done[write.id] = _Written(tuple(reversed(found[write.id])), record.number - 1)
         at = below
-    return found
+    return {id: done.get(id) or _Written(tuple(reversed(numbers)), at) for id, numbers in found.items()}
 
 
-def _repair(store: RecordStore, table: Table, id: str, number: int) -> None:
+def _older_than_entries(store: RecordStore, table: Table, rows: Mapping[str, Row]) -> set[str]:
+    """Rows that lack the version of an index entry. 1 LIST sequence of all entries of the table."""
+    applied, names = store.log.applied, {id_part(id): id for id in rows}
+    older = set()
+    for info in store.bucket.list(table.layout.indices).objects if rows else ():
+        entry = table.layout.entry_anywhere(info.key)
+        id = None if entry is None else names.get(entry.id_name)
+        if entry is not None and id is not None and rows[id].newest < entry.seq <= applied:
+            older.add(id)
+    return older
+
+
+def _repair(store: RecordStore, table: Table, id: str, after: int) -> None:
     backoff = store.backoff()
     while True:
         try:
-            put_anew(store, table.layout, id, after=number - 1)
+            put_anew(store, table.layout, id, after=after, since=table.state.since)
             return
-        except (ObjectChangedError, OutcomeUnknownError) as error:
+        except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:
             if not backoff.wait():
                 raise ConflictError(
                     f"row {shown_id(id)} of {table.name!r} is changed by others all the time: {error}; retry"
                 ) from error
 
 
-def _forget(store: RecordStore, name: str, ids: Iterable[str]) -> None:
-    """Delete rows without a look at them: the commit is what their objects are put anew from."""
+def _forget(store: RecordStore, table: Table, ids: Collection[str]) -> None:
+    """Delete rows without a look at them: the commit is what their objects are put anew from. Versions before it are
+    what nobody can tell any more."""
     tx = begin(store)
-    tx.put_bodies(name, [(id, None) for id in ids])
-    tx.commit()
+    tx.put_bodies(table.name, [(id, None) for id in ids])
+    number = tx.commit()
     apply(store)
+    for id in ids:
+        stored = store.row(table.layout, id)
+        row, dropped = stored.row.pruned(number)
+        if dropped:
+            with suppress(ObjectChangedError, OutcomeUnknownError):  # then a collection takes them
+                store.put_row(table.layout, row, stored.etag)

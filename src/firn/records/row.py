@@ -120,6 +120,23 @@ class Row:
         fresh.reverse()
         return replace(self, versions=_lazy(self.versions).before(fresh))
 
+    def lacks(self, numbers: Iterable[int]) -> list[int]:
+        """Those of the commits that wrote the row, and were applied, of which it has no version though it should."""
+        there = set(_lazy(self.versions).numbers())
+        return [number for number in numbers if number >= self.cut and number not in there]
+
+    def mended(self, changes: Iterable[tuple[int, RowWrite]], after: int, since: int) -> Row:
+        """With all writes of commits behind `after`, some of which it lacks. Its own versions go where nobody knows
+        what came between them and these. `since` is the commit that created the table."""
+        writes = {seq: Version(seq, write.body, write.ref, write.entries) for seq, write in changes}
+        own = {version.seq: version for version in self.versions}
+        first = min((seq for seq in writes if seq not in own), default=0)
+        before = max((seq for seq in own if seq < first), default=since)
+        known = before >= after
+        kept = {seq: version for seq, version in own.items() if known or seq >= first}
+        versions = sorted({**writes, **kept}.values(), key=lambda version: -version.seq)
+        return replace(self, versions=tuple(versions), cut=self.cut if known else versions[-1].seq)
+
     def pruned(self, horizon: int) -> tuple[Row, Sequence[Version]]:
         """Without the versions that no snapshot from `horizon` on sees (rule 23), and those."""
         kept = sum(seq > horizon for seq in _lazy(self.versions).numbers()) + 1

@@ -9,14 +9,16 @@ from typing import Any
 
 from firn.errors import InvalidInputError, NoSuchKeyError
 from firn.journal.sequence import Head, RowWrite
-from firn.records.candidates import LIST_COST, PAGE, candidates, entries
+from firn.records.candidates import LIST_COST, PAGE, candidates, entries, newest
 from firn.records.documents import ID, Record
 from firn.records.in_order import in_order
 from firn.records.index_values import IndexValue
-from firn.records.names import digest, id_part
+from firn.records.layout import Entry
+from firn.records.lost import must_have
+from firn.records.names import digest, id_part, part_text
 from firn.records.order import ALL, Page, Span
 from firn.records.predicates import Equal, Ids, Predicate, Prefix, Range, Where, matches
-from firn.records.row import Version
+from firn.records.row import Row, Version
 from firn.records.store import RecordStore, Table
 
 
@@ -63,15 +65,21 @@ class Snapshot:
         change = self.store.log.newest(table.name, id, self.number)
         if change is not None:
             return self._seen(table, id, *change)
-        return self._at(table, id, self.store.row(table.layout, id).row.at(self.number))
+        written = self.store.log.written(table.name, id)
+        row = self.store.row(table.layout, id).row
+        must_have(self.store, table, table.layout.row(id), row.newest, written)
+        return self._at(table, id, row.at(self.number))
 
     def get_many(self, table: Table, ids: Sequence[str]) -> list[Seen]:
         """The rows that there are of these ids. 1 GET each, many at once, none for those whose last change isn't
         applied yet. Raises as `get`."""
         changes = {id: self.store.log.newest(table.name, id, self.number) for id in ids}
         lately = [self._seen(table, id, *change) for id, change in changes.items() if change is not None]
-        rows = self.store.rows([table.layout.row(id) for id, change in changes.items() if change is None])
-        found = [*lately, *(self._at(table, row.id, row.at(self.number)) for row in rows)]
+        names = [id_part(id) for id, change in changes.items() if change is None]
+        found = [
+            *lately,
+            *(self._at(table, row.id, row.at(self.number)) for row in self._stored(table, names)),
+        ]
         return [seen for seen in found if seen is not None]
 
     def find(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
@@ -97,19 +105,20 @@ class Snapshot:
         changes = self._changes(table, without)
         walked = self._may_walk(table, page)
         listed = [field for field in fields if not walked or field != page.order.first]
-        names = None
+        names: dict[str, int] | None = None
         if listed:
             names = candidates(self.store.bucket, table, self.number, _of_fields(where), listed)
-            names = {name for name in names if _ids(where).may_match(name)}
+            names = {name: seq for name, seq in names.items() if _ids(where).may_match(name)}
         elif ID in where or not walked:
-            names = self._names(table, where)
-        spans = self._walk(table, where, names, page) if walked else None
+            names = dict.fromkeys(self._names(table, where), 0)
+        walk = self._walk(table, where, names, page) if walked else None
         # A missing entry tells nothing: only the horizon, read after the last page, says that none is.
         self.store.log.must_reach(self.head)
-        if spans is not None:
-            return self._in_order(table, spans, changes, where, page)
+        if walk is not None:
+            spans = [page.order.of_entry(entry.value, entry.id_name) for entry in walk]
+            return self._in_order(table, spans, changes, where, page, newest(walk))
         assert names is not None
-        return self._rows(table, names - {id_part(id) for id in without}, changes, where, page)
+        return self._rows(table, without_ids(names, without), changes, where, page)
 
     def scan(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
         """The rows that match, without an index but that of the order. 1 LIST sequence of all rows, or of those whose
@@ -117,7 +126,8 @@ class Snapshot:
         if self._may_walk(table, page):
             return self.through(table, [], where, page)
         changes = self._changes(table)
-        return self._rows(table, self._names(table, where), changes, where, page)
+        names = dict.fromkeys(self._names(table, where), 0)
+        return self._rows(table, names, changes, where, page)
 
     def stream(self, table: Table, where: Where) -> Iterator[Seen]:
         """The rows that match, in no order that counts, a page of the LIST at a time. 1 LIST sequence, 1 GET a
@@ -125,15 +135,19 @@ class Snapshot:
         changes, ids = self._changes(table), _ids(where)
         others = {id_part(id) for id in changes}
         prefix, after = table.layout.rows + ids.name_prefix, None
+        unlisted = self._written(table, ids)
         while True:
             page = self.store.bucket.list(prefix, after=after, limit=PAGE)
             names = [name for info in page.objects if (name := table.layout.row_name(info.key))]
-            wanted = {name for name in names if name not in others and ids.may_match(name)}
+            for name in names:
+                unlisted.pop(name, None)
+            wanted = {name: 0 for name in names if name not in others and ids.may_match(name)}
             yield from self._rows(table, wanted, {}, where, ALL)
             if not page.more:
                 break
             after = page.objects[-1].key
-        yield from self._rows(table, set(), changes, where, ALL)
+        self._must_be_listed(table, unlisted)
+        yield from self._rows(table, {}, changes, where, ALL)
 
     def holders(self, table: Table, field: str, value: IndexValue, without: Collection[str] = ()) -> set[str]:
         """The ids of the rows with that value, by an index that new writes are entered in (rule 26). Those in
@@ -171,15 +185,47 @@ class Snapshot:
     def _names(self, table: Table, where: Where) -> set[str]:
         """The parts of names that stand for ids, of all rows that may match by their ids. 1 LIST sequence."""
         ids = _ids(where)
+        written = self._written(table, ids)
         listing = self.store.bucket.list(table.layout.rows + ids.name_prefix)
         names = (table.layout.row_name(info.key) for info in listing.objects)
-        return {name for name in names if name is not None and ids.may_match(name)}
+        found = {name for name in names if name is not None and ids.may_match(name)}
+        self._must_be_listed(table, {name: seq for name, seq in written.items() if name not in found})
+        return found
+
+    def _written(self, table: Table, ids: Ids) -> dict[str, int]:
+        """By which commit rows were written, of those that this process remembers; they are listed from now on."""
+        written = self.store.log.written_rows(table.name).items()
+        names = {id_part(id): seq for id, seq in written if seq > table.state.since}
+        return {name: seq for name, seq in names.items() if ids.may_match(name)}
+
+    def _must_be_listed(self, table: Table, unlisted: Mapping[str, int]) -> None:
+        for name, seq in unlisted.items():
+            must_have(self.store, table, table.layout.row_named(name), 0, seq)
+
+    def _stored(
+        self, table: Table, names: Sequence[str], entered: Mapping[str, int] | None = None
+    ) -> list[Row]:
+        """The rows that there are of these names. `entered` are the numbers of entries that were listed: a row has
+        the versions of those that are applied. 1 GET each, many at once."""
+        log, entered = self.store.log, entered or {}
+        applied = log.applied
+        least = []
+        for name in names:
+            entry, id = entered.get(name, 0), part_text(name)
+            written = 0 if id is None else log.written(table.name, id)
+            least.append(max(written, entry if entry <= applied else 0))
+        rows = self.store.rows_at([table.layout.row_named(name) for name in names])
+        for name, row, seq in zip(names, rows, least, strict=True):
+            must_have(self.store, table, table.layout.row_named(name), 0 if row is None else row.newest, seq)
+        return [row for row in rows if row is not None]
 
     def _may_walk(self, table: Table, page: Page) -> bool:
         """Whether an index gives the order, and only some rows are wanted."""
         return page.limit is not None and self._is_usable(table, page.order.first)
 
-    def _walk(self, table: Table, where: Where, names: set[str] | None, page: Page) -> list[Span] | None:
+    def _walk(
+        self, table: Table, where: Where, names: Mapping[str, int] | None, page: Page
+    ) -> list[Entry] | None:
         """The entries of the index in whose order rows are wanted; of these rows, if names are given. None where it
         costs less to read these."""
         field = page.order.first
@@ -187,25 +233,22 @@ class Snapshot:
         found = entries(self.store.bucket, table, self.number, field, _of_fields(where).get(field), most)
         if found is None:
             return None
-        return [
-            page.order.of_entry(entry.value, entry.id_name)
-            for entry in found
-            if names is None or entry.id_name in names
-        ]
+        return [entry for entry in found if names is None or entry.id_name in names]
 
     def _rows(
         self,
         table: Table,
-        names: set[str],
+        names: Mapping[str, int],
         changes: Mapping[str, tuple[int, RowWrite]],
         where: Where,
         page: Page,
     ) -> Iterator[Seen]:
-        """The rows of these names, and those that lately changed, that match and are on the page."""
+        """The rows of these names, each with the number of an entry of it or 0, and those that lately changed, that
+        match and are on the page."""
         if page.order.first == ID:
-            return self._in_order(table, map(page.order.of_row, names), changes, where, page)
+            return self._in_order(table, map(page.order.of_row, names), changes, where, page, names)
         spans = map(ALL.order.of_row, names)
-        rows = self._in_order(table, spans, changes, where, ALL)
+        rows = self._in_order(table, spans, changes, where, ALL, names)
         return iter(sorted((row for row in rows if row in page), key=page.order.key))
 
     def _in_order(
@@ -215,11 +258,12 @@ class Snapshot:
         changes: Mapping[str, tuple[int, RowWrite]],
         where: Where,
         page: Page,
+        entered: Mapping[str, int],
     ) -> Iterator[Seen]:
         """The same by what names tell of keys, few at a time."""
 
         def read(some: Sequence[str]) -> Iterator[Seen]:
-            rows = self.store.rows([table.layout.row_named(name) for name in some])
+            rows = self._stored(table, some, entered)
             found = (self._at(table, row.id, row.at(self.number)) for row in rows)
             return matching(found)
 
@@ -242,6 +286,12 @@ class Snapshot:
             return None
         body = self.store.body(version)
         return Seen(id, seq, body, table.documents.decode(body))
+
+
+def without_ids(names: Mapping[str, int], ids: Collection[str]) -> Mapping[str, int]:
+    """Names without those of some rows."""
+    left_out = {id_part(id) for id in ids}
+    return {name: seq for name, seq in names.items() if name not in left_out} if left_out else names
 
 
 def _of_fields(where: Where) -> dict[str, Predicate]:

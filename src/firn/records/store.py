@@ -183,10 +183,13 @@ class RecordStore:
 
     def rows(self, keys: Sequence[str]) -> list[Row]:
         """The rows that there are of these keys. 1 GET each, many at once."""
+        return [row for row in self.rows_at(keys) if row is not None]
+
+    def rows_at(self, keys: Sequence[str]) -> list[Row | None]:
+        """The row of each of these keys, or None. 1 GET each, many at once."""
         return [
-            self._decoded(whole(self.bucket, blob, self.clock))
+            None if blob is None else self._decoded(whole(self.bucket, blob, self.clock))
             for blob in self.bucket.get_many(keys)
-            if blob is not None
         ]
 
     def whole_rows(self, keys: Sequence[str]) -> tuple[list[Row], dict[str, CorruptObjectError]]:

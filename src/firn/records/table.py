@@ -448,8 +448,9 @@ class RecordTable:
     def repair_rows(
         self, ids: Iterable[str], *, forget: bool = False, dry_run: bool = False
     ) -> RowRepairReport:
-        """Mend rows whose objects are damaged: what the log still has of a row is put back. Older snapshots can't
-        read the row any more. The damaged object stays below `_firn/bodies/` until a sweep takes it, as orphans go.
+        """Mend rows whose objects are damaged, deleted or older than they were: what the log still has of a row is
+        put back. Snapshots from before that can't read the row any more. The damaged object stays below
+        `_firn/bodies/` until a sweep takes it, as orphans go.
 
         Commits after the damage mend a row by themselves, so `upsert` does, too.
 
@@ -461,8 +462,9 @@ class RecordTable:
         Raises:
             CorruptObjectError: the log has nothing of a row, and it isn't to be forgotten. Nothing is changed.
 
-        Cost: 1 GET a row; for damaged ones 2 GETs and 2 PUTs, 1 PUT an index entry, and 1 GET a commit since their
-        last change that this process doesn't remember, or a pack.
+        Cost: 1 GET a row; 1 GET for the horizon; 1 GET a commit up to the last one of each row that this process
+        doesn't remember, or a pack; 1 LIST sequence of index entries. For each row that is mended 2 GETs and 2 PUTs,
+        and 1 PUT an index entry.
 
         Example:
             >>> import firn

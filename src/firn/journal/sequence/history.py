@@ -13,6 +13,12 @@ CHUNK: Final = 128
 """Records that are fetched at once: one may have megabytes."""
 
 
+def chunks(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
+    """`log.records`, few in memory at a time."""
+    for at in range(after, upto, CHUNK):
+        yield from log.records(at, min(at + CHUNK, upto))
+
+
 def history(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
     """The records in (after, upto], of which the last is known to exist, ascending.
 
@@ -37,7 +43,5 @@ def history(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
             )
         yield from (record for record in pack.records if at < record.number <= upto)
         at = pack.hi
-    while at < upto:
-        # What is truncated meanwhile is found in its pack.
-        yield from log.records(at, min(at + CHUNK, upto))
-        at += CHUNK
+    # What is truncated meanwhile is found in its pack.
+    yield from chunks(log, at, upto)

@@ -78,6 +78,7 @@ class SequenceLog:
         self._horizon = 0
         self._done: set[int] = set()
         self._own: set[int] = set()
+        self._written: dict[str, dict[str, int]] = {}
 
     # -- the end of the log
 
@@ -207,6 +208,26 @@ class SequenceLog:
             self._learn_applied(horizon.applied, ())
         return horizon
 
+    def written(self, table: str, id: str) -> int:
+        """The last record up to `applied` that wrote a row, of those in memory; 0 for none. A row that is read from
+        now on has that version, or a later one. No request."""
+        with self._mutex:
+            return self._written.get(table, {}).get(id, 0)
+
+    def written_rows(self, table: str) -> dict[str, int]:
+        """The same of all rows of a table that have one, by id. No request."""
+        with self._mutex:
+            return dict(self._written.get(table, {}))
+
+    @property
+    def remembered(self) -> int:
+        """All records behind this one, up to the end as it is known, are in memory."""
+        with self._mutex:
+            at = 0 if self._head is None else self._head.number
+            while at in self._records:
+                at -= 1
+            return at
+
     def next_record(self, head: Head, group: Iterable[Transaction]) -> Record:
         """The record that is to follow that head, with what is known to be applied (rule 1). No request."""
         with self._mutex:
@@ -298,6 +319,8 @@ class SequenceLog:
         if record.number > self._applied:
             self._overlay.add(record)
             self._overlaid.append(record)
+        else:
+            self._note_written(record)
         self._bytes += record.weight
         if len(self._records) <= 2 * self._kept and self._bytes <= 2 * self._kept_bytes:
             return
@@ -305,7 +328,9 @@ class SequenceLog:
             oldest = next(iter(self._records))
             if oldest > self._applied:
                 return
-            self._bytes -= self._records.pop(oldest).weight
+            evicted = self._records.pop(oldest)
+            self._bytes -= evicted.weight
+            self._forget_written(evicted)
 
     def _learn_applied(self, applied: int, done: Iterable[int]) -> None:
         self._applied = max(self._applied, applied)
@@ -315,7 +340,23 @@ class SequenceLog:
         self._done = {number for number in self._done if number > self._applied}
         self._own = {number for number in self._own if number > self._applied}
         while self._overlaid and self._overlaid[0].number <= self._applied:
-            self._overlay.forget(self._overlaid.popleft())
+            record = self._overlaid.popleft()
+            self._overlay.forget(record)
+            if record.number in self._records:
+                self._note_written(record)
+
+    def _note_written(self, record: Record) -> None:
+        for member in record.group:
+            for write in member.writes:
+                rows = self._written.setdefault(write.table, {})
+                rows[write.id] = max(record.number, rows.get(write.id, 0))
+
+    def _forget_written(self, record: Record) -> None:
+        for member in record.group:
+            for write in member.writes:
+                rows = self._written.get(write.table, {})
+                if rows.get(write.id) == record.number:
+                    del rows[write.id]
 
     def _fetch(self, numbers: Sequence[int]) -> Mapping[int, Record]:
         """Records of the past, from the log or from packs. The horizon says which objects are records, so it is read
