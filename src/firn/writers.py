@@ -90,19 +90,19 @@ class WriterTables:
         """
         name = check_place(descriptor.name, "table")
         own = self.own
-        if name in definitions(union := self.federation.load()) or name in union.versions:
+        if name in definitions(union := own.load()) or name in union.versions:
             self._exists(name, name in union.versions)
         named = replace(descriptor, id=secrets.token_hex(16))
         spec = orjson.dumps(named.fields(), option=orjson.OPT_INDENT_2)
-        definition = Definition(spec, self._clock.now_ms(), own.writer)
+        encoded = Definition(spec, self._clock.now_ms(), own.writer).encode()
 
         def plan(state: State, clock: str) -> Sequence[Action]:
             if name in state.tables or name == own.writer:
                 self._exists(name, name == own.writer)
-            return [Define(name, definition.encode())]
+            return [Define(name, encoded)]
 
         own.commit(Proposal("create", plan, summary={"table": name}))
-        return self._table(definition, (), own)
+        return self._table(Definition.decode(encoded, name), (), own)
 
     def check_free(self, name: str) -> None:
         """Refuse the name of a writer, or of a table of one. 1 GET where the database has never had a writer."""

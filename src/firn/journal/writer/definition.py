@@ -60,7 +60,8 @@ class Definition:
             table = found["table"]
             defined_ms = int(table.get("since", found["defined_ms"]))
             entries = Entries.from_json({SEEN: found.get("seen", {}), **table.get("definition", {})}, where)
-            return Definition(orjson.dumps(_created(table)), defined_ms, str(found["writer"]), entries)
+            spec = orjson.dumps(dict(sorted(_created(table).items())))
+            return Definition(spec, defined_ms, str(found["writer"]), entries)
         except (AttributeError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise CorruptObjectError(
                 f"{where} isn't a table's definition ({error!r}). Look at it with `firn dump`, and define the "
@@ -87,6 +88,11 @@ def seen_name(column: str, kind: str) -> str:
     return f"{fold(column)}\t{kind}"
 
 
+def each_definition(union: Union, table: str) -> dict[str, Definition]:
+    """What each writer that has the table says that it is."""
+    return _decoded(table, said_by(union, table))
+
+
 def definition_of(union: Union, table: str) -> Definition:
     """A table's definition: the earliest that a writer has, with the changes of all."""
     return merged(table, tuple(said_by(union, table)))[0]
@@ -108,7 +114,7 @@ def said_by(union: Union, table: str) -> Iterable[tuple[str, bytes]]:
 @lru_cache(maxsize=1024)
 def merged(table: str, specs: tuple[tuple[str, bytes], ...]) -> tuple[Definition, tuple[str, ...]]:
     """What the writers' definitions make together; what to tell, where they were created otherwise."""
-    by = {w: Definition.decode(spec, f"the definition of {table} by the writer {w}") for w, spec in specs}
+    by = _decoded(table, specs)
     if not by:
         return Definition(b"{}", 0, ""), ()
     first = min(by.values(), key=lambda d: (d.defined_ms, d.writer))
@@ -121,3 +127,7 @@ def merged(table: str, specs: tuple[tuple[str, bytes], ...]) -> tuple[Definition
         f"{table} is defined by the writer {first.writer} and, otherwise and later, by {', '.join(others)}; the "
         "earliest definition counts",
     )
+
+
+def _decoded(table: str, specs: Iterable[tuple[str, bytes]]) -> dict[str, Definition]:
+    return {w: Definition.decode(spec, f"the definition of {table} by the writer {w}") for w, spec in specs}

@@ -17,7 +17,7 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock
 from firn.degraded import warn_degraded
-from firn.errors import ConflictError, InvalidInputError, NotFoundError
+from firn.errors import ConflictError, InvalidInputError, NotFoundError, TableNotFoundError
 from firn.journal.agreement import Rules
 from firn.journal.entries import PROPERTY, SEEN, Entries
 from firn.journal.model import (
@@ -33,7 +33,7 @@ from firn.journal.model import (
 from firn.journal.writer.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
 from firn.journal.writer.age import Age
 from firn.journal.writer.collect import collect
-from firn.journal.writer.definition import Definition, definition_of, seen_name
+from firn.journal.writer.definition import Definition, definition_of, each_definition, seen_name
 from firn.journal.writer.federation import Federation, Union
 from firn.journal.writer.identity import Ticket
 from firn.journal.writer.layout import ChunkNamer, WriterPlaces
@@ -68,6 +68,7 @@ class WriterJournal:
         self.federation, self.table, self._definition = federation, table, definition
         self.rules, self._created_settings, self.clock, self.notes = rules, settings, clock, tuple(notes)
         self._own = own
+        self._bases = {definition.base}
         self._mutex = threading.Lock()
         self._latest: tuple[_Seen, Snapshot] | None = None
         self._others: tuple[float, Union] | None = None
@@ -143,8 +144,7 @@ class WriterJournal:
             NotFoundError: none of them had the table then.
         """
         union = self.federation.at(at, own=None if self._own is None else self._own.writer)
-        there = any(self.table in version.state.tables for version in union.versions.values())
-        if not there and not union.broken and at != EMPTY_VERSION:
+        if not self._is_in(union) and not union.broken and at != EMPTY_VERSION:
             raise NotFoundError(
                 f"{self.federation.bucket.uri(self.federation.prefix)} has no table {self.table} as of {at}. Name a "
                 "later time, or a version that history() or `firn log` shows."
@@ -154,6 +154,7 @@ class WriterJournal:
     def history(self) -> list[CommitInfo]:
         """What all writers did to the table, as far as it isn't pruned, by time. 1 GET a transaction."""
         union = self.federation.load()
+        self._learn(union)
         lines = [
             line
             for writer in union.versions
@@ -169,6 +170,15 @@ class WriterJournal:
 
     def moment(self) -> float:
         return self.clock.monotonic()
+
+    def check(self, union: Union) -> None:
+        """Refuse to go on where the table was dropped, whether the next one of its name is there or not.
+
+        Raises:
+            TableNotFoundError: no writer defines it any more.
+        """
+        if union.versions and not union.broken and not self._is_in(union):
+            raise self._dropped()
 
     def columns(self, *, since: float | None = None) -> ColumnTypes:
         """What all writers had up to `schema_refresh` ago, or at the moment `since`, and this one has now."""
@@ -217,11 +227,14 @@ class WriterJournal:
         """
 
         def plan(state: State, clock: str) -> Sequence[Action]:
+            own = Union({}).with_state(state)
+            if self.table in state.tables and not self._is_in(own):
+                raise self._dropped()
             self._check_batch(state, commit.batch_id)
             if defined and commit.adds and self.table not in state.tables:
                 raise ConflictError(
                     f"{commit.op} of {self.table}: the writer {self.own.writer!r} dropped the table meanwhile. "
-                    "Nothing of it is visible; run it again, and it begins a new one."
+                    "Nothing of it is visible. Run it again; if no other writer has the table, create it first."
                 )
             self._check_live(state, commit.op, expected or {})
             if commit.clocked:
@@ -332,8 +345,23 @@ class WriterJournal:
         with self._mutex:
             return clock_above(clock, max(self._greatest, mine))
 
+    def _is_in(self, union: Union) -> bool:
+        """Whether a writer defines this very table. Several may have created it without knowing of each other."""
+        bases = {each.base for each in each_definition(union, self.table).values()}
+        if bases.isdisjoint(self._bases):
+            return False
+        self._bases |= bases
+        return True
+
+    def _dropped(self) -> TableNotFoundError:
+        return TableNotFoundError(
+            f"{self.bucket.uri(key_below(self.federation.prefix, self.table))} was dropped since it was opened. If "
+            "there is a new table of that name, open it with db.table(); else create it."
+        )
+
     def _learn(self, union: Union) -> None:
         """Take note of what writers have changed of the definition."""
+        self.check(union)
         found = definition_of(union, self.table)
         entries = self._definition.entries.joined(found.entries)
         if entries is not self._definition.entries:
@@ -343,9 +371,7 @@ class WriterJournal:
         """The definition, where the writer's own catalog lacks what this commit is made by, or brings. Else a writer
         that is lost would take along what another one has changed."""
         table = state.tables.get(self.table)
-        own = (
-            definition_of(Union({}).with_state(state), self.table).entries if table is not None else Entries()
-        )
+        own = definition_of(Union({}).with_state(state), self.table).entries
         entries = self._definition.entries.joined(own).joined(commit.definition or Entries())
         declared = {fold(name) for name in self.rules.declared}
         brought = {
@@ -418,6 +444,8 @@ class WriterAppend:
         self._age = journal.age("append to")
         self._ticket = namer.ticket if isinstance(namer, ChunkNamer) else journal.own.begin()
         self._defined = journal.has_table()
+        if not self._defined:  # the commit brings the definition, which must not bring a dropped table back
+            journal.columns(since=journal.moment())
         self.namer: Namer = journal.own.namer(journal.table, self._ticket)
 
     def backdate(self, seconds: float) -> None:

@@ -153,8 +153,10 @@ class WriterStream:
         SnapshotTooOldError: transactions after the offset were pruned.
         ForkError: the offset is on a side of a fork that isn't decided, or was decided against.
         CorruptObjectError: a writer's history doesn't reach up to the offset any more.
+        TableNotFoundError: the table was dropped.
         """
         union = self._union = self._journal.federation.load()
+        self._journal.check(union)
         begun: dict[str, Reached] = {}
         found: dict[str, list[Step]] = {}
         for writer in sorted({*union.versions, *offset.reached}):
