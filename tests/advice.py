@@ -65,10 +65,11 @@ class Advice:
         assert found is not None, (words, self.text)
         return str(ast.literal_eval(found[1]))
 
-    def follow(self, index: int = 0, **words: object) -> Run:
-        """Run a command that the message names; `words` stand for its words in capitals, like `ID`."""
+    def follow(self, index: int = 0, *more: object, **words: object) -> Run:
+        """Run a command that the message names; `words` stand for its words in capitals, like `ID`, and `more` is
+        what every such command takes: the table's or the database's URL, options of the store."""
         arguments = shlex.split(self.commands[index])[1:]
-        return done(*(words.get(word, word) for word in arguments))
+        return done(*(words.get(word, word) for word in arguments), *more)
 
 
 @contextmanager

@@ -340,7 +340,7 @@ def test_an_unanswered_commit_is_settled_by_the_same_bytes():
     store = store_of(2)
     script = Script(Rule(delayed(3600), verb="put", every=True))
     handle = open_handle(store.bucket(plan=script))
-    with pytest.raises(OutcomeUnknownError, match=r"settle"):
+    with pytest.raises(OutcomeUnknownError, match=r"sends the same bytes again"):
         put(handle, 3)
     with pytest.raises(OutcomeUnknownError, match=r"nothing can be committed after it"):
         put(handle, 4)

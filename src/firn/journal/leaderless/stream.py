@@ -102,11 +102,14 @@ def poll(
     # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many
     # polls, so the age of the last one doesn't tell whether they outlasted; what sweeps recorded does.
     _check_age(table, offset)
-    if read_horizon(table.log_bucket, table.layout).ms > offset.watermark:
+    horizon = read_horizon(table.log_bucket, table.layout).ms
+    if horizon > offset.watermark:
+        wait = horizon - (now - _landing_ms(table))
+        when = f"; do so {-(-wait // 60_000)} min from now" if wait > 0 else ""  # an older_than was short
         raise SnapshotTooOldError(
             f"{table.layout.prefix} can't be streamed on from {offset.watermark} ms: appends since then may have "
             "been merged and swept. Start anew from a snapshot (or at a later time), and raise the table's "
-            "tombstone_grace."
+            f"tombstone_grace{when}."
         )
     seen = set(offset.names)
     fresh = [log for log in appended if log.name not in seen and (among is None or log.name in among)]
@@ -146,13 +149,18 @@ def _after(
     below: int | None = None,
 ) -> StreamOffset:
     """The offset once `delivered` are; its watermark stays at or under the oldest log left for later."""
-    s = table.lasting()
-    watermark = now - s.retry_window_ms - s.landing_delay_ms - 2 * s.max_skew_ms
+    watermark = now - _landing_ms(table)
     if below is not None:
         watermark = min(watermark, below)
     watermark = max(watermark, offset.watermark)
     names = tuple(sorted(log.name for log in delivered if log.t >= watermark))
     return StreamOffset(watermark, names, now, offset.count + fresh)
+
+
+def _landing_ms(table: TableLog) -> int:
+    """How long after its time an append may appear, by any clock."""
+    s = table.lasting()
+    return s.retry_window_ms + s.landing_delay_ms + 2 * s.max_skew_ms
 
 
 def _longest_rest_ms(table: TableLog) -> int:
@@ -166,8 +174,8 @@ def _check_age(table: TableLog, offset: StreamOffset) -> None:
     if offset.polled_ms and age > longest:
         raise SnapshotTooOldError(
             f"the stream last looked at {table.layout.prefix} {age / 1000:.0f} s ago; appends of that time may "
-            f"have been merged and swept since (after {longest / 1000:.0f} s). Start it anew from a snapshot, or "
-            "raise the table's tombstone_grace."
+            f"have been merged and swept since (after {longest / 1000:.0f} s). Start it anew from a "
+            "snapshot, and raise the table's tombstone_grace if streams rest for longer."
         )
 
 

@@ -140,5 +140,6 @@ class Claims:
     def _unknown(self, pending: Pending) -> OutcomeUnknownError:
         return OutcomeUnknownError(
             f"{self.reader.bucket.uri(pending.key)} or its claim was sent and no answer came: this commit may be "
-            "visible, now or later. Call settle() to send the same bytes again, or look with `firn log`."
+            "visible, now or later. Don't repeat it on this connection, whose next commit sends the same bytes again "
+            "first, but for an append with a batch_id. `firn log` shows what has landed."
         )

@@ -193,7 +193,7 @@ class Handle:
         if self._pending is not None:
             raise OutcomeUnknownError(
                 f"{self._name_of(self._pending)} was sent and no answer came, so nothing can be committed after it "
-                "with this handle. Call settle() to send it again, or look with `firn log`."
+                "with this handle. Call settle(), which sends it again."
             )
 
     def _name_of(self, pending: Pending) -> str:
@@ -327,12 +327,14 @@ class PutAndList:
         if foreign := names.foreign(head.revision, prefix, checkpoints_only=True):
             raise ForkError(
                 f"{self.reader.where(foreign[0])} is a checkpoint of another transaction than this handle's head "
-                f"{prefix}. Look with `firn log`, and choose a side with `firn repair --keep UUID`."
+                f"{prefix}: another process has decided against it. Look with `firn log` what counts, and open the "
+                "catalog again."
             )
         if prefix not in names.at(head.revision):
             raise HandleClosedError(
                 f"{where} has lost revision {head.revision}, which this handle had committed or read. Open the "
-                "catalog again; `firn rebuild` brings back what the data files tell."
+                f"catalog again; `firn rebuild --writer {self.reader.layout.writer}` brings back what the data files "
+                "tell."
             )
 
     def _look(self, pending: Pending) -> Settled | None:
@@ -369,5 +371,6 @@ class PutAndList:
     def _unknown(self, pending: Pending) -> OutcomeUnknownError:
         return OutcomeUnknownError(
             f"{self.reader.bucket.uri(pending.key)} was sent and no answer came: this commit may be visible, now or "
-            "later. Call settle() to send the same bytes again, or look with `firn log`."
+            "later. Don't repeat it on this connection, whose next commit sends the same bytes again first, but for "
+            "an append with a batch_id. `firn log` shows what has landed."
         )

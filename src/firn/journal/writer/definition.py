@@ -64,8 +64,9 @@ class Definition:
             return Definition(spec, defined_ms, str(found["writer"]), entries)
         except (AttributeError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise CorruptObjectError(
-                f"{where} isn't a table's definition ({error!r}). Look at it with `firn dump`, and define the "
-                "table anew."
+                f"{where} isn't a table's definition ({error!r}), and no version of Firn writes such a one. Find its "
+                "transaction with `firn log` and `firn dump OBJECT`; stop the writer's processes, delete the "
+                "revision's transaction, marker and claim, and run `firn rebuild --writer ID`."
             ) from error
 
 

@@ -238,7 +238,9 @@ class History:
             raise self._forked(now.fork)
         raise CorruptObjectError(
             f"{self.where} had revision {before.head.revision} and now ends at {now.head.revision}: "
-            "transactions were deleted. Copy them back, or rebuild the catalog with `firn rebuild`."
+            "transactions were deleted. Copy them back, or rebuild the catalog with "
+            f"`firn rebuild --writer {self.layout.writer} --force`, which brings all data files back, those too that "
+            "were never committed."
         )
 
     def _forked(self, fork: Fork) -> ForkError:
@@ -301,7 +303,7 @@ class History:
             raise error
         raise CorruptObjectError(
             f"{self.where} can't be read: {error}. Copy the missing object back, or rebuild the catalog from its "
-            "data files with `firn rebuild`."
+            f"data files with `firn rebuild --writer {self.layout.writer}`."
         ) from error
 
     def _walk(self, names: Names, upto: int | None, *, last_try: bool = False) -> _Walk:
@@ -374,7 +376,8 @@ class History:
         also = f" ({'; '.join(warnings)})" if warnings else ""
         raise SnapshotTooOldError(
             f"{self.where} can't be read at revision {last}: no checkpoint before it can be read{also}, and its "
-            "beginning was pruned. Read a later revision, or rebuild the catalog with `firn rebuild`."
+            "beginning was pruned. Read a later revision, or rebuild the catalog with "
+            f"`firn rebuild --writer {self.layout.writer}`."
         )
 
     def _checkpoint(self, revision: int, prefix: str, warnings: list[str]) -> State | None:

@@ -263,7 +263,7 @@ class _Pruning:
         since = f"the checkpoint of revision {base.revision}" if base.revision else "the beginning"
         return CorruptObjectError(
             f"{self.history.reader.where(name)} isn't what the transactions since {since} say: nothing was pruned. "
-            "Look at it with `firn dump`, delete it, and prune again."
+            "Look at it with `firn dump OBJECT`, delete it, and prune again."
         )
 
     # -- what goes

@@ -442,7 +442,8 @@ class _Author:
         except Refused as refused:
             raise CorruptObjectError(
                 f"{self._where(first)} can't be rebuilt from what is below it: it {refused}. Look at the "
-                "transactions below with `firn dump`."
+                "transactions below with `firn dump OBJECT`; delete the wrong one to have it rebuilt from its data "
+                "files, and rebuild again."
             ) from None
 
     def _in_order(self, writes: tuple[Transaction, ...]) -> tuple[Transaction, ...]:

@@ -276,8 +276,8 @@ class Recovery:
         if self._gap is None:
             raise CorruptObjectError(
                 f"revision {needed_at} of the writer {self.layout.writer!r} can't follow what is before it, "
-                f"and no revision between is lost: it needs {action}. Look at it with `firn dump`; delete its "
-                "object to have it rebuilt from its data files."
+                f"and no revision between is lost: it needs {action}. Look at it with `firn dump OBJECT`; delete its "
+                "object to have it rebuilt from its data files, and rebuild again."
             )
         self._gap.actions.append(action)
         self._simulate(action, self._gap.revision)

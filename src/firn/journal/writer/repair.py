@@ -152,8 +152,8 @@ class _Repair:
         claimed = version.head.claimed and forked is None
         why = "it is kept by claims, by which there are none" if claimed else "every revision is decided"
         raise InvalidInputError(
-            f"{self.history.where} has no fork: {why}. Repair decides forks only; `firn rebuild` brings back what "
-            "is damaged or missing."
+            f"{self.history.where} has no fork: {why}. Repair decides forks only; "
+            f"`firn rebuild --writer {self.layout.writer}` brings back what is damaged or missing."
         )
 
     def _kept(self, fork: Fork, found: Found) -> Transaction:
@@ -205,15 +205,18 @@ class _Repair:
             transaction, where = found[node], self.bucket.uri(self._key(node))
             if isinstance(transaction, CorruptObjectError):
                 return CorruptObjectError(
-                    f"{still}. {where} is damaged, so that nobody can tell which side it is on: copy it back, or "
-                    "delete it while every process is stopped, and repair again."
+                    f"{still}. {where} is damaged, so that nobody can tell which side it is on: copy it back, "
+                    "or delete it while every process is stopped; repair again if the fork stays."
                 )
             if transaction.resolves:
                 return ForkError(
                     f"{still}. {where} is a repair that kept another side: if that was wrong, delete it while every "
                     "process is stopped, and repair again."
                 )
-        return ForkError(f"{still}. Rebuild the catalog with `firn rebuild`.")
+        return ForkError(
+            f"{still}. Transactions of the other side are missing: copy them back and repair again, or delete those "
+            "of it that are left, the newest first, while every process is stopped."
+        )
 
     def _check_files(self, transactions: Sequence[Transaction]) -> None:
         """Rule 11: what the branch has added is there."""

@@ -129,7 +129,8 @@ def replay(state: State, transactions: Iterable[tuple[Transaction, str]]) -> Sta
         except Refused as refused:
             raise CorruptObjectError(
                 f"{where} can't follow revision {transaction.revision - 1}: it {refused}. Look at both with "
-                "`firn dump`, and rebuild the catalog from its data files with `firn rebuild`."
+                "`firn dump OBJECT`, delete the wrong one to have it rebuilt from its data files, and run "
+                f"`firn rebuild --writer {transaction.writer}`."
             ) from None
         except UnsupportedError as error:
             raise UnsupportedError(f"{where}: {error}") from None

@@ -271,7 +271,8 @@ class WriterStream:
     def _lost(self, what: str) -> CorruptObjectError:
         return CorruptObjectError(
             f"the stream over {self.name} can't go on: {what}. Copy the missing transactions back, or rebuild the "
-            "catalog with `firn rebuild`; where that doesn't help, start the stream anew, with a new checkpoint."
+            "catalog with `firn rebuild --writer ID --force`; where that doesn't help, start the stream anew, with a "
+            "new checkpoint."
         )
 
     # -- steps
