@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -33,7 +34,7 @@ class Slow(LocalRunner):
     """Compacts for so long that a writer flushes many times meanwhile."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
-        super().__init__(1)
+        super().__init__(2)
         self.meanwhile = meanwhile
 
     def map(self, *args: Any, **options: Any) -> Any:
@@ -76,6 +77,36 @@ def test_a_long_compaction_takes_up_l0_as_it_goes(table: KeyedTable) -> None:
         assert live(table) == {**expected, b"last": b"v"}
         kv.poll()
         assert dict(kv.scan()) == live(table)
+
+
+def test_a_single_thread_compacts_l0_between_two_tasks(
+    table: KeyedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, done = compaction.compact_task, []
+
+    def one(*args: Any) -> Any:
+        made = task(*args)
+        done.append(len(table.view().l0))
+        if len(done) == 1:
+            for n in range(9):
+                kv.put(b"%d" % n, b"new")
+        return made
+
+    monkeypatch.setattr(compaction, "compact_task", one)
+    table = table.beside(replace(table.definition, properties={"block_size": "1KB"}), table.prefix)
+    with table.open(compaction=False) as kv:
+        for _ in range(3):
+            kv.write({b"%d" % n: b"old" * 9 for n in range(500)})
+            table.compact()
+        done.clear()
+        monkeypatch.setattr(compaction, "SHARE_BYTES", (1, 1))
+        report = table.compact(full=True, runner=LocalRunner(1))
+        assert done[:2] == [0, 9] and done[-1] == 0, "a step has taken it before the long one's last task"
+        assert report.rounds > 1 and report.tasks == len(done)
+        assert {key: value for key, value in live(table).items() if value == b"new"}.keys() == {
+            b"%d" % n for n in range(9)
+        }
+        assert len(live(table)) == 500
 
 
 def test_l0_comes_first_where_the_rest_takes_long(table: KeyedTable) -> None:

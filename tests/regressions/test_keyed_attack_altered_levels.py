@@ -29,7 +29,7 @@ class Beside:
 
 class Slow(LocalRunner):
     def __init__(self, meanwhile: Callable[[], None]) -> None:
-        super().__init__(1)
+        super().__init__(2)
         self.meanwhile = meanwhile
 
     def map(self, *args: Any, **options: Any) -> Any:

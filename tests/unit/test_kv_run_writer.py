@@ -16,7 +16,7 @@ import pytest
 from firn.bucket import Bucket, open_bucket
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
 from firn.keyed.cache import BlockCache
-from firn.keyed.run_writer import IN_FLIGHT_BYTES, RunWriter, numbers_needed
+from firn.keyed.run_writer import HELD_BYTES, RunWriter, numbers_needed
 from firn.keyed.seqs import NARROW
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.sst_reader import SstReader
@@ -198,7 +198,7 @@ def test_an_error_of_a_put_arrives(down: Any) -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    assert IN_FLIGHT_BYTES <= 64 << 20
+    assert HELD_BYTES <= 64 << 20
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -79,18 +79,25 @@ class RunReads:
     def _rows(self, file: SstReader, blocks: range, data: bytes | Future[bytes]) -> Iterator[pa.RecordBatch]:
         data = data.result() if isinstance(data, Future) else file.fetch(blocks)
         start, view = file.index.extent(blocks.start)[0], memoryview(data)
-        for part in file.parts(blocks, self._part_bytes):
+        parts = list(file.parts(blocks, self._part_bytes))
+        while parts:
+            part = parts.pop(0)
             first, end = file.index.extent(part.start)[0], file.index.ends[part.stop - 1]
-            yield from self._within(file.decode(view[first - start : end - start], part))
+            found = [self._within(file.decode(view[first - start : end - start], part))]
+            if not parts:
+                # While others are read and merged, each run would hold what it has given away.
+                del data, view
+            if len(found[0]):
+                yield found.pop()
 
-    def _within(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _within(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that are in the share."""
         keys, share = batch.column(0), self._share
         low = 0 if share.start is None else bisect_keys(keys, share.start)
         high = len(keys) if share.end is None else bisect_keys(keys, share.end)
-        if low < high:
-            self.rows += high - low
-            yield batch.slice(low, high - low)
+        rows = batch.slice(low, max(0, high - low))
+        self.rows += len(rows)
+        return rows
 
 
 def spans(index: SstIndex, blocks: range, size: int) -> Iterator[range]:
@@ -128,9 +135,9 @@ def fetched(bucket: Bucket, files: Sequence[RunFile]) -> dict[str, Bucket]:
     }
 
 
-def open_all(bucket: Bucket, readers: Sequence[SstReader]) -> None:
+def open_all(readers: Sequence[SstReader]) -> None:
     """Fetch all indices together, where the store has latency that one after another would add up."""
-    if bucket.capabilities.shareable:
+    if any(reader.is_remote for reader in readers):
         in_flight(lambda reader: reader.index, readers)
 
 

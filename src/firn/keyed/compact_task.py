@@ -23,6 +23,7 @@ from firn.keyed.compact_reads import PIECE_BYTES, SPAN_BYTES, RunFile, RunReads,
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.fold import fold_runs
 from firn.keyed.key_shares import KeyShare
+from firn.keyed.memory import give_back
 from firn.keyed.operators import operator_of
 from firn.keyed.run_writer import RunWriter
 from firn.keyed.sst_reader import SstReader
@@ -76,7 +77,7 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
         [SstReader(small.get(file.key, bucket), file.key, file.bytes, cache, values=values) for file in run]
         for run in task.runs
     ]
-    open_all(bucket, [reader for run in runs for reader in run])
+    open_all([reader for run in runs for reader in run])
     span_bytes = min(PIECE_BYTES // max(1, len(runs)), SPAN_BYTES)
     far = any(reader.is_remote for run in runs for reader in run)
     ahead = ThreadPoolExecutor(READS_AHEAD, "firn-compact") if far else None
@@ -95,7 +96,10 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
     finally:
         if ahead is not None:
             ahead.shutdown(wait=True, cancel_futures=True)
-    return CompactedShare(tuple(ssts), sum(run.rows for run in counted))
+    rows = sum(run.rows for run in counted)
+    del runs, counted, folded, small
+    give_back()
+    return CompactedShare(tuple(ssts), rows)
 
 
 def _written(

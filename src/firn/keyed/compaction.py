@@ -21,7 +21,7 @@ from firn.keyed.cache import BlockCache
 from firn.keyed.compact_reads import RunFile
 from firn.keyed.compact_task import CompactContext, CompactTask, compact_task
 from firn.keyed.key_shares import BlockMap, KeyShare, cut
-from firn.keyed.l0_steps import STEP_BYTES, STEP_FILES, L0Steps, due, is_long, parted
+from firn.keyed.l0_steps import STEP_BYTES, STEP_FILES, L0Steps, between_tasks, due, is_long, parted
 from firn.keyed.policy import CompactionPlan, Policy, plan_compaction, plan_full, plan_l0, runs_of
 from firn.keyed.run_writer import numbers_needed
 from firn.keyed.sst_reader import SstReader
@@ -235,14 +235,19 @@ def run_plan(
     )
     chosen = runner or table.engines.runner(report.bytes_in)
     steps = _Steps(table, session, tasks[0].numbers[0], seen)
-    with L0Steps(steps.step, table.name) if is_long(plan) else nullcontext():
+    progress, beside = table.engines.progress("compact"), None
+    if is_long(plan) and isinstance(chosen, LocalRunner) and chosen.threads == 1:
+        progress = between_tasks(steps.step, table.name, progress)
+    elif is_long(plan):
+        beside = L0Steps(steps.step, table.name)
+    with beside or nullcontext():
         results = chosen.map(
             compact_task,
             tasks,
             bucket=table.bucket,
             context=context,
             weights=[task.share.weight for task in tasks],
-            progress=table.engines.progress("compact"),
+            progress=progress,
         )
     adds = [sst for result in results for sst in result.ssts]
     if steps.unsure:

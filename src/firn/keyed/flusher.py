@@ -21,7 +21,7 @@ from firn.bucket.base import BytesLike
 from firn.clock import Clock
 from firn.errors import FencedError, InvalidInputError, OutcomeUnknownError
 from firn.keyed.flights import again
-from firn.keyed.memory import LetGo, give_back
+from firn.keyed.memory import LetGo, give_back, release
 from firn.keyed.memtable import Memtable
 from firn.keyed.pressure import CALM, PACE_BYTES, Pressure
 from firn.keyed.settings import KeyedSettings
@@ -30,11 +30,14 @@ from firn.keyed.sst_reader import SstReader
 MAX_IN_FLIGHT = 4
 """Flushes under way at once."""
 
-ENCODED_BYTES = 32 << 20
+ENCODED_BYTES = 16 << 20
 """L0 objects that wait for their PUT have no more than this together, or are one: one after the other is encoded."""
 
 MOST_BYTES = 1 << 30
 """Of a memtable that is to be one batch of Arrow, whatever the properties say."""
+
+SHORTEST_WAIT_S = 0.01
+"""Of a put that is slowed down: on a busy machine each wait takes much longer than it should."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
 
@@ -160,6 +163,8 @@ class Flusher:
         self._paced_to = max(now, self._paced_to) + self._pressure.wait_s(max(put, 0))
         self._paced_bytes = self.active.bytes
         end = self._paced_to
+        if end - now < SHORTEST_WAIT_S:
+            return  # owed: it is waited for together with what comes
         while (left := end - self._clock.monotonic()) > 0 and self._pressure.wait_s(PACE_BYTES):
             self._done.wait(left)
             self.check()
@@ -332,6 +337,7 @@ class Flusher:
                 while self._encoded and self._encoded + flush.bytes > ENCODED_BYTES and self.error is None:
                     self._work.wait()
             data = self._encode(flush.memtable)
+            release()
             with self.lock:
                 self._encoded += len(data)
             return data

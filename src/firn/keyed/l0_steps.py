@@ -27,6 +27,8 @@ LONG_BYTES = 256 << 20
 LOOK_S = 2.0
 """How often a long compaction looks whether L0 has grown."""
 
+Progress = Callable[[int, int], None]
+
 log = logging.getLogger("firn.keyed")
 
 
@@ -50,6 +52,28 @@ def parted(view: View, plan: CompactionPlan | None) -> CompactionPlan | None:
 def is_long(plan: CompactionPlan) -> bool:
     """Whether flushes would pile up while it is done."""
     return not plan.l0 and plan.bytes > LONG_BYTES
+
+
+def between_tasks(step: Callable[[], None], name: str, progress: Progress | None) -> Progress:
+    """The progress of tasks that one thread does one after the other, with a step of L0 between two of them: so the
+    memory of only one is needed at a time. A step that fails is tried again, unless another compactor has come."""
+
+    def between(done: int, of: int) -> None:
+        if progress is not None:
+            progress(done, of)
+        if done < of:
+            _tried(step, name)
+
+    return between
+
+
+def _tried(step: Callable[[], None], name: str) -> None:
+    try:
+        step()
+    except FencedError:
+        raise
+    except FirnError as error:
+        log.warning("%s: a step of L0 failed, and is tried again: %s", name, error)
 
 
 class L0Steps:
@@ -77,9 +101,7 @@ class L0Steps:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                self._step()
+                _tried(self._step, self._name)
             except FencedError:
                 return  # the long one learns it when it commits
-            except FirnError as error:
-                log.warning("%s: a step of L0 failed, and is tried again: %s", self._name, error)
             self._over.wait(LOOK_S)

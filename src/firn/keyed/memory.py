@@ -17,9 +17,14 @@ EVERY_BYTES = 32 << 20
 """How much is let go before it is given back: it takes milliseconds."""
 
 
-def give_back() -> None:
-    """Return to the system what is free."""
+def release() -> None:
+    """Return to the system what Arrow keeps for this thread, which is all that a thread can."""
     pa.default_memory_pool().release_unused()
+
+
+def give_back() -> None:
+    """Return to the system what is free: of Arrow's memory this thread's, of the C library's all."""
+    release()
     trim = _trim()
     if trim is not None:
         trim(0)

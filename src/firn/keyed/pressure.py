@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PACE_BYTES = 1 << 20
+PACE_BYTES = 256 << 10
 """How much is put between two short waits."""
 
-LONGEST_WAIT_S = 0.5
+LONGEST_WAIT_S = 0.125
 """Of a put, for `PACE_BYTES`, just below a bound."""
 
 LONGEST_PAUSE_S = 1.0
@@ -38,8 +38,8 @@ class Pressure:
     def wait_s(self, put_bytes: int) -> float:
         """How long a put waits after so many bytes were put.
 
-        >>> Pressure(l0_bytes=0.5).wait_s(1 << 20), Pressure(l0_bytes=0.75).wait_s(1 << 20)
-        (0.0, 0.125)
+        >>> Pressure(l0_bytes=0.5).wait_s(1 << 18), Pressure(l0_bytes=0.75).wait_s(1 << 18)
+        (0.0, 0.03125)
         """
         above = max(_above(self.unflushed), _above(self.l0_bytes))
         return LONGEST_WAIT_S * above * above * min(1.0, put_bytes / PACE_BYTES)

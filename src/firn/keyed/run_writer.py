@@ -23,8 +23,8 @@ from firn.keyed.seqs import NARROW, WIDE, Seqs
 from firn.keyed.settings import KeyedSettings
 from firn.keyed.sst_writer import Sst, SstWriter
 
-IN_FLIGHT_BYTES = 32 << 20
-"""Finished SSTs that wait for their PUT hold no more than this, or than one SST."""
+HELD_BYTES = 40 << 20
+"""The SST that is made, and those that wait for their PUT, have no more than this together, or are one."""
 
 IN_FLIGHT = 8
 
@@ -33,7 +33,7 @@ class RunWriter:
     """Writes one run, given in order, as SSTs that are cut at `settings.sst_size`.
 
     An SST is larger than that by less than a block, and its index; where one key has more versions than fit, by
-    these, since no key is in two SSTs. Memory: one SST, and `IN_FLIGHT_BYTES` or one SST that are on their way.
+    these, since no key is in two SSTs. Memory: `HELD_BYTES`, or one SST.
 
     Args:
         numbers: SST numbers that nobody else uses; not all are needed.
@@ -131,6 +131,7 @@ class RunWriter:
             batch = batch.slice(rows)
 
     def _append(self, writer: SstWriter, piece: pa.RecordBatch) -> None:
+        self._land(max(0, HELD_BYTES - writer.size))
         writer.add(piece)
         seq = piece.column(1).to_numpy()
         loaded = seq[(seq & self._seqs.mask) >= self._seqs.half]
@@ -147,11 +148,12 @@ class RunWriter:
     def _close(self) -> None:
         assert self._writer is not None
         sst, loaded = self._writer.finish(), self._max_loaded
+        give_back()
         self._writer, self._max_loaded = None, -1
         if self._pool is None:
             self._done.append(self._put(sst, loaded))
             return
-        self._land(max(0, IN_FLIGHT_BYTES - len(sst.data)))
+        self._land(max(0, HELD_BYTES - len(sst.data)))
         self._flying.append((self._pool.submit(self._put, sst, loaded), len(sst.data)))
 
     def _land(self, allowed: int) -> None:

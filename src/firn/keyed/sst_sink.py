@@ -1,12 +1,15 @@
 """Where Parquet writes an SST to: one stretch of memory, made as large as it will be.
 
-Arrow's own stream in memory grows by doubling, and so touches and copies twice what the file has; memory that a
-process hasn't touched yet costs more than all the encoding.
+Arrow's own stream in memory grows by doubling, and so touches and copies twice what the file has. The stretch is
+mapped, not taken from the C library: that would keep it for later, in a pool of the thread that let it go.
 """
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 _BUFFERED = 256 << 10
@@ -32,7 +35,7 @@ class _Room:
     closed = False
 
     def __init__(self, size: int) -> None:
-        self._data = np.empty(max(1, size), np.uint8)
+        self._data = _mapped(max(1, size))
         self._size = 0
 
     def written(self) -> memoryview:
@@ -41,7 +44,7 @@ class _Room:
     def write(self, data: bytes) -> None:
         end = self._size + len(data)
         if end > len(self._data):
-            larger = np.empty(max(end, 2 * len(self._data)), np.uint8)
+            larger = _mapped(max(end, 2 * len(self._data)))
             larger[: self._size] = self._data[: self._size]
             self._data = larger
         self._data[self._size : end] = np.frombuffer(data, np.uint8)  # unlike bytes, without the GIL
@@ -55,3 +58,10 @@ class _Room:
 
     def close(self) -> None:
         self.closed = True
+
+
+def _mapped(size: int) -> npt.NDArray[np.uint8]:
+    """Bytes that go back to the system as soon as nobody holds them."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+    return np.empty(size, np.uint8)
