@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -22,6 +23,15 @@ LARGEST_BYTES: Final = 4 << 20
 """Bytes of bodies in one record, about: after these, the next transaction goes into another."""
 
 ALL: Final = 1 << 62
+
+PATIENT: Final = 8
+"""Races that are lost before a commit stops to wait between them."""
+
+WIDEST: Final = 16
+"""Puts of a record that a commit waits for at most after a lost race."""
+
+LONGEST_S: Final = 1.0
+"""Seconds of that, at most."""
 
 Outcome = int | Exception
 """The number of the record that a transaction is in, or why it is in none."""
@@ -65,11 +75,13 @@ class Proposal(Protocol):
 def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome]:
     """Commit transactions in as few records as conflicts allow, mostly one; what became of each, by its txid.
 
-    1 PUT, and 1 GET for the horizon if nobody has asked for it within R; a conflict: as `refresh`, and again.
+    1 PUT, and 1 GET for the horizon if nobody has asked for it within R; a conflict: as `refresh`, and again; after
+    several of them a wait, of a second at most, before that.
     An outcome is an `OutcomeUnknownError` only if the store failed for so long that the record may yet land.
     """
     outcomes: dict[str, Outcome] = {}
     sent: Record | None = None
+    races = _Races(log)
     waiting = list(proposals)
     while waiting:
         try:
@@ -77,6 +89,7 @@ def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome
             group = _admitted(log, waiting, head, sent, outcomes)
             if group:
                 record = log.next_record(head, group)
+                began_s = log.now_s()
                 try:
                     sent_s = _put(log, record)
                 except OutcomeUnknownError:
@@ -86,7 +99,9 @@ def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome
                 if sent_s is not None and _counts(log, head, record):
                     log.advance(record, sent_s)
                     outcomes.update((member.txid, record.number) for member in group)
+                    log.put_s = log.now_s() - began_s
                 else:
+                    races.lost()
                     # All records since the snapshot are needed to judge by, however far behind this is.
                     log.refresh(taken=0 if sent_s is not None else record.number, far=ALL)
         except (StoreError, OutcomeUnknownError) as error:
@@ -94,6 +109,22 @@ def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome
                 outcomes.setdefault(proposal.txid, _settled(log, proposal.txid, sent, error))
         waiting = [proposal for proposal in waiting if proposal.txid not in outcomes]
     return outcomes
+
+
+class _Races:
+    """The races for a number that one commit has lost. After the first it goes on at once. From the second one on it
+    waits before that, for as long as some puts take, by lot: else all who lost come back together, and of n puts
+    of a record one counts. After many it waits no longer, so that nobody is always the last."""
+
+    def __init__(self, log: SequenceLog) -> None:
+        self._log = log
+        self._lost = 0
+
+    def lost(self) -> None:
+        self._lost += 1
+        if 1 < self._lost <= PATIENT:
+            puts = min(2 ** (self._lost - 1), WIDEST)
+            self._log.store.clock.sleep(random.random() * min(puts * self._log.put_s, LONGEST_S))
 
 
 def _admitted(

@@ -65,6 +65,8 @@ class SequenceLog:
         self.freshness_s = freshness_s
         self.far = far
         self.whole_bytes = whole_bytes
+        self.put_s = 0.0
+        """How long the last put of a record that this process won took."""
         self._kept, self._kept_bytes = kept, kept_bytes
         self._sized: tuple[Catalog, bool] | None = None
         self._mutex = threading.Lock()
