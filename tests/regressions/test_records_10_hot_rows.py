@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from firn.journal.sequence import Horizon
+from firn.records.applier import HOT, Applier
 from firn.records.applying import apply
 from firn.records.store import DROPS
 from firn.records.transaction import begin
@@ -59,3 +60,24 @@ def test_a_reader_at_the_horizon_keeps_its_version():
     updated(db, store, 30)
     assert reader.get("t", "hot")["n"] == 29
     assert [row["n"] for row in reader.find("t", n=29)] == [29]
+
+
+def test_a_row_with_many_versions_is_written_for_many_commits_at_once():
+    """Each update cost more than the one before: the row was written with all of its versions for each."""
+    db = Processes()
+    store = db.store()
+    applier = Applier(store)
+    written = []
+    for n in range(300):
+        with begin(store) as tx:
+            tx.upsert("t", "hot", {"n": n})
+        before = store.bucket.counters.as_dict()
+        applier.work()
+        if store.bucket.counters.since(before)["put"]:
+            written.append(n)
+    assert written[:HOT] == list(range(HOT)), "a row with few versions is brought up to date at once"
+    assert len(written) < HOT + 300 / 4
+    assert store.log.lag <= store.max_lag // 2
+    db.objects.time.advance(1000)
+    applier.work()
+    assert store.log.lag == 0 and versions(store) == 300

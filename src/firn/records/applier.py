@@ -25,6 +25,15 @@ PATIENCE_S: Final = 3.0
 """How long commits of others are left to them, and as long again at most: so that one of all processes is the first
 to apply what somebody left behind, and the others hear of it."""
 
+HOT: Final = 32
+"""Versions of a row that was written, from which on that took long."""
+
+RESTS: Final = 4
+"""Then it rests for so many times as long, unless many commits wait by then."""
+
+REST_S: Final = 0.5
+"""Seconds of that, at most."""
+
 log = logging.getLogger("firn.records")
 
 
@@ -53,6 +62,7 @@ class Applier:
         self._begun: int | None = None  # what was applied at first, or when all were told last
         self._waiting: _Waiting | None = None
         self._damaged = ""
+        self._rests_until_s = 0.0
 
     def poke(self) -> None:
         """Something was committed."""
@@ -70,7 +80,10 @@ class Applier:
         try:
             if self._begun is None:
                 self._begun = self._store.log.applied
-            busy = apply_own(self._store) > 0
+            resting_s = self._rests_until_s - self._store.clock.monotonic()
+            if resting_s > 0 and self._store.log.lag < self._store.max_lag // 2:
+                return min(resting_s, REST_S)
+            busy = self._apply_own()
             left_s = self._left_s()
             if left_s is not None and left_s <= 0:
                 self._apply_others()
@@ -88,6 +101,16 @@ class Applier:
         if busy:
             return IDLE_S if left_s is None else min(IDLE_S, left_s)
         return left_s
+
+    def _apply_own(self) -> bool:
+        """Whether there was anything to apply. A row that changes all the time has many versions, and is written with
+        all of them: so that is done more rarely, for more commits at once."""
+        began_s, self._store.widest = self._store.clock.monotonic(), 0
+        busy = apply_own(self._store) > 0
+        ended_s = self._store.clock.monotonic()
+        if self._store.widest >= HOT:
+            self._rests_until_s = ended_s + min(RESTS * (ended_s - began_s), REST_S)
+        return busy
 
     def finish(self, seconds: float) -> None:
         """The process ends: apply what is left, unless that takes too long. Nothing is lost, anyone may do it."""

@@ -144,6 +144,7 @@ def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto:
             )
             store.put_row(layout, row, stored.etag)
             drop_bodies(store, dropped)
+            store.widest = max(store.widest, len(row.versions))
             return
         except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:
             if not backoff.wait():

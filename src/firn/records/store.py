@@ -116,6 +116,8 @@ class RecordStore:
         self.group = GroupCommit(self.log)
         self.applying: AbstractContextManager[object] = threading.Lock()
         """Held by the thread of this process that applies commits: two would do the same work."""
+        self.widest = 0
+        """Versions of the row that has the most, of those that were written lately: for who applies commits."""
         self._definitions = definitions or self._read_definition
         self._mutex = threading.Lock()
         self._known: dict[tuple[str, int], RecordDefinition] = {}
