@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
@@ -73,3 +75,23 @@ def test_an_append_in_a_transaction_replays_nothing(monkeypatch: pytest.MonkeyPa
             tx.append("t", [{"id": number}])
         assert sum(isinstance(action, Add) for action in acted) == 20
     assert db.table("t").scan().count() == 20
+
+
+def test_a_commit_to_a_table_with_a_key_looks_at_no_live_files() -> None:
+    """Its rows' clock is above all that are there: the state knows the greatest."""
+    db = firn.connect(f"memory://{uuid4().hex}", writer="w")
+    t = db.create_table("t", journal="writer", key=["k"], schema={"k": "BIGINT"})
+    for k in range(3):
+        t.append([{"k": k}])
+    own = db._writer_tables.own
+    assert own.state.tables["t"].greatest == 4
+    t.checkpoint()
+    again = firn.connect(db.url, writer="w")
+    read = again._writer_tables.own.state.tables["t"]
+    assert (read, read.greatest) == (own.state.tables["t"], 4)
+    handle = own._opened()
+    table = handle._state.tables["t"]
+    watched = Counted(table.files)
+    handle._state = replace(handle._state, tables={"t": replace(table, files=Layered(watched))})
+    t.append([{"k": 9}])
+    assert watched.walks == 0 and own.state.tables["t"].greatest == 5

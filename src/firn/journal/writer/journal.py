@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -24,7 +24,6 @@ from firn.journal.model import (
     ColumnTypes,
     Commit,
     CommitInfo,
-    DataFile,
     Namer,
     Snapshot,
     SweepReport,
@@ -39,7 +38,7 @@ from firn.journal.writer.identity import Ticket
 from firn.journal.writer.layout import ChunkNamer, WriterPlaces
 from firn.journal.writer.own import Author, BatchSeen, Proposal
 from firn.journal.writer.settings import Settings
-from firn.journal.writer.state import LiveFile, State, clock_above, greatest_clock
+from firn.journal.writer.state import LiveFile, State, clock_above
 from firn.journal.writer.stream import WriterStream
 from firn.journal.writer.union import EMPTY_VERSION, columns_of, history_of, seen_batch
 from firn.journal.writer.union import snapshot_of as union_snapshot
@@ -313,14 +312,13 @@ class WriterJournal:
                 or (now - self._others[0]) * 1000 >= self.settings.schema_refresh_ms
             ):
                 self._others = now, self._load()
-                for version in self._others[1].versions.values():
-                    if (table := version.state.tables.get(self.table)) is not None:
-                        self._note(live.file for live in table.files.values())
+                self._note(self._others[1])
             return self._others[1]
 
-    def _note(self, files: Iterable[DataFile]) -> None:
-        """Rows of these files were seen: what this connection commits from now on wins over them."""
-        self._greatest = max(self._greatest, greatest_clock(files))
+    def _note(self, union: Union) -> None:
+        """Rows of these writers were seen: what this connection commits from now on wins over them."""
+        tables = (version.state.tables.get(self.table) for version in union.versions.values())
+        self._greatest = max(self._greatest, *(0 if table is None else table.greatest for table in tables), 0)
 
     def snapshot_of(self, union: Union) -> Snapshot:
         """The table in a union of writers."""
@@ -330,7 +328,7 @@ class WriterJournal:
             if self._latest is None or not self._latest[0].is_same(key):
                 found = union_snapshot(union, self.table, self.rules)
                 self._latest = key, replace(found, warnings=(*found.warnings, *self.notes))
-                self._note(found.files)
+                self._note(union)
                 where = self.bucket.uri(key_below(self.federation.prefix, self.table))
                 for text in union.degraded:
                     warn_degraded(where, text)
@@ -341,9 +339,8 @@ class WriterJournal:
         whose revisions may be far ahead, wins over what they read; so does who appends, over what they'd have read up
         to `schema_refresh` ago."""
         own = state.tables.get(self.table)
-        mine = greatest_clock(live.file for live in own.files.values()) if own is not None else 0
         with self._mutex:
-            return clock_above(clock, max(self._greatest, mine))
+            return clock_above(clock, max(self._greatest, 0 if own is None else own.greatest))
 
     def _is_in(self, union: Union) -> bool:
         """Whether a writer defines this very table. Several may have created it without knowing of each other."""

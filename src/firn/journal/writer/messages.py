@@ -37,7 +37,16 @@ from firn.journal.writer.datafile import (
 )
 from firn.journal.writer.identity import is_uuid
 from firn.journal.writer.layout import LARGEST_REVISION
-from firn.journal.writer.state import FORMAT, Head, LiveFile, SoftDelete, State, TableState
+from firn.journal.writer.state import (
+    FORMAT,
+    Head,
+    LiveFile,
+    SoftDelete,
+    State,
+    TableState,
+    beside,
+    greatest_clock,
+)
 
 pb: Any = catalog_pb2  # protoc writes no types
 T = TypeVar("T")
@@ -254,4 +263,6 @@ def _read_table(message: Message, schemas: Sequence[Columns]) -> TableState:
         tuple(schema_at(schemas, i) for i in message.schemas),
         files,
         {batch.id: (batch.revision, batch.time_ms) for batch in message.batches},
+        greatest_clock(live.file for live in files.values()),
+        any(map(beside, files.values())),
     )

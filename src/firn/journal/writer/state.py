@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from firn.errors import CorruptObjectError, UnsupportedError
-from firn.journal.model import DataFile
+from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.writer.actions import (
     Action,
     Add,
@@ -64,13 +64,20 @@ class LiveFile(NamedTuple):
 @dataclass(frozen=True)
 class TableState:
     """One table. `schemas` are all that its files ever had, in order of appearance; `batches` maps batch ids
-    to (revision, commit time)."""
+    to (revision, commit time).
+
+    Two things are known of live files without a look at all of them, and aren't stored: `greatest` is at least the
+    greatest number in the clocks of rows, 0 on tables without a key; without `beside` no file has columns that hold
+    what was set aside before it was written.
+    """
 
     name: str
     spec: bytes
     schemas: tuple[Columns, ...] = ()
     files: Mapping[str, LiveFile] = field(default_factory=dict)
     batches: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    greatest: int = field(default=0, compare=False)
+    beside: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,12 @@ def greatest_clock(files: Iterable[DataFile]) -> int:
             return 0  # all files of a table have clocks, or none has
         greatest = max(greatest, clocks[1])
     return int(greatest[:20]) if greatest else 0
+
+
+def beside(live: LiveFile) -> ColumnTypes:
+    """The file's own columns that hold what was set aside before it was written: no schema has them."""
+    types = (live.file.extra or {}).get("types")
+    return {name: kind for name, kind in types.items() if name not in dict(live.columns)} if types else {}
 
 
 class Refused(Exception):
@@ -182,9 +195,11 @@ class _Table:
         self.schemas = dict.fromkeys(table.schemas)
         self.files = Layered.after(table.files)
         self.batches = Layered.after(table.batches)
+        self.greatest, self.beside = table.greatest, table.beside
 
     def state(self) -> TableState:
-        return TableState(self.name, self.spec, tuple(self.schemas), self.files, self.batches)
+        schemas = tuple(self.schemas)
+        return TableState(self.name, self.spec, schemas, self.files, self.batches, self.greatest, self.beside)
 
 
 class _Work:
@@ -269,7 +284,9 @@ class _Work:
             raise Refused(f"adds the file {path}, which is there already")
         if self.owner is not None:
             self.owner[path] = action.table
-        table.files[path] = LiveFile(action.file, action.columns, revision)
+        live = table.files[path] = LiveFile(action.file, action.columns, revision)
+        table.greatest = max(table.greatest, greatest_clock([action.file]))
+        table.beside = table.beside or bool(beside(live))
         table.schemas.setdefault(action.columns)
 
     def _remove(self, path: str) -> None:

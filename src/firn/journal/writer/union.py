@@ -15,7 +15,7 @@ from firn.journal.writer.actions import Add, Columns, Define, Drop, Remove, Tomb
 from firn.journal.writer.definition import definition_of, seen_name
 from firn.journal.writer.federation import Union
 from firn.journal.writer.layout import WriterLayout
-from firn.journal.writer.state import LiveFile, TableState
+from firn.journal.writer.state import LiveFile, TableState, beside
 from firn.names import fold
 
 EMPTY_VERSION = "0"
@@ -85,14 +85,15 @@ def _agreed(states: Mapping[str, TableState], rules: Rules, entries: Entries) ->
         for schema in state.schemas
     ]
     quick = agree(rules, said)
-    if quick.plain and not any(_beside(live) for state in states.values() for live in state.files.values()):
+    some = (live for state in states.values() if state.beside for live in state.files.values())
+    if quick.plain and not any(map(beside, some)):
         return quick
     first: dict[tuple[str, str], tuple[str, str, bool]] = {}
     for state in states.values():
         for live in state.files.values():
             for name, kind in live.columns:
                 first.setdefault((fold(name), kind), (name, live.file.path, False))
-            for name, kind in _beside(live).items():
+            for name, kind in beside(live).items():
                 first.setdefault((fold(name), kind), (name, live.file.path, True))
     seen = {name: entry.stamp for (kind, name), entry in entries.map.items() if kind == SEEN}
     last = (sys.maxsize, "", "")
@@ -105,12 +106,6 @@ def _agreed(states: Mapping[str, TableState], rules: Rules, entries: Entries) ->
     found = agree(rules, live_types, said)
     ordered = {name: found.columns[name] for name in quick.columns if name in found.columns}
     return replace(found, columns={**ordered, **found.columns})
-
-
-def _beside(live: LiveFile) -> ColumnTypes:
-    """The file's own columns that hold what was set aside before it was written: no schema has them."""
-    types = (live.file.extra or {}).get("types")
-    return {name: kind for name, kind in types.items() if name not in dict(live.columns)} if types else {}
 
 
 class Loader:
