@@ -367,7 +367,7 @@ class Database(Transactions, WriterUpkeep):
             (('memory://t/_firn/table.json',), 1)
         """
         check_name(name)
-        return self._lakes.mend(name, dry_run=dry_run)
+        return self._tables.mend(name, dry_run=dry_run)
 
     def transaction(self) -> WriterTransaction:
         """Change several tables with `journal="writer"` at once: in one revision of this connection's writer, when

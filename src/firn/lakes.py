@@ -38,7 +38,7 @@ from firn.lake.descriptor import Descriptor, check_properties, create_descriptor
 from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
-from firn.lake.sort import unknown_order
+from firn.lake.sort import sort_keys, unknown_order
 from firn.lake.table import LakeTable
 from firn.names import fold
 from firn.writers import WriterTables
@@ -166,6 +166,11 @@ class LakeTables:
                     raise wrong_kind(name, found.kind, LAKE)
                 descriptor = found
         if descriptor is None:
+            if blob is None and self.writers.find(name) is not None:
+                raise InvalidInputError(
+                    f"{name} is kept by writers' catalogs, which have no such objects. `firn fsck` finds what is "
+                    "damaged, and `firn rebuild --writer ID` brings a catalog back."
+                )
             if not self.has_log(name):
                 raise NotFoundError(
                     f"{self.bucket.uri(key_below(self.prefix, name))} has no leaderless log, so nothing tells how "
@@ -329,4 +334,5 @@ def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str,
         if fold(column) in named:
             raise InvalidInputError(f"sort_by names the column {column!r} twice.")
         named.append(fold(column))
+    sort_keys(sort_by, columns)  # their types
     return tuple(sort_by)

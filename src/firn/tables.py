@@ -23,7 +23,7 @@ from firn.kinds import (
     read_any,
     wrong_kind,
 )
-from firn.lake.results import DropReport
+from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
 from firn.lakes import LakeTables
 from firn.names import is_name
@@ -110,6 +110,12 @@ class Tables:
                 raise self._no_table(name)
             return report
         return self.lakes.drop(definition, dry_run=dry_run)
+
+    def mend(self, name: str, *, dry_run: bool) -> MendReport:
+        """See `Database.mend_table`."""
+        if not self.bucket.list(f"{self._prefix(name)}/").objects and self.writers.find(name) is None:
+            raise self._no_table(name)
+        return self.lakes.mend(name, dry_run=dry_run)
 
     def free(self, name: str, *, kind: Kind = LAKE) -> Vacant:
         """See that no table has the name, and end the drop of one that had."""

@@ -144,3 +144,10 @@ def test_versions_of_writers_are_pruned_first(tmp_path: Path):
     assert advice.follow(ID="w").code == 0
     done("sweep", tmp_path / "cpu", "--writer", "w", "--orphans", "0s")
     assert table.scan().count() == 3
+
+
+def test_a_table_of_writers_catalogs_is_checked_not_mended(db):
+    db.create_table("cpu", journal="writer")
+    with advises("finds what is damaged, and `firn rebuild --writer ID` brings a catalog back", names="cpu"):
+        db.mend_table("cpu")
+    assert firn.connect(db.url).table("cpu").scan().count() == 0

@@ -29,9 +29,13 @@ MEMORY = 1 << 30
 
 
 def run_query(
-    sql: str, tables: Mapping[str, pa.Table | pa.RecordBatchReader], *, memory: int = MEMORY
+    sql: str,
+    tables: Mapping[str, pa.Table | pa.RecordBatchReader],
+    *,
+    memory: int = MEMORY,
+    what: str | None = None,
 ) -> pa.Table:
-    """The result of one SELECT over `tables`, by name.
+    """The result of one SELECT over `tables`, by name. Errors call it `what`, where nobody wrote its text.
 
     A `RecordBatchReader` is streamed where the query mentions it once, and read into memory first where it
     mentions it more often. Column types are the ones `firn.arrow.types.arrow_type` gives for DuckDB's
@@ -57,7 +61,7 @@ def run_query(
         except duckdb.Error as error:
             if failures:
                 raise failures[0] from None
-            raise _failure(error, f"the query {sql!r}") from None
+            raise _failure(error, what or f"the query {sql!r}") from None
         finally:
             for name in tables:
                 connection.unregister(name)

@@ -21,6 +21,7 @@ from firn.cli.target import (
     open_table,
     pairs,
 )
+from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from firn.alter import AlterResult
@@ -67,7 +68,10 @@ def alter(
     database = open_database(url, options, writer=writer)
     opened: Any = database.table(name)
     meter = waiting.Meter(database.bucket)
-    changes: dict[str, Any] = {**dict.fromkeys(unset or ()), **pairs(set_, "--set")}
+    given = pairs(set_, "--set")
+    if both := [property for property in unset or () if property in given]:
+        raise InvalidInputError(f"both --set and --unset name {both[0]!r}: give it once.")
+    changes: dict[str, Any] = {**dict.fromkeys(unset or ()), **given}
     more = {"types": pairs(types, "--type")} if types else {}
     result = opened.alter(set_properties=changes, dry_run=dry_run, **more)
     _print(name, result, meter, json, dry_run=dry_run)

@@ -94,6 +94,10 @@ def scan(
     _one_format(csv, json)
     _, opened = open_table(table, db, options, strict=strict)
     chosen = None if columns is None else split_names(columns, opened.snapshot(at).columns)
+    if chosen == []:
+        raise InvalidInputError(
+            "--columns names no column; write some, like --columns origin,delay, or leave it out."
+        )
     found = opened.scan(columns=chosen, where=where, at=at)
     for warning in found.snapshot.warnings:
         output.warn(warning)

@@ -69,6 +69,8 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
         name, equals, value = item.partition("=")
         if not equals or not name:
             raise InvalidInputError(f"{option} {name!r}… isn't NAME=VALUE.")
+        if name in found:
+            raise InvalidInputError(f"{option} names {name!r} twice: give it once.")
         found[name] = value
     return found
 

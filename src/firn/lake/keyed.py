@@ -43,6 +43,7 @@ class ReviseContext:
     latest: LatestSpec
     write: WriteSpec
     query: str
+    what: str
 
 
 def revise_task(bucket: Bucket, context: ReviseContext, group: VersionGroup) -> list[DataFile]:
@@ -50,7 +51,7 @@ def revise_task(bucket: Bucket, context: ReviseContext, group: VersionGroup) -> 
 
     def revised() -> Iterator[pa.Table]:
         for rows in read_latest(bucket, group, context.latest):
-            yield conform(run_query(context.query, {SOURCE: rows}), context.write.columns)
+            yield conform(run_query(context.query, {SOURCE: rows}, what=context.what), context.write.columns)
 
     return write_batches(bucket, context.write, revised())
 
@@ -82,6 +83,7 @@ def update(table: LakeTable, where: str, set_: Mapping[str, str], *, dry_run: bo
             scan.latest_spec(),
             table.write_spec(columns, session.namer, aside=scan.snapshot.aside),
             f'SELECT * REPLACE ({replaced}) FROM "{SOURCE}"',
+            f"what update sets {', '.join(changed)} to",
         )
         adds = _revised(table, session, scan, context, "update")
         summary = {"where": outline(where), "columns": list(changed)}
@@ -140,6 +142,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
             scan.latest_spec(),
             table.write_spec({**scan.columns, DELETED: HIDDEN[DELETED]}, session.namer),
             f'SELECT {names}, {_now(table, session)}::BIGINT AS {DELETED} FROM "{SOURCE}"',
+            "the delete",
         )
         adds = _revised(table, session, scan, context, "delete")
         return _published(table, session, "delete", adds, {"where": outline(where)})

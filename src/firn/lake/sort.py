@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firn.arrow.types import arrow_type
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.names import fold
@@ -34,6 +35,11 @@ def sort_keys(sort_by: Sequence[str], columns: ColumnTypes) -> list[tuple[str, s
     for text in sort_by:
         name, order = _column_of(text, spelled)
         if name is not None:
+            if pa.types.is_nested(arrow_type(columns[name])):
+                raise UnsupportedError(
+                    f"rows can't be sorted by {name!r} ({columns[name]}), as such values have no order. Sort by "
+                    "other columns."
+                )
             if name in keys:
                 raise InvalidInputError(f"the sort order names the column {name!r} twice")
             keys[name] = order
