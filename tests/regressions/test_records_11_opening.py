@@ -49,5 +49,6 @@ def test_a_process_that_is_never_idle_tells_what_is_applied():
         with begin(store) as tx:
             tx.upsert("t", "a", {"n": n})
         if n % 50 == 0 or n == TELLS:
+            db.objects.time.advance(1000)
             applier.work()
     assert SequenceStore(store.bucket, store.log.store.layout, store.clock).horizon().applied >= TELLS
