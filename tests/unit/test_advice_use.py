@@ -150,4 +150,4 @@ def test_a_table_of_writers_catalogs_is_checked_not_mended(db):
     db.create_table("cpu", journal="writer")
     with advises("finds what is damaged, and `firn rebuild --writer ID` brings a catalog back", names="cpu"):
         db.mend_table("cpu")
-    assert firn.connect(db.url).table("cpu").scan().count() == 0
+    assert db.table("cpu").scan().count() == 0
