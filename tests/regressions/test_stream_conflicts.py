@@ -35,6 +35,23 @@ def streamed(reader: LakeTable, start: Any, stream: StreamPosition[Any]) -> list
 
 
 @pytest.mark.parametrize("merged", [False, True])
+def test_a_stream_of_a_log_sets_aside_what_does_not_fit(merged: bool) -> None:
+    """Once no live file conflicts, the log's appends still do."""
+    t = firn.connect(f"memory://{uuid4().hex}").create_table("t")
+    t.append([{"c": 1}])
+    stream = StreamPosition(t.journal.stream())
+    start = stream.begin(None)
+    t.append([{"c": 2}])
+    late(t, [{"c": "oops"}])
+    if merged:
+        t.delete("c IS NULL")
+        t.merge()
+        assert not t.conflicts()
+    with pytest.warns(firn.DegradedReadWarning, match="shown as 'c~varchar'"):
+        assert streamed(t, start, stream) == [2, None]
+
+
+@pytest.mark.parametrize("merged", [False, True])
 def test_a_stream_of_writers_sets_aside_what_does_not_fit(merged: bool) -> None:
     url = f"memory://{uuid4().hex}"
     zed = firn.connect(url, writer="zed").create_table("t", journal="writer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from firn.journal import agreement
@@ -118,6 +118,7 @@ NAMES = ["a", "A", "b", "a~double", "a~date"]
 LOGS = st.lists(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(TYPES), max_size=3), max_size=5)
 
 
+@example([{"a": "INTEGER", "a~double": "INTEGER"}, {"a~double": "VARCHAR"}], "aside", {}, {"a~double": "a"})
 @given(
     LOGS,
     st.sampled_from(["aside", "widen", "error"]),

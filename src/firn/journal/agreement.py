@@ -131,8 +131,11 @@ class Agreement:
             if folded not in given:
                 found.setdefault(place, []).append(name)
                 odd[place] = None
+                if name in self.columns:  # for the sake of other types of it
+                    found.setdefault(name, [])
+                    odd[name] = None
         for place in odd:
-            if fold(place) not in given and place not in self.aside:
+            if fold(place) not in given and fold(place) not in self._into and place not in self.aside:
                 found[place].insert(0, place)
         return {place: tuple(found[place]) for place in odd}
 
@@ -163,6 +166,20 @@ def agree(rules: Rules, live: Iterable[Source], others: Iterable[Source] = ()) -
     for source in others:
         union.take(source)
     return union.agreement()
+
+
+def agree_streamed(rules: Rules, now: Agreement, table: str, sources: Iterable[Source]) -> Agreement:
+    """What files that a stream delivers agree on with their table, live or not: its columns stay as they are shown
+    `now`, and what doesn't fit them is set aside.
+
+    >>> rules = Rules()
+    >>> found = agree_streamed(rules, agree(rules, [Source("a", {"x": "BIGINT"})]), "t", [Source("b", {"x": "DATE"})])
+    >>> found.reads({"x": "DATE"})
+    {'x~date': ('x',), 'x': ()}
+    """
+    shown = {name: kind for name, kind in now.columns.items() if name not in now.aside}
+    beside = {name: kind for name, kind in now.columns.items() if name in now.aside}
+    return agree(rules, [Source(f"the table {table}", shown, beside), *sources])
 
 
 def aside_name(column: str, kind: str) -> str:

@@ -13,6 +13,7 @@ import orjson
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
+from firn.degraded import warn_degraded
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
@@ -21,7 +22,7 @@ from firn.errors import (
     SnapshotTooOldError,
     TableNotFoundError,
 )
-from firn.journal.agreement import Agreement, Rules
+from firn.journal.agreement import Agreement, Rules, Source, agree_streamed
 from firn.journal.columns import older_types
 from firn.journal.definition import definition_key
 from firn.journal.entries import Entries
@@ -257,15 +258,24 @@ class TableLog:
         return sorted(commits, key=lambda c: (c.time, c.op == "sweep", c.version))
 
     def append_logs(self) -> tuple[Log, ...]:
-        """All append logs listed, in order, tombstoned ones too: what streams deliver (rule 20)."""
+        """All append logs listed, in order, tombstoned ones too: what streams deliver (rule 20). Values that don't
+        fit the table's columns are set aside, though no live file may have them any more."""
         loaded = self.loader.load(every=True)
         self.check_there(loaded.listed)
         maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
         # A void log may appear at any time, under a name that is long past.
-        found = (g for g in loaded.logs if g.name not in maintenance and g.notes.get("op") != "fence")
-        agreement = self.fold(loaded.logs).agreement
+        found = [g for g in loaded.logs if g.name not in maintenance and g.notes.get("op") != "fence"]
+        state = self.fold(loaded.logs)
+        agreement = agree_streamed(
+            self.rules.altered(state.definition),
+            state.agreement,
+            self.layout.prefix,
+            (Source(g.name, g.columns) for g in found),
+        )
+        for conflict in agreement.conflicts:
+            warn_degraded(self.bucket.uri(self.layout.prefix), str(conflict))
         if not agreement.plain:
-            found = (replace(g, files=tuple(_as_read(g, agreement))) for g in found)
+            found = [replace(g, files=tuple(_as_read(g, agreement))) for g in found]
         return tuple(sorted(found, key=lambda g: g.order))
 
     def carried_batch(self, batch_id: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from firn.journal.agreement import Agreement, Rules, Source, agree
+from firn.journal.agreement import Agreement, Rules, Source, agree, agree_streamed
 from firn.journal.columns import older_types
 from firn.journal.entries import SEEN, Entries
 from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes
@@ -63,12 +63,9 @@ def agreement_of(union: Union, table: str, rules: Rules) -> Agreement:
 def streamed(union: Union, table: str, rules: Rules, schemas: Iterable[ColumnTypes]) -> Agreement:
     """What files that a stream delivers agree on with the table as it is now, live or not: its columns stay as
     they are shown, and what doesn't fit them is set aside."""
-    now = agreement_of(union, table, rules)
-    shown = {name: kind for name, kind in now.columns.items() if name not in now.aside}
-    beside = {name: now.columns[name] for name in now.aside if name in now.columns}
-    sources = [Source(f"the table {table}", shown, beside)]
-    sources += [Source(f"an append to {table}", dict(schema)) for schema in schemas]
-    return agree(rules.altered(definition_of(union, table).entries), sources)
+    altered = rules.altered(definition_of(union, table).entries)
+    sources = (Source(f"an append to {table}", dict(schema)) for schema in schemas)
+    return agree_streamed(altered, agreement_of(union, table, rules), table, sources)
 
 
 def _states(union: Union, table: str) -> dict[str, TableState]:
