@@ -12,13 +12,22 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.engines import DatabaseEngines
-from firn.errors import InvalidInputError
+from firn.errors import (
+    ConflictError,
+    InvalidInputError,
+    ObjectChangedError,
+    OutcomeUnknownError,
+    TableNotFoundError,
+)
+from firn.generations import Generations
 from firn.journal.definition import definition_key
+from firn.journal.patience import Backoff
 from firn.keyed.clones import clones_of, release
 from firn.keyed.definition import KeyedDefinition, create_definition
 from firn.keyed.entries import expiry
 from firn.keyed.seqs import WIDE_SEQ
 from firn.keyed.table import KeyedTable
+from firn.kinds import Definition, decode_definition, read_any
 from firn.lake.results import DropReport
 from firn.units import parse_duration_ms
 
@@ -86,21 +95,44 @@ class KeyedTables:
 
     def drop(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
-        key = definition_key(key_below(self.prefix, definition.name))
         if not definition.dropped and (held := clones_of(self.open(definition))):
             raise InvalidInputError(
                 f"{definition.name} can't be dropped: its clones read its objects: {', '.join(held)}. Drop these "
                 "first, or compact them with full=True and sweep them."
             )
         if not dry_run and not definition.dropped:
-            self.bucket.put(key, replace(definition, dropped=True).encode())
+            self._mark_dropped(definition)
         return self.erase(definition, dry_run=dry_run)
+
+    def _mark_dropped(self, definition: KeyedDefinition) -> None:
+        """Put the definition into the state in which nobody opens the table; never another table's. 1 GET, 1 PUT."""
+        prefix, backoff = key_below(self.prefix, definition.name), Backoff(self.clock)
+        key = definition_key(prefix)
+        while True:
+            blob = self.bucket.get_many([key])[0]
+            uri = self.bucket.uri(key)
+            if blob is None or not _is_same(decode_definition(blob.data, uri), definition):
+                raise TableNotFoundError(f"{self.bucket.uri(prefix)} was dropped by somebody else.")
+            try:
+                self.bucket.put_if_match(key, replace(definition, dropped=True).encode(), blob.info.etag)
+                return
+            except (ObjectChangedError, OutcomeUnknownError) as error:  # look again
+                if not backoff.wait():
+                    raise ConflictError(f"others change {uri} all the time; retry") from error
 
     def erase(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
         """Delete a dropped table's objects: the pointer first, without which no writer acknowledges anything, then
-        what it led to, the definition last."""
+        what it led to, the definition last. Nothing, where another process has ended the drop.
+
+        The count of the name's generations is raised, as ever: so the next table of another kind has directories
+        that neither this nor a writer of the dropped table looks into."""
         prefix = key_below(self.prefix, definition.name)
         key = definition_key(prefix)
+        if not dry_run:
+            if not _is_same(read_any(self.bucket, prefix), definition):
+                return DropReport((), 0)
+            generations = Generations(self.bucket, self.prefix, self.clock)
+            generations.raise_to(definition.name, generations.of(definition.name) + 1)
         own = {i.key: i.size for i in self.bucket.list(f"{prefix}/").objects}
         if not dry_run:
             self.open(definition).journal.drop()
@@ -109,3 +141,8 @@ class KeyedTables:
             release(self.open(definition))
             self.bucket.delete(key)
         return DropReport(tuple(sorted(own)), sum(own.values()), dry_run=dry_run)
+
+
+def _is_same(there: Definition | None, definition: KeyedDefinition) -> bool:
+    """Whether a definition that was read is this very table's."""
+    return isinstance(there, KeyedDefinition) and there.id == definition.id

@@ -16,7 +16,6 @@ INTERNAL = {
     "sst",
     "sources",
     "beside",
-    "check_view",
     "founded",
     "found",
     "load_rows",

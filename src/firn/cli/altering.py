@@ -59,6 +59,10 @@ def alter(
         list[str] | None,
         typer.Option("--type", metavar="COLUMN=TYPE", help="Set a column's DuckDB type. Repeatable."),
     ] = None,
+    fence: Annotated[
+        bool,
+        typer.Option("--fence", help="Of a keyed table: end the writer that another process may have open."),
+    ] = False,
     dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,
@@ -72,7 +76,13 @@ def alter(
     if both := [property for property in unset or () if property in given]:
         raise InvalidInputError(f"both --set and --unset name {both[0]!r}: give it once.")
     changes: dict[str, Any] = {**dict.fromkeys(unset or ()), **given}
-    more = {"types": pairs(types, "--type")} if types else {}
+    more: dict[str, Any] = {"types": pairs(types, "--type")} if types else {}
+    if fence:
+        from firn.keyed.table import KeyedTable
+
+        if not isinstance(opened, KeyedTable):
+            raise InvalidInputError(f"{name} is no keyed table, and nothing is fenced: leave --fence out.")
+        more["fence"] = True
     result = opened.alter(set_properties=changes, dry_run=dry_run, **more)
     _print(name, result, meter, json, dry_run=dry_run)
 

@@ -58,7 +58,7 @@ _JSON_KINDS = (
     (r"_firn/bodies/[^/]+$", "staged document"),
     (r"_firn/locks(~[0-9]+)?/[^/]+$", "lock of a row"),
     (r"_firn/copies(~[0-9]+)?/[^/]+$", "cursor of a copy of a record table"),
-    (r"_firn/generations/[^/]+$", "how many record tables had a name"),
+    (r"_firn/generations/[^/]+$", "how many tables had a name"),
     (r"(^|/)data(~[0-9]+)?/[^/]+\.json$", "row of a record table"),
     (r"_firn/sweep\.json$", "record of sweeps"),
     (r"_firn/batches/[^/]+$", "batch claim"),

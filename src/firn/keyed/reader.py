@@ -94,7 +94,6 @@ class KeyedReader(Reads):
     def _refresh(self) -> str:
         begun = self._monotonic()
         view = self.table.journal.read(self._view)
-        self.table.check_view(view)
         if view.version != self._view.version:
             self._at = Tree((), self.table.sources(view))
         self._view = view

@@ -174,7 +174,12 @@ class KeyedTable:
         """The table's manifests and L0 objects."""
         poll_max = self.settings.poll_max
         return ManifestJournal(
-            self.bucket, self.prefix, pointers=self.pointers, clock=self.clock, poll_max_s=poll_max
+            self.bucket,
+            self.prefix,
+            pointers=self.pointers,
+            clock=self.clock,
+            poll_max_s=poll_max,
+            table=self.definition.id,
         )
 
     # -- one writer, many readers
@@ -211,7 +216,6 @@ class KeyedTable:
         session = self.founded(
             lambda: self.journal.open_writer(wait_for_gaps_s=gaps, strict=self.settings.strict)
         )
-        self.check_view(session.view)
         table = self.as_in(session.view)
         kv = KeyedWriter(table, session, compaction=compaction, poll_every=every)
         self._shared.writers[id(self.engines)] = kv
@@ -250,9 +254,7 @@ class KeyedTable:
             return self._version(at)
         if at is not None:
             return checkpoints.view_at(self, at)
-        view = self.founded(self.journal.read)
-        self.check_view(view)
-        return view
+        return self.founded(self.journal.read)
 
     @property
     def version(self) -> str:
@@ -433,11 +435,6 @@ class KeyedTable:
             ssts, last, definition = clones.first_ssts(self)
             first_epoch = self.definition.first_epoch
             self.journal.create(settings, first_epoch, ssts=ssts, last_compacted=last, definition=definition)
-
-    def check_view(self, view: View) -> None:
-        """Refuse the pointer of a table that was created under this name later."""
-        if view.pointer.settings.get("table", self.definition.id) != self.definition.id:
-            raise self._gone("was dropped, and another one created under its name")
 
     def founded(self, read: Callable[[], T]) -> T:
         """Read; and if there is no pointer because whoever created the table crashed, write it first."""

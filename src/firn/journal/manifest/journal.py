@@ -51,6 +51,7 @@ class ManifestJournal:
         clock: time, for expiry, the age of a look at the pointer, and waits between retries.
         poll_max_s: rule 7: for how many seconds a look at the pointer lets a writer acknowledge flushes.
         max_chain: rule 13: how many manifests at most have to be read for one view.
+        table: the `table` that the pointer's settings have, if any; that of a later table of the name is refused.
 
     Example:
         >>> from firn.bucket import open_bucket
@@ -75,12 +76,13 @@ class ManifestJournal:
         clock: Clock | None = None,
         poll_max_s: float = 30.0,
         max_chain: int = 10,
+        table: str | None = None,
     ) -> None:
         self.bucket = bucket
         self.layout = ManifestLayout(prefix)
         self.pointers: PointerStore = pointers or BucketPointerStore(bucket, self.layout.pointer_key)
         self.clock: Clock = clock or SystemClock()
-        self.store = ManifestStore(bucket, self.layout, self.pointers, self.clock, poll_max_s, max_chain)
+        self.store = ManifestStore(bucket, self.layout, self.pointers, self.clock, poll_max_s, max_chain, table)
 
     def create(
         self,

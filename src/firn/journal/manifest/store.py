@@ -28,6 +28,7 @@ class ManifestStore:
     clock: Clock
     poll_max_s: float
     max_chain: int
+    table: str | None = None
 
     def backoff(self) -> Backoff:
         return Backoff(self.clock)
@@ -42,11 +43,16 @@ class ManifestStore:
         )
 
     def pointer(self) -> Pointer:
-        """The pointer, or `TableNotFoundError`. 1 GET."""
+        """The pointer, or `TableNotFoundError`, also where it is that of another table than `table`. 1 GET."""
         found = self.find_pointer()
         if found is None:
             raise TableNotFoundError(
                 f"{self.pointers.where} does not exist: there is no keyed table here, or it was dropped"
+            )
+        if self.table is not None and found.settings.get("table", self.table) != self.table:
+            raise TableNotFoundError(
+                f"{self.pointers.where} is that of a table which was created later: the one before was dropped. "
+                "Get the table anew with db.table()."
             )
         return found
 
