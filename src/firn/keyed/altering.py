@@ -54,8 +54,8 @@ def alter(
     if writer is None and not fence:
         raise InvalidInputError(
             f"{table.name} can only be altered by its writer, and this database has none open. Call alter while the "
-            "writer is open, or with fence=True, in the shell `firn alter --fence`, which ends the writer that another "
-            "process may have."
+            "writer is open, or with fence=True, in the shell `firn alter --fence`, which ends the writer that "
+            "another process may have."
         )
     view = table.view()
     if not _wanted(table, view.manifest, set_properties):

@@ -82,7 +82,9 @@ class ManifestJournal:
         self.layout = ManifestLayout(prefix)
         self.pointers: PointerStore = pointers or BucketPointerStore(bucket, self.layout.pointer_key)
         self.clock: Clock = clock or SystemClock()
-        self.store = ManifestStore(bucket, self.layout, self.pointers, self.clock, poll_max_s, max_chain, table)
+        self.store = ManifestStore(
+            bucket, self.layout, self.pointers, self.clock, poll_max_s, max_chain, table
+        )
 
     def create(
         self,
