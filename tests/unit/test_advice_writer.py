@@ -562,3 +562,21 @@ def test_an_object_of_the_last_revision_there_can_be_is_deleted(prod: Path) -> N
     a.bucket.delete(key)
     a.rebuild()
     database(prod.parent).table("cpu").append([{"cores": 5}])
+
+
+def test_a_dropped_table_is_opened_again_or_created(prod: Path) -> None:
+    a, b = database(prod.parent), database(prod.parent, "b")
+    for follow in ("open", "create"):
+        stale = a.table("cpu")
+        stale.append([{"cores": 4}])
+        for db in (database(prod.parent), b):
+            db.drop_table("cpu")
+        if follow == "open":
+            database(prod.parent).create_table("cpu", journal="writer")
+        with advises("If there is a new table of that name, open it with db.table()", names="cpu"):
+            stale.merge()
+            stale.append([{"cores": 5}])
+        table = a.table("cpu") if follow == "open" else a.create_table("cpu", journal="writer")
+        table.append([{"cores": 6}])
+        b.table("cpu").append([{"cores": 7}])
+        assert table.scan().count() == 2

@@ -124,6 +124,12 @@ class BlockCache:
             # was read long ago a part when flushes come.
             self._shrink(self._blocks, self._offers)
 
+    def forget(self, file: CachedFile, blocks: int) -> None:
+        """Let go of a file's blocks, of which there are so many."""
+        with self._lock:
+            for block in range(blocks):
+                self._remove(file.base | block)
+
     def stats(self) -> CacheStats:
         """What it holds and how often it helped."""
         with self._lock:

@@ -371,7 +371,9 @@ class SstReader:
 
     def _refuse(self, error: DamagedError) -> NoReturn:
         """Say that the object is damaged; or, of an empty one, that it is gone: what was collected may have a fence
-        of long ago in its place, which landed late (rule 9 of the manifest)."""
+        of long ago in its place, which landed late (rule 9 of the manifest). Once it is restored, it is read anew."""
+        if self._index is not None:
+            self._cache.forget(self._file, self._index.blocks)
         if self.size and not self._bucket.head(self.key).size:
             raise ObjectNotFoundError(f"{self._bucket.uri(self.key)} was compacted and collected") from error
         raise CorruptObjectError(
