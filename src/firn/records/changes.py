@@ -42,7 +42,7 @@ class Change:
     @property
     def document(self) -> dict[str, Any] | None:
         """The document that was put, made anew at each call; None for a delete."""
-        return None if self.body is None else self._documents.decode(self.body)
+        return None if self.body is None else self._documents.decode(self.body, self.id)
 
 
 @dataclass(frozen=True)

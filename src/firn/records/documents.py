@@ -143,8 +143,8 @@ class Documents:
             )
         return body
 
-    def decode(self, body: bytes) -> dict[str, Any]:
-        """The document that was encoded, made anew at each call.
+    def decode(self, body: bytes, id: str | None = None) -> dict[str, Any]:
+        """The document that was encoded, made anew at each call. `id`: of its row, for messages.
 
         Raises:
             CorruptObjectError: not a document of this table.
@@ -155,9 +155,10 @@ class Documents:
                 raise TypeError(f"a JSON {type(found).__name__} is no document")
             return found if self.types is None else from_json(found, self.types)
         except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+            row = f"a row of {self.table}" if id is None else self._named(id)
             raise CorruptObjectError(
-                f"a row of {self.table} holds {body[:60]!r}, which isn't a document of the table ({error}). Restore "
-                "the row's object from a backup, or write the row anew."
+                f"{row} holds {body[:60]!r}, which isn't a document of the table ({error}). Restore the row's object "
+                "from a backup, or write the row anew."
             ) from error
 
     def from_json(self, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -500,7 +500,7 @@ class RowTable:
     def _record(self, row: LoneRow | None) -> Record | None:
         if row is None or row.body is None:
             return None
-        return Record(row.id, self._documents.decode(row.body), row.version.to_text())
+        return Record(row.id, self._documents.decode(row.body, row.id), row.version.to_text())
 
     def _again(self, id: str, current: LoneRow | None, backoff: Backoff) -> Version:
         """What to write over at the next attempt."""

@@ -33,7 +33,9 @@ class Seen:
 
     def record(self, table: Table) -> Record:
         """As a user gets it: with a document of its own."""
-        return Record(self.id, table.documents.decode(self.body), etag_of(table.name, self.id, self.seq))
+        return Record(
+            self.id, table.documents.decode(self.body, self.id), etag_of(table.name, self.id, self.seq)
+        )
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Snapshot:
 
     def document(self, write: RowWrite) -> dict[str, Any]:
         """What a write of the log has put, read by the table as it was. As `RecordStore.body`."""
-        return self.table(write.table).documents.decode(self.store.body(write))
+        return self.table(write.table).documents.decode(self.store.body(write), write.id)
 
     def get(self, table: Table, id: str) -> Seen | None:
         """The row of that id, None if there is none (rule 10). 1 GET, none if its last change isn't applied yet.
@@ -285,7 +287,7 @@ class Snapshot:
         if (version.body is None and version.ref is None) or seq <= table.state.since:
             return None
         body = self.store.body(version)
-        return Seen(id, seq, body, table.documents.decode(body))
+        return Seen(id, seq, body, table.documents.decode(body, id))
 
 
 def without_ids(names: Mapping[str, int], ids: Collection[str]) -> Mapping[str, int]:

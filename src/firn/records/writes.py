@@ -39,7 +39,7 @@ class Pending:
     def record(self, table: Table) -> Record:
         """The row as the transaction itself sees it."""
         assert self.body is not None
-        return Record(self.id, table.documents.decode(self.body), self.etag)
+        return Record(self.id, table.documents.decode(self.body, self.id), self.etag)
 
 
 class Buffer:
@@ -124,7 +124,7 @@ class Buffer:
 def _to_log(table: Table, write: Pending) -> RowWrite:
     if write.body is None:
         return RowWrite(write.table, write.id)
-    document = table.documents.decode(write.body)
+    document = table.documents.decode(write.body, write.id)
     stems = tuple(
         table.layout.stem(
             name, table.documents.index_value(write.id, document, name), write.id, index.generation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from firn.bucket.base import Blob, Bucket
@@ -133,10 +134,19 @@ class SequenceStore:
         return None if blob is None else decode_pack(first, blob.data, where=self.bucket.uri(blob.info.key))
 
     def incomplete(self) -> CorruptObjectError:
-        """For a log that isn't whole however often it is read: no truncation takes that long."""
+        """For a log that isn't whole however often it is read: no truncation takes that long. GET, LIST."""
+        low = self.horizon().lo
+        names = (
+            self.layout.parse_record(i.key) for i in self.bucket.list(self.layout.records_prefix).objects
+        )
+        there = {number for number in names if number is not None and number > low}
+        first = next(number for number in count(low + 1) if number not in there)
+        more = max(there, default=low) - low - len(there) - 1
+        lost = self.bucket.uri(self.layout.record_key(first) if more >= 0 else self.layout.packs_prefix)
+        also = f" and {more} more" if more > 0 else ""
         return CorruptObjectError(
-            f"{self.bucket.uri(self.layout.records_prefix)}: the log has gaps: commits that aren't applied, or "
-            "aren't in a pack, are missing. Copy their objects back from a backup; `firn fsck` names them."
+            f"the log has gaps: {lost}{also}: commits that aren't applied, or aren't in a pack, are missing. Copy "
+            "their objects back from a backup."
         )
 
     def find(self, key: str) -> Blob | None:
