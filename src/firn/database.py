@@ -347,16 +347,18 @@ class Database(Transactions, WriterUpkeep):
 
     def mend_table(self, name: str, *, dry_run: bool = False) -> MendReport:
         """Write damaged or missing small objects of a lake table on the leaderless log anew: its definition, from the
-        copy in its log, and the record of sweeps. Rows and commits stay as they are.
+        copy in its log, the record of sweeps, and logs that the checkpoint has. A damaged log that a later one
+        carries whole is deleted, and older versions with it. Rows stay as they are.
 
         Args:
             dry_run: only say which.
 
         Raises:
-            CorruptObjectError: no log has a copy of the definition; the message says what to do.
+            CorruptObjectError: no log has a copy of the definition, or no object what a damaged log said; the
+                message says what to do.
             NotFoundError: the table has no leaderless log.
 
-        Cost: 2 GETs; where something is mended also 1 LIST, 1 GET a log, and 1 PUT an object.
+        Cost: 1 LIST, 3 GETs and 1 GET a log, and 1 PUT or DELETE a mended object.
 
         Example:
             >>> import firn

@@ -30,6 +30,7 @@ from firn.errors import (
 from firn.generations import Generations
 from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, Settings
+from firn.journal.leaderless.damaged_logs import sort_logs
 from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR, generation_of
 from firn.journal.lock import ExclusiveLock
 from firn.journal.patience import Backoff
@@ -181,15 +182,16 @@ class LakeTables:
             if not dry_run:
                 self.bucket.put(key, descriptor.encode())
         journal = self.open(descriptor).journal
-        if isinstance(journal, LeaderlessJournal) and (mended := journal.mend_horizon(dry_run=dry_run)):
-            objects.append(mended)
+        if isinstance(journal, LeaderlessJournal):
+            if mended := journal.mend_horizon(dry_run=dry_run):
+                objects.append(mended)
+            objects += journal.mend_logs(dry_run=dry_run)
         return MendReport(tuple(objects), dry_run)
 
     def _remembered(self, name: str) -> Descriptor:
         """The definition by the newest log that has a copy."""
         journal = self._bare_journal(name)
-        logs = sorted(journal.loader.load(every=True).logs, key=lambda log: log.order, reverse=True)
-        for log in logs:
+        for log in sorted(sort_logs(journal).readable, key=lambda log: log.order, reverse=True):
             if "table" in log.notes:
                 where = journal.log_bucket.uri(journal.layout.log_key(log.name))
                 return Descriptor.decode(orjson.dumps(log.notes["table"]), where)

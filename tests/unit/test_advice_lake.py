@@ -193,7 +193,7 @@ def test_what_has_no_log_is_copied_back(db):
     db.create_table("stock")
     key = "stock/_firn/table.json"
     body = db.bucket.get(key).data
-    db.bucket.delete(key)
+    db.bucket.put(key, body[:-9])
     with advises("so nothing tells how", names=key):
         db.mend_table("stock")
     db.bucket.put(key, body)
@@ -224,6 +224,20 @@ def test_a_damaged_log_is_copied_back(db, cut):
     with advises("Copy it back from a backup or an older object", names=info.key):
         db.table("flights").scan().count()
     db.bucket.put(info.key, body)
+    assert db.table("flights").scan().count() == 2
+
+
+def test_a_damaged_log_that_no_backup_has_is_let_go(tmp_path):
+    db = firn.connect(tmp_path)
+    table = db.create_table("flights")
+    table.append(ROWS)
+    key = f"flights/_log/{table.append(ROWS).version}.jsonl"
+    db.bucket.put(key, db.bucket.get(key).data[:-3])
+    with advises("sees what other objects know of it", names=key):
+        db.table("flights").scan().count()
+    with advises("or let it go, with what it added, replaced or removed, by ", names=key) as advice:
+        db.mend_table("flights")
+    advice.follow(TABLE=tmp_path / "flights")
     assert db.table("flights").scan().count() == 2
 
 

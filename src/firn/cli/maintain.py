@@ -291,7 +291,7 @@ def forget_files(
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Let data files go that are lost or damaged. Their rows are lost; the report says which these were.
+    """Let data files or logs go that are lost or damaged. Their rows are lost; the report says which these were.
 
     firn forget-files ./prod/flights prod/flights/_data/part-a-5b1c….parquet --dry-run
     """
@@ -343,7 +343,7 @@ def mend(
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Write a table's definition and record of sweeps anew, where they are damaged or missing."""
+    """Write a table's definition, logs and record of sweeps anew, where they are damaged or missing."""
     url, name = locate(table, db)
     database = open_database(url, options)
     meter = waiting.Meter(database.bucket)

@@ -24,6 +24,11 @@ from firn.journal.leaderless.horizon import read_horizon
 from firn.journal.leaderless.layout import parse_log_name
 from firn.journal.leaderless.lease import LockState
 
+_REMEDY = (
+    "Copy it back from a backup or an older version of the object; or `firn mend TABLE` sees what other objects know "
+    "of it"
+)
+
 Bodies = Mapping[tuple[str, str], bytes]
 """(name, etag) → the bytes of a log."""
 
@@ -72,7 +77,7 @@ def _logs(journal: LeaderlessJournal, found: Findings) -> tuple[list[Log], Bodie
             logs.append(decode(name, blob.data, where=where))
         except CorruptObjectError as error:
             what = str(error).removeprefix(where).lstrip(":, ").partition(". ")[0].rstrip(".")
-            found.add(Finding(where, what, "Copy it back from a backup or an older version of the object"))
+            found.add(Finding(where, what, _REMEDY))
         except UnsupportedError as error:
             found.add(of_error(where, error))
     return sorted(logs, key=lambda log: log.order), bodies

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from firn.errors import FirnError, InvalidInputError, StoreError
+from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit, DataFile, Snapshot
 from firn.lake.partition import values_of
 from firn.lake.read import read_file
@@ -24,6 +25,16 @@ def forget_files(table: LakeTable, paths: Sequence[str], *, dry_run: bool) -> Fo
     """See `LakeTable.forget_files`."""
     if not paths:
         raise InvalidInputError("forget_files needs at least one path.")
+    journal = table.journal
+    if isinstance(journal, LeaderlessJournal) and any(map(journal.is_log, paths)):
+        if not all(map(journal.is_log, paths)):
+            raise InvalidInputError(
+                "forget_files takes damaged logs, or data files: name the logs first, and the files in a call "
+                "of their own, as the table can be read by then."
+            )
+        gone = journal.forget_logs(paths, dry_run=dry_run)
+        lost = [LostFile(log.key, str(log.error).partition(". ")[0], None, log.size, {}, {}) for log in gone]
+        return _result(table, lost, dry_run=dry_run, version=None if dry_run else table.version)
     if dry_run:
         return _result(table, _judge(table, table.snapshot(), paths), dry_run=True)
     with table.journal.exclusive("forget") as session:

@@ -517,8 +517,11 @@ class LakeTable:
 
         On a table with a key, older versions of rows may be seen again: see `ForgetResult`.
 
+        Damaged logs, which `Database.mend_table` can't mend, go the same way: what they added, replaced or removed
+        is forgotten, and nobody knows what that was. Their data files stay until `orphan_age`.
+
         Args:
-            paths: keys or URLs of files, as the error names them that says they are lost.
+            paths: keys or URLs of files, or of logs, as the error names them that says they are lost.
             dry_run: only report.
 
         Raises:
@@ -526,7 +529,8 @@ class LakeTable:
                 nothing was changed.
             LockHeldError: other maintenance is under way.
 
-        Cost: 1 GET a file, or a few ranged ones; the lock, and 3 PUTs to publish.
+        Cost: 1 GET a file, or a few ranged ones; the lock, and 3 PUTs to publish. Of logs: 1 LIST, 1 GET each of the
+        table's logs, 1 DELETE a damaged one.
 
         Example:
             >>> import firn

@@ -200,7 +200,7 @@ def _assemble(name: str, data: bytes, lines: Sequence[Any], where: str) -> Log:
 def _damaged(where: str, why: str) -> CorruptObjectError:
     return CorruptObjectError(
         f"{where}: {why}: the object was truncated or changed. Copy it back from a backup or an older object "
-        "version; nothing else was touched."
+        "version; or `firn mend TABLE` sees what other objects know of it. Nothing else was touched."
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.errors import CorruptObjectError
+from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.agreement import Rules
+from firn.journal.leaderless import damaged_logs
 from firn.journal.leaderless.append import Append, seen_batch
+from firn.journal.leaderless.damaged_logs import DamagedLog, SortedLogs
 from firn.journal.leaderless.horizon import read_horizon, replace_horizon
 from firn.journal.leaderless.layout import TableLayout, parse_log_name
 from firn.journal.leaderless.loader import write_checkpoint
@@ -71,13 +73,50 @@ class LeaderlessJournal(TableLog):
             return None
         except CorruptObjectError:
             if not dry_run:
-                names = (parse_log_name(name) for name in self.loader.load(every=True).listed)
+                keys = (info.key for info in self.log_bucket.list(self.layout.log_prefix).objects)
+                names = (parse_log_name(self.layout.log_name(key)) for key in keys)
                 replace_horizon(
                     self.log_bucket,
                     self.layout,
                     max((n.ms or 0 for n in names if n and n.maintenance), default=0),
                 )
             return self.log_bucket.uri(self.layout.horizon_key)
+
+    def mend_logs(self, *, dry_run: bool) -> list[str]:
+        """See `damaged_logs.mend_logs`."""
+        return damaged_logs.mend_logs(self, dry_run=dry_run)
+
+    def is_log(self, path: str) -> bool:
+        """Whether a key or URL is that of one of the table's logs."""
+        return self._log_key(path).startswith(self.layout.log_prefix)
+
+    def forget_logs(self, paths: Sequence[str], *, dry_run: bool) -> list[DamagedLog]:
+        """Delete damaged logs, whatever they said. 1 LIST, 1 GET a log; the lock, 1 DELETE each.
+
+        Raises:
+            InvalidInputError: one isn't there, or can be read; nothing was changed.
+        """
+        if dry_run:
+            return self._damaged(damaged_logs.sort_logs(self), paths)
+        with self.exclusive("forget"):
+            found = damaged_logs.sort_logs(self)
+            gone = self._damaged(found, paths)
+            damaged_logs.delete_logs(self, found, gone)
+        return gone
+
+    def _damaged(self, found: SortedLogs, paths: Sequence[str]) -> list[DamagedLog]:
+        damaged = {log.key: log for log in found.damaged}
+        keys = list(dict.fromkeys(map(self._log_key, paths)))
+        for key in keys:
+            if key not in damaged:
+                raise InvalidInputError(
+                    f"{self.log_bucket.uri(key)} isn't there, or can be read: nothing was changed. Only damaged logs "
+                    "are let go of."
+                )
+        return [damaged[key] for key in keys]
+
+    def _log_key(self, path: str) -> str:
+        return path.removeprefix(self.log_bucket.uri(""))
 
     def stream(self) -> LeaderlessStream:
         """The table as a stream of appends (rule 20)."""
