@@ -1,5 +1,6 @@
 """Write the golden writers' catalogs of this version: `python tests/format/make_golden_catalogs.py`, once for each
-release. What is there is never written anew.
+release. What is there is never written anew. With a name, like `0.1.0+rebuilt`, it writes those of a change of the
+format: `ann` and `bob` have lost a transaction each, and were rebuilt.
 
 Three writers: `ann` commits by claims, `bob` by PUT and LIST, and the beginning of `cyd` is pruned. Together they
 have every action and every kind of object: checkpoints and their hint, markers, soft deletes, merges, registered
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Collection
@@ -183,12 +185,23 @@ def _dropped(ann: firn.Database) -> None:
     ann.drop_table("notes")
 
 
+def make_rebuilt(url: Path) -> dict[str, Any]:
+    """The same once two writers lost a transaction and were rebuilt: their last markers have the whole state."""
+    expected = make(url)
+    for writer in ("ann", "bob"):
+        history = sorted((url / writer / "db/transactions").glob("*.transaction"))
+        history[-2].unlink()
+        assert connect(url, writer).rebuild().rebuilt
+    return expected
+
+
 if __name__ == "__main__":
-    target = GOLDEN / firn.__version__ / "catalogs"
+    name = sys.argv[1] if sys.argv[1:] else firn.__version__
+    target = GOLDEN / name / "catalogs"
     with tempfile.TemporaryDirectory() as directory:
         database = Path(directory) / "db"
         database.mkdir()
-        expected = make(database)
+        expected = make(database) if name == firn.__version__ else make_rebuilt(database)
         shutil.rmtree(database / ".firn-tmp", ignore_errors=True)
         shutil.copytree(database, target / "db")  # fails if it is there
     text = json.dumps(expected, indent=1, ensure_ascii=False) + "\n"
