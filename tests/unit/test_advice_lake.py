@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
@@ -10,6 +11,13 @@ import pytest
 
 import firn
 from advice import advises
+from firn.journal.leaderless.codec import decode, encode
+from firn.journal.model import Commit, SoftDelete
+from firn.journal.writer.metadata import read_metadata
+from firn.lake.engines import InProcess
+from firn.lake.footer import read_footer
+from firn.lake.rebuild import restored_file
+from firn.lake.write import write_batches
 from regressions.test_lake_01_conflicting_types import race, rows
 
 ROWS = [{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]
@@ -191,6 +199,7 @@ def test_a_key_has_to_be_said_anew(db):
 
 def test_what_has_no_log_is_copied_back(db):
     db.create_table("stock")
+    db.bucket.put("stock/_data/part-0.parquet", b"of an append that never ended")
     key = "stock/_firn/table.json"
     body = db.bucket.get(key).data
     db.bucket.put(key, body[:-9])
@@ -376,3 +385,67 @@ def test_a_column_that_does_not_fit_another_makes_it_text():
         else:
             table.rewrite(advice.after("rewrite("))
             assert "x~varchar_cast" in table.snapshot().columns
+
+
+def test_a_table_by_itself_knows_no_spark(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    engines, table.engines = table.engines, InProcess()
+    for use in (
+        lambda: table.scan().to_spark(),
+        lambda: table.engines.write(table, ROWS, None, query=None, aside=frozenset()),
+    ):
+        with advises("was made without a database: get it by firn.connect(…).table(…)", names="flights"):
+            use()
+    assert type(db.table("flights").engines) is type(engines) is not InProcess
+
+
+def test_a_soft_delete_of_no_firn_is_restored_away():
+    table = firn.connect("memory://", writer="w").create_table("t", journal="writer", key=["id"])
+    table.upsert([{"id": 1, "n": 1}])
+    then = table.snapshot().version
+    path = table.snapshot().files[0].path
+    with table.journal.exclusive("delete") as session:
+        session.publish(Commit("delete", soft_deletes=[SoftDelete("n = 1", (path,))]))
+    with advises("come back as they were before. Restore an older version of the table", names=path):
+        table.scan().to_arrow()
+    table.restore(then)
+    assert table.scan().to_arrow().num_rows == 1
+
+
+def test_a_file_that_says_it_is_another_is_copied_back():
+    db = firn.connect("memory://", writer="w")
+    table = db.create_table("t", journal="writer")
+    table.append([{"n": 1}])
+    layout = table.journal.own.history.layout
+    (info,) = (i for i in db.bucket.list(layout.data_prefix).objects if i.key.endswith(".parquet"))
+    footer = read_footer(db.bucket, info.key, info.size)
+    record = read_metadata(footer.metadata.metadata, where=info.key)
+    with advises("aren't those that were written: copy it ", names=info.key):
+        restored_file(db.bucket, layout, info, footer, replace(record, uuid="0" * 32))
+    found = restored_file(db.bucket, layout, info, footer, record)
+    assert (found.path, found.rows) == (info.key, 1)
+
+
+def test_batches_get_the_same_columns(db):
+    table = db.create_table("flights")
+    spec = table.write_spec({"delay": "BIGINT"}, table.journal.begin_append().namer)
+    one, two = pa.record_batch({"delay": [66]}), pa.record_batch({"delay": [95], "origin": ["HNL"]})
+    with advises("give every batch the same columns", names="'origin'"):
+        write_batches(table.bucket, spec, [one, two])
+    write_batches(table.bucket, spec, [one, two.select(["delay"])])
+    assert len(db.bucket.list("flights/_data/").objects) == 1
+
+
+def test_a_damaged_change_of_a_table_is_copied_back(db):
+    table = db.create_table("flights")
+    table.append(ROWS)
+    table.alter(set_properties={"codec": "snappy"})
+    key = db.bucket.list("flights/_log/").objects[-1].key
+    body = db.bucket.get(key).data
+    log = decode(key.rpartition("/")[2], body, where=key)
+    db.bucket.put(key, encode(replace(log, notes={**log.notes, "definition": {"prop": 5}})))
+    with advises("Restore the object from a backup or an older ", names=key.rpartition("/")[2]):
+        db.table("flights").scan().count()
+    db.bucket.put(key, body)
+    assert db.table("flights").scan().count() == 2

@@ -7,6 +7,10 @@ import pytest
 
 import firn
 from advice import advises
+from firn.journal.leaderless.checkpoint import decode
+from firn.journal.leaderless.session import MaintenanceSession
+from firn.testing import SimStore
+from regressions.journals import append, journal_on, merge, rows
 
 
 @pytest.fixture
@@ -78,3 +82,107 @@ def test_a_later_version_is_read_where_sweep_was(db):
     with advises("Read a later version, or set a larger tombstone_grace", names="t"):
         table.scan(at=before).count()
     assert table.scan(at=after).to_arrow().to_pylist() == [{"n": 2}]
+
+
+# -- what came of it isn't known
+
+
+def late(bucket, monkeypatch, verb, key_has="/_log/"):
+    """The next such put gets no answer; what lands it then."""
+    plain, landing = getattr(bucket, verb), []
+
+    def unanswered(key, data, *rest, **options):
+        if key_has not in key or (verb == "put_if_match" and b'"op":"reserve"' in bytes(data)):
+            return plain(key, data, *rest, **options)
+        landing.append(lambda: plain(key, data, *rest, **options))
+        raise firn.OutcomeUnknownError(f"{key}: no answer")
+
+    monkeypatch.setattr(bucket, verb, unanswered)
+    return landing
+
+
+def test_an_append_without_an_answer_is_looked_for(tmp_path, monkeypatch):
+    db = firn.connect(tmp_path)
+    table = db.create_table("t")
+    landing = late(table.bucket, monkeypatch, "put")
+    with advises("before you append the rows again, or give appends a batch_id", names="t/_log/") as advice:
+        table.append([{"n": 1}])
+    monkeypatch.undo()
+    assert advice.follow(0, tmp_path / "t", "--json").json["history"] == []
+    landing[0]()
+    assert len(advice.follow(0, tmp_path / "t", "--json").json["history"]) == 1
+    late(table.bucket, monkeypatch, "put_if_absent")
+    with pytest.raises(firn.OutcomeUnknownError):
+        table.append([{"n": 2}], batch_id="two")
+    monkeypatch.undo()
+    table.append([{"n": 2}], batch_id="two")
+    assert firn.connect(tmp_path).table("t").scan().count() == 2
+
+
+def test_a_change_without_an_answer_is_settled_by_the_next(monkeypatch):
+    store = SimStore()
+    journal = journal_on(store)
+    append(journal, [1])
+    append(journal, [2])
+    landing = late(journal.bucket, monkeypatch, "put_if_match")
+    with advises(
+        "The next maintenance of the table settles it; look with", names=["_log/", "this merge"]
+    ) as advice:
+        merge(journal)
+    monkeypatch.undo()
+    assert landing and advice.commands == ["firn log"]
+    other = journal_on(store, "other")
+    merge(other)
+    assert rows(other) == [1, 2]
+    assert [line.op for line in other.history()][-1] == "merge"
+
+
+# -- restoring
+
+
+def test_what_cannot_be_restored_any_more_is_overwritten(db, monkeypatch):
+    table = db.create_table("t", properties={"tombstone_grace": "7m"})  # of which restores leave 0
+    table.append([{"n": 1}])
+    table.overwrite([{"n": 2}])
+    version = table.history()[0].version
+    with advises("Read that version and overwrite the ", names=["t can't be restored", version]) as advice:
+        table.restore(version)
+    assert "table with it instead" in advice.text
+    table.overwrite(table.scan(at=version).to_arrow())
+    assert table.scan().to_arrow().to_pylist() == [{"n": 1}]
+    table.overwrite([{"n": 3}])
+    monkeypatch.setattr(MaintenanceSession, "revivable", lambda self, at: self.table.snapshot(at))
+    with advises(
+        "is visible; read that version and overwrite the table with it", names=["t/_data/", "this restore"]
+    ):
+        table.restore(version)
+    table.overwrite(table.scan(at=version).to_arrow())
+    assert table.scan().to_arrow().to_pylist() == [{"n": 1}]
+
+
+def test_a_version_whose_files_are_gone_gives_way_to_a_later_one(db):
+    table = db.create_table("t")
+    for n in (1, 2, 3):
+        table.overwrite([{"n": n}])
+    first, second = (line.version for line in table.history()[:2])
+    lost = table.snapshot(first).files[0].path
+    db.bucket.delete(lost)
+    with advises("is gone. Nothing was changed; choose a later version", names=["t can't be restored", lost]):
+        table.restore(first)
+    table.restore(second)
+    assert table.scan().to_arrow().to_pylist() == [{"n": 2}]
+
+
+def test_a_damaged_checkpoint_is_deleted(db):
+    table = db.create_table("t")
+    table.append([{"n": 1}])
+    table.append([{"n": 2}])
+    table.checkpoint()
+    (key,) = (info.key for info in db.bucket.list("t/").objects if "checkpoint" in info.key)
+    db.bucket.put(key, db.bucket.get(key).data[:-1])
+    with advises("delete it, it is only a cache", names=key):
+        decode(db.bucket.get(key).data, where=key)
+    db.bucket.delete(key)
+    assert db.table("t").scan().count() == 2
+    table.checkpoint()
+    assert decode(db.bucket.get(key).data, where=key)

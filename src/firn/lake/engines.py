@@ -44,7 +44,11 @@ class InProcess(LocalEngines):
     def write(
         self, table: LakeTable, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
     ) -> Written:
-        raise UnsupportedError("this table was opened without Spark; open it through firn.connect(url).")
+        raise _without_database(table)
 
     def to_spark(self, scan: Scan) -> Any:
-        raise UnsupportedError("this table was opened without Spark; open it through firn.connect(url).")
+        raise _without_database(scan.table)
+
+
+def _without_database(table: LakeTable) -> UnsupportedError:
+    return UnsupportedError(f"{table.name} was made without a database: get it by firn.connect(…).table(…)")
