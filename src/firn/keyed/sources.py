@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from firn.arrow.bloom import passing
+from firn.background import Background
 from firn.bucket.base import Bucket
 from firn.bucket.flight import in_flight
 from firn.errors import CorruptObjectError, ObjectNotFoundError
@@ -147,6 +148,12 @@ class Sources:
                 here = here and all(reader.cached(block) is not None for block in blocks)
             held.append(here)
         return held
+
+
+def loading(sources: Callable[[], Sources], name: str) -> Background:
+    """A thread that has the indices of L0 fetched, which the first read would wait for. Where one can't be had, the
+    reads that need it raise."""
+    return Background(name, lambda: sources().load(), lambda error: None, first=0.0)
 
 
 def runs_from(ssts: tuple[SSTInfo, ...], sst_key: Callable[[str], str], open_sst: Open) -> list[Run]:

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 Duration = float | str | timedelta
 
+POLLS = 3
+"""How often within `poll_max` a writer looks whether another has come, unless it is told."""
+
 T = TypeVar("T")
 
 
@@ -200,7 +203,8 @@ class KeyedTable:
             TableNotFoundError: the table was dropped.
             OutcomeUnknownError: the store answers nothing.
 
-        Cost: 1 GET, the manifest's chain, 1 LIST, 1 PUT and 1 CAS; the table's first writer needs no PUT.
+        Cost: 1 GET, the manifest's chain, 1 LIST, 1 PUT and 1 CAS; the table's first writer needs no PUT. In the
+        background 1 GET an L0 object, for its index; who reads before that is done waits for what the read needs.
 
         Example:
             >>> import firn
@@ -212,7 +216,7 @@ class KeyedTable:
             b'70'
         """
         gaps = parse_duration(wait_for_gaps)
-        every = self.settings.poll_max / 3 if poll_every is None else parse_duration(poll_every)
+        every = self.settings.poll_max / POLLS if poll_every is None else parse_duration(poll_every)
         session = self.founded(
             lambda: self.journal.open_writer(wait_for_gaps_s=gaps, strict=self.settings.strict)
         )
@@ -428,7 +432,18 @@ class KeyedTable:
 
     def found(self) -> None:
         """Write the pointer, with which the table begins; a clone begins with its parent's SSTs."""
-        settings = {"table": self.definition.id, "flush_ms": self.settings.flush_ms}
+        definition = self.definition
+        settings = {
+            "table": definition.id,
+            "flush_ms": self.settings.flush_ms,
+            "writer_epoch_refresh_ms": round(self.settings.poll_max * 1000 / POLLS),
+            "schema": {
+                "key": None if definition.key is None else [list(item) for item in definition.key.items()],
+                "columns": None
+                if definition.columns is None
+                else [list(i) for i in definition.columns.items()],
+            },
+        }
         if self.definition.parent is None:
             self.journal.create(settings, self.definition.first_epoch)
         else:

@@ -27,7 +27,7 @@ from firn.keyed.pressure import CALM, Pressure
 from firn.keyed.reader import KeyedSnapshot
 from firn.keyed.reads import Reads, Tree
 from firn.keyed.seqs import WIDE
-from firn.keyed.sources import Run, Sources, runs_from
+from firn.keyed.sources import Run, Sources, loading, runs_from
 from firn.keyed.sst_reader import SstReader
 from firn.keyed.sst_writer import SstWriter
 from firn.keyed.stats import WriterStats
@@ -68,10 +68,8 @@ class KeyedWriter(Reads):
         self._l0: tuple[tuple[int, SstReader], ...] = ()
         self._l0_bytes = 0
         self._runs: tuple[Run, ...] = ()
-        self._compacted = -1
-        self._revision = -1
-        self._ssts = 0
-        self._closed = False
+        self._compacted = self._revision = -1
+        self._ssts, self._closed = 0, False
         self._poller: Background | None = None
         self._l0_pressure = CALM
         self._flusher = Flusher(
@@ -100,6 +98,8 @@ class KeyedWriter(Reads):
         self._poller = Background(
             f"firn-poll-{table.name}", self._poll_again, self._flusher.fail, first=self._poll_pause()
         )
+        far = table.bucket.capabilities.shareable and self._l0
+        self._loader = loading(lambda: self._whole_tree.sources, f"firn-load-{table.name}") if far else None
         if compaction:
             self._compaction.start(self._compaction_failed)
             self._compaction.poke()
@@ -283,7 +283,7 @@ class KeyedWriter(Reads):
     def stats(self) -> WriterStats:
         """Figures of now. No request."""
         flusher, cache = self._flusher, self.table.cache.stats()
-        background = (self._poller, self._compaction)
+        background = (self._poller, self._loader, self._compaction)
         errors = [each.last_error for each in background if each is not None and each.last_error is not None]
         with flusher.lock:
             last = flusher.error or flusher.last_error or (errors[0] if errors else None)
@@ -333,8 +333,9 @@ class KeyedWriter(Reads):
         try:
             self._flusher.close(seconds)
         finally:
-            if self._poller is not None:
-                self._poller.stop(seconds)
+            for thread in (self._poller, self._loader):
+                if thread is not None:
+                    thread.stop(seconds)
             self._compaction.stop(seconds)
 
     def __enter__(self) -> KeyedWriter:
