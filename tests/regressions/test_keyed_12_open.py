@@ -1,5 +1,5 @@
-"""The indices of L0 were fetched by the first read alone, and the pointer's settings lacked the schema and how often a
-writer looks at the pointer."""
+"""The indices of L0 were fetched by the first read alone, and the pointer's settings lacked the schema and how often
+a writer looks at the pointer."""
 
 from __future__ import annotations
 

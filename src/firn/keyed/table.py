@@ -432,17 +432,16 @@ class KeyedTable:
 
     def found(self) -> None:
         """Write the pointer, with which the table begins; a clone begins with its parent's SSTs."""
-        definition = self.definition
+        made = self.definition
+
+        def listed(columns: Mapping[str, str] | None) -> list[list[str]] | None:
+            return None if columns is None else [list(item) for item in columns.items()]
+
         settings = {
-            "table": definition.id,
+            "table": made.id,
             "flush_ms": self.settings.flush_ms,
             "writer_epoch_refresh_ms": round(self.settings.poll_max * 1000 / POLLS),
-            "schema": {
-                "key": None if definition.key is None else [list(item) for item in definition.key.items()],
-                "columns": None
-                if definition.columns is None
-                else [list(i) for i in definition.columns.items()],
-            },
+            "schema": {"key": listed(made.key), "columns": listed(made.columns)},
         }
         if self.definition.parent is None:
             self.journal.create(settings, self.definition.first_epoch)
