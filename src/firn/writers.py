@@ -19,7 +19,7 @@ from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError,
 from firn.journal.model import DataFile
 from firn.journal.writer.actions import Action, Define, Drop
 from firn.journal.writer.definition import Definition, definitions
-from firn.journal.writer.federation import Federation, default_name
+from firn.journal.writer.federation import Federation, Union, default_name
 from firn.journal.writer.gathering import Gathering
 from firn.journal.writer.journal import WriterJournal
 from firn.journal.writer.layout import check_place
@@ -65,8 +65,10 @@ class WriterTables:
         return self._own
 
     def names(self) -> list[str]:
-        """The tables of all writers."""
-        return list(definitions(self.federation.load()))
+        """The tables of all writers; a warning tells of those that can't be read."""
+        union = self.federation.load()
+        self._warn(union)
+        return list(definitions(union))
 
     def settings(self) -> dict[str, Settings | None]:
         """The settings of each table, with the greatest times that somebody may still go by; None, with a warning, of
@@ -114,9 +116,13 @@ class WriterTables:
             self._exists(name, name not in defined)
 
     def find(self, name: str) -> LakeTable | None:
-        """A table that any writer has defined. Cost: see `Federation.load`."""
-        found = definitions(self.federation.load()).get(name)
-        return None if found is None else self._table(*found, self._own)
+        """A table that any writer has defined; with None, a warning tells of those that can't be read. Cost: see
+        `Federation.load`."""
+        found = definitions(union := self.federation.load()).get(name)
+        if found is None:
+            self._warn(union)
+            return None
+        return self._table(*found, self._own)
 
     def drop(self, name: str, *, dry_run: bool = False) -> DropReport:
         """Drop the own writer's part of a table, by one commit unless the writer has none."""
@@ -145,6 +151,10 @@ class WriterTables:
         return WriterTransaction(Gathering(self.own), self._in_transaction)
 
     # -- inside
+
+    def _warn(self, union: Union) -> None:
+        for text in union.left_out:
+            warn_degraded(self.federation.bucket.uri(self.federation.prefix), text)
 
     def _in_transaction(self, name: str, gathering: Gathering) -> LakeTable:
         found = definitions(gathering.load()).get(name)

@@ -11,7 +11,14 @@ import random
 
 import pytest
 
-from firn.errors import AppendExpiredError, ConflictError, HandleClosedError, SnapshotTooOldError
+from firn.degraded import forget_warnings
+from firn.errors import (
+    AppendExpiredError,
+    ConflictError,
+    DegradedReadWarning,
+    HandleClosedError,
+    SnapshotTooOldError,
+)
 from firn.journal.model import Commit
 from firn.journal.writer.collect import collect
 from firn.journal.writer.commit import Handle
@@ -50,10 +57,10 @@ class Life:
             )
         self.reader = self.open(None, "db")
 
-    def open(self, writer: str | None, name: str) -> WriterTables:
+    def open(self, writer: str | None, name: str, *, strict: bool = True) -> WriterTables:
         engines = InProcess(LocalRunner(threads=1))
         return WriterTables(
-            self.bucket, "db", f"sim://{name}", engines, writer=writer, strict=True, clock=self.bucket.clock
+            self.bucket, "db", f"sim://{name}", engines, writer=writer, strict=strict, clock=self.bucket.clock
         )
 
     def table(self, tables: WriterTables, name: str) -> LakeTable:
@@ -77,8 +84,8 @@ class Life:
         self.bucket.clock.sleep(self.rng.choice([1, 5, 60]))
         self.done = self.rng.choice(
             [
-                *(self.append, self.append, self.slow_transaction, self.slow_first_append, self.deletes),
-                *(self.sweep, self.prune, self.damage, self.reopen, self.race),
+                *(self.append, self.late_append, self.slow_transaction, self.slow_first_append, self.deletes),
+                *(self.sweep, self.prune, self.damage, self.reopen, self.race, self.break_writer),
                 *(self.look_back, self.look_back, self.checkpoint),
             ]
         )
@@ -102,6 +109,41 @@ class Life:
         name, rows = self.rng.choice(NAMES), self.fresh(tables, 2)
         self.table(tables, name).append(rows)
         self.rows[name] |= {row["id"] for row in rows}
+
+    def late_append(self) -> None:
+        """By one that knows the table from when it had no columns: types that don't fit, or now and then do."""
+        tables, name = self.any(), self.rng.choice(NAMES)
+        table, rows = self.table(tables, name), self.fresh(tables)
+        value = self.rng.choice([1, "oops", 0.5, dt.date(2024, 1, 1), None])
+        with self.patch.context() as stale:
+            stale.setattr(table.journal, "columns", lambda **_: {})
+            table.append([{**row, "v": value} for row in rows])
+        self.rows[name] |= {row["id"] for row in rows}
+        found = self.table(tables, name).scan(where=f"id = {rows[0]['id']}").to_arrow().to_pylist()
+        assert [v for (row,) in [found] for k, v in row.items() if k[0] == "v" and v is not None] == [
+            v for v in [value] if v is not None
+        ]
+
+    def break_writer(self) -> None:
+        """While a transaction can't be read, whoever reads the others is told."""
+        history = self.any().own.history
+        head = history.load().head
+        if not head.revision or history.newest_checkpoint == head.revision:
+            return
+        key = history.layout.transaction_key(head.revision, head.uuid or "")
+        whole = self.store.contents()[key]
+        self.store.write(key, whole[:-1] + bytes([whole[-1] ^ 1]))
+        forget_warnings()
+        with pytest.warns(DegradedReadWarning, match=f"the writer {history.layout.writer} is left out"):
+            self.look_at_all()
+        self.store.write(key, whole)
+
+    def look_at_all(self) -> None:
+        reader = self.open(None, "db", strict=False)
+        if names := reader.names():
+            forget_warnings()
+        for name in names:
+            self.table(reader, name).snapshot()
 
     def slow_transaction(self) -> None:
         tables = self.any()

@@ -98,9 +98,14 @@ class Union:
         return (*self.remarks, *self.degraded, *each)
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which writers can't be read, and which verb mends that."""
+        return tuple(f"the writer {name} is left out: {error}" for name, error in self.broken.items())
+
+    @property
     def degraded(self) -> tuple[str, ...]:
-        """What is left out, and which verb mends it."""
-        said = [f"the writer {name} is left out: {error}" for name, error in self.broken.items()]
+        """What is left out, or read as it was before, and which verb mends it."""
+        said = list(self.left_out)
         for name, version in self.versions.items():
             if version.fork is not None:
                 said.append(
