@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,11 @@ from firn.clock import Clock, SystemClock
 from firn.engines import DatabaseEngines
 from firn.errors import (
     ConflictError,
+    CorruptObjectError,
     InvalidInputError,
     ObjectChangedError,
     OutcomeUnknownError,
+    TableExistsError,
     TableNotFoundError,
 )
 from firn.generations import Generations
@@ -83,7 +86,18 @@ class KeyedTables:
         the name, then the pointer."""
         made = create_definition(self.bucket, key_below(self.prefix, definition.name), definition, over=over)
         table = self.open(made)
-        table.found()
+        try:
+            table.found()
+        except TableExistsError:
+            with suppress(TableNotFoundError):  # it is another table's
+                table.journal.pointer()
+                return table  # whose reader was faster
+            key = definition_key(table.prefix)
+            self.bucket.delete(key)  # else readers would take it for a later table's
+            raise CorruptObjectError(
+                f"{self.bucket.uri(key)} is missing, and files of a keyed table are there. Copy it back from a "
+                "backup, or choose another name."
+            ) from None
         return table
 
     def open(self, definition: KeyedDefinition) -> KeyedTable:

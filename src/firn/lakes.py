@@ -175,7 +175,8 @@ class LakeTables:
             if not self.has_log(name):
                 raise NotFoundError(
                     f"{self.bucket.uri(key_below(self.prefix, name))} has no leaderless log, so nothing tells how "
-                    f"{self.bucket.uri(key)} was. Copy it back from a backup."
+                    f"{self.bucket.uri(key)} was. Copy it back from a backup; of a record table, delete it and say "
+                    f"what it was by create_table({name!r}, kind='records', …), after which the rows are there again."
                 )
             descriptor = self._remembered(name)
             objects.append(self.bucket.uri(key))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.degraded import warn_degraded
-from firn.errors import TableExistsError, TableNotFoundError, UnsupportedError
+from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.definition import definition_key
 from firn.keyed.definition import KeyedDefinition
 from firn.keyed.table import KeyedTable
@@ -68,7 +68,7 @@ class Tables:
             if blob is not None:
                 try:
                     definition = decode_definition(blob.data, self.bucket.uri(blob.info.key))
-                except UnsupportedError as error:  # of that table alone: the others go on
+                except (CorruptObjectError, UnsupportedError) as error:  # of it alone: the others go on
                     warn_degraded(self.bucket.uri(self._prefix(name)), str(error))
                     found.update([name] if kind is None else [])
                     continue

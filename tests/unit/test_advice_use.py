@@ -151,3 +151,20 @@ def test_a_table_of_writers_catalogs_is_checked_not_mended(db):
     with advises("finds what is damaged, and `firn rebuild --writer ID` brings a catalog back", names="cpu"):
         db.mend_table("cpu")
     assert db.table("cpu").scan().count() == 0
+
+
+def test_a_keyed_tables_pointer_and_definition_are_copied_back(db):
+    with db.create_table("k", kind="keyed").open() as kv:
+        kv.put(b"a", b"1")
+    pointer, definition = "k/_metadata/current_manifest", "k/_firn/table.json"
+    kept = {key: db.bucket.get(key).data for key in (pointer, definition)}
+    db.bucket.delete(pointer)
+    with advises("and files of the table are there. Copy the newest version of it back", names=pointer):
+        db.table("k", kind="keyed").reader()
+    db.bucket.put(pointer, kept[pointer])
+    db.bucket.delete(definition)
+    with advises("and files of a keyed table are there. Copy it back from a backup", names=definition):
+        db.create_table("k", kind="keyed")
+    db.create_table("k2", kind="keyed")
+    db.bucket.put(definition, kept[definition])
+    assert db.table("k", kind="keyed").reader() is not None

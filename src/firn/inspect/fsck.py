@@ -15,7 +15,9 @@ from firn.inspect.fsck_leaderless import check_log
 from firn.inspect.fsck_records import check_records, is_tombstone
 from firn.inspect.fsck_writer import check_catalog
 from firn.inspect.transactions import chosen_writers, federation_of
+from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal
+from firn.journal.manifest.layout import ManifestLayout
 from firn.journal.model import Snapshot
 from firn.journal.writer.definition import definitions
 from firn.journal.writer.layout import database_key
@@ -98,7 +100,25 @@ def _logs(db: Database, table: str | None, footers: bool, blocks: bool) -> list[
     """Of tables with a directory of their own, broken ones too."""
     federation = federation_of(db)
     names = db.bucket.list_dirs(key_below(db.prefix, "")) if table is None else [table]
-    return [partial(_log, db, name, footers, blocks) for name in names if federation.is_table(name)]
+    found: list[Callable[[], Findings]] = []
+    for name in names:
+        if federation.is_table(name):
+            found.append(partial(_log, db, name, footers, blocks))
+        elif db.bucket.list(ManifestLayout(key_below(db.prefix, name)).pointer_key).objects:
+            found.append(partial(_undefined, db, name))
+    return found
+
+
+def _undefined(db: Database, name: str) -> Findings:
+    return Findings(
+        [
+            Finding(
+                db.bucket.uri(definition_key(key_below(db.prefix, name))),
+                "it is missing, and files of a keyed table are there",
+                "Copy it back from a backup; nobody can open the table until then",
+            )
+        ]
+    )
 
 
 def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:

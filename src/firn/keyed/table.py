@@ -15,6 +15,7 @@ from firn.arguments import checked
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.errors import (
+    CorruptObjectError,
     InvalidInputError,
     SnapshotTooOldError,
     TableExistsError,
@@ -458,9 +459,19 @@ class KeyedTable:
             definition = read_definition(self.bucket, self.prefix)
             if definition is None or definition.dropped or definition.id != self.definition.id:
                 raise self._gone("was dropped") from None
+        self._check_unborn()
         with suppress(TableExistsError):  # somebody else has mended it meanwhile
             self.found()
         return read()
+
+    def _check_unborn(self) -> None:
+        """Refuse to begin anew where files say that the table had begun. 2 LISTs."""
+        layout = self.journal.layout
+        if any(self.bucket.list(each).objects for each in (layout.manifests_prefix, layout.l0_prefix)):
+            raise CorruptObjectError(
+                f"{self.journal.store.pointers.where} is missing, and files of the table are there. Copy the newest "
+                "version of it back from a backup; nobody can open the table until then."
+            )
 
     def _gone(self, why: str) -> TableNotFoundError:
         return TableNotFoundError(
