@@ -76,6 +76,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (
             "firn.records.table.RecordTable",
             "firn.records.transaction.Transaction",
+            "firn.records.writes.Savepoint",
             "firn.records.rows.Rows",
             "firn.records.documents.Record",
             "firn.records.changes.Changes",

@@ -145,6 +145,10 @@ def test_the_event_loop_is_never_blocked(process):
         assert (tx.is_open, tx.committed) == (False, tx.snapshot + 1)
         tx = await process.aio.begin(lock=True)
         await tx.upsert("t", "c", {})
+        point = await tx.savepoint()
+        await tx.upsert("t", "d", {})
+        await tx.rollback(to=point)
+        assert list(await tx.get_many("t", ["c", "d"])) == ["c"]
         await tx.rollback()
         assert await process.aio.transact(lambda tx: tx.upsert("t", "c", {}))
         assert await process.aio.run(process.t.count) == 1

@@ -23,6 +23,7 @@ from firn.records.order import OrderBy
 from firn.records.rows import Rows
 from firn.records.transacting import ATTEMPTS, MAY_PASS, Attempts
 from firn.records.transaction import TIMEOUT_S, Transaction
+from firn.records.writes import Savepoint
 
 if TYPE_CHECKING:
     from firn.records.session import Duration, Session
@@ -181,9 +182,13 @@ class AsyncTransaction:
         assert self.twin.committed is not None
         return self.twin.committed
 
-    async def rollback(self) -> None:
-        """Forget all writes."""
-        await self._strand.run(self.twin.rollback)
+    async def savepoint(self) -> Savepoint:
+        """What was written until now, for `rollback(to=…)`."""
+        return await self._strand.run(self.twin.savepoint)
+
+    async def rollback(self, *, to: Savepoint | None = None) -> None:
+        """Forget all writes, or those since a savepoint."""
+        await self._strand.run(partial(self.twin.rollback, to=to))
 
     async def __aenter__(self) -> AsyncTransaction:
         return self

@@ -36,7 +36,7 @@ from firn.records.validating import (
     last_write,
     unseen,
 )
-from firn.records.writes import Buffer, Pending
+from firn.records.writes import Buffer, Pending, Savepoint
 
 TIMEOUT_S: Final = 600.0
 
@@ -228,10 +228,39 @@ class Transaction(Reads):
         self._state, self.committed = "committed", number
         self._store.committed()
 
-    def rollback(self) -> None:
-        """Forget all writes. No request, but to release locks."""
+    def savepoint(self) -> Savepoint:
+        """What was written until now, for `rollback(to=…)`; as often as it is needed. No request.
+
+        >>> import firn
+        >>> db = firn.connect("memory://")
+        >>> people = db.create_table("people", kind="records")
+        >>> with db.begin() as tx:
+        ...     _ = tx.insert("people", "ada", {"born": 1815})
+        ...     before = tx.savepoint()
+        ...     _ = tx.insert("people", "bob", {"born": 0})
+        ...     tx.rollback(to=before)
+        >>> [row.id for row in people.scan()]
+        ['ada']
+        """
         self._must_be_open()
-        self._end("rolled back")
+        return self._writes.saved()
+
+    def rollback(self, *, to: Savepoint | None = None) -> None:
+        """Forget all writes. No request, but to release locks.
+
+        Args:
+            to: forget only what was written since that savepoint, and go on. What was read since counts as read,
+                and locks stay.
+
+        Raises:
+            InvalidInputError: the savepoint is another transaction's.
+        """
+        self._must_be_open()
+        if to is None:
+            self._end("rolled back")
+            return
+        self._writes.restore(to)
+        self._footprint.writes = self._writes.keys()
 
     def __repr__(self) -> str:
         return f"<Transaction {self.txid[:8]} {self._state}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from firn.errors import InvalidInputError, OutcomeUnknownError, StoreUnavailableError
@@ -42,6 +42,14 @@ class Pending:
         return Record(self.id, table.documents.decode(self.body, self.id), self.etag)
 
 
+@dataclass(frozen=True)
+class Savepoint:
+    """What a transaction had written at a moment; `Transaction.rollback` forgets what it has written since."""
+
+    txid: str
+    writes: Mapping[tuple[str, str], Pending] = field(repr=False)
+
+
 class Buffer:
     """The last write of each row."""
 
@@ -56,6 +64,24 @@ class Buffer:
     @property
     def tables(self) -> set[str]:
         return {table for table, _ in self._writes}
+
+    def saved(self) -> Savepoint:
+        """As they are now."""
+        return Savepoint(self._txid, dict(self._writes))
+
+    def restore(self, point: Savepoint) -> None:
+        """As they were then.
+
+        Raises:
+            InvalidInputError: another transaction made it.
+        """
+        if point.txid != self._txid:
+            raise InvalidInputError("that savepoint is another transaction's; give one of this transaction.")
+        self._writes = dict(point.writes)
+
+    def keys(self) -> set[tuple[str, str]]:
+        """The rows that are written."""
+        return set(self._writes)
 
     def get(self, key: tuple[str, str]) -> Pending | None:
         return self._writes.get(key)
