@@ -24,7 +24,7 @@ from firn.errors import (
 )
 from firn.generations import Generations
 from firn.journal.definition import definition_key
-from firn.journal.patience import Backoff
+from firn.journal.patience import Backoff, whole
 from firn.journal.sequence import Ddl, TableState
 from firn.journal.writer.federation import default_name
 from firn.lake.results import DropReport
@@ -240,7 +240,7 @@ class RecordTables:
     def _definition(self, name: str) -> tuple[RecordDefinition, str] | None:
         key = definition_key(key_below(self._prefix, name))
         try:
-            blob = self._bucket.get(key)
+            blob = whole(self._bucket, self._bucket.get(key), self._clock)
         except ObjectNotFoundError:
             return None
         return RecordDefinition.decode(blob.data, self._bucket.uri(key)), blob.info.etag

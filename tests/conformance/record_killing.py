@@ -134,7 +134,7 @@ def examine(place: Place, said: Sequence[Said]) -> Counter[str]:
     verdict = model.history.check("serializable", real_time=False)
     assert verdict, str(verdict)
     rows = all_rows(store)
-    follow_the_log(records, rows, whole=False)
+    follow_the_log(store, records, rows, whole=False)
     _indices_and_rows_are_one(store, bucket)
     return Counter(one.workload for one in said if one.seen.status == "committed" and one.seen.writes)
 
@@ -169,6 +169,6 @@ def _indices_and_rows_are_one(store: RecordStore, bucket: Bucket) -> None:
     collecting.sweep(quiet, orphan_age_s=0)
     rows = all_rows(quiet)
     has_all_entries(quiet, rows, Objects(bucket))
-    left = entries_there(Objects(bucket)) - entries_of(quiet, rows)
+    left = entries_there(quiet, Objects(bucket)) - entries_of(quiet, rows)
     assert not left, f"index entries are left that no row has: {sorted(left)}"
     finds_what_is_there(quiet, rows)

@@ -19,10 +19,14 @@ from firn.errors import (
     OutcomeUnknownError,
     SnapshotTooOldError,
     StoreUnavailableError,
+    TableExistsError,
+    TableNotFoundError,
 )
 from firn.journal.sequence import GroupCommit
-from firn.records import applying, collecting, indexing
+from firn.record_tables import RecordOptions, RecordTables
+from firn.records import altering, applying, collecting, indexing
 from firn.records.applier import IDLE_S, PATIENCE_S, Applier
+from firn.records.definition import read_definition
 from firn.records.predicates import Range
 from firn.records.store import RecordStore
 from firn.records.transaction import Transaction, begin
@@ -174,7 +178,14 @@ class Clients:
         """What a failure of a transaction means."""
         if not isinstance(
             error,
-            (*STORE, ConflictError, DuplicateKeyError, NoSuchKeyError, SnapshotTooOldError),
+            (
+                *STORE,
+                ConflictError,
+                DuplicateKeyError,
+                NoSuchKeyError,
+                SnapshotTooOldError,
+                TableNotFoundError,
+            ),
         ):
             raise error
         self.model.happened[f"{name}: {error.kind}"] += 1
@@ -232,6 +243,46 @@ class Clients:
                 self.model.happened["index refused"] += 1
             except (*STORE, ConflictError, NotFoundError, SnapshotTooOldError):
                 continue
+
+    def alterer(self, client: SimClient) -> None:
+        """Alters a table that others use, drops its index and builds it, drops the table and makes it again."""
+        store = self._open_store(client.bucket, client.clock)
+        tables = tables_of(store)
+        for _ in range(self.habits.rounds):
+            self.rest(client, 3 * self.habits.pause_s)
+            try:
+                self.model.happened[self._alter(client, store, tables)] += 1
+            except (*STORE, ConflictError, NotFoundError, SnapshotTooOldError, TableExistsError):
+                continue
+
+    def _alter(self, client: SimClient, store: RecordStore, tables: RecordTables) -> str:
+        there = read_definition(client.bucket, "db/orders", clock=client.clock)
+        definition = None if there is None else tables.usable(there)
+        if definition is None:
+            options = RecordOptions(indices=["n"], properties={"inline": "32B"})
+            tables.create(tables.describe("orders", options))
+            return "table created"
+        roll = client.random.random()
+        if roll < 0.3:
+            tables.drop(definition)
+            return "table dropped"
+        if roll < 0.7:
+            inline = client.random.choice(["8B", "4MB", None])
+            altering.alter(store, definition, {"inline": inline}, dry_run=False)
+            return "altered"
+        state = store.log.refresh().catalog.get("orders")
+        if state is not None and "n" in state.fields:
+            indexing.drop_index(store, "orders", "n")
+            return "index dropped"
+        indexing.build_index(store, "orders", "n")
+        return "index built"
+
+
+def tables_of(store: RecordStore) -> RecordTables:
+    """What makes and drops tables, with a process's view of the log."""
+    tables = RecordTables(store.bucket, store.prefix, "sim://db", clock=store.clock, background=False)
+    tables.session._store = store
+    return tables
 
 
 class Session:
@@ -419,6 +470,25 @@ class Session:
     def entries(self) -> None:
         """Lists whose elements are rows."""
         entries(self)
+
+    def orders(self) -> None:
+        """Rows of a table that may be altered or dropped at any time; a few have a megabyte."""
+        index = self.tx._table("orders").state.fields.get("n")
+        for id in self.random.sample(USERS, self.random.randint(1, 3)):
+            roll = self.random.random()
+            if roll < 0.2 and index is not None and 0 < index.ready <= self.tx.snapshot:
+                self.find("orders", n=self.random.randrange(3))
+            elif roll < 0.4:
+                self.scan("orders")
+            self.think()
+            row = self.get("orders", id) if roll < 0.7 else None
+            document = {"n": self.random.randrange(3), "by": self.tx.txid, "text": self.clients.model.text()}
+            if row is None or roll < 0.3:
+                self.upsert("orders", id, document)
+            elif roll < 0.5:
+                self.delete("orders", id)
+            else:
+                self.update("orders", id, document)
 
     def users(self) -> None:
         """Users with emails that nobody else may have."""

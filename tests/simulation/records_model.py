@@ -85,6 +85,7 @@ class Model:
         self.acknowledged = 0
         self.happened: Counter[str] = Counter()
         self.elements = 0
+        self.large = 0
 
     def ended(self, transaction: Observed, number: int) -> None:
         """A client was told that its transaction is committed."""
@@ -96,6 +97,11 @@ class Model:
         """One that no list has yet."""
         self.elements += 1
         return self.elements
+
+    def text(self) -> str:
+        """What fills a document: a megabyte for a few of them."""
+        self.large += 1
+        return "x" * (1_200_000 if self.large % 16 == 5 and self.large < 100 else self.large % 60)
 
     def holds(self, records: Sequence[Record], body: Callable[[RowWrite], bytes]) -> None:
         """Everything is as it was promised, by the whole log."""
@@ -115,14 +121,21 @@ class Model:
             assert landed is None, f"{t.txid} failed, and is commit {landed}"
         assert t.snapshot == 0 or t.began >= t.floor, f"{t.txid} began at {t.began}, {t.floor} was there"
         for look in t.looks:
-            _same(look, f"{t.txid} read", *states.since(look.snapshot, look.latest))
+            # The rows of a table go when it is dropped, and nobody who reads is told; whoever commits is.
+            if landed is not None or states.stands(look.table, look.snapshot):
+                _same(look, f"{t.txid} read", *states.since(look.snapshot, look.latest))
         if t.status == "committed" and t.serializable and not t.writes:
             for look in t.looks:
-                _same(look, f"{t.txid}, which wrote nothing, had read", states.at(t.snapshot))
+                if states.stands(look.table, look.snapshot):
+                    _same(look, f"{t.txid}, which wrote nothing, had read", states.at(t.snapshot))
         if landed is None:
             return
         told = states.snapshot_of(t.txid)
         assert told == t.snapshot, f"commit {landed} says that it read at {told}, and it was at {t.snapshot}"
+        for table in {look.table for look in t.looks} | {table for table, _ in t.writes}:
+            assert states.stands(table, t.snapshot, landed), (
+                f"commit {landed} has to do with {table}, now another"
+            )
         between = states.between(t.snapshot, t.txid)
         touched = {(write.table, write.id) for member in between for write in member.writes}
         assert not touched & t.writes.keys(), f"commit {landed} lost an update of {touched & t.writes.keys()}"
@@ -144,6 +157,7 @@ class States:
 
     def __init__(self, records: Sequence[Record], body: Callable[[RowWrite], bytes]) -> None:
         self._body = body
+        self._catalogs: list[Catalog] = [{}]
         self._states: list[dict[str, dict[str, Document]]] = [{}]
         self._catalog: Catalog = {}
         self._before: dict[str, dict[str, dict[str, Document]]] = {}
@@ -154,6 +168,7 @@ class States:
             assert record.number == number, f"commit {number} is {record.number}"
             assert record.catalog == self._catalog, f"commit {number} has {record.catalog}"
             self._catalog = after(record)
+            self._catalogs.append(self._catalog)
             self._add(record)
 
     def _add(self, record: Record) -> None:
@@ -167,6 +182,8 @@ class States:
             self._members.append((record.number, member))
             self._before[member.txid] = state
             state = dict(state)
+            if member.ddl is not None and member.ddl.verb in ("create", "drop"):
+                state[member.ddl.table] = {}
             for write in member.writes:
                 rows = state[write.table] = dict(state.get(write.table, {}))
                 if write.deletes:
@@ -183,6 +200,12 @@ class States:
     def since(self, number: int, latest: int) -> Sequence[Mapping[str, Found]]:
         """That after a commit, and those up to a later one."""
         return self._states[number : max(number, latest) + 1]
+
+    def stands(self, table: str, number: int, upto: int | None = None) -> bool:
+        """Whether a table that was there after a commit is the same one before a later one, or to the end."""
+        was = self._catalogs[number].get(table)
+        later = (catalog.get(table) for catalog in self._catalogs[number:upto])
+        return all(was is not None and now is not None and now.since == was.since for now in later)
 
     def before(self, txid: str) -> Mapping[str, Found]:
         return self._before[txid]

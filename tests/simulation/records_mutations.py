@@ -31,6 +31,7 @@ from firn.records import (
     collecting,
     definitions,
     indexing,
+    lost,
     transaction,
     uniqueness,
     validating,
@@ -133,6 +134,16 @@ def move_without_looking_back(patch: pytest.MonkeyPatch) -> None:
             self._must_stand = kept  # type: ignore[method-assign]
 
     patch.setattr(Open, "_look", look)
+
+
+def commit_to_tables_that_are_gone(patch: pytest.MonkeyPatch) -> None:
+    """Rule 16: what was read and written must be of tables that are still there."""
+    patch.setattr(Open, "_tables_must_stand", lambda self, catalog: None)
+
+
+def take_dropped_rows_for_lost(patch: pytest.MonkeyPatch) -> None:
+    """Rows go with their table."""
+    patch.setattr(lost, "is_there", lambda store, layout: True)
 
 
 def move_for_commits_only(patch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from firn.records.documents import Record
 from firn.records.transaction import Transaction
 
 
@@ -41,6 +43,19 @@ def forget_finds(patch: pytest.MonkeyPatch) -> None:
 
 def forget_scans(patch: pytest.MonkeyPatch) -> None:
     _untracked(patch, "scan")
+
+
+def forget_streams(patch: pytest.MonkeyPatch) -> None:
+    sound = Transaction._streamed
+
+    def streamed(self: Transaction, *arguments: Any) -> Iterator[Record]:
+        kept = set(self._footprint.reads)
+        for row in sound(self, *arguments):
+            self._footprint.reads -= {("moved", row.id)} - kept
+            yield row
+
+    _untracked(patch, "stream")
+    patch.setattr(Transaction, "_streamed", streamed)
 
 
 def forget_pages(patch: pytest.MonkeyPatch) -> None:

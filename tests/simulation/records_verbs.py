@@ -4,11 +4,12 @@ log must explain, and what the checker of histories judges that knows no log."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from firn.errors import DuplicateKeyError, FirnError, NoSuchKeyError
 from firn.records.predicates import Range
-from simulation.records_model import Found, matching
+from simulation.records_model import Found, Look, matching
 
 TABLE = "moved"
 IDS = tuple(f"user{n}" for n in range(4))
@@ -69,6 +70,22 @@ def _find(session: Any) -> None:
 
 def _scan(session: Any) -> None:
     session.scan(TABLE, **session.random.choice([{}, {"n": 1}]))
+
+
+def _stream(session: Any) -> None:
+    """All rows, with other verbs between the first of them and the others."""
+    own = {id: document for (name, id), document in session.observed.writes.items() if name == TABLE}
+    where, snapshot = session.random.choice([{}, {"n": 1}]), session.tx.snapshot
+    rows = session.tx.stream(TABLE, where)
+    found = [row for _, row in zip(range(1), rows, strict=False)]
+    for verb in session.random.choices([_get, _find, _count, _insert, _upsert, _delete_if_there], k=2):
+        verb(session)
+    found += rows
+    answer = {row.id: row.document for row in found}
+    assert len(answer) == len(found), "a stream gave a row twice"
+    session.observed.looks.append(
+        Look(snapshot, TABLE, f"stream {where}", partial(matching, where=where), answer, own)
+    )
 
 
 def _count(session: Any) -> None:
@@ -172,6 +189,7 @@ LOOKS = (
     _count,
     _page,
     _page,
+    _stream,
     _insert,
     _insert,
     _update,

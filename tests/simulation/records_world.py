@@ -11,13 +11,13 @@ from typing import Any, Protocol
 from firn.bucket.base import BytesLike
 from firn.journal.sequence import Ddl, Record, RowWrite, SequenceLayout
 from firn.records import applying, collecting
-from firn.records.definition import Index, RecordDefinition
+from firn.records.definition import Index, RecordDefinition, read_definition
 from firn.records.definitions import define
 from firn.records.row import Row
 from firn.records.store import RecordStore
 from firn.records.transaction import begin
 from firn.testing import RandomFaults, Replay, SimStore, World
-from simulation.records_clients import SHIFTS, Clients, Habits
+from simulation.records_clients import SHIFTS, Clients, Habits, tables_of
 from simulation.records_model import TOTAL, Model
 
 PREFIX = "db"
@@ -49,6 +49,7 @@ class RecordsShape:
     appliers: int = 1
     collectors: int = 1
     indexers: int = 0
+    alterers: int = 0
     habits: Habits = field(default_factory=lambda: Habits(ALL, rounds=10))
     faults: float = 1.0
     stalls: float = 1.0
@@ -98,6 +99,10 @@ RECORDS_SHAPES: dict[str, RecordsShape] = {
         clients=5, appliers=3, collectors=2, habits=_habits(15, {"bank": 3, "lists": 1}, pause_s=6)
     ),
     "movers": RecordsShape(clients=5, habits=_habits(rounds=8, mix={"moves": 1}, pause_s=3)),
+    # A table that is altered, dropped and created again among those who use it.
+    "altered": RecordsShape(
+        clients=4, alterers=2, habits=_habits(12, {"orders": 3, "bank": 1}, pause_s=4, serializable=0.4)
+    ),
     "verbs": RecordsShape(clients=5, habits=_habits(mix={"verbs": 1}, pause_s=1, serializable=0.8)),
 }
 
@@ -149,7 +154,9 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
             drops=drops,
             pack_bytes=pack_bytes,
             whole_bytes=whole_bytes,
-            definitions=DEFINITIONS.get,
+            definitions=lambda name: (
+                DEFINITIONS.get(name) or read_definition(bucket, f"{PREFIX}/{name}", clock=clock)
+            ),
         )
         opened.log.far = far
         return opened
@@ -162,6 +169,7 @@ def build(seed: int | Replay, shape: RecordsShape) -> World:
         ("apply", shape.appliers, clients.applier),
         ("collect", shape.collectors, clients.collector),
         ("index", shape.indexers, clients.indexer),
+        ("alter", shape.alterers, clients.alterer),
     ):
         for n in range(count):
             world.spawn(f"{kind}{n}", program, skew_ms=rng.randint(-SKEW_MS, SKEW_MS), restarts=1)
@@ -219,12 +227,13 @@ def final(model: Model, store: RecordStore, objects: Remembering) -> None:
     behind but what is needed."""
     records = whole_log(store)
     model.holds(records, objects.body)
+    end_what_was_begun(store)
     with begin(store) as tx:
         tx.upsert("doctors", "day0", {"shift": "day", "on": True})
     applying.settle(store)
     records = whole_log(store)
     rows = all_rows(store)
-    follow_the_log(records, rows)
+    follow_the_log(store, records, rows)
     has_all_entries(store, rows, objects)
     store.clock.sleep(store.log.freshness_s + 10)
     with begin(store) as tx:
@@ -238,9 +247,9 @@ def final(model: Model, store: RecordStore, objects: Remembering) -> None:
     swept = collecting.sweep(store, orphan_age_s=0)
     model.happened["swept at the end"] += swept.entries
     records, rows = whole_log(store, packs=False), all_rows(store)
-    follow_the_log(records, rows, whole=False)
+    follow_the_log(store, records, rows, whole=False)
     has_all_entries(store, rows, objects)
-    left = entries_there(objects) - entries_of(store, rows)
+    left = entries_there(store, objects) - entries_of(store, rows)
     assert not left, f"a sweep left {sorted(left)}, which no row has"
     bodies = {f"{LAYOUT.bodies_prefix}{v.ref}" for _, row in rows for v in row.versions if v.ref}
     bodies |= {f"{LAYOUT.bodies_prefix}{w.ref}" for r in records for m in r.group for w in m.writes if w.ref}
@@ -260,18 +269,34 @@ def whole_log(store: RecordStore, *, packs: bool = True) -> list[Record]:
 def all_rows(store: RecordStore) -> list[tuple[str, Row]]:
     return [
         (table, row)
-        for table in DEFINITIONS
-        for row in store.rows([info.key for info in store.bucket.list(store.layout(table, 0).rows).objects])
+        for table, state in store.log.refresh().catalog.items()
+        for row in store.rows(
+            [info.key for info in store.bucket.list(store.layout(table, state.generation).rows).objects]
+        )
     ]
 
 
-def follow_the_log(records: list[Record], rows: list[tuple[str, Row]], *, whole: bool = True) -> None:
+def end_what_was_begun(store: RecordStore) -> None:
+    """The creation or the drop of a table."""
+    definition = read_definition(store.bucket, f"{PREFIX}/orders", clock=store.clock)
+    tables = tables_of(store)
+    if definition is not None and definition.dropped:
+        tables.erase(definition)
+    elif definition is not None:
+        tables.usable(definition)
+
+
+def follow_the_log(
+    store: RecordStore, records: list[Record], rows: list[tuple[str, Row]], *, whole: bool = True
+) -> None:
     """Each row has its last versions, the newest included; each that the log knows has one."""
+    catalog = store.log.refresh().catalog
     written: dict[tuple[str, str], list[int]] = {}
     for record in records:
         for member in record.group:
             for write in member.writes:
-                written.setdefault((write.table, write.id), []).append(record.number)
+                if write.table in catalog and record.number > catalog[write.table].since:
+                    written.setdefault((write.table, write.id), []).append(record.number)
     there = {(table, row.id): row for table, row in rows}
     if whole:
         assert there.keys() == written.keys()
@@ -291,7 +316,7 @@ def has_all_entries(store: RecordStore, rows: list[tuple[str, Row]], objects: Ke
     """Every version that a snapshot may read is in every index. A collector may have been cut off among others."""
     horizon = store.log.store.horizon().horizon
     readable = [(name, row.pruned(horizon)[0]) for name, row in rows]
-    missing = entries_of(store, readable, ready=True) - entries_there(objects)
+    missing = entries_of(store, readable, ready=True) - entries_there(store, objects)
     assert not missing, f"an index lacks {sorted(missing)}"
 
 
@@ -314,18 +339,22 @@ def entries_of(store: RecordStore, rows: list[tuple[str, Row]], *, ready: bool =
     return wanted
 
 
-def entries_there(objects: Keys) -> set[str]:
-    return {key for key in objects.keys(PREFIX) if "/indices/" in key}
+def entries_there(store: RecordStore, objects: Keys) -> set[str]:
+    catalog = store.log.refresh().catalog.items()
+    return {
+        key for name, state in catalog for key in objects.keys(store.layout(name, state.generation).indices)
+    }
 
 
 def finds_what_is_there(store: RecordStore, rows: list[tuple[str, Row]]) -> None:
     """By id, by each index and by a scan."""
     tx = begin(store)
-    for name in DEFINITIONS:
+    for name, state in store.log.head().catalog.items():
         found = {row["_id"]: row.document for row in tx.scan(name)}
         alive = {row.id for table, row in rows if table == name and not row.versions[0].deleted}
         assert found.keys() == alive
         for id, document in found.items():
             assert tx.get(name, id).document == document
-            for index in DEFINITIONS[name].indices:
-                assert id in {row["_id"] for row in tx.find(name, {index.field: document[index.field]})}
+            for indexed, index in state.fields.items():
+                if index.stage == "ready":
+                    assert id in {row["_id"] for row in tx.find(name, {indexed: document.get(indexed)})}

@@ -14,6 +14,7 @@ import orjson
 
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
+from firn.clock import Clock, SystemClock
 from firn.errors import (
     CorruptObjectError,
     ObjectChangedError,
@@ -22,6 +23,7 @@ from firn.errors import (
     TableExistsError,
     UnsupportedError,
 )
+from firn.journal.patience import whole
 
 T = TypeVar("T")
 
@@ -31,14 +33,17 @@ def definition_key(prefix: str) -> str:
     return f"{prefix}/_firn/table.json"
 
 
-def read_object(bucket: Bucket, prefix: str, decode: Callable[[bytes, str], T]) -> T | None:
-    """What `decode` makes of its bytes and its name for messages; None where there is none. 1 GET."""
+def read_object(
+    bucket: Bucket, prefix: str, decode: Callable[[bytes, str], T], *, clock: Clock | None = None
+) -> T | None:
+    """What `decode` makes of its bytes and its name for messages; None where there is none. 1 GET, again if half
+    of it came."""
     key = definition_key(prefix)
     try:
-        data = bucket.get(key).data
+        blob = whole(bucket, bucket.get(key), clock or SystemClock())
     except ObjectNotFoundError:
         return None
-    return decode(data, bucket.uri(key))
+    return decode(blob.data, bucket.uri(key))
 
 
 def create_object(

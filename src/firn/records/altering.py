@@ -11,7 +11,7 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import ConflictError, ObjectChangedError, OutcomeUnknownError, TableNotFoundError
 from firn.journal.definition import definition_key
-from firn.journal.patience import Backoff
+from firn.journal.patience import Backoff, whole
 from firn.journal.sequence import Ddl
 from firn.records.definition import RecordDefinition
 from firn.records.definitions import define
@@ -52,7 +52,7 @@ def alter_lone(
     `alter`, and `ConflictError` if others change it all the time."""
     key, backoff = definition_key(prefix), Backoff(clock)
     while True:
-        blob = bucket.get(key)
+        blob = whole(bucket, bucket.get(key), clock)
         now = RecordDefinition.decode(blob.data, bucket.uri(key))
         if now.dropped or now.generation != definition.generation:
             raise TableNotFoundError(f"{bucket.uri(prefix)} was dropped; open the table again")

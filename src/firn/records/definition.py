@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from firn.arrow.inputs import declared_columns
 from firn.arrow.pyvalues import shown
 from firn.bucket.base import Bucket
+from firn.clock import Clock
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
 from firn.records.documents import Documents
@@ -198,9 +199,9 @@ def _is_json_schema(given: Mapping[str, Any]) -> bool:
     )
 
 
-def read_definition(bucket: Bucket, prefix: str) -> RecordDefinition | None:
+def read_definition(bucket: Bucket, prefix: str, *, clock: Clock | None = None) -> RecordDefinition | None:
     """1 GET; None where there is none."""
-    return read_object(bucket, prefix, RecordDefinition.decode)
+    return read_object(bucket, prefix, RecordDefinition.decode, clock=clock)
 
 
 def create_definition(

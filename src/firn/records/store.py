@@ -254,4 +254,4 @@ class RecordStore:
         return known
 
     def _read_definition(self, name: str) -> RecordDefinition | None:
-        return read_definition(self.bucket, key_below(self.prefix, name))
+        return read_definition(self.bucket, key_below(self.prefix, name), clock=self.clock)
