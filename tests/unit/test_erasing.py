@@ -145,6 +145,22 @@ def forget_all(lake: Lake, table: LakeTable) -> None:
 
 
 @pytest.mark.parametrize("journal", LAKES)
+def test_no_object_holds_what_was_in_a_damaged_file(journal: str) -> None:
+    lake, person = LAKES[journal](), Person("pl" + "7" * 20, 1 << 61)
+    t = lake.create("t", partition_by=["person"])
+    t.append([*others(0), person.row(1)])
+    (lost,) = (file.path for file in t.scan(where=f"n = {person.number}").files())
+    lake.db.bucket.put(lost, b"not Parquet")
+    t.forget_files(lost)
+    forget_all(lake, t)
+    if journal == "writer":
+        assert lake.db.sweep("0s", dry_run=True).kept_foreign == (lost,)
+        lake.db.bucket.delete(lost)  # whose it is can't be told any more
+        lake.db.sweep("0s")
+    assert found_in(lake.db.bucket, person.values) == []
+
+
+@pytest.mark.parametrize("journal", LAKES)
 @pytest.mark.parametrize("spec", [["person"], ["day(at)", "person"]])
 def test_no_object_holds_what_went_with_its_partition(journal: str, spec: list[str]) -> None:
     for verb in ("remove", "expire", "touched"):

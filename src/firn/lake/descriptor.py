@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import orjson
+
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.agreement import Rules
@@ -157,17 +159,11 @@ class Descriptor:
     def decode(data: bytes, where: str) -> Descriptor:
         """Raises `CorruptObjectError` and, for a newer format, `UnsupportedError`."""
         try:
+            fields = orjson.loads(data)
+            if "crc" not in fields:  # a writer's definition: its transaction has the checksum
+                _check_known(fields, where)
             raw = unseal(data, _FIELDS, indent=True)
-            if raw["firn"] not in (FORMAT_VERSION, KEYED_FORMAT_VERSION, FEATURES_FORMAT_VERSION):
-                raise UnsupportedError(
-                    f"{where} has format version {raw['firn']!r}; this version of Firn reads {FORMAT_VERSION}, "
-                    f"{KEYED_FORMAT_VERSION} and {FEATURES_FORMAT_VERSION}. Upgrade Firn to open the table."
-                )
-            if unknown := sorted(set(raw.get("features", ())) - FEATURES):
-                raise UnsupportedError(
-                    f"{where} needs the feature {unknown[0]!r}, which this version of Firn doesn't know. Upgrade "
-                    "Firn to open the table."
-                )
+            _check_known(raw, where)
             keyed = raw["firn"] == KEYED_FORMAT_VERSION or raw.get("key") is not None
             return Descriptor(
                 name=raw["name"],
@@ -187,6 +183,20 @@ class Descriptor:
                 f"{where} is not a table definition ({error!r}). Its data and log are untouched. `firn mend TABLE` "
                 "writes it anew from the copy in its log; or copy it back from a backup."
             ) from error
+
+
+def _check_known(raw: Mapping[str, Any], where: str) -> None:
+    """Refuse what a newer version of Firn wrote."""
+    if raw["firn"] not in (FORMAT_VERSION, KEYED_FORMAT_VERSION, FEATURES_FORMAT_VERSION):
+        raise UnsupportedError(
+            f"{where} has format version {raw['firn']!r}; this version of Firn reads {FORMAT_VERSION}, "
+            f"{KEYED_FORMAT_VERSION} and {FEATURES_FORMAT_VERSION}. Upgrade Firn to open the table."
+        )
+    if unknown := sorted(set(raw.get("features", ())) - FEATURES):
+        raise UnsupportedError(
+            f"{where} needs the feature {unknown[0]!r}, which this version of Firn doesn't know. Upgrade "
+            "Firn to open the table."
+        )
 
 
 def read_descriptor(bucket: Bucket, prefix: str) -> Descriptor | None:
