@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import firn
-from firn.errors import FencedError, FirnError, SnapshotTooOldError
+from firn.errors import FencedError, FirnError, InvalidInputError, SnapshotTooOldError
 from firn.keyed import l0_steps, large_pieces
 from firn.keyed.batch import WriteBatch
 from firn.keyed.entries import DELETE, MERGE, PUT
@@ -39,6 +39,7 @@ PROPERTIES = {
 
 _KEYS = st.sampled_from([b"a", b"ab", b"b", b"c\x00", b"c\x00\x00", b"\xff", b"d" * 40])
 _OPS = st.tuples(st.sampled_from([PUT, PUT, DELETE, MERGE]), _KEYS, st.integers(-3, 99))
+_LONG_TTLS = st.sampled_from([1e18, 1e15, 2.5e11, "80000000000h", "2000000d"])
 _NO_ROWS = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
 _BOUNDS = st.one_of(st.none(), st.binary(max_size=2), _KEYS)
 
@@ -130,6 +131,21 @@ class KeyedMachine(RuleBasedStateMachine):
                 batch.merge(key, b"%d" % n)
         self.kv.write(batch, durable=durable)
         self.pending.append(list(ops))
+        if durable:
+            self._flushed()
+
+    @rule(op=_OPS, ttl=_LONG_TTLS, durable=st.booleans(), batch=st.booleans())
+    def change_for_long(self, op: Op, ttl: Any, durable: bool, batch: bool) -> None:
+        """Near the ends of time, and beyond: what is refused does nothing, and the writer goes on."""
+        _, key, n = op
+        try:
+            if batch:
+                self.kv.write({key: b"%d" % n}, ttl=ttl, durable=durable)
+            else:
+                self.kv.put(key, b"%d" % n, ttl=ttl, durable=durable)
+        except InvalidInputError:
+            return
+        self.pending.append([(PUT, key, n)])
         if durable:
             self._flushed()
 
@@ -287,6 +303,10 @@ class KeyedMachine(RuleBasedStateMachine):
 
     @rule()
     def a_snapshot_outlives_a_compaction_and_a_sweep(self) -> None:
+        self.kv.put(b"a", b"1")
+        self.kv.compact()
+        self.kv.put(b"a", b"2")
+        self.durable, self.pending = {**self.state, b"a": 2}, []
         snapshot, state = self.kv.snapshot(), self.state
         self.kv.compact(full=True)
         self._flushed()
