@@ -62,7 +62,9 @@ integers = st.integers(-(10**30), 10**30).map(b"%d".__mod__)
 json_bytes = documents.map(orjson.dumps)
 written = st.dictionaries(
     st.sampled_from("abc"),
-    st.none() | st.integers(-(10**30), 10**30) | st.dictionaries(st.sampled_from("ab"), st.integers(2**63, 2**80)),
+    st.none()
+    | st.integers(-(10**30), 10**30)
+    | st.dictionaries(st.sampled_from("ab"), st.integers(2**63, 2**80)),
     max_size=3,
 )
 
