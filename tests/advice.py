@@ -1,7 +1,7 @@
 """The table of advice: what error messages tell users to do, done.
 
-Each entry is a test in `tests/unit/test_advice_<room>.py`. It provokes the error, follows the advice as the message
-words it, and shows that things work afterwards:
+Each entry is a test in `tests/unit/test_advice_<room>.py`, those that need Spark in `tests/spark`. It provokes the
+error, follows the advice as the message words it, and shows that things work afterwards:
 
     def test_a_table_that_is_there_is_opened():
         with advises("Open it with db.table(", names="flights"):
@@ -34,7 +34,7 @@ import firn
 from unit.cli_runs import Run, done
 
 SOURCE = Path(firn.__file__).parent
-ENTRIES = Path(__file__).parent / "unit"
+ENTRIES = Path(__file__).parent
 
 STUCK = frozenset({"CorruptObjectError", "SnapshotTooOldError", "SchemaConflictError", "ForkError"})
 IMPERATIVES = (
@@ -142,7 +142,7 @@ def messages() -> list[Message]:
 def claims() -> dict[str, set[str]]:
     """The pieces that entries give to `advises`, and the files that have them."""
     found: dict[str, set[str]] = {}
-    for path in sorted(ENTRIES.glob("test_advice_*.py")):
+    for path in sorted(ENTRIES.glob("*/test_advice_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "advises":
                 piece = _text(node.args[0])

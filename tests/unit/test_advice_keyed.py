@@ -19,6 +19,7 @@ from firn.journal.manifest.codec import decode_manifest, encode_manifest
 from firn.journal.manifest.journal import ManifestJournal
 from firn.keyed.seqs import NARROW
 from firn.keyed.table import KeyedTable
+from firn.spark.keyed_read import KeyedRead
 from regressions.test_keyed_10_flush_numbers import after
 from unit.cli_runs import done, run
 from unit.test_kv_writer import shaky
@@ -41,10 +42,10 @@ def table(db: firn.Database) -> KeyedTable:
     return made
 
 
-def fill(table: KeyedTable, *keys: bytes) -> None:
+def fill(table: KeyedTable, *keys: bytes, value: bytes = b"v") -> None:
     with table.open(compaction=False) as kv:
         for key in keys:
-            kv.put(key, b"v")
+            kv.put(key, value)
 
 
 def rows(db: firn.Database) -> dict[Any, Any]:
@@ -128,6 +129,22 @@ def test_a_snapshot_that_was_deleted_is_taken_anew(table: KeyedTable) -> None:
     with advises("take a new one", names=ref.id):
         table.journal.view_of(ref)
     assert table.journal.view_of(table.journal.snapshot(expires_ms=None)).last_l0 == 1
+
+
+def test_a_checkpoint_that_goes_gives_way_to_another(db: firn.Database) -> None:
+    table = db.create_table("t", kind="keyed", merge="add", properties=SLOW)
+    fill(table, b"a", value=b"1")
+    table.compact(full=True)
+    table.checkpoint("one")
+    back = damaged(db, f"t/{table.journal.read().manifest.ssts[0].file}", None)
+    fill(table, b"b", value=b"1")
+    with advises("Read a newer version, or another checkpoint", names="t can't be read at"):
+        KeyedRead.of(table, at="one")
+    back()
+    table.checkpoint("two")
+    table.compact(full=True)
+    assert len(KeyedRead.of(table).files) == 1
+    assert len(KeyedRead.of(table, at="two").files) == 2
 
 
 # -- handles

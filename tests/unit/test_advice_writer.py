@@ -125,7 +125,7 @@ def test_what_is_missing_is_rebuilt_not_repaired(prod: Path) -> None:
     table = a.table("cpu")
     table.append([{"cores": 9}])
     a.bucket.delete(key)
-    with advises("can't be read: ", names="a/prod") as advice:
+    with advises("Copy the missing object back, or rebuild the catalog", names="a/prod") as advice:
         History(a.bucket, layout()).load()
     a.bucket.delete(newest(a.bucket)[0])
     with advises("Repair decides forks only; `firn rebuild", names="a/prod") as other:
