@@ -6,6 +6,7 @@ what is old and let time pass. Every result and every error is the model's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,7 @@ class Model:
     reads: set[str] = field(default_factory=set)
     predicates: list[dict[str, Any]] = field(default_factory=list)
     beyond: bool = False
+    stream: tuple[Iterator[Any], list[Any], Rows] | None = None
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Commit:
 
 STEPS = st.one_of(
     st.tuples(st.sampled_from(["get", "delete"]), IDS),
-    st.tuples(st.sampled_from(["find", "scan", "count"]), WHERE),
+    st.tuples(st.sampled_from(["find", "scan", "count", "stream"]), WHERE),
     st.tuples(st.sampled_from(["insert", "update", "upsert"]), IDS, DOCUMENTS),
     st.tuples(st.just("upsert"), IDS, DOCUMENTS),
     st.tuples(st.sampled_from(["commit", "commit", "rollback"])),
@@ -140,6 +142,23 @@ class Records:
         m = self.open[slot]
         assert m.tx.count("t", where) == len(self.looked(m, where))
 
+    def stream(self, slot: int, where: dict[str, Any]) -> None:
+        """Read the first row, and the others when the next stream begins or the transaction ends."""
+        m = self.open[slot]
+        self.end_stream(m)
+        rows, there = m.tx.stream("t", where), self.looked(m, where)
+        first = next(rows, None)
+        if first is not None:
+            m.stream = (rows, [first], there)
+        else:
+            assert not there
+
+    def end_stream(self, m: Model) -> None:
+        if m.stream is not None:
+            rows, found, there = m.stream
+            m.stream = None
+            assert {row.id: row.document for row in (*found, *rows)} == there
+
     def look(self, m: Model, look: Any, where: dict[str, Any]) -> None:
         assert {row.id: row.document for row in look("t", where)} == self.looked(m, where)
 
@@ -183,6 +202,7 @@ class Records:
 
     def commit(self, slot: int) -> None:
         m = self.open.pop(slot)
+        self.end_stream(m)
         errors, claims = self.commit_errors(m)
         self.same(errors, m.tx.commit)
         if not errors and m.writes:
@@ -234,7 +254,7 @@ class Records:
             return firn.DuplicateKeyError if id in self.states[m.snapshot] else None
         if last is not None:
             return firn.DuplicateKeyError
-        if self.touched(m, since, reads=True):
+        if m.stream is not None or self.touched(m, since, reads=True):
             return firn.StaleObjectError
         m.snapshot = len(self.commits)
         return None
