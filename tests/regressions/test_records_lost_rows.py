@@ -235,6 +235,8 @@ def test_losses_among_commits_and_sweeps(seed):
                 if db.object(id) is not None:
                     once[id].append(db.object(id))
                     db.put_back(id, rng.choice([None, *once[id]]))
+                    gone = db.object(id) is None and id in rows
+                    assert not gone or db.problems(), "fsck misses a row that is gone"
                     vandalized.add(f"data/{id}.json")
             elif verb == "sweep":
                 db.sweep()
