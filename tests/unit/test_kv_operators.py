@@ -322,3 +322,12 @@ def test_patches_keep_whole_numbers_of_any_size(base, older, newer):
     texts = [json.dumps(each).encode() for each in (base, older, newer)]
     merged = operator.merge(texts[0], texts[1:])
     assert json.loads(merged) == apply_patch(apply_patch(base, older), newer)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1 - 10**38, 10**38 - 1) | st.integers(10**30, 10**38 - 1), min_size=2, max_size=4)
+)
+def test_sums_of_decimals_have_all_digits(numbers):
+    (total,) = operator_of("add", Values({"d": "DECIMAL(38,4)"})).merge(None, [(units(n),) for n in numbers])
+    assert Fraction(total) == sum_of("DECIMAL(38,4)", [units(n) for n in numbers])
