@@ -109,7 +109,7 @@ class Objects:
         self._bucket = bucket
 
     def keys(self, prefix: str) -> list[str]:
-        return [info.key for info in self._bucket.list(f"{prefix}/").objects]
+        return [info.key for info in self._bucket.list(prefix).objects]
 
 
 def examine(place: Place, said: Sequence[Said]) -> Counter[str]:
