@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import firn
 from firn.errors import FencedError, FirnError, InvalidInputError, SnapshotTooOldError
-from firn.keyed import l0_steps, large_pieces
+from firn.keyed import fold, l0_steps, large_pieces
 from firn.keyed.batch import WriteBatch
 from firn.keyed.entries import DELETE, MERGE, PUT
 from firn.keyed.table import KeyedTable
@@ -30,6 +30,7 @@ State = dict[bytes, int]
 Op = tuple[int, bytes, int]
 
 LONG_BYTES, MOST_BYTES = l0_steps.LONG_BYTES, large_pieces.MOST_BYTES
+fold_piece = fold.fold_piece
 EXAMPLES = int(os.environ.get("FIRN_EXAMPLES", "0"))
 PROPERTIES = {
     "flush_ms": 3_600_000,  # nothing is flushed that a test doesn't wait for
@@ -54,6 +55,13 @@ def applied(state: State, op: Op) -> State:
     return after
 
 
+def narrow(piece: Any, *more: Any, **options: Any) -> Any:
+    """`fold_piece` of an Arrow whose batches have few bytes."""
+    if large_pieces.weight(piece) > large_pieces.MOST_BYTES:
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+    return fold_piece(piece, *more, **options)
+
+
 def shown(pairs: Any) -> State:
     return {key: int(value) for key, value in pairs}
 
@@ -75,6 +83,7 @@ class KeyedMachine(RuleBasedStateMachine):
         # Near the limits: all compactions are long, and hardly a piece fits into a batch.
         l0_steps.LONG_BYTES = 0 if small else LONG_BYTES
         large_pieces.MOST_BYTES = 300 if small else MOST_BYTES
+        fold.fold_piece = narrow
         self.promised = True
         db = firn.connect(f"memory://model-{uuid.uuid4().hex}")
         properties = {**PROPERTIES, "compaction": policy}
@@ -99,7 +108,7 @@ class KeyedMachine(RuleBasedStateMachine):
         self.pending = []
 
     def teardown(self) -> None:
-        l0_steps.LONG_BYTES, large_pieces.MOST_BYTES = LONG_BYTES, MOST_BYTES
+        l0_steps.LONG_BYTES, large_pieces.MOST_BYTES, fold.fold_piece = LONG_BYTES, MOST_BYTES, fold_piece
         for writer in [*self.old, *([self.kv] if hasattr(self, "kv") else [])]:
             with suppress(FirnError):
                 writer.close()
