@@ -332,7 +332,8 @@ class Database(Transactions, WriterUpkeep):
             InvalidInputError: the table is of writers' catalogs, and the connection has no writer.
 
         Cost: 4 GETs, 2 PUTs, 1 LIST sequence and the DELETEs; with the log in another store 2 LIST sequences more. Of
-        a keyed table 6 GETs, 2 PUTs, 3 LIST sequences and the DELETEs. Of a table of writers' catalogs: what reading all writers costs, and one commit.
+        a keyed table 6 GETs, 2 PUTs, 3 LIST sequences and the DELETEs. Of a table of writers'
+        catalogs: what reading all writers costs, and one commit.
 
         Example:
             >>> import firn
