@@ -34,6 +34,7 @@ from firn.journal.leaderless.damaged_logs import sort_logs
 from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR, generation_of
 from firn.journal.lock import ExclusiveLock
 from firn.journal.patience import Backoff
+from firn.journal.writer.database_name import names_in_use
 from firn.kinds import LAKE, Definition, decode_definition, read_any, wrong_kind
 from firn.lake.descriptor import Descriptor, check_properties, create_descriptor
 from firn.lake.keys import parse_key
@@ -42,7 +43,7 @@ from firn.lake.results import DropReport, MendReport
 from firn.lake.sort import sort_keys, unknown_order
 from firn.lake.table import LakeTable
 from firn.names import fold
-from firn.writers import WriterTables
+from firn.writers import WriterTables, writer_exists
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +100,7 @@ class LakeTables:
         `Database.create_table`."""
         name = descriptor.name
         prefix = key_below(self.prefix, name)
-        if there is None and self.has_log(name):
+        if there is None and self.has_log_to_define(name):
             # A table of the reference's, or one that lost its definition: defining it keeps its data.
             logs = self._bare_journal(name).loader.load(every=True).logs
             clocks = [file.clocks for log in logs for file in log.files]
@@ -215,7 +216,24 @@ class LakeTables:
     def log_generation(self, name: str) -> int | None:
         """The generation of the newest log that is no dropped table's; None if there is none. 1 LIST, and 1 GET where
         there may be one."""
-        dirs = self.bucket.list_dirs(f"{key_below(self.prefix, name)}/")
+        return self._log_generation(name, self._dirs_of(name))
+
+    def has_log_to_define(self, name: str) -> bool:
+        """The same as `has_log`, for a name that a table is about to get. 1 LIST more for each directory that may be
+        of a catalog.
+
+        Raises:
+            TableExistsError: the name is a writer's, whatever is left of the database's record of writers.
+        """
+        dirs = self._dirs_of(name)
+        if names_in_use(self.bucket, self.prefix, {name: dirs}):
+            raise writer_exists(name, self.bucket.uri(self.prefix))
+        return self._log_generation(name, dirs) is not None
+
+    def _dirs_of(self, name: str) -> list[str]:
+        return self.bucket.list_dirs(f"{key_below(self.prefix, name)}/")
+
+    def _log_generation(self, name: str, dirs: Sequence[str]) -> int | None:
         found = [g for g in (generation_of(each, LOG_DIR) for each in dirs) if g is not None]
         if not found or max(found) < self.generations.of(name):
             return None

@@ -124,7 +124,7 @@ class Tables:
         there = read_any(self.bucket, prefix)
         unborn = isinstance(there, RecordDefinition) and self.records.usable(there) is None
         if (there is not None and not there.dropped and not unborn) or (
-            there is None and kind != LAKE and self.lakes.has_log(name)
+            there is None and kind != LAKE and self.lakes.has_log_to_define(name)
         ):
             raise TableExistsError(
                 f"{self.bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose "

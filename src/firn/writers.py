@@ -182,13 +182,16 @@ class WriterTables:
 
     def _exists(self, name: str, is_writer: bool) -> None:
         if is_writer:
-            raise TableExistsError(
-                f"{name!r} is a writer of {self._url}, and tables and writers share one name space. Choose another "
-                "name."
-            )
+            raise writer_exists(name, self._url)
         raise TableExistsError(
             f"{self._url} has a table {name!r} already. Open it with db.table({name!r}), or choose another name."
         )
+
+
+def writer_exists(name: str, url: str) -> TableExistsError:
+    return TableExistsError(
+        f"{name!r} is a writer of {url}, and tables and writers share one name space. Choose another name."
+    )
 
 
 def _described(definition: Definition) -> Descriptor:
