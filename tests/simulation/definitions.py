@@ -1,9 +1,9 @@
 """Tables whose appenders don't see each other's columns, against a plain model: each value in its column, or beside.
 
 Handles append with the columns that they saw some time ago, so types clash all the time; others merge, delete,
-resolve, set properties and types, restore and sweep. After each step every row that the model has is shown exactly
-once, its value under the column or one column beside it; predicates find what a full scan shows; older versions are
-as they were.
+remove partitions, resolve, set properties and types, restore and sweep. After each step every row that the model has
+is shown exactly once, its value under the column or one column beside it; predicates find what a full scan shows;
+older versions are as they were.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Program:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", firn.DegradedReadWarning)
             for _ in range(steps):
-                verb = self.rng.choice(self.verbs)
+                verb = self.rng.choice([*self.verbs, *["remove"] * 2 * self.partitioned])
                 self.last = verb
                 getattr(self, verb)()
                 self.check()
@@ -107,6 +107,19 @@ class Program:
         name = self.rng.choice([n for n in row if n != "id" and row[n] is not None])
         gone = {i for i, r in shown.items() if r.get(name) == row[name] and self.owners[i] == at}
         self.handles[at].delete(f'"{name}" = {literal(row[name])}')
+        for number in gone:
+            del self.rows[number]
+
+    def remove(self) -> None:
+        """A partition: the rows that are shown in it, and none whose values are set aside."""
+        at = self.rng.randrange(len(self.handles))
+        shown = self.shown(self.handles[at])
+        value = self.rng.choice([row["a"] for row in shown.values() if "a" in row] or [None])
+        if value is None:
+            return
+        result = self.handles[at].remove_partitions(f'"a" = {literal(value)}')
+        gone = {i for i, row in shown.items() if row.get("a") == value and self.owners[i] == at}
+        assert result.rows_deleted in (None, len(gone)), (self.seed, result, gone)
         for number in gone:
             del self.rows[number]
 

@@ -11,6 +11,7 @@ from firn.journal.agreement import Agreement
 from firn.journal.entries import Entries
 from firn.journal.leaderless import fold
 from firn.lake import altering, maintenance
+from firn.lake.partition import PartitionSpec, directory_of, values_of
 from firn.lake.partition_bounds import PartitionBounds
 from simulation.definitions import Program
 
@@ -52,6 +53,15 @@ def believes_directories(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionBounds, "without", lambda self, _: self)
 
 
+def removes_directories(patch: pytest.MonkeyPatch) -> None:
+    """A file is of the partition of its directory, whatever its rows are shown as."""
+    patch.setattr(
+        PartitionSpec,
+        "place_of",
+        lambda _, file, places: (directory_of(file, places), values_of(file, places)),
+    )
+
+
 def deletes_by_shown_names(patch: pytest.MonkeyPatch) -> None:
     """A soft delete is kept over the columns as they are shown."""
     original = maintenance.frozen
@@ -91,6 +101,8 @@ MUTATIONS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, bool, int]] = [
     (keeps_statistics, "leaderless", False, 0),
     (keeps_statistics, "writer", False, 0),
     (believes_directories, "leaderless", True, 1),
+    (removes_directories, "leaderless", True, 0),
+    (removes_directories, "writer", True, 0),
     (deletes_by_shown_names, "writer", False, 7),
     (forgets_into, "leaderless", False, 1),
     (chooses_definitions, "writer", False, 6),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
-from firn.lake.partition import directory_of, match_partitions, told_values, values_of
+from firn.lake.partition import directory_of, match_partitions, parse_dir, told_values
 from firn.lake.results import ChangeResult, Partition
 
 if TYPE_CHECKING:
@@ -158,14 +160,21 @@ def removable(
         wanted = matching_directories(table, snapshot, where)
     else:
         wanted = directories(table, snapshot, where)
-    chosen, moved = [], 0
+    chosen: list[DataFile] = []
+    moved: Counter[str] = Counter()
     for file in snapshot.files:
-        directory = directory_of(file, places)
-        if spec.place_of(file, places)[0] in wanted:
+        directory, (place, _) = directory_of(file, places), spec.place_of(file, places)
+        if place in wanted:
             chosen.append(file)
-        elif directory in wanted:
-            moved += 1
-    return chosen, moved
+        elif place != directory:
+            moved[directory] += 1
+    if isinstance(where, str):
+        for directory in moved:  # one by one: their values are of several types
+            with suppress(InvalidInputError):
+                values = told_values(directory, parse_dir(directory))
+                if match_partitions(where, spec, [values], snapshot.columns) == [True]:
+                    wanted.add(directory)
+    return chosen, sum(count for directory, count in moved.items() if directory in wanted)
 
 
 def directories(
@@ -193,14 +202,12 @@ def directories(
 
 def matching_directories(table: LakeTable, snapshot: Snapshot, where: str) -> set[str]:
     """Directories of the partitions whose values satisfy a predicate."""
-    partitions = {d: p.values for d, p in table.partitions_of(snapshot).items()}
-    for file in snapshot.files:  # directories that hold nothing but files of other partitions
-        partitions.setdefault(directory_of(file, table.places), values_of(file, table.places))
+    partitions = table.partitions_of(snapshot)
     try:
         matches = match_partitions(
             where,
             table.partition_spec,
-            [told_values(directory, values) for directory, values in partitions.items()],
+            [told_values(directory, p.values) for directory, p in partitions.items()],
             snapshot.columns,
         )
     except FirnError as error:
