@@ -49,6 +49,18 @@ def test_a_scan_of_no_column_isnt_no_rows(tmp_path: Path) -> None:
     assert told.code == 2 and "names no column" in told.err
 
 
+def test_a_text_that_is_no_time_is_named_with_its_column(tmp_path: Path) -> None:
+    db = firn.connect(str(tmp_path / "p"))
+    db.create_table("t", schema={"at": "TIMESTAMP", "day": "DATE"})
+    url = str(tmp_path / "p" / "t")
+    for column in ("at", "day"):
+        told = run("append", url, stdin=f'{{"{column}": "nonsense"}}')
+        assert told.code == 2 and f"column '{column}'" in told.err and "'nonsense' isn't one" in told.err
+        assert "zone" not in told.err
+    assert run("append", url, stdin='{"at": "2001-01-31T08:00:00Z", "day": "2001-01-31"}').code == 0
+    assert db.table("t").scan(where="at = '2001-01-31 08:00:00'").count() == 1
+
+
 def test_mend_blames_no_table_that_isnt_damaged(tmp_path: Path) -> None:
     db = firn.connect(str(tmp_path), writer="w")
     db.create_table("kept", journal="writer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -261,17 +262,23 @@ def with_times(table: pa.Table, times: str | None, known: Mapping[str, str]) -> 
             except pa.ArrowInvalid:
                 pass
         if field.name in wanted.names:
-            table = table.set_column(i, field.name, _iso(column, wanted.field(field.name).type))
+            table = table.set_column(i, field.name, _iso(field.name, column, wanted.field(field.name).type))
     return table
 
 
-def _iso(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _iso(name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Strings in ISO 8601 as times; `Z` and offsets are read also where the table keeps no zone: as UTC."""
     import pyarrow as pa
 
-    try:
-        return column.cast(kind)
-    except pa.ArrowInvalid:
-        if not pa.types.is_timestamp(kind) or kind.tz is not None:
-            raise
-    return column.cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
+    zoneless = pa.types.is_timestamp(kind) and kind.tz is None
+    for way in (kind, pa.timestamp(kind.unit, "UTC")) if zoneless else (kind,):
+        try:
+            return column.cast(way).cast(kind)
+        except pa.ArrowInvalid as error:
+            failed = error
+    found = re.search(r"'(.*?)'", str(failed))
+    text = "a text" if found is None else repr(found[1])
+    raise InvalidInputError(
+        f"column {name!r} has times in the table, and {text} isn't one: write them like "
+        "2001-01-31T08:00:00, or say how they are written with --timestamp-format."
+    ) from failed
