@@ -348,3 +348,11 @@ def test_a_lost_sst_is_named_by_fsck(tmp_path: Any) -> None:
     assert key in run("fsck", tmp_path / "t").out
     back()
     assert elsewhere.reader().get(b"a") == b"v"
+
+
+def test_keyed_tables_have_no_types_to_alter(tmp_path: Path):
+    url = str(tmp_path)
+    firn.connect(url).create_table("t", kind="keyed")
+    refused = run("alter", f"{url}/t", "--type", "a=BIGINT", "--set", "flush_ms=20", "--fence")
+    assert refused.code == 2 and "leave --type out" in refused.err
+    done("alter", f"{url}/t", "--set", "flush_ms=20", "--fence")

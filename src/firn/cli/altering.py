@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,11 +79,13 @@ def alter(
     changes: dict[str, Any] = {**dict.fromkeys(unset or ()), **given}
     more: dict[str, Any] = {"types": pairs(types, "--type")} if types else {}
     if fence:
-        from firn.keyed.table import KeyedTable
-
-        if not isinstance(opened, KeyedTable):
-            raise InvalidInputError(f"{name} is no keyed table, and nothing is fenced: leave --fence out.")
         more["fence"] = True
+    known = signature(opened.alter).parameters
+    for option, flag in (("types", "--type"), ("fence", "--fence")):
+        if option in more and option not in known:
+            raise InvalidInputError(
+                f"{name} is of a kind of table that has nothing for it: leave {flag} out."
+            )
     result = opened.alter(set_properties=changes, dry_run=dry_run, **more)
     _print(name, result, meter, json, dry_run=dry_run)
 
