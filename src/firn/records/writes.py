@@ -73,8 +73,10 @@ class Buffer:
         """As they were then.
 
         Raises:
-            InvalidInputError: another transaction made it.
+            InvalidInputError: it is none, or another transaction's.
         """
+        if not isinstance(point, Savepoint):
+            raise InvalidInputError(f"rollback(to={point!r}): it takes what savepoint() returned.")
         if point.txid != self._txid:
             raise InvalidInputError("that savepoint is another transaction's; give one of this transaction.")
         self._writes = dict(point.writes)
