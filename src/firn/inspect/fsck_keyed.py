@@ -80,9 +80,8 @@ def check_keyed(table: KeyedTable, *, footers: bool = True, blocks: bool = False
 
 
 def _without_pointer(table: KeyedTable) -> Finding:
-    layout = table.journal.layout
-    where = table.bucket.uri(layout.pointer_key)
-    if any(table.bucket.list(prefix).objects for prefix in (layout.manifests_prefix, layout.l0_prefix)):
+    where = table.bucket.uri(table.journal.layout.pointer_key)
+    if table.has_files():
         return Finding(
             where,
             "the pointer is missing, and files of the table are there",

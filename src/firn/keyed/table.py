@@ -23,7 +23,7 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.manifest import ManifestJournal, View
-from firn.journal.manifest.layout import parse_manifest_name
+from firn.journal.manifest.layout import manifest_name, parse_manifest_name
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
 from firn.keyed import altering, bulk_load, changes, checkpoints, clones, compaction, sweep
 from firn.keyed.aio import AsyncKeyedTable
@@ -466,12 +466,20 @@ class KeyedTable:
 
     def _check_unborn(self) -> None:
         """Refuse to begin anew where files say that the table had begun. 2 LISTs."""
-        layout = self.journal.layout
-        if any(self.bucket.list(each).objects for each in (layout.manifests_prefix, layout.l0_prefix)):
+        if self.has_files():
             raise CorruptObjectError(
                 f"{self.journal.store.pointers.where} is missing, and files of the table are there. Copy the newest "
                 "version of it back from a backup; nobody can open the table until then."
             )
+
+    def has_files(self) -> bool:
+        """Whether there is a flush, or a manifest but the one that a clone puts before its pointer. 2 LISTs."""
+        layout = self.journal.layout
+        first = None
+        if self.definition.parent is not None:
+            first = layout.manifest_key(manifest_name(self.definition.first_epoch, 0))
+        prefixes = (layout.manifests_prefix, layout.l0_prefix)
+        return any(i.key != first for prefix in prefixes for i in self.bucket.list(prefix).objects)
 
     def _gone(self, why: str) -> TableNotFoundError:
         return TableNotFoundError(

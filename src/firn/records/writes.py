@@ -76,7 +76,7 @@ class Buffer:
             InvalidInputError: it is none, or another transaction's.
         """
         if not isinstance(point, Savepoint):
-            raise InvalidInputError(f"rollback(to={point!r}): it takes what savepoint() returned.")
+            raise InvalidInputError(f"rollback to {point!r}: it takes a savepoint of this transaction.")
         if point.txid != self._txid:
             raise InvalidInputError("that savepoint is another transaction's; give one of this transaction.")
         self._writes = dict(point.writes)
