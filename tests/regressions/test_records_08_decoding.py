@@ -21,7 +21,9 @@ def test_a_write_is_decoded_once_however_many_predicates_there_are(predicates, m
             other.upsert("d", f"r{n}", {"shift": f"s{n}"})
     decoded = []
     decode = Documents.decode
-    monkeypatch.setattr(Documents, "decode", lambda self, body: decoded.append(body) or decode(self, body))
+    monkeypatch.setattr(
+        Documents, "decode", lambda self, body, *id: decoded.append(body) or decode(self, body, *id)
+    )
     tx.commit()
     assert len([body for body in decoded if b'"mine"' not in body]) == 30
     assert table.count() == 31

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tracemalloc
+import weakref
 
 import pytest
 
+from firn.keyed import sst_sink
 from firn.keyed.entries import PUT, Entry
 from firn.keyed.sst_writer import SstWriter
 from firn.keyed.values import Values
@@ -22,13 +23,15 @@ def write(*, finish: bool) -> None:
 
 
 @pytest.mark.parametrize("finish", [True, False])
-def test_the_bytes_of_an_sst_go_with_it(finish: bool) -> None:
-    write(finish=finish)  # imports what is only needed then
-    tracemalloc.start()
-    try:
-        write(finish=finish)
-        held, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most > ROOM
-    assert held < ROOM
+def test_the_bytes_of_an_sst_go_with_it(finish: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    rooms = sst_sink._Room.__init__
+
+    def watched(room: sst_sink._Room, size: int) -> None:
+        rooms(room, size)
+        made.append((size, weakref.ref(room), weakref.ref(room._data)))
+
+    monkeypatch.setattr(sst_sink._Room, "__init__", watched)
+    write(finish=finish)
+    assert [size >= ROOM for size, *_ in made] == [True]
+    assert [ref() for _, *refs in made for ref in refs] == [None, None]
