@@ -182,16 +182,15 @@ def codecs(sst):
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_values_that_dont_shrink_are_left_as_they_are(compression):
     rng = random.Random(3)
-    noise = [entry._replace(value=rng.randbytes(100)) for entry in many()]
-    packed, plain = written(many(), compression=compression), written(noise, compression=compression)
+    small = many()
+    noise = [entry._replace(value=rng.randbytes(100)) for entry in small]
+    packed, plain = written(small, compression=compression), written(noise, compression=compression)
     assert codecs(packed)["value"] == codecs(packed)["key"] != "UNCOMPRESSED" != codecs(plain)["key"]
     assert codecs(plain)["value"] == "UNCOMPRESSED"
     assert read(stored(plain)[1].scan(), BYTES) == noise
     # One part in twenty that shrinks well doesn't pay for unpacking the rest; one in two does.
     for share, expected in [(20, "UNCOMPRESSED"), (2, codecs(packed)["value"])]:
-        mixed = [
-            noise[n] if n % share else many()[0]._replace(key=entry.key) for n, entry in enumerate(noise)
-        ]
+        mixed = [noise[n] if n % share else small[0]._replace(key=entry.key) for n, entry in enumerate(noise)]
         assert codecs(written(mixed, compression=compression))["value"] == expected
     assert codecs(written(noise[:1], compression=compression))["value"] == "UNCOMPRESSED"
 
