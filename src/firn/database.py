@@ -215,7 +215,7 @@ class Database(Transactions, WriterUpkeep):
             key: columns of which no two rows have the same values: a row that is appended replaces the one of
                 its key. What the table is partitioned by must be part of it. See docs/howto/keys.md. Of a keyed
                 table: the DuckDB types of its keys by name, like `{"state": "VARCHAR", "year": "BIGINT"}`; else
-                keys are bytes.
+                keys are bytes. docs/howto/keyed.md has the types that keys can have.
             version_by: a column of a table with a key; the row of the greatest value replaces, whichever came
                 last.
             merge: how `merge` combines values of a keyed table: "add", "max", "min", "append", "json_merge", or

@@ -77,6 +77,7 @@ class KeyedTables:
             first_epoch=self.clock.now_ms(),
             features=(WIDE_SEQ,),
         )
+        definition = replace(definition, features=(*definition.features, *definition.keys.features))
         definition.check()
         expiry(definition.first_epoch, definition.ttl_ms or 0)
         return definition

@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 from make_golden import GOLDEN
 
 import firn
 
-TYPED = {"key": {"state": "VARCHAR", "year": "BIGINT"}, "schema": {"flights": "BIGINT", "city": "VARCHAR"}}
+TYPED = {
+    "key": {"state": "VARCHAR", "year": "BIGINT", "fare": "DECIMAL(38,2)", "id": "UUID"},
+    "schema": {"flights": "BIGINT", "city": "VARCHAR"},
+}
+
+
+def key(state: str, n: int) -> tuple[Any, ...]:
+    """A key of the typed table, with a fare below or above zero and no id at times."""
+    return state, n // 4, Decimal(n * 10**33 - 10**34), UUID(int=n * 13 << 120 | n) if n % 5 else None
 
 
 def make(root: Path) -> None:
@@ -35,17 +46,18 @@ def make(root: Path) -> None:
     typed = db.create_table("typed", kind="keyed", **TYPED)
     with typed.open(compaction=False) as kv:
         for n in range(20):
-            kv.put(("MI", n), {"flights": n, "city": f"Köln {n}"}, durable=n % 7 == 0)
+            kv.put(key("MI", n), {"flights": n, "city": f"Köln {n}"}, durable=n % 7 == 0)
     typed.compact()
     with typed.open(compaction=False) as kv:
-        kv.delete(("MI", 3))
-        kv.put(("HI", 1), {"flights": None, "city": None})
+        kv.delete(key("MI", 3))
+        kv.put(key("HI", 1), {"flights": None, "city": None})
     expected = {
         "plain": [[key.decode(), value.decode()] for key, value in plain.reader().scan()],
         "monday": [[key.decode(), value.decode()] for key, value in plain.reader(at="monday").scan()],
         "typed": [[list(key), row] for key, row in typed.reader().scan()],
     }
-    (root / "expected.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n", "utf-8")
+    text = json.dumps(expected, ensure_ascii=False, default=str)
+    (root / "expected.json").write_text(text + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from make_golden import GOLDEN
 import firn
 from firn.keyed.seqs import NARROW, WIDE, Seqs
 
-FORMATS: dict[str, Seqs] = {"0.1.0": NARROW, "wide-seq": WIDE}
+FORMATS: dict[str, Seqs] = {"0.1.0": NARROW, "wide-seq": WIDE, "key-types": WIDE}
 
 
 @pytest.fixture(params=sorted(FORMATS))
@@ -30,7 +30,8 @@ def rows(reader: Any) -> list[list[Any]]:
         for key, row in reader.scan()
     ]
     reader.close()
-    return found
+    plain: list[list[Any]] = json.loads(json.dumps(found, default=str))
+    return plain
 
 
 def test_they_read_as_what_went_in(golden: tuple[Any, dict[str, Any], Seqs]) -> None:
@@ -39,6 +40,22 @@ def test_they_read_as_what_went_in(golden: tuple[Any, dict[str, Any], Seqs]) -> 
     assert rows(plain.reader()) == expected["plain"] and rows(typed.reader()) == expected["typed"]
     assert rows(plain.reader(at="monday")) == expected["monday"]
     assert plain.definition.seqs == typed.definition.seqs == seqs
+    assert ("key-types" in typed.definition.features) == ("DECIMAL(38,2)" in typed.definition.key.values())
+    assert "key-types" not in plain.definition.features
+
+
+def test_their_typed_keys_are_found_and_replaced(golden: tuple[Any, dict[str, Any], Seqs]) -> None:
+    db, expected, _ = golden
+    typed = db.table("typed", kind="keyed")
+    keys = [key for key, _ in typed.reader().scan()]
+    row = {"flights": -1, "city": "x"}
+    with typed.open(compaction=False) as kv:
+        assert kv.multi_get(keys) == [row for _, row in expected["typed"]]
+        kv.write(dict.fromkeys(keys[1:], row))
+        kv.delete(keys[0])
+    for _ in range(2):
+        assert rows(typed.reader()) == [[key, row] for key, _ in expected["typed"][1:]]
+        typed.compact(full=True)
 
 
 def test_they_go_on_in_their_format(golden: tuple[Any, dict[str, Any], Seqs]) -> None:

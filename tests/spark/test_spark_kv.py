@@ -6,6 +6,7 @@ import datetime as dt
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import firn
+from firn.arrow.engine import filter_table
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.spark.native import NATIVE_CONF
 from firn.spark.reads import plan_read
@@ -466,6 +468,8 @@ def test_types_of_keys_and_values_reach_spark(spark: SparkSession, db: firn.Data
         "s": "VARCHAR",
         "x": "BLOB",
         "f": "DOUBLE",
+        "p": "DECIMAL(38,3)",
+        "g": "UUID",
     }
     table = db.create_table("t", kind="keyed", key=kinds, schema={"l": "VARCHAR[]", "n": "DECIMAL(10,2)"})
     moment = dt.datetime(2001, 2, 3, 4, 5, 6, 7)
@@ -479,6 +483,8 @@ def test_types_of_keys_and_values_reach_spark(spark: SparkSession, db: firn.Data
         "é\0",
         b"\0\xff",
         -0.5,
+        Decimal("-12345678901234567890.125"),
+        "6fa1c2e0-93b5-4c7e-8d21-5b0a9e4f7c38",
     )
     empty = (None,) * len(kinds)
     fill(table, {key: {"l": ["a", None], "n": Decimal("1.25")}, empty: {}})
@@ -487,5 +493,35 @@ def test_types_of_keys_and_values_reach_spark(spark: SparkSession, db: firn.Data
         assert found[0][: len(kinds)] == empty
         assert found[1].u == 2**64 - 1 and found[1].s == "é\0" and bytes(found[1].x) == b"\0\xff"
         assert found[1].t == moment and found[1].z == as_collected(MOMENT) and found[1].l == ["a", None]
+        assert (found[1].p, found[1].g) == key[-2:]
         table.compact(full=True)
     assert native_files(table.to_spark()) == 1
+
+
+def test_keys_of_decimals_and_uuids(spark: SparkSession, db: firn.Database) -> None:
+    """Loaded, found by predicates of both engines, and told as changes. UUIDs come in any case."""
+    kinds = {"p": "DECIMAL(12,2)", "g": "UUID"}
+    table = db.create_table("t", kind="keyed", key=kinds, schema={"n": "BIGINT"})
+    ids = [str(uuid.UUID(int=n << 120)) for n in (0, 0x0A, 0x1B, 0xA0, 0xFF)]
+    prices = [Decimal("-7.25"), Decimal("0.00"), Decimal("7.25")]
+    keys = [(price, id) for price in prices for id in ids]
+    rows = [(price, id.upper() if n % 2 else id, n) for n, (price, id) in enumerate(keys)]
+    table.load(spark.createDataFrame(rows[::-1], "p decimal(9,2), g string, n bigint").repartition(3))
+    assert [key for key, _ in table.reader().scan()] == keys
+    for _ in range(2):
+        expected = [(*key, n) for n, key in enumerate(keys)]
+        assert sorted(map(tuple, table.to_spark().collect())) == expected
+        for where in (
+            "p < 0",
+            "p >= -7.25 AND p < 7.250",
+            "p IN (0, 7.25, 1.234)",
+            f"p = 7.25 AND g = '{ids[3]}'",
+        ):
+            found = sorted(map(tuple, table.to_spark(where=where).collect()))
+            assert found == sorted(map(tuple, db.sql(f"SELECT * FROM t WHERE {where}").collect()))
+            kept = filter_table(table.reader().scan().to_arrow(), where).to_pylist()
+            assert found == [tuple(row.values()) for row in kept]
+        with table.open(compaction=False) as kv:
+            kv.put(keys[0], {"n": 0})
+    told = load(spark, db, "t", changes="true").where("_kind = 'put'").select("p", "g").distinct().collect()
+    assert sorted(map(tuple, told)) == keys

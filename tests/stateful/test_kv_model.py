@@ -1,7 +1,8 @@
 """Any sequence of a keyed table's verbs against a dict; reopened, taken over and crashed at random.
 
 Puts that aren't durable may be lost by a crash, but only the last of them: what is left is the state after some of
-them, in order. `FIRN_EXAMPLES` runs more sequences than a test run has time for, drawn anew each time.
+them, in order. Keys are bytes, or typed ones that sort as these. `FIRN_EXAMPLES` runs more sequences than a test run
+has time for, drawn anew each time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -38,10 +40,11 @@ PROPERTIES = {
     "block_size": "512B",
 }
 
-_KEYS = st.sampled_from([b"a", b"ab", b"b", b"c\x00", b"c\x00\x00", b"\xff", b"d" * 40])
+_LISTED = [b"a", b"ab", b"b", b"c\x00", b"c\x00\x00", b"\xff", b"d" * 40]
+_KEYS = st.sampled_from(_LISTED)
+_TYPES = {"d": "DECIMAL(38,3)", "u": "UUID"}
 _OPS = st.tuples(st.sampled_from([PUT, PUT, DELETE, MERGE]), _KEYS, st.integers(-3, 99))
 _LONG_TTLS = st.sampled_from([1e18, 1e15, 2.5e11, "80000000000h", "2000000d"])
-_NO_ROWS = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
 _BOUNDS = st.one_of(st.none(), st.binary(max_size=2), _KEYS)
 
 
@@ -62,8 +65,14 @@ def narrow(piece: Any, *more: Any, **options: Any) -> Any:
     return fold_piece(piece, *more, **options)
 
 
-def shown(pairs: Any) -> State:
-    return {key: int(value) for key, value in pairs}
+def typed(key: bytes) -> tuple[Decimal, str]:
+    """A typed key in the place of one of bytes: of the first byte a number of either sign, of the others a UUID."""
+    number = Decimal((key[0] if key else -1) - ord("c")) * 10**30
+    words = b"".join((byte + 1).to_bytes(2, "big") for byte in key[1:9])
+    return number, str(uuid.UUID(bytes=words.ljust(16, b"\0")))
+
+
+_BYTES: dict[Any, bytes] = {typed(key): key for key in (*_LISTED, b"of the clone")}
 
 
 class KeyedMachine(RuleBasedStateMachine):
@@ -78,8 +87,8 @@ class KeyedMachine(RuleBasedStateMachine):
         self.old: list[KeyedWriter] = []
         self.snapshots: list[tuple[Any, State]] = []
 
-    @initialize(policy=st.sampled_from(["tiered", "leveled"]), small=st.booleans())
-    def create(self, policy: str, small: bool) -> None:
+    @initialize(policy=st.sampled_from(["tiered", "leveled"]), small=st.booleans(), typed=st.booleans())
+    def create(self, policy: str, small: bool, typed: bool) -> None:
         # Near the limits: all compactions are long, and hardly a piece fits into a batch.
         l0_steps.LONG_BYTES = 0 if small else LONG_BYTES
         large_pieces.MOST_BYTES = 300 if small else MOST_BYTES
@@ -89,11 +98,24 @@ class KeyedMachine(RuleBasedStateMachine):
         properties = {**PROPERTIES, "compaction": policy}
         if small:
             properties["block_cache"] = 1  # nothing is read that isn't there any more
-        self.table = db.create_table("t", kind="keyed", merge="add", properties=properties)
+        self.typed = typed
+        key = _TYPES if typed else None
+        self.table = db.create_table("t", kind="keyed", key=key, merge="add", properties=properties)
         self.kv = self.opened()
 
     def opened(self) -> Any:
         return self.table.open(compaction=False)
+
+    def key(self, key: bytes) -> Any:
+        """A key as the table has it."""
+        return typed(key) if self.typed else key
+
+    def pairs(self, found: Any) -> list[tuple[bytes, int]]:
+        """What a scan gives, with keys as the model has them."""
+        return [(_BYTES[key] if self.typed else key, int(value)) for key, value in found]
+
+    def shown(self, found: Any) -> State:
+        return dict(self.pairs(found))
 
     @property
     def state(self) -> State:
@@ -119,11 +141,11 @@ class KeyedMachine(RuleBasedStateMachine):
     def change(self, op: Op, durable: bool) -> None:
         kind, key, n = op
         if kind == PUT:
-            self.kv.put(key, b"%d" % n, durable=durable)
+            self.kv.put(self.key(key), b"%d" % n, durable=durable)
         elif kind == DELETE:
-            self.kv.delete(key, durable=durable)
+            self.kv.delete(self.key(key), durable=durable)
         else:
-            self.kv.merge(key, b"%d" % n, durable=durable)
+            self.kv.merge(self.key(key), b"%d" % n, durable=durable)
         self.pending.append([op])
         if durable:
             self._flushed()
@@ -133,11 +155,11 @@ class KeyedMachine(RuleBasedStateMachine):
         batch = WriteBatch()
         for kind, key, n in ops:
             if kind == PUT:
-                batch.put(key, b"%d" % n)
+                batch.put(self.key(key), b"%d" % n)
             elif kind == DELETE:
-                batch.delete(key)
+                batch.delete(self.key(key))
             else:
-                batch.merge(key, b"%d" % n)
+                batch.merge(self.key(key), b"%d" % n)
         self.kv.write(batch, durable=durable)
         self.pending.append(list(ops))
         if durable:
@@ -149,9 +171,9 @@ class KeyedMachine(RuleBasedStateMachine):
         _, key, n = op
         try:
             if batch:
-                self.kv.write({key: b"%d" % n}, ttl=ttl, durable=durable)
+                self.kv.write({self.key(key): b"%d" % n}, ttl=ttl, durable=durable)
             else:
-                self.kv.put(key, b"%d" % n, ttl=ttl, durable=durable)
+                self.kv.put(self.key(key), b"%d" % n, ttl=ttl, durable=durable)
         except InvalidInputError:
             return
         self.pending.append([(PUT, key, n)])
@@ -177,7 +199,7 @@ class KeyedMachine(RuleBasedStateMachine):
         """Another process takes over; the one before never closes, and knows nothing of it yet."""
         self.old.append(self.kv)
         self.kv = self.opened()
-        seen = shown(self.kv.scan())
+        seen = self.shown(self.kv.scan())
         states = [self.durable]
         for ops in self.pending:
             after = states[-1]
@@ -192,7 +214,7 @@ class KeyedMachine(RuleBasedStateMachine):
     def a_zombie_writes(self, op: Op) -> None:
         zombie = self.old.pop()
         try:
-            zombie.put(op[1], b"%d" % op[2], durable=True)
+            zombie.put(self.key(op[1]), b"%d" % op[2], durable=True)
         except FencedError:
             pass
         else:
@@ -215,9 +237,18 @@ class KeyedMachine(RuleBasedStateMachine):
     def load(self, keys: list[bytes], n: int) -> None:
         self.kv.flush()
         self._flushed()
-        self.table.load([{"key": key, "value": b"%d" % n} for key in keys] or _NO_ROWS)
+        self.table.load(self._rows(keys, b"%d" % n))
         self.durable = {**self.durable, **dict.fromkeys(keys, n)}
         self.kv.poll()
+
+    def _rows(self, keys: list[bytes], value: bytes) -> pa.Table:
+        """Of typed keys with UUIDs in upper case, which are the same."""
+        values = pa.array([value] * len(keys), pa.binary())
+        if not self.typed:
+            return pa.table({"key": pa.array(keys, pa.binary()), "value": values})
+        numbers = pa.array([typed(key)[0] for key in keys], pa.decimal128(38, 0))
+        ids = pa.array([typed(key)[1].upper() for key in keys], pa.string())
+        return pa.table({"d": numbers, "u": ids, "value": values})
 
     @rule(now=st.booleans())
     def sweep(self, now: bool) -> None:
@@ -241,33 +272,33 @@ class KeyedMachine(RuleBasedStateMachine):
             if each.name == name:
                 each.delete()
         self.table.checkpoint(name)
-        self.kept[name] = shown(self.table.reader().scan())
+        self.kept[name] = self.shown(self.table.reader().scan())
         assert self.kept[name] == self.durable or self.pending
 
     @precondition(lambda self: self.kept)
     @rule(data=st.data())
     def read_a_checkpoint(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.kept)))
-        assert shown(self.table.reader(at=name).scan()) == self.kept[name]
+        assert self.shown(self.table.reader(at=name).scan()) == self.kept[name]
 
     @precondition(lambda self: self.kept)
     @rule(data=st.data())
     def clone_a_checkpoint(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.kept)))
         with self.table.clone(f"c{uuid.uuid4().hex}", at=name).open(compaction=False) as kv:
-            assert shown(kv.scan()) == self.kept[name]
-            kv.put(b"of the clone", b"1")
+            assert self.shown(kv.scan()) == self.kept[name]
+            kv.put(self.key(b"of the clone"), b"1")
 
     # -- reading
 
     @rule(key=_KEYS)
     def get(self, key: bytes) -> None:
-        value = self.kv.get(key)
+        value = self.kv.get(self.key(key))
         assert (None if value is None else int(value)) == self.state.get(key)
 
     @rule(keys=st.lists(_KEYS, max_size=5))
     def multi_get(self, keys: list[bytes]) -> None:
-        found = self.kv.multi_get(keys)
+        found = self.kv.multi_get(list(map(self.key, keys)))
         assert [None if value is None else int(value) for value in found] == [
             self.state.get(key) for key in keys
         ]
@@ -279,15 +310,18 @@ class KeyedMachine(RuleBasedStateMachine):
             for key, n in sorted(self.state.items(), reverse=reverse)
             if (start is None or key >= start) and (end is None or key < end)
         ]
-        found = self.kv.scan(start, end, reverse=reverse)
-        assert [(key, int(value)) for key, value in found] == expected
-        rows = found.to_arrow().to_pylist()
-        assert [(row["key"], int(row["value"])) for row in rows] == expected
+        bounds = [None if bound is None else self.key(bound) for bound in (start, end)]
+        found = self.kv.scan(*bounds, reverse=reverse)
+        assert self.pairs(found) == expected
+        rows = [tuple(row.values()) for row in found.to_arrow().to_pylist()]
+        assert self.pairs([(row[:2], row[2]) for row in rows] if self.typed else rows) == expected
 
     @rule(prefix=st.sampled_from([b"a", b"c\x00", b"\xff", b"d"]), reverse=st.booleans())
     def scan_prefix(self, prefix: bytes, reverse: bool) -> None:
-        found = [(key, int(value)) for key, value in self.kv.scan_prefix(prefix, reverse=reverse)]
-        assert found == [
+        if self.typed:
+            prefix = prefix[:1]  # which is the first column
+        found = self.kv.scan_prefix(typed(prefix)[0] if self.typed else prefix, reverse=reverse)
+        assert self.pairs(found) == [
             pair for pair in sorted(self.state.items(), reverse=reverse) if pair[0].startswith(prefix)
         ]
 
@@ -301,8 +335,8 @@ class KeyedMachine(RuleBasedStateMachine):
     def read_a_snapshot(self, key: bytes) -> None:
         snapshot, state = self.snapshots[0]
         try:
-            value = snapshot.get(key)
-            found = shown(snapshot.scan())
+            value = snapshot.get(self.key(key))
+            found = self.shown(snapshot.scan())
         except SnapshotTooOldError:
             assert not self.promised, "a sweep with default ages took what a snapshot reads"
             self.snapshots = []  # a sweep took what it read
@@ -313,20 +347,20 @@ class KeyedMachine(RuleBasedStateMachine):
     @rule()
     def a_snapshot_outlives_a_compaction_and_a_sweep(self) -> None:
         if not self.table.view().manifest.ssts:
-            self.kv.put(b"a", b"1")
+            self.kv.put(self.key(b"a"), b"1")
             self.kv.compact()
-        self.kv.put(b"a", b"2")
+        self.kv.put(self.key(b"a"), b"2")
         self.durable, self.pending = {**self.state, b"a": 2}, []
         snapshot, state = self.kv.snapshot(), self.state
         self.kv.compact(full=True)
         self._flushed()
         self.table.sweep()
-        assert shown(snapshot.scan()) == state
+        assert self.shown(snapshot.scan()) == state
 
     @rule()
     def the_durable_state(self) -> None:
         """What a crash couldn't undo: a writer's durable reads and any reader see the same."""
-        seen = shown(self.table.reader(follow=None).scan())
+        seen = self.shown(self.table.reader(follow=None).scan())
         states = [self.durable]
         for ops in self.pending:
             after = states[-1]
@@ -335,13 +369,13 @@ class KeyedMachine(RuleBasedStateMachine):
             states.append(after)
         assert seen in states
         for key in (b"a", b"b"):
-            value = self.kv.get(key, durable=True)
+            value = self.kv.get(self.key(key), durable=True)
             assert (None if value is None else int(value)) in [state.get(key) for state in states]
 
     @invariant()
     def the_writer_sees_all_of_it(self) -> None:
         if hasattr(self, "kv"):
-            assert shown(self.kv.scan()) == self.state
+            assert self.shown(self.kv.scan()) == self.state
 
 
 class AsyncKeyedMachine(KeyedMachine):

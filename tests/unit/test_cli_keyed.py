@@ -207,6 +207,43 @@ def test_messages_name_the_column_and_the_type(years: Path, delays: Path, tmp_pa
     assert found.code == 2 and "a VARCHAR" in found.err
 
 
+def test_keys_of_decimals_and_uuids(tmp_path: Path) -> None:
+    fares = tmp_path / "db" / "fares"
+    done("create", fares, "--kind", "keyed", "--key", "price=DECIMAL(38,2)", "--key", "id=UUID")
+    id, other = "6fa1c2e0-93b5-4c7e-8d21-5b0a9e4f7c38", "ffffffff-93b5-4c7e-8d21-5b0a9e4f7c38"
+    long = "123456789012345678901234567890123456.78"
+    for price in ("12.5", '"-12.50"', "7", long):
+        done("keyed", "put", fares, f'[{price}, "{id.upper()}"]', "v")
+    done("keyed", "put", fares, f'["7.00", "{other}"]', "w")
+    assert done("keyed", "get", fares, f'[7.0, "{other}"]').out == "w\n"
+    rows = done("keyed", "scan", fares, "--json").lines
+    assert [(row["price"], row["id"]) for row in rows] == [
+        ("-12.50", id), ("7.00", id), ("7.00", other), ("12.50", id), (long, id)
+    ]  # fmt: skip
+    assert done("keyed", "scan", fares, "--prefix", "[7]", "--count").out == "2\n"
+    assert (
+        done("keyed", "scan", fares, "--start", "[-1.5]", "--end", f'[12.5, "{id}"]', "--count").out == "2\n"
+    )
+    assert done("keyed", "get", fares, f'[7, "{id}"]', "--json").json["values"][0]["key"] == ["7.00", id]
+    done("keyed", "delete", fares, f'[12.50, "{id}"]')
+    for key, said in (
+        (f'[1.234, "{id}"]', "key's column price, which is DECIMAL(38,2)"),
+        (f'[true, "{id}"]', "key's column price, which is DECIMAL(38,2)"),
+        ('[1, "nonsense"]', "doesn't fit the key column 'id', which is UUID: give"),
+    ):
+        found = run("keyed", "put", fares, key, "v")
+        assert found.code == 2 and said in found.err
+    done("keyed", "compact", fares, "--full")
+    assert f'["-12.50","{id}"]' in done("keyed", "manifest", fares).out
+    done("report", fares, "--out", tmp_path / "report.html")
+    for command in ("fsck", "dump", "log", "schema"):
+        done(command, fares)
+    sole = tmp_path / "db" / "sole"
+    done("create", sole, "--kind", "keyed", "--key", "price=DECIMAL(5,2)")
+    done("keyed", "put", sole, "1.5", "v")
+    assert done("keyed", "get", sole, "1.50").out == "v\n"
+
+
 def test_options_that_exclude_one_another(delays: Path) -> None:
     for words in (
         ["get", delays, "A", "--raw", "--json"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -59,6 +61,15 @@ def test_keys_of_bytes(sql: str, expected: tuple[KeyRange, ...]) -> None:
     assert key_ranges([predicate], {"key": "BLOB"}, Keys()) == expected
 
 
+def test_decimals_bound_and_uuids_dont() -> None:
+    columns = {"price": "DECIMAL(5,2)", "id": "UUID"}
+    keys = Keys(columns)
+    assert ranges("price = 1.5", columns) == (KeyRange(*keys.prefix(Decimal("1.5"))),)
+    assert ranges("price >= -1 AND price < 2", columns) == (KeyRange(keys.prefix(-1)[0], keys.prefix(2)[1]),)
+    assert ranges("price = 1.234 OR price < 0", columns) == ranges("price = 1.234", columns) == EVERYTHING
+    assert ranges("id = '6fa1c2e0-93b5-4c7e-8d21-5b0a9e4f7c38'", {"id": "UUID"}) == EVERYTHING
+
+
 def test_a_value_that_no_key_has_bounds_nothing_and_doubles_nothing() -> None:
     found = ranges("state = 'MI' AND year IN (1, 99999999999999999999999)", TYPED)
     assert held(found, Keys(TYPED).encode(("MI", 1, dt.datetime(2001, 1, 1)))) == 1
@@ -71,6 +82,11 @@ TIMES = st.sampled_from(
 )
 
 
+NUMBERS = st.sampled_from(["-999.99", "-0.01", "0", "1.5", "1.50", "999.99", "999.995", "1e2", "12345"])
+UUIDS = st.sampled_from([str(uuid.UUID(int=n)) for n in (0, 1, 2**127, 2**128 - 1)])
+MORE = {**TYPED, "price": "DECIMAL(5,2)", "id": "UUID"}
+
+
 def _quoted(value: Any) -> str:
     if isinstance(value, dt.datetime):
         return f"TIMESTAMP '{value}'"
@@ -79,11 +95,12 @@ def _quoted(value: Any) -> str:
 
 @st.composite
 def conditions(draw: st.DrawFn) -> str:
-    column, values = draw(
-        st.sampled_from([("state", TEXTS.filter(lambda t: "\0" not in t)), ("year", YEARS), ("at", TIMES)])
-    )
-    left = draw(values.map(_quoted))
-    right = draw(values.map(_quoted))
+    texts = TEXTS.filter(lambda t: "\0" not in t)
+    drawn = [("state", texts), ("year", YEARS), ("at", TIMES), ("price", NUMBERS), ("id", UUIDS)]
+    column, values = draw(st.sampled_from(drawn))
+    quoted = str if column == "price" else _quoted
+    left = draw(values.map(quoted))
+    right = draw(values.map(quoted))
     shape = draw(
         st.sampled_from(
             ["=", "<", "<=", ">", ">=", "<>", "mirrored", "in", "between", "like", "float", "null"]
@@ -104,17 +121,21 @@ def conditions(draw: st.DrawFn) -> str:
     return f"{left} <= {column}" if shape == "mirrored" else f"{column} {shape} {left}"
 
 
-ROWS = st.tuples(st.none() | TEXTS, st.none() | YEARS, st.none() | TIMES)
+PRICES = st.sampled_from(["-999.99", "-0.01", "0", "1.5", "100", "999.99"]).map(Decimal)
+ROWS = st.tuples(*(st.none() | each for each in (TEXTS, YEARS, TIMES, PRICES, UUIDS)))
 
 
-@given(st.lists(conditions(), min_size=1, max_size=4), st.lists(ROWS, min_size=1, max_size=12))
-def test_no_wanted_key_is_left_out(parts: list[str], rows: list[tuple[Any, ...]]) -> None:
+@given(
+    st.lists(conditions(), min_size=1, max_size=4),
+    st.lists(ROWS, min_size=1, max_size=12),
+    st.permutations(list(MORE)),
+)
+def test_no_wanted_key_is_left_out(parts: list[str], rows: list[tuple[Any, ...]], order: list[str]) -> None:
     sql = " AND ".join(f"({part})" for part in parts)
-    found = ranges(sql, TYPED)
-    types = [pa.string(), pa.int64(), pa.timestamp("us")]
-    columns = [pa.array(list(c), t) for c, t in zip(zip(*rows, strict=True), types, strict=True)]
-    wanted = filter_table(pa.table(columns, names=list(TYPED)), Predicate.parse(sql, TYPED).sql)
-    keys = Keys(TYPED)
+    keys = Keys({name: MORE[name] for name in order})
+    found = ranges(sql, keys.columns or {})
+    listed = [dict(zip(MORE, row, strict=True)) for row in rows]
+    wanted = filter_table(pa.Table.from_pylist(listed, keys.schema), Predicate.parse(sql, MORE).sql)
     for row in wanted.to_pylist():
         assert held(found, keys.encode(tuple(row.values()))) == 1
     for before, after in pairwise(found):

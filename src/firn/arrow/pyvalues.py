@@ -83,7 +83,10 @@ def shown(value: object) -> str:
     "a str ('abc')"
     """
     name = type(value).__name__
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int of more digits than Python prints
+        text = "too long to be shown"
     article = "an" if name[0].lower() in "aeiou" else "a"
     return f"{article} {name} ({text if len(text) <= 60 else text[:60] + '…'})"
 

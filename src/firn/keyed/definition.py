@@ -11,6 +11,7 @@ from typing import Any
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
+from firn.keyed.key_cells import KEY_TYPES
 from firn.keyed.keys import Keys
 from firn.keyed.operators import Operator, operator_of
 from firn.keyed.seqs import NARROW, WIDE, WIDE_SEQ, Seqs
@@ -21,8 +22,8 @@ from firn.names import fold
 KIND = "keyed"  # frozen
 FORMAT_VERSION = 3  # frozen: lake tables have 1 and 2, so that each version of Firn names what it can't read
 
-FEATURES = frozenset((WIDE_SEQ,))
-"""Those that this version knows; all new tables have them."""
+FEATURES = frozenset((WIDE_SEQ, KEY_TYPES))
+"""Those that this version knows. All new tables have the first, those whose keys need it the other."""
 
 _REMEDY = (
     "Its data and manifests are untouched: restore the object from a backup, or write it again with the properties "
@@ -38,7 +39,7 @@ class KeyedDefinition:
     where keys are bytes. `merge` is an operator's name or names by column, `ttl_ms` how long
     an entry lives unless its put says. The
     first writer's and the first compactor's epoch is `first_epoch`: above all of a dropped table's of that name.
-    `features` are what a reader must know: `wide-seq`. A clone has its parent's.
+    `features` are what a reader must know: `wide-seq`, `key-types`. A clone has its parent's.
     A clone's `parent` names the table that it was made of and the checkpoint that pins it.
     """
 

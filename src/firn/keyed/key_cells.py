@@ -5,10 +5,13 @@ The tags and forms are frozen; docs/format/keyed-keys.md has them. `key_columns`
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, Final
+from uuid import UUID
 
 from firn.arrow.pyvalues import shown
 from firn.arrow.types import arrow_type
@@ -20,9 +23,11 @@ TRUE: Final = 0x03
 INT: Final = 0x10
 UINT: Final = 0x11
 FLOAT: Final = 0x12
+DECIMAL: Final = 0x13
 DATE: Final = 0x18
 TIMESTAMP: Final = 0x19
 TIMESTAMPTZ: Final = 0x1A
+UUID_TEXT: Final = 0x1B
 TEXT: Final = 0x20
 BLOB: Final = 0x21
 
@@ -34,14 +39,26 @@ TAGS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), INT),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), UINT),
     **dict.fromkeys(("FLOAT", "DOUBLE"), FLOAT),
+    "DECIMAL": DECIMAL,
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP,
     "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ,
+    "UUID": UUID_TEXT,
     "VARCHAR": TEXT,
     "BLOB": BLOB,
 }
 
+WIDTHS: Final[Mapping[int, int]] = {TRUE: 0, DATE: 4, DECIMAL: 16, UUID_TEXT: 16}
+"""Bytes behind a tag; 8 where it isn't told, and for `TEXT` and `BLOB` up to the terminator."""
+
+KEY_TYPES: Final = "key-types"
+"""The feature of definitions whose keys have a column of `LATER`. Frozen."""
+LATER: Final = (DECIMAL, UUID_TEXT)
+
+UUID_FORM: Final = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+
 _SIGN = 1 << 63
+_WIDE_SIGN = 1 << 127
 _ALL = (1 << 64) - 1
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -51,6 +68,8 @@ _DOUBLE = struct.Struct(">d")
 _WORD = struct.Struct(">Q")
 _HEAD = struct.Struct(">BQ")
 _DAY = struct.Struct(">BI")
+_DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
+_UUID = re.compile(UUID_FORM)
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
 
 
@@ -60,12 +79,18 @@ class KeyCell:
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
         self.kind = kind
-        self.tag = TAGS[kind]
+        tag = tag_of(kind)
+        assert tag is not None
+        self.tag = tag
         self.arrow = arrow_type(kind)
         bits = _BITS.get(kind.removeprefix("U"), 64)
-        self._low, self._high = (
-            (0, (1 << bits) - 1) if self.tag == UINT else (-(1 << bits - 1), (1 << bits - 1) - 1)
-        )
+        self._low, self._high, self._offset = -(1 << bits - 1), (1 << bits - 1) - 1, _SIGN
+        if self.tag == UINT:
+            self._low, self._high, self._offset = 0, (1 << bits) - 1, 0
+        elif self.tag == DECIMAL:
+            self._high = 10**self.arrow.precision - 1
+            self._low, self._offset = -self._high, _WIDE_SIGN
+            self._exact = Context(prec=self.arrow.precision, traps=[Inexact, InvalidOperation])
         self._encode: Callable[[Any], bytes | None] = {
             TRUE: self._bool,
             INT: self._int,
@@ -74,6 +99,8 @@ class KeyCell:
             DATE: self._date,
             TIMESTAMP: self._timestamp,
             TIMESTAMPTZ: self._timestamp,
+            DECIMAL: self._decimal,
+            UUID_TEXT: self._uuid,
             TEXT: self._text,
             BLOB: self._blob,
         }[self.tag]
@@ -87,7 +114,7 @@ class KeyCell:
     def _plain_int(self) -> Callable[[Any], bytes]:
         """`encode`, quick for what nearly all values are."""
         pack, tag, low, high, other = _HEAD.pack, self.tag, self._low, self._high, self._any
-        offset = 0 if tag == UINT else _SIGN
+        offset = self._offset
 
         def encode(value: Any) -> bytes:
             if type(value) is int and low <= value <= high:
@@ -112,7 +139,7 @@ class KeyCell:
         encoded = self._encode(value)
         if encoded is None:
             raise InvalidInputError(
-                f"{shown(value)} doesn't fit the key column {self.name!r}, which is {self.kind}"
+                f"{shown(value)} doesn't fit the key column {self.name!r}, which is {self.kind}{self._takes}"
             )
         return encoded
 
@@ -129,16 +156,19 @@ class KeyCell:
             end = _end(data, at)
             plain = data[at:end].replace(ESCAPED, b"\0")
             return (plain.decode() if tag == TEXT else plain), end + 2
+        end = at + WIDTHS.get(tag, 8)
+        if end > len(data):
+            raise IndexError(at)
+        word, at = int.from_bytes(data[at:end], "big"), end
         if tag == DATE:
-            (days,) = struct.unpack_from(">I", data, at)
-            return _EPOCH_DAY + timedelta(days=days - (1 << 31)), at + 4
-        (word,) = _WORD.unpack_from(data, at)
-        at += 8
-        if tag in (INT, UINT):
-            number = word - _SIGN if tag == INT else word
+            return _EPOCH_DAY + timedelta(days=word - (1 << 31)), at
+        if tag == UUID_TEXT:
+            return str(UUID(int=word)), at
+        if tag in (INT, UINT, DECIMAL):
+            number = word - self._offset
             if not self._low <= number <= self._high:
                 raise ValueError(number)
-            return number, at
+            return (Decimal(number).scaleb(-self.arrow.scale, self._exact) if tag == DECIMAL else number), at
         if tag == FLOAT:
             bits = word ^ _SIGN if word & _SIGN else word ^ _ALL
             return _DOUBLE.unpack(_WORD.pack(bits))[0], at
@@ -156,7 +186,7 @@ class KeyCell:
         number = value.__index__()
         if not self._low <= number <= self._high:
             return None
-        return _HEAD.pack(self.tag, number if self.tag == UINT else number + _SIGN)
+        return _HEAD.pack(self.tag, number + self._offset)
 
     def _float(self, value: Any) -> bytes | None:
         if isinstance(value, bool) or not hasattr(value, "__float__") or isinstance(value, str):
@@ -170,6 +200,37 @@ class KeyCell:
         if number != value and number == number and self.kind != "FLOAT":
             return None  # an integer that a double can't hold
         return _HEAD.pack(FLOAT, float_word(number))
+
+    def _decimal(self, value: Any) -> bytes | None:
+        if isinstance(value, bool) or not (isinstance(value, Decimal) or hasattr(value, "__index__")):
+            return None
+        number = value if isinstance(value, Decimal) else Decimal(value.__index__())
+        if not number.is_finite():
+            return None
+        try:
+            number = number.quantize(Decimal((0, (1,), -self.arrow.scale)), context=self._exact)
+        except (Inexact, InvalidOperation):
+            return None
+        unscaled = int(number.scaleb(self.arrow.scale, self._exact))
+        return b"\x13" + (unscaled + self._offset).to_bytes(16, "big")
+
+    def _uuid(self, value: Any) -> bytes | None:
+        if isinstance(value, str) and _UUID.fullmatch(value):
+            value = UUID(value)
+        return b"\x1b" + value.bytes if isinstance(value, UUID) else None
+
+    @property
+    def _takes(self) -> str:
+        """What the column takes, for messages: where its values can be written in several ways."""
+        if self.tag == UUID_TEXT:
+            return ": give a uuid.UUID, or text like '6fa1c2e0-93b5-4c7e-8d21-5b0a9e4f7c38'"
+        if self.tag == DECIMAL:
+            whole = self.arrow.precision - self.arrow.scale
+            return (
+                f": give a decimal.Decimal or an int with at most {whole} digits before the point and "
+                f"{self.arrow.scale} behind it"
+            )
+        return ""
 
     def _date(self, value: Any) -> bytes | None:
         if not isinstance(value, date) or isinstance(value, datetime):
@@ -198,6 +259,15 @@ class KeyCell:
         if not isinstance(value, bytes | bytearray | memoryview):
             return None
         return b"\x21" + bytes(value).replace(b"\0", ESCAPED) + TERMINATOR
+
+
+def tag_of(kind: str) -> int | None:
+    """The tag of a DuckDB type; None for one that keys can't have.
+
+    >>> tag_of("DECIMAL(5,2)") == DECIMAL, tag_of("BIGINT[]")
+    (True, None)
+    """
+    return TAGS.get("DECIMAL" if _DECIMAL.fullmatch(kind) else kind)
 
 
 def float_word(number: float) -> int:

@@ -6,7 +6,9 @@ column of text is cut out by offsets that point into it: its bytes are copied on
 
 from __future__ import annotations
 
+from binascii import unhexlify
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firn.errors import CorruptObjectError
+from firn.errors import CorruptObjectError, InvalidInputError
 from firn.keyed.key_cells import (
     BLOB,
     DATE,
+    DECIMAL,
     ESCAPED,
     FALSE,
     FLOAT,
@@ -26,16 +29,26 @@ from firn.keyed.key_cells import (
     TEXT,
     TRUE,
     UINT,
+    UUID_FORM,
+    UUID_TEXT,
+    WIDTHS,
     KeyCell,
 )
 
 _Bytes = npt.NDArray[np.uint8]
 _Words = npt.NDArray[Any]
 _SIGN = np.uint64(1 << 63)
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+_PLACES = np.flatnonzero(np.frombuffer(_NO_UUID.encode(), np.uint8) != ord("-"))
 
 
 def encode_columns(cells: Sequence[KeyCell], columns: Sequence[pa.Array]) -> pa.Array:
-    """The encoded keys of columns, which have the Arrow types of the cells' kinds."""
+    """The encoded keys of columns, which have the Arrow types of the cells' kinds.
+
+    Raises:
+        InvalidInputError: a value that isn't one of its column's type: text that is no UUID.
+    """
     parts = [_encoded(cell, column) for cell, column in zip(cells, columns, strict=True)]
     if len(parts) == 1:
         return parts[0]
@@ -43,13 +56,15 @@ def encode_columns(cells: Sequence[KeyCell], columns: Sequence[pa.Array]) -> pa.
 
 
 def _encoded(cell: KeyCell, column: pa.Array) -> pa.Array:
+    if not len(column):
+        return pa.array([], pa.binary())
     if cell.tag in (TEXT, BLOB):
         whole = _texts(cell.tag, column)
     elif cell.tag == TRUE:
         flags = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
         whole = _fixed(np.where(flags, np.uint8(TRUE), np.uint8(FALSE)).reshape(-1, 1))
     else:
-        whole = _fixed(_tagged(cell.tag, _words(cell.tag, column)))
+        whole = _fixed(_tagged(cell.tag, _words(cell, column)))
     if column.null_count:
         return pc.if_else(column.is_null(), pa.scalar(bytes((NULL,)), pa.binary()), whole)
     return whole
@@ -65,8 +80,22 @@ def _texts(tag: int, column: pa.Array) -> pa.Array:
     )
 
 
-def _words(tag: int, column: pa.Array) -> Any:
-    """The column's values as unsigned numbers that sort as they do."""
+def _words(cell: KeyCell, column: pa.Array) -> Any:
+    """The column's values as unsigned numbers that sort as they do: one, or of the wide kinds several a row."""
+    tag = cell.tag
+    if tag == UUID_TEXT:
+        return _uuids(cell, column)
+    if tag == DECIMAL:
+        column = pc.fill_null(column, pa.scalar(Decimal(0), column.type))
+        try:
+            column.validate(full=True)  # Arrow lets programs build numbers of too many digits
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(
+                f"the key column {cell.name!r}, which is {cell.kind}, holds a number of more digits: correct the data"
+            ) from error
+        low_high = np.frombuffer(column.buffers()[1], np.uint64).reshape(-1, 2)
+        low_high = low_high[column.offset : column.offset + len(column)]
+        return np.stack([low_high[:, 1] ^ _SIGN, low_high[:, 0]], axis=1)
     if tag == FLOAT:
         numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
         bits = numbers.view(np.uint64)
@@ -81,11 +110,21 @@ def _words(tag: int, column: pa.Array) -> Any:
     return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(np.uint64) ^ _SIGN
 
 
+def _uuids(cell: KeyCell, column: pa.Array) -> _Bytes:
+    """The 16 bytes of each UUID in a column of text."""
+    fits = pc.match_substring_regex(column, f"^{UUID_FORM}$")
+    if (wrong := pc.index(fits, False).as_py()) >= 0:
+        cell.encode(column[wrong].as_py())  # which raises
+    digits = pc.replace_substring(pc.fill_null(column, _NO_UUID), "-", "").buffers()[2]
+    whole = unhexlify(memoryview(digits)[: 32 * len(column)])
+    return np.frombuffer(whole, np.uint8).reshape(len(column), 16)
+
+
 def _tagged(tag: int, words: _Words) -> _Bytes:
-    big = words.astype(words.dtype.newbyteorder(">"), copy=False)
-    rows = np.empty((len(words), 1 + big.dtype.itemsize), np.uint8)
+    big = np.ascontiguousarray(words.astype(words.dtype.newbyteorder(">"), copy=False))
+    rows = np.empty((len(words), 1 + WIDTHS.get(tag, 8)), np.uint8)
     rows[:, 0] = tag
-    rows[:, 1:] = np.ascontiguousarray(big).view(np.uint8).reshape(len(words), big.dtype.itemsize)
+    rows[:, 1:] = big.view(np.uint8).reshape(len(words), -1)
     return rows
 
 
@@ -155,7 +194,7 @@ def _decoded(
     mask = nulls if nulls.any() else None
     if cell.tag in (TEXT, BLOB):
         return _decoded_texts(cell, data, at, mask)
-    width = 4 if cell.tag == DATE else 8
+    width = WIDTHS.get(cell.tag, 8)
     from_ = at if mask is None else np.where(mask, 0, at)
     if len(data) < width and (mask is None or not mask.all()):
         raise IndexError
@@ -163,9 +202,27 @@ def _decoded(
         return pa.nulls(len(at), cell.arrow), at
     windows = np.lib.stride_tricks.sliding_window_view(data, width)
     raw = windows[np.minimum(from_, len(windows) - 1) if mask is not None else from_]
-    words = np.ascontiguousarray(raw).view(f">u{width}").reshape(-1).astype(f"<u{width}")
-    column = pa.array(_numbers(cell.tag, words), mask=mask).cast(cell.arrow)
+    column = _column(cell, np.ascontiguousarray(raw))
+    if mask is not None:
+        column = pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
+    if cell.tag == DECIMAL:
+        column.validate(full=True)
+    column = column.cast(cell.arrow)
     return column, at + width if mask is None else np.where(mask, at, at + width)
+
+
+def _column(cell: KeyCell, raw: _Bytes) -> pa.Array:
+    """What stands in rows of bytes behind the tag; of rows that are null, anything."""
+    if cell.tag == UUID_TEXT:
+        texts = np.full((len(raw), len(_NO_UUID)), ord("-"), np.uint8)
+        texts[:, _PLACES] = _DIGITS[np.stack([raw >> 4, raw & 15], axis=2).reshape(len(raw), 32)]
+        return _fixed(texts)
+    size = min(WIDTHS.get(cell.tag, 8), 8)
+    words = raw.view(f">u{size}").astype(f"<u{size}")
+    if cell.tag == DECIMAL:
+        low_high = np.stack([words[:, 1], words[:, 0] ^ _SIGN], axis=1)
+        return pa.Array.from_buffers(cell.arrow, len(raw), [None, pa.py_buffer(low_high)])
+    return pa.array(_numbers(cell.tag, words.reshape(-1)))
 
 
 def _numbers(tag: int, words: _Words) -> Any:

@@ -16,7 +16,7 @@ from firn.arrow.inputs import declared_columns
 from firn.arrow.pyvalues import shown
 from firn.arrow.types import arrow_schema
 from firn.errors import CorruptObjectError, InvalidInputError
-from firn.keyed.key_cells import TAGS, TERMINATOR, KeyCell
+from firn.keyed.key_cells import BLOB, KEY_TYPES, LATER, TAGS, TERMINATOR, TEXT, KeyCell, tag_of
 from firn.keyed.key_columns import decode_columns, encode_columns
 
 MAX_KEY: Final = 65_535
@@ -52,7 +52,7 @@ class Keys:
                     "a typed key needs at least one column; leave `key` out for keys of bytes"
                 )
             for name, kind in self.columns.items():
-                if kind not in TAGS:
+                if tag_of(kind) is None:
                     raise InvalidInputError(
                         f"key column {name!r} is {kind}; a key's columns can be {', '.join(TAGS)}"
                     )
@@ -67,6 +67,11 @@ class Keys:
     def typed(self) -> bool:
         """Whether keys are tuples of columns."""
         return self.columns is not None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What a reader must know to read them: `key-types`, where a column is DECIMAL or UUID."""
+        return (KEY_TYPES,) if any(cell.tag in LATER for cell in self._cells) else ()
 
     @property
     def _listed(self) -> str:
@@ -130,7 +135,8 @@ class Keys:
             return None, None
         if self._cells:
             last = self._parts(key)
-            if len(last) == len(self._cells) and isinstance(last[-1], str | bytes | bytearray | memoryview):
+            whole = len(last) == len(self._cells) and last[-1] is not None
+            if whole and self._cells[-1].tag in (TEXT, BLOB):
                 start = start[: -len(TERMINATOR)]
         return start or None, successor(start)
 

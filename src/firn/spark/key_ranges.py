@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -204,6 +205,8 @@ def _value(value: Any, kind: str, rounded: Any) -> Any:
             return rounded(value) if rounded is not None and math.isfinite(value) else None
         return value
     if family in ("string", "binary", "boolean"):
+        return value
+    if family == "decimal" and isinstance(value, Decimal):
         return value
     if family in ("date", "timestamp", "timestamptz"):
         try:

@@ -1,7 +1,7 @@
 """Bulk load of a Spark DataFrame into a keyed table: SSTs straight from executors, one commit on the driver.
 
 Spark sorts the rows by key, ranges of keys to tasks; its order of the types that keys can have is that of the
-encoded keys. `firn.keyed.bulk_load` has the rest.
+encoded keys, of UUIDs that of their text in lower case. `firn.keyed.bulk_load` has the rest.
 """
 
 from __future__ import annotations
@@ -61,10 +61,13 @@ def load_dataframe(table: KeyedTable, frame: DataFrame) -> LoadReport:
         raise UnsupportedError(
             f"{table.bucket.url} lives in this process only, where Spark's tasks can't write. Use a directory."
         )
+    from pyspark.sql import functions as F  # noqa: N812
+
     spark = frame.sparkSession
     keys = table.keys.columns or {"key": "BLOB"}
     frame = _arranged(table.name, frame, keys, table.values.columns or {"value": "BLOB"})
-    ordered = frame.repartitionByRange(*map(quote, keys)).sortWithinPartitions(*map(quote, keys))
+    order = [F.lower(quote(name)) if kind == "UUID" else F.col(quote(name)) for name, kind in keys.items()]
+    ordered = frame.repartitionByRange(*order).sortWithinPartitions(*order)
     with BulkLoad(table, parts=_partitions(spark), runner=SparkRunner(spark)) as load:
         return load.commit(_run(spark, ordered, table.bucket, load.context))
 

@@ -6,8 +6,10 @@ as hexadecimal digits.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -124,8 +126,8 @@ class Words:
         assert self.keys is not None
         like = f"a JSON array of {', '.join(self.keys)}"
         try:
-            values = orjson.loads(word)
-        except orjson.JSONDecodeError:
+            values = json.loads(word, parse_float=Decimal)  # which is exact
+        except (ValueError, RecursionError):
             values = None
         if not isinstance(values, list) or len(values) > len(self.keys) or not values:
             raise InvalidInputError(f"the key {word!r} isn't {like}.")
@@ -146,8 +148,12 @@ class Words:
             return self._bytes(value, name)
         text = isinstance(value, str)
         if not text and kind == "VARCHAR":
-            raise InvalidInputError(f"the key's column {name} is text, not {value!r}: write it in quotes.")
+            raise InvalidInputError(f"the key's column {name} is text, not {value}: write it in quotes.")
         try:
+            if kind.startswith("DECIMAL("):
+                value = str(value)
+            elif isinstance(value, Decimal):
+                value = float(value)
             return pa.array([value]).cast(arrow_type(kind)).to_pylist()[0]
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise InvalidInputError(
