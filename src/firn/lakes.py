@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -36,7 +37,7 @@ from firn.journal.lock import ExclusiveLock
 from firn.journal.patience import Backoff
 from firn.journal.writer.database_name import names_in_use
 from firn.kinds import LAKE, Definition, decode_definition, read_any, wrong_kind
-from firn.lake.descriptor import Descriptor, check_properties, create_descriptor
+from firn.lake.descriptor import Descriptor, check_properties, create_descriptor, read_times
 from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
@@ -145,6 +146,8 @@ class LakeTables:
             definition=None if undefined or descriptor.shared else descriptor.fields(),
             undefined=undefined,
             generation=descriptor.generation,
+            times=descriptor.time_entries,
+            read_times=partial(read_times, self.bucket, prefix) if descriptor.shared else None,
         )
         return LakeTable(self.bucket, prefix, descriptor, journal, self.engines)
 

@@ -55,6 +55,27 @@ def test_a_shared_table_takes_the_type_that_it_has(db):
     assert table.scan().count() == 2
 
 
+def test_a_shared_tables_properties_are_changed_alone(db):
+    table = db.create_table("t", properties={"shared": "icedb"})
+    table.append([{"price": 5}])
+    with advises("only properties, by alter(set_properties=…). For other types, append", names="t"):
+        table.alter(types={"price": "DOUBLE"})
+    assert table.alter(set_properties={"codec": "snappy"}).changes == ("set codec = snappy",)
+    copied = db.create_table("copied", schema={"price": "DOUBLE"})
+    copied.append(table.scan().to_arrow(), query="SELECT CAST(price AS DOUBLE) AS price FROM _rows")
+    assert copied.scan().to_arrow().to_pylist() == [{"price": 5.0}]
+
+
+def test_a_table_of_the_references_is_defined_before_it_is_changed(db):
+    db.bucket.put(
+        "t/_log/1795224444056_host.jsonl", b'{"v":1,"sch":1,"f":2,"t":1795224444056}\n{"x":"BIGINT"}'
+    )
+    with advises("which keeps its log and data", names="db.create_table('t', properties={"):
+        db.table("t").alter(set_properties={"codec": "snappy"})
+    table = db.create_table("t", properties={"codec": "snappy"})
+    assert table.alter(set_properties={"codec": None}).changes == ("unset codec",)
+
+
 def test_a_time_is_written_as_the_message_says(db):
     table = db.create_table("t")
     table.append([{"n": 1}])

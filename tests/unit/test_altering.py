@@ -197,12 +197,6 @@ def test_keys_keep_their_types(opens: Open) -> None:
     table.alter(types={"n": "DOUBLE"})
 
 
-def test_a_shared_table_isnt_altered() -> None:
-    table = firn.connect("memory://").create_table("t", properties={"shared": "icedb"})
-    with pytest.raises(firn.UnsupportedError, match="shared"):
-        table.alter(set_properties={"codec": "snappy"})
-
-
 def test_requests_of_a_change() -> None:
     table = firn.connect("memory://").create_table("t")
     table.append([{"x": 1}])

@@ -16,14 +16,17 @@ from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
 from firn.clock import Clock, SystemClock
 from firn.errors import (
+    ConflictError,
     CorruptObjectError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
+    OutcomeUnknownError,
     TableExistsError,
+    TableNotFoundError,
     UnsupportedError,
 )
-from firn.journal.patience import whole
+from firn.journal.patience import Backoff, whole
 
 T = TypeVar("T")
 
@@ -72,6 +75,57 @@ def create_object(
         raise TableExistsError(
             f"{bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose another name."
         ) from None
+
+
+def replace_object(
+    bucket: Bucket, prefix: str, change: Callable[[bytes, str], tuple[bytes | None, T]], *, clock: Clock
+) -> T:
+    """Replace it where it is altered in place. 1 GET and 1 PUT, again if others were faster.
+
+    Args:
+        change: makes of its bytes and its name for messages the new bytes, and what to return then. None leaves it as
+            it is. Where the store has no conditional puts, nobody else may change it meanwhile.
+
+    Raises:
+        TableNotFoundError: there is none any more.
+        ConflictError: others change it all the time.
+    """
+    key, backoff, sent = definition_key(prefix), Backoff(clock), None
+    done: T | None = None
+    while True:
+        try:
+            blob = whole(bucket, bucket.get(key), clock)
+        except ObjectNotFoundError as error:
+            raise dropped(bucket, prefix) from error
+        if done is not None and blob.data == sent:  # by this very put, whose answer was lost
+            return done
+        sent, done = change(blob.data, bucket.uri(key))
+        if sent is None:
+            return done
+        try:
+            if bucket.capabilities.conditional_put:
+                bucket.put_if_match(key, sent, blob.info.etag)
+            else:
+                bucket.put(key, sent)
+            return done
+        except (ObjectChangedError, OutcomeUnknownError) as error:
+            if not backoff.wait():
+                raise ConflictError(f"others change {bucket.uri(key)} all the time; retry") from error
+
+
+def is_definition_of(data: bytes, id: str) -> bool:
+    """Whether these are the bytes of a table's definition with that id, which wasn't dropped; what can't be read may
+    be."""
+    try:
+        found = orjson.loads(data)
+    except ValueError:
+        return True
+    return not isinstance(found, dict) or (found.get("id") == id and not found.get("dropped"))
+
+
+def dropped(bucket: Bucket, prefix: str) -> TableNotFoundError:
+    """What a handle of a table that is gone is told."""
+    return TableNotFoundError(f"{bucket.uri(prefix)} was dropped; open the table again")
 
 
 def encode_framed(version: int, kind: str, fields: Mapping[str, Any], features: Iterable[str] = ()) -> bytes:

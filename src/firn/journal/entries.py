@@ -129,11 +129,40 @@ def times_in_force(
     >>> times_in_force(changed, "orphan_age", 1_000, 5_500, 0), times_in_force(changed, "orphan_age", 1_000, 9_000, 0)
     ([1000], [])
     """
+    return [ms for ms, _, until in _held(definition, property, created_ms) if until + ms + slack_ms > now_ms]
+
+
+def times_between(
+    definition: Entries, property: str, present_ms: int, begin_ms: int, end_ms: int
+) -> list[int]:
+    """The values of a protocol time, in milliseconds, that were in force at some time from `begin_ms` to `end_ms`.
+
+    >>> changed = Entries().changed({time_entry("orphan_age", 0): 1_000, time_entry("orphan_age", 5_000): 100})
+    >>> [times_between(changed, "orphan_age", 100, begin, 7_000) for begin in (4_000, 6_000)]
+    [[1000, 100], [100]]
+    """
+    held = _held(definition, property, present_ms)
+    found = [ms for ms, since, until in held if until > begin_ms and since <= end_ms]
+    return [*found, present_ms] if last_time(definition, property) <= end_ms else found
+
+
+def last_time(definition: Entries, property: str) -> int:
+    """When a protocol time was set last, in Unix ms; 0 if never."""
+    return max((at for at, _ in _changes(definition, property)), default=0)
+
+
+def _held(definition: Entries, property: str, created_ms: int) -> list[tuple[int, int, int]]:
+    """The values that a protocol time had before the present one, each with when it began and ended."""
+    changes = _changes(definition, property)
+    held = [(created_ms, 0), *((ms, at) for at, ms in changes)]
+    return [(ms, since, until) for (ms, since), (until, _) in zip(held, changes, strict=False)]
+
+
+def _changes(definition: Entries, property: str) -> list[tuple[int, int]]:
+    """When a protocol time was set, and to what."""
     changes = []
     for name, ms in definition.of(TIME).items():
         changed, _, at = name.rpartition(" ")
         if changed == property:
             changes.append((int(at), int(ms)))
-    changes.sort()
-    held = [created_ms, *(ms for _, ms in changes)]
-    return [ms for ms, (until, _) in zip(held, changes, strict=False) if until + ms + slack_ms > now_ms]
+    return sorted(changes)

@@ -6,15 +6,19 @@ A change is one commit that rewrites no data. See docs/design/0012-conflicting-t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from firn.alter import AlterResult
 from firn.arrow.inputs import declared_columns
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import converts
-from firn.journal.entries import INTO, LIMIT, PROPERTY, TYPE, Entries, time_entry
+from firn.journal.definition import dropped, is_definition_of, replace_object
+from firn.journal.entries import INTO, LIMIT, PROPERTY, TYPE, Entries, last_time, time_entry
+from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.settings import PROTOCOL_TIMES
+from firn.journal.leaderless.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes, Commit, Snapshot
 from firn.lake.descriptor import Descriptor, check_names, check_properties
 from firn.lake.keys import KeySpec
@@ -28,6 +32,9 @@ Changes = Mapping[tuple[str, str], Any]
 
 FIXED = ("shared", "log_url")
 """Properties that say where a table's log is, and for whom: these can't be changed."""
+
+NEVER_LOWER = ("retry_window", "landing_delay", "max_skew")
+"""Protocol times of a shared table by which each append goes: processes that have it open don't look for changes."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,8 @@ def alter(
             "types={column: type}."
         )
     _check_names(table.created, set_properties)
+    if table.created.shared and not types:
+        return _alter_shared(table, set_properties, dry_run)
 
     def plan(snapshot: Snapshot, described: Descriptor) -> dict[tuple[str, str], Any]:
         wanted = {**_properties(described, set_properties, table.journal.now_ms())}
@@ -245,10 +254,11 @@ def _properties(described: Descriptor, changes: Mapping[str, Any], now_ms: int) 
 
 
 def _commit(table: LakeTable, op: str, plan: Any, dry_run: bool) -> AlterResult:
-    if table.descriptor.shared:
+    if table.created.shared:
         raise UnsupportedError(
-            f"{table.name} is shared with the reference, whose merge drops what Firn writes of a table's definition: "
-            f"{op} can't change it."
+            f"{table.name} is shared with the reference, whose merge drops what Firn notes of columns: {op} can't "
+            "change these, only properties, by alter(set_properties=…). For other types, append the rows to a new "
+            "table."
         )
     if dry_run:
         snapshot = table.snapshot()
@@ -266,6 +276,68 @@ def _commit(table: LakeTable, op: str, plan: Any, dry_run: bool) -> AlterResult:
         entries = before.changed(wanted, session.writer)
         commit = Commit(op, summary={"changes": list(changes)}, definition=entries)
         return AlterResult(session.publish(commit), changes)
+
+
+def _alter_shared(table: LakeTable, changes: Mapping[str, Any], dry_run: bool) -> AlterResult:
+    """Change the properties of a shared table in its definition itself, as the reference's merge would drop them from
+    the log."""
+    created, journal = table.created, table.journal
+    assert isinstance(journal, LeaderlessJournal)
+    if not created.id:
+        raise UnsupportedError(
+            f"{table.name} has no definition that could be changed: the table is the reference's. Give it one by "
+            f"db.create_table({table.name!r}, properties={{…}}), which keeps its log and data."
+        )
+
+    def change(data: bytes, where: str) -> tuple[bytes | None, tuple[Descriptor, tuple[str, ...]]]:
+        if not is_definition_of(data, created.id):
+            raise dropped(table.bucket, table.prefix)
+        found = Descriptor.decode(data, where)
+        altered, lines = _altered_shared(found, changes, journal.now_ms())
+        return (altered.encode() if lines and not dry_run else None), (altered, lines)
+
+    with ExitStack() as held:
+        if not dry_run and not table.bucket.capabilities.conditional_put:
+            held.enter_context(journal.exclusive("alter"))
+        altered, lines = replace_object(table.bucket, table.prefix, change, clock=journal.clock)
+    if dry_run:
+        return AlterResult(str(altered.rev - bool(lines)), lines)
+    table.created, journal.rules = altered, altered.rules
+    journal.define(LeaderlessSettings.from_properties(altered.properties), altered.time_entries)
+    return AlterResult(str(altered.rev), lines)
+
+
+def _altered_shared(
+    found: Descriptor, changes: Mapping[str, Any], now_ms: int
+) -> tuple[Descriptor, tuple[str, ...]]:
+    """The definition with these changes, and a line for each."""
+    before, times = found.settings(found.properties), dict(found.times)
+    properties = dict(found.properties)
+    wanted = _properties(found, changes, now_ms)
+    for (kind, name), value in wanted.items():
+        if kind == PROPERTY and value is None:
+            properties.pop(name, None)
+        elif kind == PROPERTY:
+            properties[name] = value
+    after = found.settings(properties)
+    for name in PROTOCOL_TIMES:
+        if after[name] == before[name]:
+            continue
+        if name in NEVER_LOWER and after[name] < before[name]:
+            raise InvalidInputError(
+                f"{found.name} is shared with the reference: its {name} can't be less than {before[name] / 1000:g} s "
+                "any more, as processes that have the table open go by that. Make another table."
+            )
+        # Clocks differ: what is set later has a later time.
+        at_ms = max(now_ms, last_time(found.time_entries, name) + 1)
+        times.setdefault(time_entry(name, 0)[1], before[name])
+        times[time_entry(name, at_ms)[1]] = after[name]
+    if len(times) > LIMIT:
+        raise InvalidInputError(f"{found.name}: a definition has at most {LIMIT:,} times.")
+    lines = _lines(Entries(), wanted)
+    if not lines:
+        return found, ()
+    return replace(found, properties=properties, rev=found.rev + 1, times=times), lines
 
 
 def _new(before: Entries, wanted: Changes) -> dict[tuple[str, str], Any]:

@@ -1,4 +1,5 @@
-"""`<table>/_firn/table.json`: what a table was created with. The log holds everything that changes."""
+"""`<table>/_firn/table.json`: what a table was created with. The log holds everything that changes; but of tables
+that are shared with the reference, properties are altered here."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.agreement import Rules
 from firn.journal.columns import ON_CONFLICT
 from firn.journal.definition import create_object, read_object
-from firn.journal.entries import PROPERTY, Entries
+from firn.journal.entries import PROPERTY, TIME, Entries
 from firn.journal.leaderless.settings import PROPERTIES as LEADERLESS_PROPERTIES
 from firn.journal.leaderless.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes
@@ -72,7 +73,11 @@ LEADERLESS_ONLY = ("shared", "log_url")
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A table's definition."""
+    """A table's definition.
+
+    `rev` is how often the object was altered, and `times` are the values of protocol times by property and Unix ms as
+    `time_entry` names them, the first one at 0; both of shared tables alone.
+    """
 
     name: str
     kind: str = "lake"
@@ -85,6 +90,13 @@ class Descriptor:
     dropped: bool = False
     keys: KeySpec | None = None
     generation: int = 0
+    rev: int = 0
+    times: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def time_entries(self) -> Entries:
+        """The `times`, as the log of other tables has them."""
+        return Entries().changed({(TIME, name): ms for name, ms in self.times.items()})
 
     @property
     def shared(self) -> bool:
@@ -149,6 +161,7 @@ class Descriptor:
             "properties": dict(self.properties),
             "dropped": self.dropped,
             **keyed,
+            **({"rev": self.rev, "time": dict(self.times)} if self.rev else {}),
         }
 
     def encode(self) -> bytes:
@@ -177,6 +190,8 @@ class Descriptor:
                 dropped=raw.get("dropped", False),
                 keys=KeySpec(tuple(raw["key"]), raw["version_by"]) if keyed else None,
                 generation=raw.get("generation", 0),
+                rev=raw.get("rev", 0),
+                times=raw.get("time", {}),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptObjectError(
@@ -202,6 +217,14 @@ def _check_known(raw: Mapping[str, Any], where: str) -> None:
 def read_descriptor(bucket: Bucket, prefix: str) -> Descriptor | None:
     """1 GET; None where there is none."""
     return read_object(bucket, prefix, Descriptor.decode)
+
+
+def read_times(bucket: Bucket, prefix: str) -> tuple[LeaderlessSettings, Entries] | None:
+    """The protocol's times by a shared table's definition, and those that were. 1 GET; None where there is none."""
+    found = read_descriptor(bucket, prefix)
+    if found is None or found.dropped:
+        return None
+    return LeaderlessSettings.from_properties(found.properties), found.time_entries
 
 
 def create_descriptor(

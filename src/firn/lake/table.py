@@ -350,6 +350,8 @@ class LakeTable:
         nothing commits nothing.
 
         Other processes know of it within `schema_refresh` (10 s). Older versions of a table are read as they were.
+        Of a table that is shared with the reference only properties can be changed; they are seen where the table is
+        opened, and by this handle. Sweeps, streams and slow appends look for its protocol times by themselves.
 
         Args:
             set_properties: values by name; None takes a property back to its default. All but `shared` and `log_url`.
@@ -360,10 +362,14 @@ class LakeTable:
         Raises:
             InvalidInputError: an unknown property or column, a value that can't be, or a type that values don't fit;
                 nothing was changed.
-            UnsupportedError: the table is shared with the reference.
+            UnsupportedError: `types` of a table that is shared with the reference, or its properties while it has no
+                definition; or the store has no conditional puts, and no lock was given.
+            TableNotFoundError: the table was dropped.
             LockHeldError: other maintenance is under way.
+            ConflictError: others change a shared table's definition all the time.
 
-        Cost: 1 LIST + the logs that aren't cached, the lock, and 3 PUTs; of writers' catalogs a commit with a marker.
+        Cost: 1 LIST + the logs that aren't cached, the lock, and 3 PUTs; of writers' catalogs a commit with a marker;
+        of a shared table 1 GET and 1 PUT.
 
         Example:
             >>> import firn
@@ -393,6 +399,7 @@ class LakeTable:
 
         Raises:
             InvalidInputError: an unknown column, or a type that values don't fit; nothing was changed.
+            UnsupportedError: the table is shared with the reference.
 
         Cost: that of `alter`.
 

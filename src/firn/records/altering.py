@@ -9,9 +9,7 @@ from typing import Any
 from firn.alter import AlterResult
 from firn.bucket.base import Bucket
 from firn.clock import Clock
-from firn.errors import ConflictError, ObjectChangedError, OutcomeUnknownError, TableNotFoundError
-from firn.journal.definition import definition_key
-from firn.journal.patience import Backoff, whole
+from firn.journal.definition import dropped, replace_object
 from firn.journal.sequence import Ddl
 from firn.records.definition import RecordDefinition
 from firn.records.definitions import define
@@ -50,25 +48,21 @@ def alter_lone(
 ) -> AlterResult:
     """Replace the definition of a table without transactions. 1 GET and 1 PUT, again if others were faster. Errors as
     `alter`, and `ConflictError` if others change it all the time."""
-    key, backoff = definition_key(prefix), Backoff(clock)
-    while True:
-        blob = whole(bucket, bucket.get(key), clock)
-        now = RecordDefinition.decode(blob.data, bucket.uri(key))
+
+    def change(data: bytes, where: str) -> tuple[bytes | None, AlterResult]:
+        now = RecordDefinition.decode(data, where)
         if now.dropped or now.generation != definition.generation:
-            raise TableNotFoundError(f"{bucket.uri(prefix)} was dropped; open the table again")
+            raise dropped(bucket, prefix)
         changes, lines = _changes(now.properties, given)
         if dry_run or not changes:
-            return AlterResult(str(now.rev), lines)
+            return None, AlterResult(str(now.rev), lines)
         properties = {
             name: value for name, value in {**now.properties, **changes}.items() if value is not None
         }
-        try:
-            wanted = replace(now, properties=properties, rev=now.rev + 1)
-            bucket.put_if_match(key, wanted.encode(), blob.info.etag)
-            return AlterResult(str(wanted.rev), lines)
-        except (ObjectChangedError, OutcomeUnknownError) as error:  # maybe by this very put: look again
-            if not backoff.wait():
-                raise ConflictError(f"others change {bucket.uri(key)} all the time; retry") from error
+        wanted = replace(now, properties=properties, rev=now.rev + 1)
+        return wanted.encode(), AlterResult(str(wanted.rev), lines)
+
+    return replace_object(bucket, prefix, change, clock=clock)
 
 
 def _changes(

@@ -78,19 +78,34 @@ class Append:
 
     def check_age(self) -> None:
         """Rule 3: nothing is published that sweep might already take for an orphan."""
-        settings = self.table.settings
-        elapsed = (self.table.clock.monotonic() - self.started) * 1000
-        if elapsed >= settings.orphan_age_ms - settings.landing_delay_ms:
+        elapsed, orphan_age_ms = self._ages()
+        if elapsed >= orphan_age_ms - self.table.settings.landing_delay_ms:
             raise AppendExpiredError(
                 f"this append to {self.table.layout.prefix} began {elapsed / 1000:.0f} s ago, and files "
-                f"that no log names are swept after {settings.orphan_age_ms / 1000:.0f} s. Nothing of it is "
+                f"that no log names are swept after {orphan_age_ms / 1000:.0f} s. Nothing of it is "
                 "visible; start it over, in smaller parts or with a larger orphan_age."
             )
 
+    def _ages(self) -> tuple[float, int]:
+        """How old the append is, and how old it may become; both in milliseconds.
+
+        Where the log doesn't tell that `orphan_age` was changed, an append goes by the one that was in force when it
+        began, for which sweeps keep its files; and by one that was changed right before, by which a sweep may still
+        have gone. One that took no longer than `landing_delay` needn't look for it: `orphan_age` is more than twice
+        that.
+        """
+        table = self.table
+        elapsed = (table.clock.monotonic() - self.started) * 1000
+        if not table.altered_in_place:
+            return elapsed, table.settings.orphan_age_ms
+        if elapsed > table.settings.landing_delay_ms:
+            table.refresh_times()
+        return elapsed, table.settings.orphan_age_ms_at(table.definition, self.started_ms)
+
     def _check_files(self, commit: Commit) -> None:
         """Past half the orphan age: a sweep by a shorter age may have been run. 1 HEAD a file."""
-        elapsed = (self.table.clock.monotonic() - self.started) * 1000
-        if elapsed <= self.table.settings.orphan_age_ms / 2:
+        elapsed, orphan_age_ms = self._ages()
+        if elapsed <= orphan_age_ms / 2:
             return
         for file in commit.adds:
             try:

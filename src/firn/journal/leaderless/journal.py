@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,6 +10,7 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.agreement import Rules
+from firn.journal.entries import Entries
 from firn.journal.leaderless import damaged_logs
 from firn.journal.leaderless.append import Append, seen_batch
 from firn.journal.leaderless.damaged_logs import DamagedLog, SortedLogs
@@ -47,6 +48,8 @@ class LeaderlessJournal(TableLog):
         definition: Mapping[str, Any] | None = None,
         undefined: bool = False,
         generation: int = 0,
+        times: Entries | None = None,
+        read_times: Callable[[], tuple[Settings, Entries] | None] | None = None,
     ) -> None:
         super().__init__(
             bucket,
@@ -57,6 +60,8 @@ class LeaderlessJournal(TableLog):
             clock=clock or SystemClock(),
             definition=definition,
             undefined=undefined,
+            times=times,
+            read_times=read_times,
         )
         self.lock = lock
         self.renew_in_background = renew_in_background

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firn.errors import InvalidInputError
-from firn.journal.entries import PROPERTY, Entries, times_in_force
+from firn.journal.entries import PROPERTY, Entries, times_between, times_in_force
 from firn.units import parse_duration
 
 
@@ -60,7 +60,7 @@ class Settings:
         itself and `schema_refresh` before now. Else a sweep would take the files of a slow append that began under
         the value before. `least_grace`: of `tombstone_grace` the least, by which somebody may have swept."""
         found = self.altered(definition)
-        slack = found.schema_refresh_ms + 2 * found.max_skew_ms
+        slack = found._slack_ms
         values = {}
         for name in PROTOCOL_TIMES:
             attribute = PROPERTIES[name]
@@ -68,6 +68,16 @@ class Settings:
             choose = min if least_grace and attribute == "grace_ms" else max
             values[attribute] = choose([getattr(found, attribute), *held])
         return replace(found, **values)
+
+    def orphan_age_ms_at(self, definition: Entries, at_ms: int) -> int:
+        """The least `orphan_age` by which somebody may have gone at a time; these are the settings of now."""
+        begin_ms = at_ms - self._slack_ms
+        return min(times_between(definition, "orphan_age", self.orphan_age_ms, begin_ms, at_ms))
+
+    @property
+    def _slack_ms(self) -> int:
+        """How much later than a change somebody may still go by what was before, as this process sees it."""
+        return self.schema_refresh_ms + 2 * self.max_skew_ms
 
 
 PROPERTIES = {

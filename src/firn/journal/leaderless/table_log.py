@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
-
-import orjson
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
@@ -24,7 +22,7 @@ from firn.errors import (
 )
 from firn.journal.agreement import Agreement, Rules, Source, agree_streamed
 from firn.journal.columns import older_types
-from firn.journal.definition import definition_key
+from firn.journal.definition import definition_key, is_definition_of
 from firn.journal.entries import Entries
 from firn.journal.leaderless.codec import Log
 from firn.journal.leaderless.fold import EMPTY_VERSION, State, fold, past_line
@@ -41,7 +39,8 @@ from firn.units import parse_time
 class TableLog:
     """The log of one table, as every part of the protocol reads it. `bucket` holds the data files,
     `log_bucket` the log: mostly the same one. `definition` is what `table.json` says, for logs to keep a copy of;
-    a table that is `undefined` was opened without."""
+    a table that is `undefined` was opened without. Of a table whose definition is altered in place, `times` are when
+    its protocol times were set, and `read_times` says anew what they are and were; None where nothing tells."""
 
     def __init__(
         self,
@@ -54,12 +53,14 @@ class TableLog:
         clock: Clock,
         definition: Mapping[str, Any] | None = None,
         undefined: bool = False,
+        times: Entries | None = None,
+        read_times: Callable[[], tuple[Settings, Entries] | None] | None = None,
     ) -> None:
         self.bucket = bucket
         self.log_bucket = log_bucket
         self.layout = layout
         self.rules = rules
-        self._definition = Entries()
+        self._definition = times or Entries()
         self._settings = settings
         self.created_settings = settings
         self.clock = clock
@@ -70,6 +71,8 @@ class TableLog:
         self.undefined = undefined
         self._remembered = False
         self._opened = clock.monotonic()
+        self._read_times = read_times
+        self._times_read_at = self._opened
         self._last_listed = ""
         self._stamping = threading.Lock()
         self._last_stamp_ms = 0
@@ -129,8 +132,28 @@ class TableLog:
         self.created_settings = settings
         self._settings = settings.altered(self._definition)
 
+    @property
+    def altered_in_place(self) -> bool:
+        """Whether the definition is altered where it stands, so that the log says nothing of it."""
+        return self._read_times is not None
+
+    def define(self, settings: Settings, times: Entries) -> None:
+        """Go by what the definition says of the protocol's times."""
+        self._definition = self._definition.joined(times)
+        self.settings = settings
+
+    def refresh_times(self) -> None:
+        """Look what the protocol's times are, where the log doesn't tell: 1 GET at most every `schema_refresh`."""
+        now = self.clock.monotonic()
+        if self._read_times is None or (now - self._times_read_at) * 1000 < self.settings.schema_refresh_ms:
+            return
+        if (found := self._read_times()) is not None:
+            self.define(*found)
+        self._times_read_at = now
+
     def lasting(self, *, least_grace: bool = False) -> Settings:
-        """The times that others may still go by; see `Settings.lasting`."""
+        """The times that others may still go by; see `Settings.lasting`. Cost: that of `refresh_times`."""
+        self.refresh_times()
         now = self.clock.now_ms()
         return self.created_settings.lasting(self._definition, now, least_grace=least_grace)
 
@@ -159,14 +182,10 @@ class TableLog:
         if self.created is None:
             return True
         try:
-            found = orjson.loads(self.bucket.get(definition_key(self.layout.prefix)).data)
+            blob = self.bucket.get(definition_key(self.layout.prefix))
         except ObjectNotFoundError:
             return False
-        except ValueError:
-            return True
-        return not isinstance(found, dict) or (
-            found.get("id") == self.created["id"] and not found.get("dropped")
-        )
+        return is_definition_of(blob.data, self.created["id"])
 
     def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
         """The table now, or as of `at`: a version, a time (what was committed at that time is included).
