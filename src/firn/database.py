@@ -267,16 +267,15 @@ class Database(Transactions, WriterUpkeep):
         common = {"schema": schema, "properties": properties or {}, **given}
         if kind == RECORDS:
             record = self._records.describe(name, RecordOptions(**common))
-            self._tables.free(name, kind=RECORDS)
-            return self._records.create(record)
+            return self._records.create(record, self._tables.free(name, kind=RECORDS))
         if kind == KEYED:
             keyed = self._keyed.describe(name, KeyedOptions(**common))
-            return self._keyed.create(keyed, over=self._tables.free(name, kind=KEYED).over)
+            return self._keyed.create(keyed, self._tables.free(name, kind=KEYED))
         descriptor = self._lakes.describe(name, LakeOptions(**common))
         if journal == "writer":
-            return self._lakes.define(descriptor)
-        vacant = self._tables.free(name)
-        return self._lakes.create(descriptor, vacant.there, over=vacant.over)
+            self._tables.free_for_writers(name)
+            return self._writer_tables.define(descriptor)
+        return self._lakes.create(descriptor, self._tables.free(name))
 
     @overload
     def table(self, name: str, *, kind: Literal["lake"]) -> LakeTable: ...
@@ -318,8 +317,9 @@ class Database(Transactions, WriterUpkeep):
         The definition goes first to a state in which nobody opens the table; a crash leaves it there, and
         dropping or creating it again ends the work. Registered files outside the table stay.
 
-        A record table's definition stays, so that the next one of its name has objects of its own. Transactions that
-        are open see its rows vanish.
+        The definition of a lake or record table stays, marked as dropped, so that the next table of the name has
+        objects of its own, and no process that is late in the drop can harm it. Those of keyed tables and of tables
+        that are shared with the reference go last. Open transactions see a record table's rows vanish.
 
         Of a table of writers' catalogs, the connection's writer drops its own part by one commit; `prune`
         and `sweep` give the space back. Other writers' rows stay until they drop theirs.
@@ -331,8 +331,9 @@ class Database(Transactions, WriterUpkeep):
             TableNotFoundError: no such table.
             InvalidInputError: the table is of writers' catalogs, and the connection has no writer.
 
-        Cost: 4 GETs, 2 PUTs, 1 LIST sequence and the DELETEs; with the log in another store 2 LIST sequences more. Of
-        a keyed table 6 GETs, 2 PUTs, 3 LIST sequences and the DELETEs. Of a table of writers'
+        Cost: 3 GETs, 1 PUT, 1 LIST sequence and the DELETEs; with the log in another store 2 LIST sequences more; of
+        a table that is shared with the reference 2 GETs and 1 PUT more.
+        Of a keyed table 6 GETs, 2 PUTs, 3 LIST sequences and the DELETEs. Of a table of writers'
         catalogs: what reading all writers costs, and one commit.
 
         Example:

@@ -14,24 +14,21 @@ from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.engines import DatabaseEngines
 from firn.errors import (
-    ConflictError,
     CorruptObjectError,
     InvalidInputError,
-    ObjectChangedError,
-    OutcomeUnknownError,
     TableExistsError,
     TableNotFoundError,
 )
 from firn.generations import Generations
 from firn.journal.definition import definition_key
-from firn.journal.patience import Backoff
 from firn.keyed.clones import clones_of, release
 from firn.keyed.definition import KeyedDefinition, create_definition
 from firn.keyed.entries import expiry
 from firn.keyed.seqs import WIDE_SEQ
 from firn.keyed.table import KeyedTable
-from firn.kinds import Definition, decode_definition, read_any
+from firn.kinds import read_any
 from firn.lake.results import DropReport
+from firn.tombstones import Vacant, is_same, mark_dropped
 from firn.units import parse_duration_ms
 
 if TYPE_CHECKING:
@@ -82,10 +79,12 @@ class KeyedTables:
         expiry(definition.first_epoch, definition.ttl_ms or 0)
         return definition
 
-    def create(self, definition: KeyedDefinition, *, over: str | None = None) -> KeyedTable:
-        """Make a table where no other is, or over the definition with that ETag. 2 PUTs: the definition, which claims
-        the name, then the pointer."""
-        made = create_definition(self.bucket, key_below(self.prefix, definition.name), definition, over=over)
+    def create(self, definition: KeyedDefinition, vacant: Vacant) -> KeyedTable:
+        """Make a table. 2 PUTs: the definition, which claims the name, then the pointer; over the definition of a
+        table with a generation 1 GET and 1 PUT more."""
+        vacant.remember(self.generations)
+        prefix = key_below(self.prefix, definition.name)
+        made = create_definition(self.bucket, prefix, definition, over=vacant.over)
         table = self.open(made)
         try:
             table.found()
@@ -115,25 +114,9 @@ class KeyedTables:
                 f"{definition.name} can't be dropped: its clones read its objects: {', '.join(held)}. Drop these "
                 "first, or compact them with full=True and sweep them."
             )
-        if not dry_run and not definition.dropped:
-            self._mark_dropped(definition)
+        if not dry_run:
+            mark_dropped(self.bucket, self.prefix, definition, self.clock)
         return self.erase(definition, dry_run=dry_run)
-
-    def _mark_dropped(self, definition: KeyedDefinition) -> None:
-        """Put the definition into the state in which nobody opens the table; never another table's. 1 GET, 1 PUT."""
-        prefix, backoff = key_below(self.prefix, definition.name), Backoff(self.clock)
-        key = definition_key(prefix)
-        while True:
-            blob = self.bucket.get_many([key])[0]
-            uri = self.bucket.uri(key)
-            if blob is None or not _is_same(decode_definition(blob.data, uri), definition):
-                raise TableNotFoundError(f"{self.bucket.uri(prefix)} was dropped by somebody else.")
-            try:
-                self.bucket.put_if_match(key, replace(definition, dropped=True).encode(), blob.info.etag)
-                return
-            except (ObjectChangedError, OutcomeUnknownError) as error:  # look again
-                if not backoff.wait():
-                    raise ConflictError(f"others change {uri} all the time; retry") from error
 
     def erase(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
         """Delete a dropped table's objects: the pointer first, without which no writer acknowledges anything, then
@@ -144,10 +127,9 @@ class KeyedTables:
         prefix = key_below(self.prefix, definition.name)
         key = definition_key(prefix)
         if not dry_run:
-            if not _is_same(read_any(self.bucket, prefix), definition):
+            if not is_same(read_any(self.bucket, prefix), definition):
                 return DropReport((), 0)
-            generations = Generations(self.bucket, self.prefix, self.clock)
-            generations.raise_to(definition.name, generations.of(definition.name) + 1)
+            self.generations.raise_to(definition.name, self.generations.of(definition.name) + 1)
         own = {i.key: i.size for i in self.bucket.list(f"{prefix}/").objects}
         if not dry_run:
             self.open(definition).journal.drop()
@@ -157,7 +139,6 @@ class KeyedTables:
             self.bucket.delete(key)
         return DropReport(tuple(sorted(own)), sum(own.values()), dry_run=dry_run)
 
-
-def _is_same(there: Definition | None, definition: KeyedDefinition) -> bool:
-    """Whether a definition that was read is this very table's."""
-    return isinstance(there, KeyedDefinition) and there.id == definition.id
+    @property
+    def generations(self) -> Generations:
+        return Generations(self.bucket, self.prefix, self.clock)

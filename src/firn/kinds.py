@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import orjson
 
 from firn.bucket.base import Bucket
-from firn.errors import InvalidInputError, UnsupportedError
+from firn.clock import Clock, SystemClock
+from firn.errors import (
+    ConflictError,
+    InvalidInputError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    UnsupportedError,
+)
 from firn.journal.definition import definition_key
+from firn.journal.patience import Backoff, whole
 from firn.keyed.definition import FORMAT_VERSION as KEYED_TABLES
 from firn.keyed.definition import KeyedDefinition
 from firn.lake.descriptor import Descriptor
@@ -67,6 +77,52 @@ def read_any(bucket: Bucket, prefix: str) -> Definition | None:
     """1 GET; None where there is none."""
     blob = bucket.get_many([definition_key(prefix)])[0]
     return None if blob is None else decode_definition(blob.data, bucket.uri(blob.info.key))
+
+
+def read_current(
+    bucket: Bucket, prefix: str, *, clock: Clock | None = None
+) -> tuple[Definition | None, str | None]:
+    """The definition and its ETag, by which it can be replaced. 1 GET, again if half of it came."""
+    key = definition_key(prefix)
+    try:
+        blob = whole(bucket, bucket.get(key), clock or SystemClock())
+    except ObjectNotFoundError:
+        return None, None
+    return decode_definition(blob.data, bucket.uri(key)), blob.info.etag
+
+
+def change_definition(
+    bucket: Bucket, prefix: str, change: Callable[[Definition | None], Definition | None], clock: Clock
+) -> Definition | None:
+    """Replace the definition by what `change` makes of it as it is now. 1 GET and 1 PUT, again after a race.
+
+    Returns:
+        What stands there; None if `change` said so, and nothing was changed.
+
+    Raises:
+        ConflictError: others change it all the time.
+    """
+    backoff, key = Backoff(clock), definition_key(prefix)
+    while True:
+        now, etag = read_current(bucket, prefix, clock=clock)
+        wanted = change(now)
+        if wanted is None or wanted == now:
+            return wanted
+        try:
+            if not bucket.capabilities.conditional_put:
+                bucket.put(key, wanted.encode())
+            elif etag is None:
+                bucket.put_if_absent(key, wanted.encode())
+            else:
+                bucket.put_if_match(key, wanted.encode(), etag)
+            return wanted
+        except (
+            ObjectChangedError,
+            ObjectExistsError,
+            OutcomeUnknownError,
+        ) as error:  # maybe by this put: look again
+            if not backoff.wait():
+                raise ConflictError(f"others change {bucket.uri(prefix)} all the time; retry") from error
 
 
 def check_kind(kind: str) -> None:

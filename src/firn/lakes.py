@@ -17,14 +17,9 @@ from firn.bucket.keys import key_below
 from firn.clock import SystemClock
 from firn.engines import DatabaseEngines
 from firn.errors import (
-    ConflictError,
     CorruptObjectError,
     InvalidInputError,
     NotFoundError,
-    ObjectChangedError,
-    ObjectExistsError,
-    OutcomeUnknownError,
-    TableExistsError,
     TableNotFoundError,
     UnsupportedError,
 )
@@ -34,9 +29,8 @@ from firn.journal.leaderless import LeaderlessJournal, Settings
 from firn.journal.leaderless.damaged_logs import sort_logs
 from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR, generation_of
 from firn.journal.lock import ExclusiveLock
-from firn.journal.patience import Backoff
 from firn.journal.writer.database_name import names_in_use
-from firn.kinds import LAKE, Definition, decode_definition, read_any, wrong_kind
+from firn.kinds import LAKE, decode_definition, read_any, wrong_kind
 from firn.lake.descriptor import Descriptor, check_properties, create_descriptor, read_times
 from firn.lake.keys import parse_key
 from firn.lake.partition import PartitionSpec
@@ -44,6 +38,7 @@ from firn.lake.results import DropReport, MendReport
 from firn.lake.sort import sort_keys, unknown_order
 from firn.lake.table import LakeTable
 from firn.names import fold
+from firn.tombstones import Vacant, counts, is_same, mark_dropped
 from firn.writers import WriterTables, writer_exists
 
 if TYPE_CHECKING:
@@ -94,14 +89,11 @@ class LakeTables:
         order = parse_sort(asked.sort_by or (keys.key if keys is not None else ()), columns)
         return Descriptor(name, "lake", journal, columns, spec, order, properties, keys=keys)
 
-    def create(
-        self, descriptor: Descriptor, there: Definition | None, *, over: str | None = None
-    ) -> LakeTable:
-        """Make a table with a log of its own, where `there` is no definition, or one that `over` is the ETag of. See
-        `Database.create_table`."""
+    def create(self, descriptor: Descriptor, vacant: Vacant) -> LakeTable:
+        """Make a table with a log of its own. See `Database.create_table`."""
         name = descriptor.name
         prefix = key_below(self.prefix, name)
-        if there is None and self.has_log_to_define(name):
+        if vacant.there is None and self.has_log_to_define(name):
             # A table of the reference's, or one that lost its definition: defining it keeps its data.
             logs = self._bare_journal(name).loader.load(every=True).logs
             clocks = [file.clocks for log in logs for file in log.files]
@@ -117,19 +109,11 @@ class LakeTables:
                 )
             if not descriptor.properties.get("shared") and not any(log.nonce for log in logs):
                 descriptor = shared(descriptor)
-        if not descriptor.shared:  # whose paths are the reference's
-            descriptor = replace(descriptor, generation=self.generations.of(name))
-        return self.open(create_descriptor(self.bucket, prefix, descriptor, over=over))
-
-    def define(self, descriptor: Descriptor) -> LakeTable:
-        """Make a table of writers' catalogs. See `WriterTables.define`."""
-        prefix = key_below(self.prefix, descriptor.name)
-        if self.bucket.list_dirs(f"{prefix}/"):
-            raise TableExistsError(
-                f"{self.bucket.uri(prefix)} is there already. Open it with db.table({descriptor.name!r}), or choose "
-                "another name."
-            )
-        return self.writers.define(descriptor)
+        if not counts(descriptor):
+            vacant.remember(self.generations)
+        else:
+            descriptor = replace(descriptor, generation=vacant.generation(self.generations))
+        return self.open(create_descriptor(self.bucket, prefix, descriptor, over=vacant.over))
 
     def open(self, descriptor: Descriptor, *, undefined: bool = False) -> LakeTable:
         """No requests. `undefined`: there is no definition, and the descriptor has the defaults."""
@@ -163,19 +147,21 @@ class LakeTables:
         """See `Database.mend_table`."""
         key = definition_key(key_below(self.prefix, name))
         blob = self.bucket.get_many([key])[0]
-        descriptor, objects = None, []
+        found, objects = None, []
         if blob is not None:
             with suppress(CorruptObjectError):
                 found = decode_definition(blob.data, self.bucket.uri(key))
-                if not isinstance(found, Descriptor):
-                    raise wrong_kind(name, found.kind, LAKE)
-                descriptor = found
+        if (blob is None or (found is not None and found.dropped)) and self.writers.find(name) is not None:
+            raise InvalidInputError(
+                f"{name} is kept by writers' catalogs, which have no such objects. `firn fsck` finds what is "
+                "damaged, and `firn rebuild --writer ID` brings a catalog back."
+            )
+        if found is not None and found.dropped:
+            raise TableNotFoundError(f"{self.bucket.uri(key_below(self.prefix, name))} was dropped.")
+        if found is not None and not isinstance(found, Descriptor):
+            raise wrong_kind(name, found.kind, LAKE)
+        descriptor = found
         if descriptor is None:
-            if blob is None and self.writers.find(name) is not None:
-                raise InvalidInputError(
-                    f"{name} is kept by writers' catalogs, which have no such objects. `firn fsck` finds what is "
-                    "damaged, and `firn rebuild --writer ID` brings a catalog back."
-                )
             if not self.has_log(name):
                 raise NotFoundError(
                     f"{self.bucket.uri(key_below(self.prefix, name))} has no leaderless log, so nothing tells how "
@@ -250,65 +236,50 @@ class LakeTables:
         """See `Database.drop_table`."""
         if descriptor.journal == "writer":
             return self.writers.drop(descriptor.name, dry_run=dry_run)
-        if not dry_run and not descriptor.dropped:
-            self._mark_dropped(descriptor)
+        if not dry_run:
+            mark_dropped(self.bucket, self.prefix, descriptor)
         return self.erase(descriptor, dry_run=dry_run)
 
-    def _mark_dropped(self, descriptor: Descriptor) -> None:
-        """Put the definition into the state in which nobody opens the table; never another table's. 1 GET, 1 PUT."""
-        prefix = key_below(self.prefix, descriptor.name)
-        key, backoff = definition_key(prefix), Backoff(SystemClock())
-        wanted = replace(descriptor, dropped=True)
-        while True:
-            blob = self.bucket.get_many([key])[0]
-            if blob is not None or descriptor.id:  # a table without a definition gets one to be dropped by
-                there = None if blob is None else decode_definition(blob.data, self.bucket.uri(key))
-                if not _is_same(there, descriptor):
-                    raise TableNotFoundError(f"{self.bucket.uri(prefix)} was dropped by somebody else.")
-                if there == wanted:
-                    return
-            try:
-                if not self.bucket.capabilities.conditional_put:
-                    self.bucket.put(key, wanted.encode())
-                elif blob is None:
-                    self.bucket.put_if_absent(key, wanted.encode())
-                else:
-                    self.bucket.put_if_match(key, wanted.encode(), blob.info.etag)
-                return
-            except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:  # look again
-                if not backoff.wait():
-                    uri = self.bucket.uri(prefix)
-                    raise ConflictError(f"others change {uri} all the time; retry") from error
-
     def erase(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
-        """Delete a dropped table's objects, its definition last. Another process may have ended the drop, and have
-        made the next table of the name: its directories and its definition stay."""
+        """Delete a dropped table's objects. Its definition stays, for the next table of the name to replace: nobody
+        who is late here deletes that one's.
+
+        Of a table that is shared with the reference, the definition goes, too, at last: the reference knows none, and
+        may fill the same paths anew.
+        """
         prefix = key_below(self.prefix, descriptor.name)
-        own = [
-            info
-            for info in self.bucket.list(f"{prefix}/").objects
-            if not _is_later(info.key.removeprefix(f"{prefix}/"), descriptor.generation)
-        ]
+        key = definition_key(prefix)
+        own = [i for i in self.bucket.list(f"{prefix}/").objects if i.key != key or not counts(descriptor)]
         logs, log_root = self._log_place(descriptor)
         apart = (logs.url, log_root) != (self.bucket.url, prefix)
-        parts = [
-            each
-            for each in (logs.list_dirs(key_below(log_root, "")) if apart else ())
-            if (generation_of(each, LOG_DIR) is not None or generation_of(each, FIRN_DIR) is not None)
-            and not _is_later(each, descriptor.generation)
+        elsewhere = [
+            info
+            for part in (logs.list_dirs(key_below(log_root, "")) if apart else ())
+            if generation_of(part, LOG_DIR) is not None or generation_of(part, FIRN_DIR) is not None
+            for info in logs.list(key_below(log_root, part, "")).objects
         ]
-        elsewhere = [i for part in parts for i in logs.list(key_below(log_root, part, "")).objects]
-        if not dry_run:
-            # First: what lands late in a directory of this table must find the name beyond it.
+        report = DropReport(
+            (*(i.key for i in own), *(logs.uri(i.key) for i in elsewhere)),
+            sum(i.size for i in (*own, *elsewhere)),
+            dry_run=dry_run,
+        )
+        if dry_run or not report.objects:
+            return report
+        # The next table writes nothing before its definition is there: so nothing of what was listed is its.
+        if not self._is_left(descriptor):
+            return DropReport((), 0)
+        if not counts(descriptor):
             self.generations.raise_to(descriptor.name, descriptor.generation + 1)
-            logs.delete_many([i.key for i in elsewhere])
-            key = definition_key(prefix)
-            self.bucket.delete_many([i.key for i in own if i.key != key])
-            there = read_any(self.bucket, prefix)
-            if there is not None and there.dropped and _is_same(there, descriptor):
-                self.bucket.delete(key)
-        objects = (*(i.key for i in own), *(logs.uri(i.key) for i in elsewhere))
-        return DropReport(objects, sum(i.size for i in (*own, *elsewhere)), dry_run=dry_run)
+        logs.delete_many([i.key for i in elsewhere])
+        self.bucket.delete_many([i.key for i in own if i.key != key])
+        if not counts(descriptor) and self._is_left(descriptor):
+            self.bucket.delete(key)
+        return report
+
+    def _is_left(self, descriptor: Descriptor) -> bool:
+        """Whether the name still has this dropped table's definition. 1 GET."""
+        there = read_any(self.bucket, key_below(self.prefix, descriptor.name))
+        return there is not None and there.dropped and is_same(there, descriptor)
 
     def _log_place(self, descriptor: Descriptor) -> tuple[Bucket, str]:
         """Where a table's `_log` is: beside its data, or in a store of its own."""
@@ -317,25 +288,6 @@ class LakeTables:
             return self.bucket, key_below(self.prefix, descriptor.name)
         root, log_prefix = split_url(log_url)
         return open_bucket(root, options=self.options), key_below(log_prefix, descriptor.name)
-
-
-def _is_same(there: Definition | None, descriptor: Descriptor) -> bool:
-    """Whether a definition that was read is this very table's, whatever has changed of it since."""
-    return (
-        isinstance(there, Descriptor)
-        and there.id == descriptor.id
-        and there.generation == descriptor.generation
-    )
-
-
-def _is_later(path: str, generation: int) -> bool:
-    """Whether an object below a table's prefix lies in a directory of a later generation, of whatever kind."""
-    parts = path.split("/")
-    for part in parts[: 2 if parts[0] == FIRN_DIR else 1]:
-        base, tilde, number = part.partition("~")
-        if tilde and "=" not in base and number.isdecimal() and int(number) > generation:
-            return True
-    return False
 
 
 def shared(descriptor: Descriptor) -> Descriptor:

@@ -7,26 +7,18 @@ whoever comes next can end what was begun.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
-from firn.errors import (
-    ConflictError,
-    ObjectChangedError,
-    ObjectNotFoundError,
-    OutcomeUnknownError,
-    TableExistsError,
-    TableNotFoundError,
-)
+from firn.errors import TableExistsError, TableNotFoundError
 from firn.generations import Generations
-from firn.journal.definition import definition_key
-from firn.journal.patience import Backoff, whole
 from firn.journal.sequence import Ddl, TableState
 from firn.journal.writer.federation import default_name
+from firn.kinds import Definition, change_definition, read_current
 from firn.lake.results import DropReport
 from firn.records.definition import (
     Index,
@@ -42,6 +34,7 @@ from firn.records.layout import generation_of
 from firn.records.row_tables import RowTable
 from firn.records.session import Session
 from firn.records.table import RecordTable
+from firn.tombstones import Vacant, mark_dropped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +86,25 @@ class RecordTables:
         definition.check()
         return definition
 
-    def create(self, definition: RecordDefinition) -> AnyRecordTable:
+    def vacant(self, name: str) -> Vacant:
+        """What stands where at most a record table was that is dropped, or whose creator didn't get to the end.
+
+        Raises:
+            TableExistsError: there is one.
+        """
+        there, etag = read_current(self._bucket, key_below(self._prefix, name), clock=self._clock)
+        if isinstance(there, RecordDefinition):
+            if self.usable(there) is not None:
+                raise self._taken(name)
+            if (
+                there.dropped
+            ):  # else its creator may be alive, and somebody write to it until the name is taken
+                self.erase(there)
+        elif there is not None and not there.dropped:
+            raise self._taken(name)
+        return Vacant(name, there, etag)
+
+    def create(self, definition: RecordDefinition, vacant: Vacant | None = None) -> AnyRecordTable:
         """Make a table, where at most one was that is dropped, or whose creator didn't get to the end.
 
         PUT of the definition, which claims the name; a commit; PUT of the definition, which nobody need look up in
@@ -104,27 +115,18 @@ class RecordTables:
             UnsupportedError: the store has no conditional puts.
         """
         name = definition.name
-        there = self._definition(name)
-        if there is None:
-            generation, over = self._generations.of(name), None
-        else:
-            before, over = there
-            if self.usable(before) is not None:
-                raise self._taken(name)
-            if (
-                before.dropped
-            ):  # else its creator may be alive, and somebody write to it until the name is taken
-                self.erase(before)
-            generation = before.generation + 1
-        definition = replace(definition, generation=generation)
-        definition = create_definition(self._bucket, key_below(self._prefix, name), definition, over=over)
+        vacant = vacant or self.vacant(name)
+        definition = replace(definition, generation=vacant.generation(self._generations))
+        definition = create_definition(
+            self._bucket, key_below(self._prefix, name), definition, over=vacant.over
+        )
         try:
             create = Ddl(
                 "create",
                 name,
                 isolation=definition.isolation,
                 indices=tuple((index.field, index.unique) for index in definition.indices),
-                generation=generation,
+                generation=definition.generation,
             )
             define(self.session.store, create)
         except TableExistsError:  # of a later generation
@@ -158,13 +160,8 @@ class RecordTables:
 
     def drop(self, definition: RecordDefinition, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
-        if not dry_run and not definition.dropped:
-            dropped = self._change(
-                definition.name, lambda now: replace(now, dropped=True) if now.id == definition.id else None
-            )
-            if dropped is None:
-                raise TableNotFoundError(f"{self._uri(definition.name)} was dropped by somebody else.")
-            definition = dropped
+        if not dry_run:
+            mark_dropped(self._bucket, self._prefix, definition, self._clock)
         return self.erase(definition, dry_run=dry_run)
 
     def erase(self, definition: RecordDefinition, *, dry_run: bool = False) -> DropReport:
@@ -187,25 +184,19 @@ class RecordTables:
             self._bucket.delete_many(list(own))
         return DropReport(tuple(sorted(own)), sum(own.values()), dry_run=dry_run)
 
-    def give_up(self, definition: RecordDefinition) -> str | None:
-        """Erase a dropped table for good, as one of another kind is to have its name; the ETag of the definition to
-        replace. `_firn/generations/<table>` remembers its generation. 2 GETs and 1 PUT more."""
-        if definition.dropped:
-            self.erase(definition)
-        now = self._definition(definition.name)
-        if now is None or now[0] != definition:
-            raise self._taken(definition.name)
-        self._generations.raise_to(definition.name, definition.generation + 1)
-        return now[1]
-
     # -- how
 
     def _end(self, definition: RecordDefinition) -> RecordDefinition | None:
         """End a creation. Only then anybody writes to the table, or else who takes the name over could undo it."""
-        return self._change(
-            definition.name,
-            lambda now: replace(now, state="ready") if now.id == definition.id and not now.dropped else None,
-        )
+
+        def end(now: Definition | None) -> Definition | None:
+            if not isinstance(now, RecordDefinition) or now.id != definition.id or now.dropped:
+                return None
+            return replace(now, state="ready")
+
+        prefix = key_below(self._prefix, definition.name)
+        ended = change_definition(self._bucket, prefix, end, self._clock)
+        return ended if isinstance(ended, RecordDefinition) else None
 
     def _undefine(self, definition: RecordDefinition) -> None:
         try:
@@ -217,33 +208,6 @@ class RecordTables:
         """What the log has of that very table."""
         state = self.session.store.log.refresh().catalog.get(definition.name)
         return state if state is not None and state.generation == definition.generation else None
-
-    def _change(
-        self, name: str, change: Callable[[RecordDefinition], RecordDefinition | None]
-    ) -> RecordDefinition | None:
-        """Replace the definition as it is now; None, and nothing changed, if `change` says so or there is none."""
-        backoff = Backoff(self._clock)
-        while (now := self._definition(name)) is not None:
-            definition, etag = now
-            wanted = change(definition)
-            if wanted is None or wanted == definition:
-                return wanted
-            try:
-                key = definition_key(key_below(self._prefix, name))
-                self._bucket.put_if_match(key, wanted.encode(), etag)
-                return wanted
-            except (ObjectChangedError, OutcomeUnknownError) as error:  # maybe by this very put: look again
-                if not backoff.wait():
-                    raise ConflictError(f"others change {self._uri(name)} all the time; retry") from error
-        return None
-
-    def _definition(self, name: str) -> tuple[RecordDefinition, str] | None:
-        key = definition_key(key_below(self._prefix, name))
-        try:
-            blob = whole(self._bucket, self._bucket.get(key), self._clock)
-        except ObjectNotFoundError:
-            return None
-        return RecordDefinition.decode(blob.data, self._bucket.uri(key)), blob.info.etag
 
     def _uri(self, name: str) -> str:
         return self._bucket.uri(key_below(self._prefix, name))

@@ -21,6 +21,7 @@ from firn.kinds import (
     Kind,
     decode_definition,
     read_any,
+    read_current,
     wrong_kind,
 )
 from firn.lake.results import DropReport, MendReport
@@ -29,6 +30,7 @@ from firn.lakes import LakeTables
 from firn.names import is_name
 from firn.record_tables import AnyRecordTable, RecordTables
 from firn.records.definition import RecordDefinition
+from firn.tombstones import Vacant, counts
 from firn.writers import WriterTables
 
 AnyTable = LakeTable | KeyedTable | AnyRecordTable
@@ -36,14 +38,6 @@ AnyTable = LakeTable | KeyedTable | AnyRecordTable
 
 _SHOWN = 8
 """Tables that a message names."""
-
-
-@dataclass(frozen=True)
-class Vacant:
-    """A name that no table has: the definition that was there, and its ETag where it has to be replaced."""
-
-    there: Definition | None
-    over: str | None
 
 
 @dataclass(frozen=True)
@@ -97,19 +91,21 @@ class Tables:
     def drop(self, name: str, *, dry_run: bool) -> DropReport:
         """See `Database.drop_table`."""
         definition = read_any(self.bucket, self._prefix(name))
-        if definition is None:  # else it may be one whose drop was interrupted, which nobody opens
-            found = self._find(name, None)
-            if not isinstance(found, LakeTable):
+        if definition is None or definition.dropped:  # nobody opens one whose drop was interrupted
+            found = self._find(name, definition)
+            if isinstance(found, LakeTable):
+                definition = found.descriptor
+            elif definition is None:
                 raise self._no_table(name)
-            definition = found.descriptor
         if isinstance(definition, KeyedDefinition):
-            return self.keyed.drop(definition, dry_run=dry_run)
-        if isinstance(definition, RecordDefinition):
+            report = self.keyed.drop(definition, dry_run=dry_run)
+        elif isinstance(definition, RecordDefinition):
             report = self.records.drop(definition, dry_run=dry_run)
-            if definition.dropped and not report.objects:
-                raise self._no_table(name)
-            return report
-        return self.lakes.drop(definition, dry_run=dry_run)
+        else:
+            report = self.lakes.drop(definition, dry_run=dry_run)
+        if definition.dropped and not report.objects:
+            raise self._no_table(name)
+        return report
 
     def mend(self, name: str, *, dry_run: bool) -> MendReport:
         """See `Database.mend_table`."""
@@ -121,36 +117,54 @@ class Tables:
         """See that no table has the name, and end the drop of one that had."""
         self.writers.check_free(name)
         prefix = self._prefix(name)
-        there = read_any(self.bucket, prefix)
-        unborn = isinstance(there, RecordDefinition) and self.records.usable(there) is None
-        if (there is not None and not there.dropped and not unborn) or (
-            there is None and kind != LAKE and self.lakes.has_log_to_define(name)
-        ):
-            raise TableExistsError(
-                f"{self.bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose "
-                "another name."
-            )
-        over = None
-        if isinstance(there, KeyedDefinition):
-            self.keyed.erase(there)
-        elif isinstance(there, RecordDefinition):
-            # Its definition stays, and who makes a record table of the name finds it.
-            over = None if kind == RECORDS else self.records.give_up(there)
+        there, over = read_current(self.bucket, prefix)
+        if isinstance(there, RecordDefinition):
+            taken = self.records.usable(there) is not None
         elif there is not None:
-            self.lakes.erase(there)
-        return Vacant(there, over)
+            taken = not there.dropped
+        else:
+            taken = kind != LAKE and self.lakes.has_log_to_define(name)
+        if taken:
+            raise self._exists(name)
+        return self._cleared(Vacant(name, there, over))
+
+    def free_for_writers(self, name: str) -> None:
+        """The same for a table of writers' catalogs. 1 LIST, more where a table was dropped."""
+        if self.bucket.list_dirs(f"{self._prefix(name)}/"):
+            there, over = read_current(self.bucket, self._prefix(name))
+            if there is None or not there.dropped:  # a table, or a writer
+                raise self._exists(name, "is there already")
+            self._cleared(Vacant(name, there, over))
 
     # -- how
+
+    def _cleared(self, left: Vacant) -> Vacant:
+        """End the drop of the table that had the name."""
+        there = left.there
+        if there is None or not there.dropped:  # then its creator may be alive, and somebody write to it
+            return left
+        if isinstance(there, RecordDefinition):
+            self.records.erase(there)
+        elif isinstance(there, KeyedDefinition):
+            self.keyed.erase(there)
+        else:
+            self.lakes.erase(there)
+        return left if counts(there) else Vacant(left.name)
+
+    def _exists(self, name: str, what: str = "is a table already") -> TableExistsError:
+        return TableExistsError(
+            f"{self.bucket.uri(self._prefix(name))} {what}. Open it with db.table({name!r}), or choose another name."
+        )
 
     def _find(self, name: str, definition: Definition | None) -> AnyTable | None:
         """The table with the definition that was read for it."""
         if definition is None:
             return self.lakes.find(name)
+        if definition.dropped:  # whose name writers may have taken
+            return self.writers.find(name)
         if isinstance(definition, RecordDefinition):
             usable = self.records.usable(definition)
             return None if usable is None else self.records.open(usable)
-        if definition.dropped:
-            return None
         if isinstance(definition, KeyedDefinition):
             return self.keyed.open(definition)
         return self.lakes.open(definition)

@@ -11,6 +11,7 @@ import io
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ PREFIX = "db/t"
 BATCH = [{"place": "x", "n": 10}, {"place": "y", "n": 11}]
 FIRST: Rows = [("x", 1), ("x", 2), ("x", 3), ("y", 1), ("y", 2), ("y", 3)]
 EXTERNAL = "elsewhere/old.parquet"
-COUNTED = "db/_firn/generations/t"  # outlives the table, so that a late writer of it knows a later one
+DEFINITION = "db/t/_firn/table.json"  # outlives the table, and the next one of the name replaces it
 DAY_S = 86_400
 
 
@@ -344,14 +345,41 @@ def test_drop_table() -> None:
         other = left.copy()
         with suppress(TableNotFoundError):  # gone already
             db.drop_table("t")
-        assert left.keys() == [COUNTED, EXTERNAL]
+        assert left.keys() == [DEFINITION, EXTERNAL]
         db = SimDatabase(other.bucket("later"))
         if "t" not in db.tables():
             assert db.create_table("t", partition_by=["place"]).snapshot().files == ()
         db.drop_table("t")
-        assert other.keys() == [COUNTED, EXTERNAL]
+        assert other.keys() == [DEFINITION, EXTERNAL]
 
     assert crash_points(lambda: defined, drop, check, modes=MODES) > 70
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_create_table_over_a_dropped_one(ended: bool) -> None:
+    """The name is the dropped table's or the next one's, which begins empty and in directories of its own."""
+    dropped = template().copy()
+    db = SimDatabase(dropped.bucket())
+    old = db.create_table("t", partition_by=["place"])
+    if ended:
+        db.drop_table("t")
+    else:
+        dropped.bucket("dropper").put(DEFINITION, replace(old.created, dropped=True).encode())
+
+    def create(bucket: GatedBucket) -> None:
+        SimDatabase(bucket).create_table("t", sort_by=["place"])
+
+    def check(left: SimStore, point: CrashPoint) -> None:
+        db = SimDatabase(left.bucket("later"))
+        if "t" not in db.tables():
+            create(left.bucket("again"))
+        table = db.table("t")
+        assert isinstance(table, LakeTable)
+        assert (table.descriptor.generation, table.descriptor.sort_by) == (1, ("place",))
+        assert table.snapshot().files == ()
+        assert left.keys() == [DEFINITION, EXTERNAL]
+
+    assert crash_points(dropped.copy, create, check, modes=MODES) > (9 if ended else 30)
 
 
 @pytest.mark.parametrize(

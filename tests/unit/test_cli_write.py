@@ -208,7 +208,7 @@ def test_drop_asks_or_is_told(tmp_path: Path) -> None:
     assert firn.connect(tmp_path).tables() == ["flights"]
     planned = done("drop", tmp_path / "flights", "--dry-run", "--json").json
     assert (planned["dropped"], planned["dry_run"], planned["still_has"]) == (False, True, [])
-    assert "flights/_firn/table.json" in planned["objects"] and planned["bytes"] > 0
+    assert "flights/_firn/table.json" not in planned["objects"] and planned["bytes"] > 0
     lines = done("drop", tmp_path / "flights", "--dry-run").out.splitlines()
     assert lines[0].startswith(f"would drop flights: {len(planned['objects'])} objects, ")
     assert [line.strip() for line in lines[1:]] == planned["objects"]

@@ -12,7 +12,7 @@ from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
 from firn.inspect.findings import Finding, Findings, conflicts, note, of_error
 from firn.inspect.fsck_keyed import check_keyed
 from firn.inspect.fsck_leaderless import check_log
-from firn.inspect.fsck_records import check_records, is_tombstone
+from firn.inspect.fsck_records import check_records
 from firn.inspect.fsck_writer import check_catalog
 from firn.inspect.transactions import chosen_writers, federation_of
 from firn.journal.definition import definition_key
@@ -24,7 +24,6 @@ from firn.journal.writer.layout import database_key
 from firn.keyed.table import KeyedTable
 from firn.kinds import read_any
 from firn.lake.deletes import predicates
-from firn.records.definition import RecordDefinition
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 
@@ -127,8 +126,7 @@ def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
     try:
         opened = db.table(name)
     except TableNotFoundError:
-        definition = read_any(db.bucket, key_below(db.prefix, name))
-        if isinstance(definition, RecordDefinition) and is_tombstone(db.bucket, definition, db.prefix):
+        if _is_tombstone(db, name):
             return found  # it stays for the next table of the name
         found.add(note(where, "it is a table that is being dropped", "Drop it again to end that"))
         return found
@@ -144,6 +142,17 @@ def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
         more = check_log(opened.journal, footers=footers)
         return Findings([*found.found, *more.found], {**found.checked, **more.checked})
     return found
+
+
+def _is_tombstone(db: Database, name: str) -> bool:
+    """Whether only the definition is left of a table that was dropped."""
+    if read_any(db.bucket, key_below(db.prefix, name)) is None:
+        return False
+    try:
+        db.drop_table(name, dry_run=True)
+    except TableNotFoundError:
+        return True
+    return False
 
 
 def _catalogs(

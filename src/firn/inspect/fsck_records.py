@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from firn.bucket.base import Bucket
-from firn.bucket.keys import key_below
 from firn.errors import FirnError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.inspect.findings import Findings, note, of_error
-from firn.journal.definition import definition_key
 from firn.journal.patience import whole
 from firn.journal.sequence.history import history
 from firn.records.copy_cursor import decode_cursor
-from firn.records.definition import RecordDefinition
 from firn.records.layout import Entry
 from firn.records.lone_row import decode_row as decode_lone_row
 from firn.records.lost import lost_row
@@ -117,13 +113,6 @@ def _check_copies(store: RecordStore, table: Table, head: int, found: Findings) 
                     "from a backup; or delete it and the target table, and copy all anew",
                 )
             )
-
-
-def is_tombstone(bucket: Bucket, definition: RecordDefinition, database: str) -> bool:
-    """Whether only the definition is left of a table that was dropped."""
-    prefix = key_below(database, definition.name)
-    left = [info.key for info in bucket.list(f"{prefix}/").objects]
-    return definition.dropped and left == [definition_key(prefix)]
 
 
 class _Rows:

@@ -7,7 +7,7 @@ and record tables have it in one frame, of version, features and checksum; lake 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import google_crc32c
 import orjson
@@ -49,6 +49,26 @@ def read_object(
     return decode(blob.data, bucket.uri(key))
 
 
+class Left(NamedTuple):
+    """The definition that a dropped table left, of whatever kind."""
+
+    generation: int
+    etag: str
+
+
+def read_left(bucket: Bucket, prefix: str, *, clock: Clock | None = None) -> Left | None:
+    """What a dropped table left, where nothing else of it is there any more. 1 GET, 1 LIST."""
+    key = definition_key(prefix)
+    try:
+        blob = whole(bucket, bucket.get(key), clock or SystemClock())
+        fields = orjson.loads(blob.data)
+        if not fields["dropped"] or [info.key for info in bucket.list(f"{prefix}/").objects] != [key]:
+            return None
+        return Left(int(fields.get("generation", 0)), blob.info.etag)
+    except (ObjectNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def create_object(
     bucket: Bucket, prefix: str, name: str, data: bytes, *, nonce: str, over: str | None = None
 ) -> None:
@@ -63,14 +83,15 @@ def create_object(
     """
     key = definition_key(prefix)
     try:
-        if over is not None:
-            swap(bucket, key, data, over, nonce=nonce)
-        elif bucket.capabilities.conditional_put:
-            create(bucket, key, data, nonce=nonce)
-        elif bucket.get_many([key])[0] is None:
+        if not bucket.capabilities.conditional_put:
+            there = bucket.get_many([key])[0]
+            if (None if there is None else there.info.etag) != over:
+                raise ObjectExistsError(key)
             bucket.put(key, data)
+        elif over is not None:
+            swap(bucket, key, data, over, nonce=nonce)
         else:
-            raise ObjectExistsError(key)
+            create(bucket, key, data, nonce=nonce)
     except (ObjectExistsError, ObjectChangedError):
         raise TableExistsError(
             f"{bucket.uri(prefix)} is a table already. Open it with db.table({name!r}), or choose another name."

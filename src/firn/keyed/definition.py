@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
+
+import orjson
 
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
@@ -141,8 +144,15 @@ class KeyedDefinition:
 
 
 def read_definition(bucket: Bucket, prefix: str) -> KeyedDefinition | None:
-    """1 GET; None where there is none."""
-    return read_object(bucket, prefix, KeyedDefinition.decode)
+    """1 GET; None where there is none, or that of a table of another kind."""
+    return read_object(bucket, prefix, _decode_own)
+
+
+def _decode_own(data: bytes, where: str) -> KeyedDefinition | None:
+    with suppress(ValueError, KeyError, TypeError):  # else the decoder says what is wrong with it
+        if orjson.loads(data)["kind"] != KIND:
+            return None
+    return KeyedDefinition.decode(data, where)
 
 
 def create_definition(

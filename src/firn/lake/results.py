@@ -88,9 +88,10 @@ class MendReport:
 class DropReport:
     """What dropping a table deleted, or would delete.
 
-    `objects` are keys, `bytes` their sizes' sum. Of a table with a log of its own: all its objects, those of a log
-    in another store by their URLs. Of a table of writers' catalogs: the data files that the writer's part has, which
-    stay until `prune` and `sweep`. `writer` is that writer, and `still_has` are the others that have a part of it.
+    `objects` are keys, `bytes` their sizes' sum. Of a table with a log of its own: all its objects but the definition
+    that stays, those of a log in another store by their URLs. Of a table of writers' catalogs: the data files that
+    the writer's part has, which stay until `prune` and `sweep`. `writer` is that writer, and `still_has` are the
+    others that have a part of it.
     """
 
     objects: tuple[str, ...] = ()

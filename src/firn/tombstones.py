@@ -1,0 +1,74 @@
+"""What a dropped table leaves: its definition in the state `dropped`, which the next table of the name replaces.
+
+It is never deleted, so nobody who is late in a drop deletes the next table's; and it counts the tables of its name.
+Keyed tables, and lake tables that are shared with the reference, have no generation: they leave no definition, and
+`_firn/generations/<table>` counts in their stead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+from firn.bucket.base import Bucket
+from firn.bucket.keys import key_below
+from firn.clock import Clock, SystemClock
+from firn.errors import TableNotFoundError
+from firn.generations import Generations
+from firn.kinds import Definition, change_definition
+from firn.lake.descriptor import Descriptor
+from firn.records.definition import RecordDefinition
+
+
+@dataclass(frozen=True)
+class Vacant:
+    """A name that no table has: the definition that the last one left, and its ETag; None where there is none."""
+
+    name: str
+    there: Definition | None = None
+    over: str | None = None
+
+    def generation(self, generations: Generations) -> int:
+        """The generation of the next table. 1 GET where the definition doesn't tell."""
+        there = self.there
+        return there.generation + 1 if counts(there) else generations.of(self.name)
+
+    def remember(self, generations: Generations) -> None:
+        """Before a definition that has no generation replaces one that has: keep the count. 1 GET and 1 PUT then."""
+        if counts(there := self.there):
+            generations.raise_to(self.name, there.generation + 1)
+
+
+def counts(there: Definition | None) -> TypeGuard[Descriptor | RecordDefinition]:
+    """Whether a definition tells the table's generation, and so stays when the table is dropped."""
+    return isinstance(there, RecordDefinition) or (isinstance(there, Descriptor) and not there.shared)
+
+
+def is_same(there: Definition | None, definition: Definition) -> bool:
+    """Whether a definition that was read is this very table's, whatever has changed of it since."""
+    return (
+        there is not None
+        and (there.kind, there.id) == (definition.kind, definition.id)
+        and getattr(there, "generation", 0) == getattr(definition, "generation", 0)
+    )
+
+
+def mark_dropped(bucket: Bucket, prefix: str, definition: Definition, clock: Clock | None = None) -> None:
+    """Put a table's definition into the state in which nobody opens the table; never another table's. 1 GET, 1 PUT.
+
+    A table without a definition (which has no id) gets one to be dropped by.
+
+    Raises:
+        TableNotFoundError: somebody else has dropped the table.
+    """
+    if definition.dropped:
+        return
+
+    def drop(now: Definition | None) -> Definition | None:
+        if is_same(now, definition) or (now is None and not definition.id):
+            return replace(now or definition, dropped=True)
+        return None
+
+    table = key_below(prefix, definition.name)
+    if change_definition(bucket, table, drop, clock or SystemClock()) is None:
+        raise TableNotFoundError(f"{bucket.uri(table)} was dropped by somebody else.")
