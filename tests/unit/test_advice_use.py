@@ -94,7 +94,7 @@ def test_a_name_that_is_taken_is_opened(db):
 
 def test_what_lies_there_is_opened(db):
     db.create_table("mine").append([{"n": 1}])
-    with advises("is there already. Open it with db.table(", names="mine"):
+    with advises(". Open it with db.table(", names="mine"):
         db.create_table("mine", journal="writer")
     assert db.table("mine").scan().count() == 1
 
