@@ -38,6 +38,7 @@ NO_NAMES = {
     "lakes.py: direction.lower()",
     "names.py: name.lower()",
     "records/order.py: direction.lower()",
+    "spark/keyed_load.py: F.lower()",  # UUIDs
     "spark/native.py: kind.name.lower()",  # types
     "spark/options.py: name.lower()",  # Spark's own options
     "spark/options.py: text.lower()",
