@@ -9,17 +9,9 @@ import orjson
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.errors import (
-    ConflictError,
-    InvalidInputError,
-    ObjectChangedError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    OutcomeUnknownError,
-    UnsupportedError,
-)
-from firn.journal.definition import definition_key
-from firn.journal.patience import Backoff, whole
+from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
+from firn.journal.definition import definition_key, replace_object
+from firn.journal.patience import whole
 from firn.keyed.definition import FORMAT_VERSION as KEYED_TABLES
 from firn.keyed.definition import KeyedDefinition
 from firn.lake.descriptor import Descriptor
@@ -102,27 +94,13 @@ def change_definition(
     Raises:
         ConflictError: others change it all the time.
     """
-    backoff, key = Backoff(clock), definition_key(prefix)
-    while True:
-        now, etag = read_current(bucket, prefix, clock=clock)
+
+    def replaced(data: bytes | None, where: str) -> tuple[bytes | None, Definition | None]:
+        now = None if data is None else decode_definition(data, where)
         wanted = change(now)
-        if wanted is None or wanted == now:
-            return wanted
-        try:
-            if not bucket.capabilities.conditional_put:
-                bucket.put(key, wanted.encode())
-            elif etag is None:
-                bucket.put_if_absent(key, wanted.encode())
-            else:
-                bucket.put_if_match(key, wanted.encode(), etag)
-            return wanted
-        except (
-            ObjectChangedError,
-            ObjectExistsError,
-            OutcomeUnknownError,
-        ) as error:  # maybe by this put: look again
-            if not backoff.wait():
-                raise ConflictError(f"others change {bucket.uri(prefix)} all the time; retry") from error
+        return None if wanted is None or wanted == now else wanted.encode(), wanted
+
+    return replace_object(bucket, prefix, replaced, clock=clock)
 
 
 def check_kind(kind: str) -> None:

@@ -99,37 +99,45 @@ def create_object(
 
 
 def replace_object(
-    bucket: Bucket, prefix: str, change: Callable[[bytes, str], tuple[bytes | None, T]], *, clock: Clock
+    bucket: Bucket,
+    prefix: str,
+    change: Callable[[bytes | None, str], tuple[bytes | None, T]],
+    *,
+    clock: Clock,
 ) -> T:
-    """Replace it where it is altered in place. 1 GET and 1 PUT, again if others were faster.
+    """Replace it by what `change` makes of it as it is now. 1 GET and 1 PUT, again if others were faster.
 
     Args:
-        change: makes of its bytes and its name for messages the new bytes, and what to return then. None leaves it as
-            it is. Where the store has no conditional puts, nobody else may change it meanwhile.
+        change: makes of its bytes, None where there is none, and its name for messages the new bytes, and what to
+            return then. None leaves it as it is. Where the store has no conditional puts, nobody else may change it
+            meanwhile.
 
     Raises:
-        TableNotFoundError: there is none any more.
         ConflictError: others change it all the time.
     """
-    key, backoff, sent = definition_key(prefix), Backoff(clock), None
-    done: T | None = None
+    key, backoff = definition_key(prefix), Backoff(clock)
+    tried: tuple[bytes, T] | None = None
     while True:
         try:
             blob = whole(bucket, bucket.get(key), clock)
-        except ObjectNotFoundError as error:
-            raise dropped(bucket, prefix) from error
-        if done is not None and blob.data == sent:  # by this very put, whose answer was lost
-            return done
-        sent, done = change(blob.data, bucket.uri(key))
+        except ObjectNotFoundError:
+            blob = None
+        data = None if blob is None else blob.data
+        if tried is not None and data == tried[0]:  # by this very put, whose answer was lost
+            return tried[1]
+        sent, done = change(data, bucket.uri(key))
         if sent is None:
             return done
+        tried = sent, done
         try:
-            if bucket.capabilities.conditional_put:
-                bucket.put_if_match(key, sent, blob.info.etag)
-            else:
+            if not bucket.capabilities.conditional_put:
                 bucket.put(key, sent)
+            elif blob is None:
+                bucket.put_if_absent(key, sent)
+            else:
+                bucket.put_if_match(key, sent, blob.info.etag)
             return done
-        except (ObjectChangedError, OutcomeUnknownError) as error:
+        except (ObjectChangedError, ObjectExistsError, OutcomeUnknownError) as error:
             if not backoff.wait():
                 raise ConflictError(f"others change {bucket.uri(key)} all the time; retry") from error
 

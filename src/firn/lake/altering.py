@@ -289,8 +289,8 @@ def _alter_shared(table: LakeTable, changes: Mapping[str, Any], dry_run: bool) -
             f"db.create_table({table.name!r}, properties={{…}}), which keeps its log and data."
         )
 
-    def change(data: bytes, where: str) -> tuple[bytes | None, tuple[Descriptor, tuple[str, ...]]]:
-        if not is_definition_of(data, created.id):
+    def change(data: bytes | None, where: str) -> tuple[bytes | None, tuple[Descriptor, tuple[str, ...]]]:
+        if data is None or not is_definition_of(data, created.id):
             raise dropped(table.bucket, table.prefix)
         found = Descriptor.decode(data, where)
         altered, lines = _altered_shared(found, changes, journal.now_ms())

@@ -49,9 +49,9 @@ def alter_lone(
     """Replace the definition of a table without transactions. 1 GET and 1 PUT, again if others were faster. Errors as
     `alter`, and `ConflictError` if others change it all the time."""
 
-    def change(data: bytes, where: str) -> tuple[bytes | None, AlterResult]:
-        now = RecordDefinition.decode(data, where)
-        if now.dropped or now.generation != definition.generation:
+    def change(data: bytes | None, where: str) -> tuple[bytes | None, AlterResult]:
+        now = None if data is None else RecordDefinition.decode(data, where)
+        if now is None or now.dropped or now.generation != definition.generation:
             raise dropped(bucket, prefix)
         changes, lines = _changes(now.properties, given)
         if dry_run or not changes:
