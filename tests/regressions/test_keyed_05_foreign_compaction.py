@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -12,36 +11,8 @@ from firn.keyed import compaction, l0_steps
 from firn.keyed.pressure import LONGEST_PAUSE_S, LONGEST_WAIT_S, Pressure
 from firn.keyed.table import KeyedTable
 from firn.runner import LocalRunner
+from kv_compactors import Beside, Slow
 from kv_tables import live, new_table
-
-
-class Beside:
-    """In the place of the thread: its step is what a test calls."""
-
-    steps: ClassVar[list[Callable[[], None]]] = []
-
-    def __init__(self, step: Callable[[], None], name: str) -> None:
-        self.steps.append(step)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        self.steps.pop()
-
-
-class Slow(LocalRunner):
-    """Compacts for so long that a writer flushes many times meanwhile."""
-
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
-        super().__init__(2)
-        self.meanwhile = meanwhile
-
-    def map(self, *args: Any, **options: Any) -> Any:
-        results = super().map(*args, **options)
-        if Beside.steps:
-            self.meanwhile()
-        return results
 
 
 @pytest.fixture

@@ -3,40 +3,13 @@ two runs of one level and number were read as one, and keys came back with older
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
 
 import pytest
 
 from firn.keyed import compaction, l0_steps
-from firn.runner import LocalRunner
+from kv_compactors import Beside, Slow
 from kv_tables import live, new_table
-
-
-class Beside:
-    steps: ClassVar[list[Callable[[], None]]] = []
-
-    def __init__(self, step: Callable[[], None], name: str) -> None:
-        self.steps.append(step)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        self.steps.pop()
-
-
-class Slow(LocalRunner):
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
-        super().__init__(2)
-        self.meanwhile = meanwhile
-
-    def map(self, *args: Any, **options: Any) -> Any:
-        results = super().map(*args, **options)
-        if Beside.steps:
-            self.meanwhile()
-        return results
 
 
 def test_a_step_of_l0_has_a_run_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

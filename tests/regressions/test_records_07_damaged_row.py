@@ -8,32 +8,22 @@ import pytest
 
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import apply, settle
+from firn.records.applying import apply
 from firn.records.definition import Index
 from firn.testing import SimStore
+from record_databases import Processes
 
 
-class Database:
+class Database(Processes):
     """Tables `t` and `other`; each `process` knows nothing yet."""
 
     def __init__(self):
-        self.store = SimStore()
-        self.tables = self.process()
+        super().__init__()
         options = RecordOptions(indices=["n", Index("u", unique=True)], properties={"inline": "100B"})
         self.t, self.other = (
             self.tables.create(self.tables.describe(name, options)) for name in ("t", "other")
         )
         self.log = self.tables.session.store.log
-
-    def process(self):
-        bucket = self.store.bucket("process")
-        return RecordTables(bucket, "db", "sim://db", clock=bucket.clock, background=False)
-
-    def fresh(self):
-        return self.process().open(self.t.definition)
-
-    def settle(self):
-        settle(self.tables.session.store)
 
     def damage(self, id):
         """Flip a bit of a row of `t`."""

@@ -10,28 +10,17 @@ import pytest
 import firn
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
 from firn.inspect.fsck_records import check_records
-from firn.record_tables import RecordOptions, RecordTables
+from firn.record_tables import RecordOptions
 from firn.records.applying import settle
-from firn.testing import SimStore
+from record_databases import Processes
 
 
-class Database:
+class Database(Processes):
     """A table `t`; each `process` knows nothing yet."""
 
     def __init__(self, indices=("n",)):
-        self.store = SimStore()
-        self.tables = self.process()
+        super().__init__()
         self.t = self.tables.create(self.tables.describe("t", RecordOptions(indices=list(indices))))
-
-    def process(self):
-        bucket = self.store.bucket("process")
-        return RecordTables(bucket, "db", "sim://db", clock=bucket.clock, background=False)
-
-    def fresh(self):
-        return self.process().open(self.t.definition)
-
-    def settle(self):
-        settle(self.tables.session.store)
 
     def object(self, id):
         key = f"db/t/data/{id}.json"
