@@ -87,7 +87,7 @@ def on_spark(case: str, place: Path, scale: float) -> dict[str, Any]:
     """One case on a session of its own; what it used."""
     import firn
     from bench.memory_watch import MemoryWatch
-    from firn.spark.session import active_or_start
+    from firn.spark.session.session import active_or_start
 
     data = lineitem(scale, RESULTS / "data")
     spark = active_or_start(master="local[2]")

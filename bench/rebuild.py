@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.figures import FIRN, Figures, arguments, counted, finish
-from firn.journal.writer.layout import WriterLayout
+from firn.journal.writer.format.layout import WriterLayout
 
 
 def main(argv: Sequence[str] | None = None) -> Figures:
@@ -81,8 +81,8 @@ def _rows(number: int, parts: int, rows: int) -> pa.Table:
 
 
 def _spark_runner() -> Any:
-    from firn.spark.runner import SparkRunner
-    from firn.spark.session import active_or_start
+    from firn.spark.session.runner import SparkRunner
+    from firn.spark.session.session import active_or_start
 
     return SparkRunner(active_or_start())
 

@@ -67,7 +67,7 @@ def _rows(rows: int) -> Iterator[dict[str, Any]]:
 @contextmanager
 def _frame(rows: int) -> Iterator[Any]:
     """The same rows as a DataFrame that is there already."""
-    from firn.spark.session import active_or_start
+    from firn.spark.session.session import active_or_start
 
     spark = active_or_start()
     fields = ", ".join(f"id * {7 + i} % 1000 AS f{i}" for i in range(5))

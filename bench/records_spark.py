@@ -108,7 +108,7 @@ def _count(table: Any, spark: SparkSession, rows: int) -> None:
 
 def _gets(table: Any, keys: Sequence[str], spark: SparkSession) -> None:
     """As many tasks as a scan has, each with its share of the keys."""
-    from firn.spark.session import slots
+    from firn.spark.session.session import slots
 
     bucket, count = table.bucket, 4 * slots(spark)
     shares = [keys[at::count] for at in range(count)]

@@ -33,7 +33,7 @@ def session(*, peers: bool, warehouse: Path, cores: int = 2) -> SparkSession:
     """A local session with Firn's settings, and the extensions of the peers."""
     import pyspark
 
-    from firn.spark.session import active_or_start
+    from firn.spark.session.session import active_or_start
 
     config = {"spark.sql.shuffle.partitions": str(2 * cores)}
     if peers:
@@ -66,7 +66,7 @@ def jars() -> list[Path]:
     if not (cache / "done").exists():
         settings = {"spark.jars.packages": ",".join(PACKAGES), "spark.jars.ivy": str(cache)}
         program = (
-            "from firn.spark.session import active_or_start\n"
+            "from firn.spark.session.session import active_or_start\n"
             f"active_or_start(master='local[1]', config={settings!r}).stop()"
         )
         subprocess.run([sys.executable, "-c", program], check=True, stderr=subprocess.DEVNULL)

@@ -16,8 +16,8 @@ import pyarrow as pa
 from bench.figures import FIRN, Figures, arguments, counted, finish
 from bench.slow_store import server_program, slow_store
 from bench.writer_histories import TABLE, write_checkpoint, write_history
-from firn.journal.writer.federation import PARALLEL
-from firn.journal.writer.layout import WriterLayout
+from firn.journal.writer.federation.federation import PARALLEL
+from firn.journal.writer.format.layout import WriterLayout
 
 LEADERLESS, WRITER = "leaderless log", "writer's catalog"
 

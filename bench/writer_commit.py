@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import Add, CommitRecord, Transaction
-from firn.journal.writer.state import Head, LiveFile, State, TableState, follow
+from firn.journal.writer.format.actions import Add, CommitRecord, Transaction
+from firn.journal.writer.format.state import Head, LiveFile, State, TableState, follow
 
 FILES = (1_000, 10_000, 100_000)
 COMMITS = 400

@@ -8,15 +8,15 @@ import orjson
 
 from bench.long_logs import COLUMNS, marker
 from firn.bucket.base import Bucket
-from firn.journal.writer.actions import Action, Add, CommitRecord, Define, Transaction, Upgrade
-from firn.journal.writer.database_name import encode_name
-from firn.journal.writer.definition import Definition
-from firn.journal.writer.identity import Ticket, new_uuid, prefix_of
-from firn.journal.writer.layout import ObjectName, WriterLayout, database_key
-from firn.journal.writer.messages import encode_checkpoint, encode_transaction
-from firn.journal.writer.reading import Reader
-from firn.journal.writer.state import FORMAT, State, replay
-from firn.lake.descriptor import Descriptor
+from firn.journal.writer.federation.database_name import encode_name
+from firn.journal.writer.federation.definition import Definition
+from firn.journal.writer.format.actions import Action, Add, CommitRecord, Define, Transaction, Upgrade
+from firn.journal.writer.format.identity import Ticket, new_uuid, prefix_of
+from firn.journal.writer.format.layout import ObjectName, WriterLayout, database_key
+from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
+from firn.journal.writer.format.state import FORMAT, State, replay
+from firn.journal.writer.history.objects import Reader
+from firn.lake.definition.definition import Descriptor
 
 TABLE = "t"
 

@@ -31,15 +31,15 @@ from firn.journal.leaderless import LeaderlessJournal, layout
 from firn.journal.manifest import ManifestJournal, SSTInfo, View
 from firn.journal.model import Commit, DataFile
 from firn.journal.sequence import Ddl, SequenceLayout
-from firn.journal.writer import frame
-from firn.journal.writer.actions import Define
-from firn.journal.writer.catalog_pb2 import Transaction
-from firn.journal.writer.layout import WriterLayout
-from firn.journal.writer.messages import decode_transaction
-from firn.lake.append import write
-from firn.lake.descriptor import Descriptor, create_descriptor
+from firn.journal.writer.format import frame
+from firn.journal.writer.format.actions import Define
+from firn.journal.writer.format.catalog_pb2 import Transaction
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.messages import decode_transaction
+from firn.lake.definition.definition import Descriptor, create_descriptor
 from firn.lake.engines import InProcess
-from firn.lake.partition import PartitionSpec
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.write.append import write
 from firn.records.applying import settle
 from firn.records.collecting import collect
 from firn.records.copy_cursor import Cursor, write_cursor

@@ -13,9 +13,9 @@ from typing import Any
 
 import firn
 from firn.journal.model import CommitInfo, SweepReport
-from firn.journal.writer.layout import WriterLayout
-from firn.lake.append import write
+from firn.journal.writer.format.layout import WriterLayout
 from firn.lake.table import LakeTable
+from firn.lake.write.append import write
 
 
 class Lake(ABC):

@@ -12,12 +12,12 @@ import pyarrow as pa
 from firn.bucket.base import Bucket
 from firn.journal.model import DataFile
 from firn.journal.writer import Handle, History, Ticket, WriterLayout
-from firn.journal.writer.actions import Action, Add, Define, Drop, Remove, Tombstones
-from firn.journal.writer.rebuild import RebuildReport
-from firn.journal.writer.state import State
-from firn.lake.partition import PartitionSpec
-from firn.lake.rebuild import rebuild
-from firn.lake.write import WriteSpec, write_batches
+from firn.journal.writer.format.actions import Action, Add, Define, Drop, Remove, Tombstones
+from firn.journal.writer.format.state import State
+from firn.journal.writer.rebuild.rebuild import RebuildReport
+from firn.lake.maintain.rebuild import rebuild
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.write.write import WriteSpec, write_batches
 from firn.runner import LocalRunner
 from firn.testing import SimStore
 

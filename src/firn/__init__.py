@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from firn.journal.lock import ExclusiveLock, FileLock
     from firn.journal.manifest.model import CollectReport
     from firn.journal.model import CommitInfo, DataFile, Snapshot, SweepReport
-    from firn.journal.writer.federation import WriterInfo
-    from firn.journal.writer.prune import PruneReport
-    from firn.journal.writer.rebuild import RebuildReport
-    from firn.journal.writer.repair import RepairReport
+    from firn.journal.writer.federation.federation import WriterInfo
+    from firn.journal.writer.maintain.prune import PruneReport
+    from firn.journal.writer.rebuild.rebuild import RebuildReport
+    from firn.journal.writer.unclaimed.repair import RepairReport
     from firn.keyed.batch import WriteBatch
     from firn.keyed.bulk_load import LoadReport
     from firn.keyed.changes import Changes
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from firn.keyed.scan import KeyedScan
     from firn.keyed.table import KeyedTable
     from firn.keyed.writer import KeyedWriter
+    from firn.lake.read.scan import Scan
     from firn.lake.results import (
         AppendResult,
         ChangeResult,
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
         MendReport,
         Partition,
     )
-    from firn.lake.scan import Scan
     from firn.lake.table import LakeTable
     from firn.records.collecting import RecordSweepReport
     from firn.records.definition import Index
@@ -181,10 +181,10 @@ _MODULES = (
     "firn.journal.lock",
     "firn.journal.model",
     "firn.journal.manifest.model",
-    "firn.journal.writer.federation",
-    "firn.journal.writer.prune",
-    "firn.journal.writer.rebuild",
-    "firn.journal.writer.repair",
+    "firn.journal.writer.federation.federation",
+    "firn.journal.writer.maintain.prune",
+    "firn.journal.writer.rebuild.rebuild",
+    "firn.journal.writer.unclaimed.repair",
     "firn.keyed.batch",
     "firn.keyed.bulk_load",
     "firn.keyed.changes",
@@ -195,7 +195,7 @@ _MODULES = (
     "firn.keyed.table",
     "firn.keyed.writer",
     "firn.lake.results",
-    "firn.lake.scan",
+    "firn.lake.read.scan",
     "firn.lake.table",
     "firn.records.collecting",
     "firn.records.definition",

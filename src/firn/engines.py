@@ -32,7 +32,7 @@ class DatabaseEngines:
         self.on_progress: Progress | None = None
 
     def session(self) -> SparkSession:
-        from firn.spark.session import active_or_start
+        from firn.spark.session.session import active_or_start
 
         return self._spark or active_or_start()
 
@@ -46,7 +46,7 @@ class DatabaseEngines:
             spark = self.session()
         if spark is None:
             return LocalRunner()
-        from firn.spark.runner import SparkRunner
+        from firn.spark.session.runner import SparkRunner
 
         return SparkRunner(spark)
 
@@ -63,38 +63,38 @@ class DatabaseEngines:
             raise UnsupportedError(
                 f"{self._url} lives in this process only, where Spark's tasks can't write. Use a directory."
             )
-        from firn.spark.append import write_dataframe
+        from firn.spark.lake.append import write_dataframe
 
         return write_dataframe(table, data, namer, query=query, aside=aside)
 
     def to_spark(self, scan: Any) -> Any:
-        from firn.spark.lake_read import LakeRead
+        from firn.spark.lake.read import LakeRead
 
         return LakeRead.of(scan).frame(self.session())
 
     def keyed_to_spark(
         self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, at: Any
     ) -> Any:
-        from firn.spark.keyed_read import KeyedRead
+        from firn.spark.keyed.read import KeyedRead
 
         return KeyedRead.of(table, columns=columns, where=where, at=at).frame(self.session())
 
     def keyed_load(self, table: KeyedTable, frame: Any) -> LoadReport:
-        from firn.spark.keyed_load import load_dataframe
+        from firn.spark.keyed.load import load_dataframe
 
         return load_dataframe(table, frame)
 
     def records_to_spark(
         self, table: RecordTable | RowTable, *, columns: Sequence[str] | None, where: str | None, at: Any
     ) -> Any:
-        from firn.spark.records_read import RecordsRead
+        from firn.spark.records.read import RecordsRead
 
         return RecordsRead.of(table, columns=columns, where=where, at=at).frame(self.session())
 
     def records_load(
         self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
     ) -> RecordLoadReport:
-        from firn.spark.records_load import load_dataframe
+        from firn.spark.records.load import load_dataframe
 
         return load_dataframe(table, frame, id=id, batch=batch)
 

@@ -14,7 +14,7 @@ from firn.journal.definition import definition_key, replace_object
 from firn.journal.patience import whole
 from firn.keyed.definition import FORMAT_VERSION as KEYED_TABLES
 from firn.keyed.definition import KeyedDefinition
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 from firn.records.definition import FORMAT_VERSION as RECORD_TABLES
 from firn.records.definition import RecordDefinition
 

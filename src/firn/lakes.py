@@ -29,14 +29,14 @@ from firn.journal.leaderless import LeaderlessJournal, Settings
 from firn.journal.leaderless.damaged_logs import sort_logs
 from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR, generation_of
 from firn.journal.lock import ExclusiveLock
-from firn.journal.writer.database_name import names_in_use
+from firn.journal.writer.federation.database_name import names_in_use
 from firn.kinds import LAKE, decode_definition, read_any, wrong_kind
-from firn.lake.descriptor import Descriptor, check_properties, create_descriptor, read_times
-from firn.lake.keys import parse_key
-from firn.lake.partition import PartitionSpec
+from firn.lake.definition.definition import Descriptor, check_properties, create_descriptor, read_times
+from firn.lake.definition.keys import parse_key
+from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
-from firn.lake.sort import sort_keys, unknown_order
 from firn.lake.table import LakeTable
+from firn.lake.write.sort import sort_keys, unknown_order
 from firn.names import fold
 from firn.tombstones import Vacant, counts, is_same, mark_dropped
 from firn.writers import WriterTables, writer_exists

@@ -17,7 +17,7 @@ from firn.clock import Clock, SystemClock
 from firn.errors import TableExistsError, TableNotFoundError
 from firn.generations import Generations
 from firn.journal.sequence import Ddl, TableState
-from firn.journal.writer.federation import default_name
+from firn.journal.writer.federation.federation import default_name
 from firn.kinds import Definition, change_definition, read_current
 from firn.lake.results import DropReport
 from firn.records.definition import (

@@ -1,5 +1,5 @@
 """Runner: map a function over independent tasks, and who chooses one. The in-process ones are here; Spark's runner is
-`firn.spark.runner`.
+`firn.spark.session.runner`.
 
 A maintenance job is a plan of tasks and a pure function over a bucket. The function is a module-level
 callable `fn(bucket, context, task) -> result`; function, context, tasks and results are picklable.

@@ -16,7 +16,7 @@ from firn.clock import Clock, SystemClock
 from firn.errors import TableNotFoundError
 from firn.generations import Generations
 from firn.kinds import Definition, change_definition
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 from firn.records.definition import RecordDefinition
 
 

@@ -10,17 +10,17 @@ from firn.bucket.base import Bucket
 from firn.engines import DatabaseEngines
 from firn.errors import NotFoundError
 from firn.journal.model import SweepReport
-from firn.journal.writer import collect as collecting
-from firn.journal.writer import prune as pruning
-from firn.journal.writer import repair as repairing
-from firn.journal.writer.collect import Ages
-from firn.journal.writer.federation import WriterInfo
-from firn.journal.writer.history import History
-from firn.journal.writer.prune import PruneReport
-from firn.journal.writer.rebuild import RebuildReport
-from firn.journal.writer.repair import RepairReport
+from firn.journal.writer.federation.federation import WriterInfo
+from firn.journal.writer.history.history import History
+from firn.journal.writer.maintain import collect as collecting
+from firn.journal.writer.maintain import prune as pruning
+from firn.journal.writer.maintain.collect import Ages
+from firn.journal.writer.maintain.prune import PruneReport
+from firn.journal.writer.rebuild.rebuild import RebuildReport
 from firn.journal.writer.settings import Settings
-from firn.lake import rebuild as rebuilding
+from firn.journal.writer.unclaimed import repair as repairing
+from firn.journal.writer.unclaimed.repair import RepairReport
+from firn.lake.maintain import rebuild as rebuilding
 from firn.lake.table import Duration
 from firn.units import parse_duration_ms
 from firn.writers import WriterTables
@@ -73,7 +73,7 @@ class WriterUpkeep:
             CorruptObjectError: a transaction or checkpoint isn't what the others say. Nothing was deleted.
             ConflictError: others prune at the same time.
 
-        Cost: see `firn.journal.writer.prune`: 1 GET a transaction, and 1 DELETE each that goes.
+        Cost: see `firn.journal.writer.maintain.prune`: 1 GET a transaction, and 1 DELETE each that goes.
 
         Example:
             >>> import firn
@@ -111,7 +111,7 @@ class WriterUpkeep:
             CorruptObjectError: a transaction or checkpoint can't be read, so that nobody knows what it needs.
                 Nothing was deleted.
 
-        Cost: see `firn.journal.writer.collect`: 1 GET a transaction and a file that is to go, and the DELETEs.
+        Cost: see `firn.journal.writer.maintain.collect`: 1 GET a transaction and a file that is to go, and the DELETEs.
 
         Example:
             >>> import firn
@@ -155,7 +155,7 @@ class WriterUpkeep:
             ForkError: two transactions of one revision, and nothing tells which one counted; see `keep`.
             CorruptObjectError: transactions that can be read contradict one another.
 
-        Cost: see `firn.lake.rebuild`: 1 GET a transaction, the footers of files that no transaction adds, read by
+        Cost: see `firn.lake.maintain.rebuild`: 1 GET a transaction, the footers of files that no transaction adds, read by
         Spark's tasks where a session is active; 1 PUT a transaction that is lost, and 3.
 
         Example:
@@ -204,7 +204,7 @@ class WriterUpkeep:
             CorruptObjectError: the branch lacks data files or transactions. Nothing was written.
             ForkError: another process still writes under this id.
 
-        Cost: see `firn.journal.writer.repair`.
+        Cost: see `firn.journal.writer.unclaimed.repair`.
 
         Example:
             >>> import firn

@@ -17,16 +17,16 @@ from firn.clock import Clock, SystemClock
 from firn.degraded import warn_degraded
 from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import Action, Define, Drop
-from firn.journal.writer.definition import Definition, definitions
-from firn.journal.writer.federation import Federation, Union, default_name
-from firn.journal.writer.gathering import Gathering
+from firn.journal.writer.commit.local_writer import Author, OwnWriter, Proposal
+from firn.journal.writer.commit.transaction import Gathering
+from firn.journal.writer.federation.definition import Definition, definitions
+from firn.journal.writer.federation.federation import Federation, Union, default_name
+from firn.journal.writer.format.actions import Action, Define, Drop
+from firn.journal.writer.format.layout import check_place
+from firn.journal.writer.format.state import State
 from firn.journal.writer.journal import WriterJournal
-from firn.journal.writer.layout import check_place
-from firn.journal.writer.own import Author, OwnWriter, Proposal
 from firn.journal.writer.settings import Settings
-from firn.journal.writer.state import State
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 from firn.lake.engines import Engines
 from firn.lake.results import AppendResult, ChangeResult, DropReport
 from firn.lake.table import LakeTable

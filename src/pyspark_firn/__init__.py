@@ -49,7 +49,7 @@ class DefaultSource(DataSource):  # type: ignore[misc]
     @property
     def _table(self) -> TableSource:
         from firn.database import connect, split_table_url
-        from firn.spark.options import SourceOptions
+        from firn.spark.session.options import SourceOptions
         from firn.spark.source import TableSource
 
         # Spark pickles this object after schema(): what it pins there, every later action reads.

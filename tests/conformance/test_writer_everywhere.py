@@ -8,11 +8,11 @@ import pytest
 
 from firn.errors import ConflictError, ForkError
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import Add, Define
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.history import History
-from firn.journal.writer.layout import WriterLayout
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.actions import Add, Define
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.history.history import History
 from stores.places import Place
 
 LAYOUT = WriterLayout("some/where", "host-17", "db")

@@ -17,12 +17,12 @@ from firn.journal.manifest.walk import walk
 from firn.journal.sequence import SequenceLayout
 from firn.journal.sequence.codec import decode_horizon, decode_pack
 from firn.journal.sequence.codec import decode_record as decode_commit
-from firn.journal.writer.actions import Add
-from firn.journal.writer.definition import Definition
-from firn.journal.writer.layout import WriterLayout
-from firn.journal.writer.messages import decode_transaction
-from firn.journal.writer.metadata import decode_record
-from firn.lake.descriptor import Descriptor
+from firn.journal.writer.federation.definition import Definition
+from firn.journal.writer.format.actions import Add
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.messages import decode_transaction
+from firn.journal.writer.format.metadata import decode_record
+from firn.lake.definition.definition import Descriptor
 from firn.records.copy_cursor import decode_cursor
 from firn.records.definition import RecordDefinition
 from firn.records.lone_row import Version

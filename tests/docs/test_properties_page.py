@@ -12,8 +12,8 @@ from firn.journal.leaderless.settings import PROPERTIES, Settings
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import Settings as WriterSettings
 from firn.keyed.settings import KEYED_PROPERTIES
-from firn.lake.descriptor import TABLE_PROPERTIES
-from firn.lake.write import WriteSpec
+from firn.lake.definition.definition import TABLE_PROPERTIES
+from firn.lake.write.write import WriteSpec
 from firn.records.settings import RECORD_PROPERTIES
 from firn.units import parse_duration, parse_size
 

@@ -12,7 +12,7 @@ from make_golden import GOLDEN, make, shown
 
 import firn
 from firn.journal.leaderless.codec import decode, encode
-from firn.lake.keys import KeySpec
+from firn.lake.definition.keys import KeySpec
 
 VERSIONS = sorted(path.parent.name for path in GOLDEN.glob("*/expected.json"))
 TABLES = [

@@ -15,17 +15,17 @@ from make_golden import GOLDEN, shown
 from make_golden_catalogs import connect, make
 
 import firn
-from firn.journal.writer import messages, state
-from firn.journal.writer.actions import Define, Drop, Remove, Tombstones, Upgrade
-from firn.journal.writer.layout import WriterLayout
-from firn.journal.writer.marker import decode_marker
-from firn.journal.writer.messages import (
+from firn.journal.writer.format import messages, state
+from firn.journal.writer.format.actions import Define, Drop, Remove, Tombstones, Upgrade
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.marker import decode_marker
+from firn.journal.writer.format.messages import (
     decode_checkpoint,
     decode_transaction,
     encode_checkpoint,
     encode_transaction,
 )
-from firn.lake.keys import KeySpec
+from firn.lake.definition.keys import KeySpec
 
 VERSIONS = sorted(path.parent.name for path in GOLDEN.glob("*/catalogs"))
 WRITERS = ("ann", "bob", "cyd")

@@ -13,7 +13,7 @@ import pytest
 import firn
 from firn.journal.model import Commit
 from firn.lake.table import LakeTable
-from firn.lake.write import write_batches
+from firn.lake.write.write import write_batches
 
 Reading = Callable[[LakeTable], list[dict[str, Any]]]
 VALUES = [5, 5.5, "five", True, [5], {"a": 5}]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from firn.arrow.engine import connect, filter_table, run_query
-from firn.lake import binder
+from firn.predicate import binder
 from lake_journals import LAKES, Lake
 
 UTC = dt.timezone.utc

@@ -13,8 +13,8 @@ import pytest
 import firn
 from firn.arrow.types import arrow_type
 from firn.journal.columns import join
-from firn.lake.partition import PartitionSpec
-from firn.lake.placing import placed_as
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.partition.placement import placed_as
 from firn.lake.table import LakeTable
 from lake_journals import LAKES, Lake
 

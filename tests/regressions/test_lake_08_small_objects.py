@@ -12,7 +12,7 @@ from firn.journal.leaderless.append import claimed_log
 from firn.journal.leaderless.horizon import read_horizon
 from firn.journal.leaderless.layout import TableLayout
 from firn.journal.leaderless.lease import LockState
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 
 
 def flips(data: bytes):

@@ -13,8 +13,8 @@ import pytest
 import firn
 from firn.journal.model import Commit
 from firn.journal.sealed import seal
-from firn.lake.append import write
 from firn.lake.table import LakeTable
+from firn.lake.write.append import write
 
 
 def straddling(table: LakeTable) -> Any:

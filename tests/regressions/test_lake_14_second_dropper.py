@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import firn
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 
 KEY = "t/_firn/table.json"
 

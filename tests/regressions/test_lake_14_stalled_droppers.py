@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import firn
-from firn.inspect.fsck import check
+from firn.inspect.fsck.fsck import check
 
 KEY = "t/_firn/table.json"
 MARK = "_firn/generations/t"

@@ -13,7 +13,7 @@ import firn
 from firn.journal.leaderless import LeaderlessJournal, Settings
 from firn.journal.leaderless.append import Append
 from firn.journal.model import Commit, DataFile
-from firn.lake.descriptor import Descriptor, create_descriptor, read_descriptor, read_times
+from firn.lake.definition.definition import Descriptor, create_descriptor, read_descriptor, read_times
 from firn.lake.table import LakeTable
 from firn.testing import SimStore
 from firn.testing.gated import GatedBucket

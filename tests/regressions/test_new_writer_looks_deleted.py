@@ -7,7 +7,7 @@ import pytest
 
 import firn
 from firn.bucket.base import Listing
-from firn.lake.append import write
+from firn.lake.write.append import write
 
 
 def test_a_writer_that_begins_while_its_catalog_is_looked_at_is_no_loss(

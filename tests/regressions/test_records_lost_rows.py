@@ -9,7 +9,7 @@ import pytest
 
 import firn
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
-from firn.inspect.fsck_records import check_records
+from firn.inspect.fsck.records import check_records
 from firn.record_tables import RecordOptions
 from firn.records.applying import settle
 from record_databases import Processes

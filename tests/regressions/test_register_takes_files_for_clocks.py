@@ -10,7 +10,7 @@ import pytest
 from firn.errors import InvalidInputError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner

@@ -10,8 +10,8 @@ import pytest
 import firn
 from firn import writers
 from firn.journal.sealed import seal
-from firn.journal.writer.definition import Definition
-from firn.lake.descriptor import Descriptor
+from firn.journal.writer.federation.definition import Definition
+from firn.lake.definition.definition import Descriptor
 from firn.upkeep import orphan_ages
 from unit.cli_runs import done
 

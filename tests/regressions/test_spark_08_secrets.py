@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import firn
-from firn.spark.options import SourceOptions
+from firn.spark.session.options import SourceOptions
 
 
 def test_options_are_shown_without_their_secrets():

@@ -10,7 +10,7 @@ import pytest
 
 import firn
 from firn.journal.position import StreamPosition
-from firn.lake.read import ReadSpec, read_table
+from firn.lake.read.read import ReadSpec, read_table
 from firn.lake.table import LakeTable
 
 

@@ -7,8 +7,8 @@ import pytest
 from sqlglot import exp
 
 from firn.errors import InvalidInputError
-from firn.lake.dialect import parse, without_values
-from firn.lake.predicate import outline
+from firn.predicate.dialect import parse, without_values
+from firn.predicate.predicate import outline
 from lake_journals import LAKES, Lake
 from planted import found_in
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import firn
-from firn.inspect.advice import Advice, keyed_advice, lake_advice, records_advice
-from firn.inspect.facts import table_facts
-from firn.inspect.keyed_facts import keyed_facts
-from firn.inspect.report import render_report
+from firn.inspect.report.advice import Advice, keyed_advice, lake_advice, records_advice
+from firn.inspect.report.facts import table_facts
+from firn.inspect.report.keyed_facts import keyed_facts
+from firn.inspect.report.report import render_report
 from unit.cli_runs import done
 
 

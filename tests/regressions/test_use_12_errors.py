@@ -67,7 +67,7 @@ def test_of_record_tables(isolation: Any, given: Any) -> None:
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_missing_extra_is_named(t: Any, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firn.lake.scan.find_spec", lambda name: None)
+    monkeypatch.setattr("firn.lake.read.scan.find_spec", lambda name: None)
     with pytest.raises(
         UnsupportedError, match=rf"{library} isn't installed: pip install 'firn\[{library}\]'"
     ):

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import firn
-from firn.inspect.fsck import check
+from firn.inspect.fsck.fsck import check
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 import firn
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 
 
 @pytest.mark.parametrize("more", [{"firn": 5, "features": ["lenses"]}, {"firn": 9}])

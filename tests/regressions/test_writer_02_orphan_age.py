@@ -9,10 +9,10 @@ import pytest
 
 from firn.errors import AppendExpiredError, ConflictError, TableNotFoundError
 from firn.journal.model import Commit
-from firn.lake.append import write
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
+from firn.lake.write.append import write
 from firn.runner import LocalRunner
 from firn.testing import GatedBucket, SimStore
 from firn.writers import WriterTables
@@ -103,7 +103,7 @@ def test_an_update_that_is_too_slow_isnt_committed(
     bucket: GatedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tables(bucket)
-    from firn.lake.keys import KeySpec
+    from firn.lake.definition.keys import KeySpec
 
     table = made.define(Descriptor("t", journal="writer", properties=SHORT, keys=KeySpec(("id",))))
     table.append([{"id": 1, "n": 1}])

@@ -9,7 +9,7 @@ import pytest
 
 import firn
 from firn.errors import CorruptObjectError
-from firn.inspect.fsck import check
+from firn.inspect.fsck.fsck import check
 from firn.lake.table import LakeTable
 
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 import firn
-from firn.inspect.fsck import check
+from firn.inspect.fsck.fsck import check
 
 KEY = "_firn/database.json"
 NAME_URL = "memory://prod"

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from firn.journal.writer.actions import Remove
-from firn.journal.writer.collect import collect
-from firn.journal.writer.footers import read_pairs
-from firn.journal.writer.history import History
-from firn.journal.writer.marker import decode_marker
-from firn.journal.writer.messages import encode_checkpoint
-from firn.journal.writer.prune import prune
+from firn.journal.writer.format.actions import Remove
+from firn.journal.writer.format.footers import read_pairs
+from firn.journal.writer.format.marker import decode_marker
+from firn.journal.writer.format.messages import encode_checkpoint
+from firn.journal.writer.history.history import History
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
 from firn.testing import SimStore
 from rebuilding import LAYOUT, Historian, facts, loaded, opened, rebuilt
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from firn.errors import SnapshotTooOldError
-from firn.journal.writer.prune import prune
-from firn.lake.descriptor import Descriptor
+from firn.journal.writer.maintain.prune import prune
+from firn.lake.definition.definition import Descriptor
 from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner

@@ -10,9 +10,9 @@ import pytest
 
 import firn
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import Add, CommitRecord, Transaction
-from firn.journal.writer.layered import FEWEST, Layered
-from firn.journal.writer.state import Head, LiveFile, State, TableState, follow
+from firn.journal.writer.format.actions import Add, CommitRecord, Transaction
+from firn.journal.writer.format.layered import FEWEST, Layered
+from firn.journal.writer.format.state import Head, LiveFile, State, TableState, follow
 
 
 def test_versions_of_a_mapping_are_what_dicts_would_be() -> None:
@@ -62,7 +62,7 @@ def test_a_commit_looks_at_no_more_files_than_it_changes() -> None:
 
 
 def test_an_append_in_a_transaction_replays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from firn.journal.writer import state as states
+    from firn.journal.writer.format import state as states
 
     acted: list[object] = []
     act = states._Work.act

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import firn
-from firn.journal.writer.claims import Claims
+from firn.journal.writer.commit.claims import Claims
 from firn.lake.table import LakeTable
 
 CHANGES: dict[str, Callable[[LakeTable], object]] = {

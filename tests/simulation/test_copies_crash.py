@@ -12,7 +12,7 @@ from firn import copies
 from firn.bucket import Bucket
 from firn.errors import FirnError
 from firn.journal.leaderless import LeaderlessJournal
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 from firn.lake.table import LakeTable
 from firn.lakes import LakeTables
 from firn.records.applying import settle

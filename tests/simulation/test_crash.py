@@ -30,11 +30,11 @@ from firn.journal.leaderless.codec import Log, encode
 from firn.journal.leaderless.lease import LockState
 from firn.journal.model import Commit
 from firn.keyed_tables import KeyedTables
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
 from firn.lake.engines import InProcess
-from firn.lake.partition import PartitionSpec
+from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
-from firn.lake.upload import Uploader
+from firn.lake.write.upload import Uploader
 from firn.lakes import LakeTables
 from firn.record_tables import RecordTables
 from firn.runner import LocalRunner

@@ -10,9 +10,10 @@ import pytest
 from firn.journal.agreement import Agreement
 from firn.journal.entries import Entries
 from firn.journal.leaderless import fold
-from firn.lake import altering, maintenance
-from firn.lake.partition import PartitionSpec, directory_of, values_of
-from firn.lake.partition_bounds import PartitionBounds
+from firn.lake.maintain import alter as altering
+from firn.lake.maintain import maintenance
+from firn.lake.partition.bounds import PartitionBounds
+from firn.lake.partition.partition import PartitionSpec, directory_of, values_of
 from simulation.definitions import Program
 
 STEPS = 14

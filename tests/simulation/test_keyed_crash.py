@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from firn.journal.leaderless import LeaderlessJournal
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.keys import KeySpec
 from firn.lake.engines import InProcess
-from firn.lake.keys import KeySpec
-from firn.lake.partition import PartitionSpec
+from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points

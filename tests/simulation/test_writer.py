@@ -12,11 +12,11 @@ from unittest.mock import patch
 import pytest
 
 from firn.errors import ForkError, HandleClosedError
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.history import History, Version
-from firn.journal.writer.identity import prefix_of
-from firn.journal.writer.listing import Names
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.identity import prefix_of
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.listing import Names
 from firn.testing import Seed, SimClient, SimStore, SimulationFailure, World, explore, simulate
 from simulation import writer_mutations as without
 from simulation.noticed import must_be_noticed

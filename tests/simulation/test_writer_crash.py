@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from firn.errors import HandleClosedError, OutcomeUnknownError
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.state import State
+from firn.journal.writer.format.state import State
+from firn.journal.writer.history.checkpoint import add_checkpoint
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from simulation.writer_catalog import LAYOUT, commit, handle_of, history_of, numbers
 

@@ -20,14 +20,14 @@ from firn.errors import (
     SnapshotTooOldError,
 )
 from firn.journal.model import Commit
-from firn.journal.writer.collect import collect
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.listing import list_settled
-from firn.journal.writer.prune import prune
-from firn.lake.append import write
-from firn.lake.descriptor import Descriptor
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.history.listing import list_settled
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
+from firn.lake.definition.definition import Descriptor
 from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
+from firn.lake.write.append import write
 from firn.runner import LocalRunner
 from firn.testing import SimStore
 from firn.writers import WriterTables

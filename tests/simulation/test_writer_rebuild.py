@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-import firn.lake.rebuild as footers
+import firn.lake.maintain.rebuild as footers
 from firn.errors import CorruptObjectError, SnapshotTooOldError
 from firn.journal.writer import History
-from firn.journal.writer.actions import Define
-from firn.journal.writer.collect import collect
-from firn.journal.writer.evidence import look
-from firn.journal.writer.identity import prefix_of
-from firn.journal.writer.messages import decode_transaction
-from firn.journal.writer.prune import prune
-from firn.lake.rebuild import rebuild
+from firn.journal.writer.format.actions import Define
+from firn.journal.writer.format.identity import prefix_of
+from firn.journal.writer.format.messages import decode_transaction
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
+from firn.journal.writer.rebuild.surviving_objects import look
+from firn.lake.maintain.rebuild import rebuild
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from rebuilding import (
     LAYOUT,

@@ -14,11 +14,11 @@ from functools import cache
 import pytest
 
 from firn.errors import ConflictError, FirnError, SnapshotTooOldError
-from firn.journal.writer.collect import collect
-from firn.journal.writer.prune import prune
-from firn.lake.descriptor import Descriptor
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
+from firn.lake.definition.definition import Descriptor
 from firn.lake.engines import InProcess
-from firn.lake.partition import PartitionSpec
+from firn.lake.partition.partition import PartitionSpec
 from firn.runner import LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from firn.writers import WriterTables

@@ -10,13 +10,13 @@ from unittest.mock import patch
 import pytest
 
 from firn.errors import FirnError, HandleClosedError, OutcomeUnknownError
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.collect import collect
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.history import History, Version
-from firn.journal.writer.prune import prune
-from firn.journal.writer.repair import repair
-from firn.journal.writer.state import State
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.state import State
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
+from firn.journal.writer.unclaimed.repair import repair
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, SimulationFailure, crash_points
 from simulation import writer_mutations as without
 from simulation.writer_catalog import LAYOUT, handle_of, history_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import Action, Add, Define
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.history import History
-from firn.journal.writer.identity import Ticket, prefix_of
-from firn.journal.writer.layout import WriterLayout
-from firn.journal.writer.messages import decode_transaction
-from firn.journal.writer.state import Head, State
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.actions import Action, Add, Define
+from firn.journal.writer.format.identity import Ticket, prefix_of
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.messages import decode_transaction
+from firn.journal.writer.format.state import Head, State
+from firn.journal.writer.history.history import History
 
 LAYOUT = WriterLayout("root", "host-17", "db")
 TABLE = "t"

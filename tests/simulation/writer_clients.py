@@ -10,10 +10,10 @@ from firn.errors import (
     SnapshotTooOldError,
     StoreUnavailableError,
 )
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.history import History
-from firn.journal.writer.state import Head
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.state import Head
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.history.history import History
 from firn.testing import SimClient
 from simulation.writer_catalog import commit, handle_of, history_of, numbers
 from simulation.writer_model import Model

@@ -4,11 +4,11 @@ they have to put up with: writers that merge and remove, and a disk that spoils 
 from __future__ import annotations
 
 from firn.errors import ConflictError, CorruptObjectError, ForkError, OutcomeUnknownError, SnapshotTooOldError
-from firn.journal.writer.collect import collect
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.prune import prune
-from firn.journal.writer.repair import repair
-from firn.journal.writer.state import Head
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.state import Head
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
+from firn.journal.writer.unclaimed.repair import repair
 from firn.testing import SimClient, SimStore
 from simulation.writer_catalog import LAYOUT, history_of
 from simulation.writer_clients import LANDS_S, STORE, Clients

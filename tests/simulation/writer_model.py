@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from firn.journal.writer.forks import Fork
-from firn.journal.writer.history import Version
-from firn.journal.writer.identity import prefix_of
-from firn.journal.writer.state import Head
+from firn.journal.writer.format.identity import prefix_of
+from firn.journal.writer.format.state import Head
+from firn.journal.writer.history.forks import Fork
+from firn.journal.writer.history.history import Version
 from firn.testing.client import Client
 from simulation.writer_catalog import numbers
 

@@ -13,15 +13,17 @@ import pytest
 
 from firn.bucket.base import ObjectInfo
 from firn.errors import ForkError
-from firn.journal.writer import claims, collect, commit, forks, history, listing, prune
-from firn.journal.writer.actions import Transaction
-from firn.journal.writer.layout import ObjectName
-from firn.journal.writer.listing import Names
-from firn.journal.writer.messages import encode_checkpoint
-from firn.journal.writer.metadata import FileRecord
-from firn.journal.writer.pending import Pending, Settled
-from firn.journal.writer.reading import Reader
-from firn.journal.writer.state import State
+from firn.journal.writer.commit import claims, commit
+from firn.journal.writer.commit.pending import Pending, Settled
+from firn.journal.writer.format.actions import Transaction
+from firn.journal.writer.format.layout import ObjectName
+from firn.journal.writer.format.messages import encode_checkpoint
+from firn.journal.writer.format.metadata import FileRecord
+from firn.journal.writer.format.state import State
+from firn.journal.writer.history import forks, history, listing
+from firn.journal.writer.history.listing import Names
+from firn.journal.writer.history.objects import Reader
+from firn.journal.writer.maintain import collect, prune
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 from firn.bucket.base import Bucket
 from firn.errors import OutcomeUnknownError, SnapshotTooOldError, StoreUnavailableError
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import Action, Add, Define, Remove, Tombstones, Transaction
-from firn.journal.writer.collect import collect
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.footers import read_pairs
-from firn.journal.writer.identity import Ticket, prefix_of
-from firn.journal.writer.listing import list_settled
-from firn.journal.writer.marker import decode_marker
-from firn.journal.writer.messages import decode_transaction
-from firn.journal.writer.metadata import read_metadata
-from firn.journal.writer.prune import prune
-from firn.journal.writer.state import Head, State, follow
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.actions import Action, Add, Define, Remove, Tombstones, Transaction
+from firn.journal.writer.format.footers import read_pairs
+from firn.journal.writer.format.identity import Ticket, prefix_of
+from firn.journal.writer.format.marker import decode_marker
+from firn.journal.writer.format.messages import decode_transaction
+from firn.journal.writer.format.metadata import read_metadata
+from firn.journal.writer.format.state import Head, State, follow
+from firn.journal.writer.history.listing import list_settled
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
 from firn.testing import SimStore
 from simulation.writer_catalog import COLUMNS, LAYOUT, TABLE, handle_of, history_of
 from simulation.writer_model import Model

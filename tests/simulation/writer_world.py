@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from firn.errors import HandleClosedError
-from firn.journal.writer.repair import repair
+from firn.journal.writer.unclaimed.repair import repair
 from firn.testing import GatedBucket, Replay, SimClient, SimStore, World
 from simulation.faults import LandsInTime, rough
 from simulation.writer_catalog import LAYOUT, commit, handle_of, history_of, numbers

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import firn
-from firn.spark.runner import SparkRunner
+from firn.spark.session.runner import SparkRunner
 
 ROWS = 20_000
 

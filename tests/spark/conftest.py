@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from firn.spark.session import active_or_start
+    from firn.spark.session.session import active_or_start
 
     # Workers import the functions and classes that tests define.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
@@ -56,7 +56,7 @@ def child_environment() -> dict[str, str]:
     """For programs that tests start: the same Firn, the same Python in Spark's workers."""
     import sys
 
-    from firn.spark.java import find_java
+    from firn.spark.session.java import find_java
 
     source = str(HERE.parents[1] / "src")
     return {

@@ -25,7 +25,7 @@ from firn.cli.demo.proof import search_everything
 from firn.cli.demo.stage import Stage
 from firn.cli.demo.stands import Stands
 from firn.cli.demo.story import ERASED, MONTH
-from firn.inspect.fsck import check as fsck
+from firn.inspect.fsck.fsck import check as fsck
 
 pytestmark = pytest.mark.spark
 

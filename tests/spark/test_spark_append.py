@@ -12,8 +12,8 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError, SchemaConflictError, UnsupportedError
-from firn.lake.transforms import encode
-from firn.spark.append import append_dataframe, batch_limits, bucket_number
+from firn.lake.partition.transforms import encode
+from firn.spark.lake.append import append_dataframe, batch_limits, bucket_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,9 +23,9 @@ spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 from firn.spark import active, active_or_start
 from firn.spark import runner as runners
-from firn.spark.lake_read import LakeRead
-from firn.spark.scan import plan_files
-from firn.spark.session import is_connect, slots
+from firn.spark.lake.read import LakeRead
+from firn.spark.lake.scan import plan_files
+from firn.spark.session.session import is_connect, slots
 
 assert is_connect(spark) and active() is not None and slots(spark) == 2
 assert is_connect(active_or_start())

@@ -17,8 +17,8 @@ import pytest
 import firn
 from firn.arrow.engine import filter_table
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.spark.native import NATIVE_CONF
 from firn.spark.reads import plan_read
+from firn.spark.sql.native import NATIVE_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -207,7 +207,7 @@ def test_keys_of_bytes_are_pruned_by_text_and_by_bytes(spark: SparkSession, db: 
 def test_large_groups_are_cut_by_key(
     spark: SparkSession, db: firn.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from firn.spark import keyed_plan
+    from firn.spark.keyed import plan as keyed_plan
 
     monkeypatch.setattr(keyed_plan, "SHARE_BYTES", 4096)
     table = db.create_table("t", kind="keyed", properties={"block_size": "1KB", "compression": "none"})
@@ -284,7 +284,7 @@ with firn.connect(sys.argv[1]).table("t").open(compaction=False) as kv:
 def test_compaction_runs_on_spark_while_another_process_writes(
     spark: SparkSession, db: firn.Database, child_environment: dict[str, str]
 ) -> None:
-    from firn.spark.runner import SparkRunner
+    from firn.spark.session.runner import SparkRunner
 
     table = db.create_table(
         "t", kind="keyed", properties={"sst_size": "64KB", "block_size": "4KB", "flush_ms": 5}
@@ -432,8 +432,8 @@ CELLS: dict[str, list[Any]] = {
 )
 def test_keys_are_decoded_by_sparks_own_functions(spark: SparkSession, kinds: tuple[str, ...]) -> None:
     from firn.keyed.keys import Keys
-    from firn.spark.key_sql import key_expressions
-    from firn.spark.types import spark_schema
+    from firn.spark.keyed.key_sql import key_expressions
+    from firn.spark.session.types import spark_schema
 
     columns = {f"c{n}": kind for n, kind in enumerate(kinds)}
     keys = Keys(columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firn.spark.packing import BINS_PER_SLOT, bin_count, chunk, pack
+from firn.spark.session.packing import BINS_PER_SLOT, bin_count, chunk, pack
 
 weights = st.lists(st.integers(0, 1 << 32), max_size=60)
 

@@ -52,7 +52,7 @@ def position(table: firn.LakeTable, clock: TurnedClock | None = None) -> StreamP
 
 
 def values(table: firn.LakeTable, files: Any) -> list[int]:
-    from firn.lake.read import ReadSpec, read_table
+    from firn.lake.read.read import ReadSpec, read_table
 
     return sorted(read_table(table.bucket, files, ReadSpec(columns={"a": "BIGINT"}))["a"].to_pylist())
 

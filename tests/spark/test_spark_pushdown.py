@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from firn.lake.dialect import parse, to_duckdb
-from firn.spark.pushdown import conjuncts_by_table, used_columns
-from firn.spark.sql import splice, table_nodes
+from firn.predicate.dialect import parse, to_duckdb
+from firn.spark.sql.pushdown import conjuncts_by_table, used_columns
+from firn.spark.sql.sql import splice, table_nodes
 
 COLUMNS = {
     "f": {
@@ -210,7 +210,7 @@ def test_every_occurrence_has_a_placeholder_and_keeps_its_name() -> None:
 
 
 def test_bytes_with_escapes_are_the_same_bytes_in_spark() -> None:
-    from firn.lake.dialect import to_spark
+    from firn.predicate.dialect import to_spark
 
     tree = parse(r"SELECT * FROM f WHERE y IN ('a\x00\xff'::BLOB, 'b')", "query")
     assert to_spark(tree) == "SELECT * FROM `f` WHERE `y` IN (X'6100ff', 'b')"

@@ -14,7 +14,7 @@ from firn.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
 from firn.journal.sequence.store import SequenceStore
 from firn.records.applying import settle
 from firn.runner import LocalRunner
-from firn.spark.runner import SparkRunner
+from firn.spark.session.runner import SparkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

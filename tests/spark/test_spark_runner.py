@@ -15,7 +15,7 @@ import pytest
 from fake_bucket import FakeBucket
 
 from firn.errors import CorruptObjectError, InvalidInputError, SchemaConflictError, UnsupportedError
-from firn.spark.runner import BROADCAST_BYTES, SparkRunner, _payloads
+from firn.spark.session.runner import BROADCAST_BYTES, SparkRunner, _payloads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,8 +169,8 @@ INTERRUPTED = """
 import sys, time
 from pathlib import Path
 from fake_bucket import FakeBucket
-from firn.spark.runner import SparkRunner
-from firn.spark.session import active_or_start
+from firn.spark.session.runner import SparkRunner
+from firn.spark.session.session import active_or_start
 
 def hang(bucket, marks, task):
     import os

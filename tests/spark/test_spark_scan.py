@@ -15,11 +15,11 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.spark.agreement import engines_agree
-from firn.spark.lake_read import LakeRead
-from firn.spark.native import NATIVE_CONF, escape_glob
-from firn.spark.scan import plan_files
-from firn.spark.types import natively_readable, spark_schema
+from firn.spark.lake.read import LakeRead
+from firn.spark.lake.scan import plan_files
+from firn.spark.session.types import natively_readable, spark_schema
+from firn.spark.sql.agreement import engines_agree
+from firn.spark.sql.native import NATIVE_CONF, escape_glob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -257,7 +257,7 @@ def test_predicates_select_the_same_rows_both_ways(spark: SparkSession, db: firn
     ],
 )
 def test_which_predicates_spark_evaluates(where: str, agree: bool) -> None:
-    from firn.lake.predicate import Predicate
+    from firn.predicate.predicate import Predicate
 
     columns = {
         "k": "BIGINT",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from firn.errors import UnsupportedError
-from firn.spark import java
-from firn.spark.java import find_java
-from firn.spark.session import active, active_or_start, conf, local_settings
+from firn.spark.session import java
+from firn.spark.session.java import find_java
+from firn.spark.session.session import active, active_or_start, conf, local_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,15 +15,15 @@ import pytest
 import firn
 from firn.errors import CorruptObjectError
 from firn.journal.model import with_deletes
-from firn.lake.scan import Scan
+from firn.lake.read.scan import Scan
 from firn.lake.table import LakeTable
-from firn.spark.lake_read import LakeRead
-from firn.spark.native import NATIVE_CONF
+from firn.spark.lake.read import LakeRead
+from firn.spark.lake.scan import MAX_GROUPS, plan_files
 from firn.spark.reads import plan_read
-from firn.spark.scan import MAX_GROUPS, plan_files
+from firn.spark.session.types import spark_schema
 from firn.spark.source import TableReader
-from firn.spark.sql import run_sql
-from firn.spark.types import spark_schema
+from firn.spark.sql.native import NATIVE_CONF
+from firn.spark.sql.sql import run_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -220,7 +220,7 @@ def test_the_data_source_leaves_deleted_rows_out(spark: SparkSession, table: Lak
 
 
 def test_maintenance_by_sparks_tasks_folds_them(spark: SparkSession, table: LakeTable) -> None:
-    from firn.spark.runner import SparkRunner
+    from firn.spark.session.runner import SparkRunner
 
     table.append([{"k": k, "s": "a"} for k in range(10)])
     table.append([{"k": k, "s": "b"} for k in range(10)])

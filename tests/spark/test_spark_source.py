@@ -14,7 +14,7 @@ import pytest
 import firn
 from firn.errors import AppendExpiredError, InvalidInputError
 from firn.journal.model import DataFile
-from firn.spark.options import SourceOptions
+from firn.spark.session.options import SourceOptions
 from firn.spark.source import WrittenFiles, commit_files
 
 if TYPE_CHECKING:

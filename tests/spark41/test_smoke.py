@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import firn
-from firn.spark.lake_read import LakeRead
-from firn.spark.native import NATIVE_CONF
-from firn.spark.runner import SparkRunner
-from firn.spark.scan import plan_files
-from firn.spark.session import active, active_or_start
+from firn.spark.lake.read import LakeRead
+from firn.spark.lake.scan import plan_files
+from firn.spark.session.runner import SparkRunner
+from firn.spark.session.session import active, active_or_start
+from firn.spark.sql.native import NATIVE_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

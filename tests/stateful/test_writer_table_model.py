@@ -14,9 +14,9 @@ from hypothesis.stateful import invariant, precondition, rule
 from test_lake_model import _PREDICATES, _ROWS, LakeTableMachine, Row, TestLakeTable, _bag
 
 from firn.errors import SnapshotTooOldError
-from firn.journal.writer.collect import collect
-from firn.journal.writer.metadata import read_metadata
-from firn.journal.writer.prune import prune
+from firn.journal.writer.format.metadata import read_metadata
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
 from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner

@@ -9,7 +9,7 @@ from typing import Any
 
 from firn.record_tables import RecordOptions, RecordTables
 from firn.records.table import RecordTable
-from firn.spark.records_read import RecordsRead
+from firn.spark.records.read import RecordsRead
 from firn.testing import SimStore
 
 

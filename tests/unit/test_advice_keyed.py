@@ -19,7 +19,7 @@ from firn.journal.manifest.codec import decode_manifest, encode_manifest
 from firn.journal.manifest.journal import ManifestJournal
 from firn.keyed.seqs import NARROW
 from firn.keyed.table import KeyedTable
-from firn.spark.keyed_read import KeyedRead
+from firn.spark.keyed.read import KeyedRead
 from regressions.test_keyed_10_flush_numbers import after
 from unit.cli_runs import done, run
 from unit.test_kv_writer import shaky

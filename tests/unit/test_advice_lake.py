@@ -13,11 +13,11 @@ import firn
 from advice import advises
 from firn.journal.leaderless.codec import decode, encode
 from firn.journal.model import Commit, SoftDelete
-from firn.journal.writer.metadata import read_metadata
+from firn.journal.writer.format.metadata import read_metadata
 from firn.lake.engines import InProcess
-from firn.lake.footer import read_footer
-from firn.lake.rebuild import restored_file
-from firn.lake.write import write_batches
+from firn.lake.maintain.rebuild import restored_file
+from firn.lake.parquet.footer import read_footer
+from firn.lake.write.write import write_batches
 from regressions.test_lake_01_conflicting_types import race, rows
 
 ROWS = [{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]

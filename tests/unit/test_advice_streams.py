@@ -13,7 +13,7 @@ import firn
 from advice import advises
 from firn.journal.leaderless.stream import StreamOffset
 from firn.journal.position import Offset, StreamPosition
-from firn.journal.writer.own import Proposal
+from firn.journal.writer.commit.local_writer import Proposal
 from firn.lake.table import LakeTable
 from unit.test_writer_stream import NO_CLAIMS, history_of, put_rival
 from unit.writer_databases import keys

@@ -11,15 +11,15 @@ import pytest
 import firn
 from advice import Advice, advises
 from firn.journal.writer import History
-from firn.journal.writer.actions import Define, Remove
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.footers import read_pairs
-from firn.journal.writer.marker import decode_marker
-from firn.journal.writer.messages import encode_checkpoint, encode_transaction
-from firn.journal.writer.metadata import read_metadata
-from firn.journal.writer.own import Proposal
-from firn.journal.writer.repair import repair
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.commit.local_writer import Proposal
+from firn.journal.writer.format.actions import Define, Remove
+from firn.journal.writer.format.footers import read_pairs
+from firn.journal.writer.format.marker import decode_marker
+from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
+from firn.journal.writer.format.metadata import read_metadata
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.unclaimed.repair import repair
 from firn.testing import Rule, Script, SimStore, delayed
 from simulation.writer_catalog import LAYOUT as LAYOUT_17
 from simulation.writer_catalog import commit, handle_of, history_of, numbers

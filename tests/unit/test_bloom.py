@@ -24,8 +24,15 @@ from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import DataFile
-from firn.lake import parquet_bloom, source
-from firn.lake.bloom import (
+from firn.lake.definition.definition import check_properties, parse_bloom_filters
+from firn.lake.parquet import bloom as parquet_bloom
+from firn.lake.parquet import source
+from firn.lake.parquet.encode import bloom_columns
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.prune.prune import Pruner
+from firn.lake.read.read import ReadSpec, file_footer, read_file
+from firn.lake.write.write import WriteSpec, write_batches
+from firn.predicate.bloom import (
     COLUMN_BYTES,
     FILE_BYTES,
     MOST_RATE,
@@ -36,14 +43,8 @@ from firn.lake.bloom import (
     hash_of,
     to_text,
 )
-from firn.lake.descriptor import check_properties, parse_bloom_filters
-from firn.lake.domain import Interval
-from firn.lake.encode import bloom_columns
-from firn.lake.partition import PartitionSpec
-from firn.lake.predicate import Predicate
-from firn.lake.prune import Pruner
-from firn.lake.read import ReadSpec, file_footer, read_file
-from firn.lake.write import WriteSpec, write_batches
+from firn.predicate.domain import Interval
+from firn.predicate.predicate import Predicate
 
 DAY = 86_400_000_000
 EPOCH = dt.datetime(1970, 1, 1)
@@ -148,7 +149,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def in_domain(value: Any) -> Any:
-    """A value as `firn.lake.domain` has it."""
+    """A value as `firn.predicate.domain` has it."""
     if isinstance(value, dt.datetime):
         return (value.replace(tzinfo=None) - EPOCH) // dt.timedelta(microseconds=1)
     if isinstance(value, dt.date):

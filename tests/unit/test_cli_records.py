@@ -10,7 +10,7 @@ import pytest
 from cli_runs import done, run
 
 import firn
-from firn.inspect.fsck import check as fsck
+from firn.inspect.fsck.fsck import check as fsck
 from firn.records.applying import settle
 
 

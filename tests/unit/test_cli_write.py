@@ -13,7 +13,7 @@ from cli_runs import ROWS, done, flights, run
 
 import firn
 from firn.cli.timeformat import spark_pattern, strptime_format
-from firn.lake.keys import KeySpec
+from firn.lake.definition.keys import KeySpec
 
 ADD = {"date": datetime(2001, 4, 1, 12), "delay": 7, "origin": "SFO"}
 TEXT = {**ADD, "date": "2001-04-01T12:00:00"}

@@ -21,8 +21,8 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from firn.inspect.dump import dump_object
-from firn.inspect.fsck_records import check_records
+from firn.inspect.dump.dump import dump_object
+from firn.inspect.fsck.records import check_records
 from firn.records.applying import settle
 from firn.records.copy_cursor import read_cursor, write_cursor
 

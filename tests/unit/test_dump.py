@@ -13,7 +13,7 @@ from cli_runs import ROWS, done, flights, run
 
 import firn
 from firn.cli.output import encode
-from firn.inspect.dump import Dump, dump_object, dump_url
+from firn.inspect.dump.dump import Dump, dump_object, dump_url
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from cli_runs import done, run
 from writer_databases import keys, layout, newest, two_writers
 
 import firn
-from firn.inspect.dump import Dump, dump_object, dump_url
-from firn.inspect.wire import MOST_PROBLEMS, WireReader
-from firn.journal.writer import catalog_pb2, frame, marker
+from firn.inspect.dump.dump import Dump, dump_object, dump_url
+from firn.inspect.dump.wire import MOST_PROBLEMS, WireReader
+from firn.journal.writer.format import catalog_pb2, frame, marker
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import firn
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
-from firn.inspect.dump import Dump, dump_object
+from firn.inspect.dump.dump import Dump, dump_object
 from firn.journal.manifest.journal import ManifestJournal
 from firn.journal.manifest.model import SSTInfo
 

@@ -16,7 +16,7 @@ def started(monkeypatch):
     sessions = []
     monkeypatch.setattr(module, "_active_session", lambda: None)
     monkeypatch.setattr(module.DatabaseEngines, "session", lambda self: sessions.append("new") or "new")
-    monkeypatch.setattr("firn.spark.runner.SparkRunner", lambda spark: ("on", spark))
+    monkeypatch.setattr("firn.spark.session.runner.SparkRunner", lambda spark: ("on", spark))
     return sessions
 
 

@@ -11,13 +11,13 @@ from cli_runs import ROWS, done, flights, run
 from writer_databases import UNCLAIMED, database, fork, keys, layout, newest, two_writers
 
 import firn
-from firn.inspect.findings import Finding, Findings
-from firn.inspect.fsck import check
+from firn.inspect.fsck.findings import Finding, Findings
+from firn.inspect.fsck.fsck import check
 from firn.journal.leaderless.codec import decode, encode
-from firn.journal.writer.actions import Add, Remove, Tombstones
-from firn.journal.writer.history import History
-from firn.journal.writer.identity import new_uuid
-from firn.journal.writer.messages import encode_checkpoint, encode_transaction
+from firn.journal.writer.format.actions import Add, Remove, Tombstones
+from firn.journal.writer.format.identity import new_uuid
+from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
+from firn.journal.writer.history.history import History
 
 pytestmark = pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
 

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 import firn
-from firn.inspect.findings import Finding
-from firn.inspect.fsck import FsckReport, check
+from firn.inspect.fsck.findings import Finding
+from firn.inspect.fsck.fsck import FsckReport, check
 from firn.keyed.table import KeyedTable
 
 

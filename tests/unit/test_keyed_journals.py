@@ -10,7 +10,7 @@ import pytest
 
 from firn.errors import CorruptObjectError, UnsupportedError
 from firn.journal.model import Commit, SoftDelete
-from firn.lake.keys import HIDDEN
+from firn.lake.definition.keys import HIDDEN
 from firn.lake.table import LakeTable
 from lake_journals import LAKES, Lake, WriterLake
 

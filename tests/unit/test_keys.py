@@ -16,9 +16,9 @@ import firn
 from firn.bucket import open_bucket
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit
-from firn.lake.descriptor import Descriptor, read_descriptor
-from firn.lake.keys import KeySpec, newest, parse_key
-from firn.lake.scan import Scan
+from firn.lake.definition.definition import Descriptor, read_descriptor
+from firn.lake.definition.keys import KeySpec, newest, parse_key
+from firn.lake.read.scan import Scan
 from firn.lake.table import LakeTable
 
 
@@ -307,7 +307,7 @@ def test_small_files_that_find_no_room_are_fetched_twice(
     for n in range(5):
         stock.upsert([{"id": 1, "n": n}, {"id": n, "n": n}])
     first, *_ = stock.snapshot().files
-    monkeypatch.setattr("firn.lake.latest.KEPT_BYTES", first.size)
+    monkeypatch.setattr("firn.lake.read.latest.KEPT_BYTES", first.size)
     scan = stock.scan(where="n < 4")
     assert len(scan.files()) == 5
     before = stock.bucket.counters.as_dict()

@@ -14,8 +14,8 @@ from firn.keyed.entries import PUT
 from firn.keyed.memtable import Memtable
 from firn.keyed.sst_writer import SstWriter
 from firn.keyed.table import KeyedTable
-from firn.spark import keyed_changes
-from firn.spark.keyed_changes import ChangesRead
+from firn.spark.keyed import changes as keyed_changes
+from firn.spark.keyed.changes import ChangesRead
 from kv_tables import Flusher, live, new_table
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from firn.arrow.engine import filter_table
 from firn.keyed.key_shares import BlockMap
 from firn.keyed.keys import Keys
-from firn.lake.predicate import Predicate
-from firn.spark.key_ranges import EVERYTHING, KeyRange, common, key_ranges
-from firn.spark.keyed_plan import SHARE_BYTES, RunFile, groups, reached, units_of
+from firn.predicate.predicate import Predicate
+from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange, common, key_ranges
+from firn.spark.keyed.plan import SHARE_BYTES, RunFile, groups, reached, units_of
 
 TYPED = {"state": "VARCHAR", "year": "BIGINT", "at": "TIMESTAMP"}
 

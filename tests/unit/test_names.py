@@ -22,27 +22,27 @@ NO_NAMES = {
     "cli/output.py: str(value).lower()",
     "cli/target.py: value.lower()",
     "errors.py: c.lower()",
-    "inspect/footer.py: chunk.compression.lower()",
+    "inspect/dump/footer.py: chunk.compression.lower()",
     "journal/agreement.py: parsed.name.lower()",  # types
     "journal/agreement.py: type(parsed).__name__.lower()",
     "journal/leaderless/layout.py: socket.gethostname().lower()",
     "journal/manifest/dynamo.py: str(name).lower()",
     "journal/typenames.py: name.lower()",  # DuckDB's keywords
-    "journal/writer/repair.py: keep.replace('-', '').lower()",
-    "lake/constants.py: text.lower()",
-    "lake/dialect.py: str(name).lower()",  # functions of SQL
-    "lake/dialect.py: str(node.name).lower()",
-    "lake/partition.py: call[1].lower()",  # transforms
-    "lake/prune.py: node.name.lower()",  # functions of SQL
-    "lake/sort.py: direction.lower()",
+    "journal/writer/unclaimed/repair.py: keep.replace('-', '').lower()",
+    "predicate/constants.py: text.lower()",
+    "predicate/dialect.py: str(name).lower()",  # functions of SQL
+    "predicate/dialect.py: str(node.name).lower()",
+    "lake/partition/partition.py: call[1].lower()",  # transforms
+    "lake/prune/prune.py: node.name.lower()",  # functions of SQL
+    "lake/write/sort.py: direction.lower()",
     "lakes.py: direction.lower()",
     "names.py: name.lower()",
     "records/order.py: direction.lower()",
-    "spark/keyed_load.py: F.lower()",  # UUIDs
-    "spark/native.py: kind.name.lower()",  # types
-    "spark/options.py: name.lower()",  # Spark's own options
-    "spark/options.py: text.lower()",
-    "spark/options.py: text.strip().lower()",
+    "spark/keyed/load.py: F.lower()",  # UUIDs
+    "spark/sql/native.py: kind.name.lower()",  # types
+    "spark/session/options.py: name.lower()",  # Spark's own options
+    "spark/session/options.py: text.lower()",
+    "spark/session/options.py: text.strip().lower()",
     "units.py: match[2].lower()",
     "units.py: unit.lower()",
 }

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.leaderless.layout import TableLayout
 from firn.journal.model import DataFile
-from firn.lake.partition import (
+from firn.lake.partition.partition import (
     PartitionSpec,
     dir_of,
     is_told_by_path,
@@ -27,7 +27,7 @@ from firn.lake.partition import (
     told_values,
     values_of,
 )
-from firn.lake.transforms import _hash, _hash_longs, encode, time_range, time_text
+from firn.lake.partition.transforms import _hash, _hash_longs, encode, time_range, time_text
 
 COLUMNS = {
     "id": "BIGINT",

@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.lake.predicate import Predicate, Query, parse_rewrite
+from firn.predicate.predicate import Predicate, Query, parse_rewrite
 
 COLUMNS = {
     "a": "BIGINT",

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from firn.journal.model import DataFile
-from firn.lake.partition import PartitionSpec
-from firn.lake.predicate import Predicate
-from firn.lake.prune import Pruner
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.prune.prune import Pruner
+from firn.predicate.predicate import Predicate
 
 COLUMNS = {
     "a": "BIGINT",
@@ -363,7 +363,7 @@ def test_only_files_of_this_spec_are_judged_by_their_directory() -> None:
 
 def test_hashed_values_are_read_from_the_marker_only() -> None:
     spec = PartitionSpec.parse(["s"], COLUMNS)
-    from firn.lake.partition import dir_of
+    from firn.lake.partition.partition import dir_of
 
     directory = dir_of({"s": "x" * 300})
     assert partitioned("s = 'y'", ["s"], directory) == "some"

@@ -19,12 +19,12 @@ from prune_grammar import COLUMNS, FIELDS, WIDER, equalities, predicates, tables
 from firn.arrow.types import arrow_schema, conform
 from firn.errors import InvalidInputError
 from firn.journal.model import DataFile
-from firn.lake.bloom import has_filters
-from firn.lake.parquet_bloom import marker_entries, writer_options
-from firn.lake.partition import PartitionSpec, is_told_by_path
-from firn.lake.predicate import Predicate
-from firn.lake.prune import Pruner
-from firn.lake.stats import from_metadata, row_group_stats
+from firn.lake.parquet.bloom import marker_entries, writer_options
+from firn.lake.partition.partition import PartitionSpec, is_told_by_path
+from firn.lake.prune.prune import Pruner
+from firn.predicate.bloom import has_filters
+from firn.predicate.predicate import Predicate
+from firn.predicate.stats import from_metadata, row_group_stats
 
 CONNECTION = duckdb.connect(config={"threads": 1})
 FILTERED = sorted(name for name, kind in COLUMNS.items() if has_filters(kind))

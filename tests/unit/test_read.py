@@ -20,8 +20,8 @@ from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, InvalidInputError, ObjectNotFoundError
 from firn.journal.model import DataFile
-from firn.lake import footer, source
-from firn.lake.read import (
+from firn.lake.parquet import footer, source
+from firn.lake.read.read import (
     ReadSpec,
     count_rows,
     file_footer,
@@ -289,7 +289,7 @@ def test_only_wanted_columns_are_fetched(ranged: Bucket, monkeypatch: pytest.Mon
 
 
 def test_runs_of_row_groups_are_fetched_one_by_one(ranged: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firn.lake.decode.RUN_BYTES", 1)
+    monkeypatch.setattr("firn.lake.read.decode.RUN_BYTES", 1)
     file = put(ranged, PEOPLE, row_group_size=1)
     assert rows(ranged, file, ReadSpec(PEOPLE_COLUMNS)).equals(PEOPLE)
     assert requests(ranged) == 1 + 4

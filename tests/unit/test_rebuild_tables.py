@@ -8,7 +8,7 @@ import pytest
 
 import firn
 from firn.journal.writer import History, WriterLayout
-from firn.lake.rebuild import rebuild
+from firn.lake.maintain.rebuild import rebuild
 from firn.runner import LocalRunner
 from rebuilding import facts
 

@@ -15,7 +15,7 @@ from firn.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from firn.inspect.fsck_records import check_records
+from firn.inspect.fsck.records import check_records
 from firn.journal.sequence import Ddl, RowWrite, Transaction, commit
 from firn.records.applying import apply, settle
 from firn.records.collecting import sweep

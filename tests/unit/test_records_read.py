@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from record_worlds import World, ids, put, rows_of, spent
 
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
-from firn.lake.predicate import Predicate
+from firn.predicate.predicate import Predicate
 from firn.record_tables import RecordOptions
 from firn.records.applying import settle
 from firn.records.collecting import collect
 from firn.records.names import id_part
 from firn.records.table import RecordTable
-from firn.spark import records_read
 from firn.spark.reads import plan_read
-from firn.spark.record_ids import ids_of
-from firn.spark.records_read import Moment
+from firn.spark.records import read as records_read
+from firn.spark.records.ids import ids_of
+from firn.spark.records.read import Moment
 
 Rows = dict[str, dict[str, Any]]
 

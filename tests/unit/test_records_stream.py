@@ -10,9 +10,9 @@ from record_worlds import World, put, rows_of, spent
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
 from firn.record_tables import RecordOptions
 from firn.records.table import RecordTable
-from firn.spark import records_changes
-from firn.spark.records_changes import RecordChangesRead, RecordFollower
-from firn.spark.records_read import RecordsRead
+from firn.spark.records import changes as records_changes
+from firn.spark.records.changes import RecordChangesRead, RecordFollower
+from firn.spark.records.read import RecordsRead
 
 
 @pytest.fixture

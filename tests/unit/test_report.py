@@ -15,10 +15,10 @@ import pytest
 from cli_runs import ROWS, done, flights, run
 
 import firn
-from firn.inspect import figures
-from firn.inspect.facts import Step, history_points, table_facts
-from firn.inspect.report import render_report, write_report
-from firn.inspect.words import sentences
+from firn.inspect.report import figures
+from firn.inspect.report.facts import Step, history_points, table_facts
+from firn.inspect.report.report import render_report, write_report
+from firn.inspect.report.words import sentences
 from firn.journal.model import CommitInfo
 
 CHROMIUM = Path("/usr/bin/chromium")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import firn
-from firn.inspect.keyed_facts import keyed_facts
-from firn.inspect.report import render_report
+from firn.inspect.report.keyed_facts import keyed_facts
+from firn.inspect.report.report import render_report
 from firn.keyed.table import KeyedTable
 
 HOSTILE = "</script><script>alert(1)</script>&amp;\"'"

@@ -9,10 +9,10 @@ from cli_runs import done
 from writer_databases import UNCLAIMED, database, fork, keys, newest, two_writers
 
 import firn
-from firn.inspect.advice import lake_advice
-from firn.inspect.facts import table_facts
-from firn.inspect.report import render_report
-from firn.inspect.words import sentences
+from firn.inspect.report.advice import lake_advice
+from firn.inspect.report.facts import table_facts
+from firn.inspect.report.report import render_report
+from firn.inspect.report.words import sentences
 
 pytestmark = pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
 

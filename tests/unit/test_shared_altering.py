@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 import firn
-from firn.lake.descriptor import Descriptor, read_descriptor
+from firn.lake.definition.definition import Descriptor, read_descriptor
 from firn.testing import LOST_ACK, Call, Fault, Rule, Script
 from regressions.test_lake_15_shared_times import made, opened
 from unit.cli_runs import done

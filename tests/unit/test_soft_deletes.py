@@ -16,11 +16,11 @@ import firn
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.leaderless.layout import TableLayout
 from firn.journal.model import Commit, DataFile, SoftDelete, with_deletes
-from firn.lake.deletes import frozen, living, predicates
-from firn.lake.plan import plan_merge
-from firn.lake.predicate import Predicate
-from firn.lake.read import read_file
+from firn.lake.maintain.plan import plan_merge
+from firn.lake.prune.soft_deletes import frozen, living, predicates
+from firn.lake.read.read import read_file
 from firn.lake.table import LakeTable
+from firn.predicate.predicate import Predicate
 
 
 def make(url: str = "memory://", partition_by: list[str] | None = None, **properties: Any) -> LakeTable:

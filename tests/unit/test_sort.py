@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.lake.sort import sort_keys, sorted_batches, sorted_slices
+from firn.lake.write.sort import sort_keys, sorted_batches, sorted_slices
 
 COLUMNS = {"id": "BIGINT", "Flight Date": "DATE", "top desc": "BIGINT"}
 

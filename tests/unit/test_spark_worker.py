@@ -7,7 +7,7 @@ import sys
 import zipfile
 import zipimport
 
-from firn.spark.worker import settle_imports
+from firn.spark.session.worker import settle_imports
 
 
 def archives() -> list[str]:

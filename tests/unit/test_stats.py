@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firn.lake.domain import decoder
-from firn.lake.stats import from_metadata, row_group_stats
+from firn.predicate.domain import decoder
+from firn.predicate.stats import from_metadata, row_group_stats
 
 UTC = dt.timezone.utc
 

@@ -20,10 +20,7 @@ from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, ObjectNotFoundError
 from firn.journal.leaderless.layout import DataNamer
 from firn.journal.model import DataFile
-from firn.lake import source
-from firn.lake.partition import PartitionSpec
-from firn.lake.read import ReadSpec, read_table
-from firn.lake.tasks import (
+from firn.lake.maintain.tasks import (
     DeleteContext,
     MergeContext,
     MergeTask,
@@ -33,7 +30,10 @@ from firn.lake.tasks import (
     merge_task,
     rewrite_task,
 )
-from firn.lake.write import WriteSpec, write_batches, write_partition
+from firn.lake.parquet import source
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.read.read import ReadSpec, read_table
+from firn.lake.write.write import WriteSpec, write_batches, write_partition
 from firn.runner import LocalRunner
 
 PREFIX = "db/t_data/_data/"  # a table whose own name ends in _data
@@ -44,7 +44,7 @@ def bucket(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     """`ranged` reads every object by ranges, as large ones are read."""
     if request.param == "ranged":
         monkeypatch.setattr(source, "WHOLE_BYTES", 0)
-        monkeypatch.setattr("firn.lake.tasks.WHOLE_BYTES", 0)
+        monkeypatch.setattr("firn.lake.maintain.tasks.WHOLE_BYTES", 0)
     return open_bucket(str(tmp_path) if request.param == "directory" else "memory://")
 
 
@@ -382,7 +382,7 @@ def test_a_delete_that_changes_nothing_reads_no_more_than_the_predicates_columns
 ) -> None:
     monkeypatch.setattr(source, "WHOLE_BYTES", 0)
     monkeypatch.setattr(source, "GAP_BYTES", 100)
-    monkeypatch.setattr("firn.lake.footer.FOOTER_BYTES", 4096)
+    monkeypatch.setattr("firn.lake.parquet.footer.FOOTER_BYTES", 4096)
     bucket = open_bucket("memory://")
     wide = pa.table(
         {"id": [i * 2 for i in range(3000)], "noise": [secrets.token_hex(30) for _ in range(3000)]}

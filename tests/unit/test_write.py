@@ -20,10 +20,10 @@ from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, SchemaConflictError, StoreUnavailableError
 from firn.journal.model import DataFile
-from firn.lake.footer import footer_crc
-from firn.lake.partition import PartitionSpec
-from firn.lake.read import ReadSpec, read_table
-from firn.lake.write import WriteSpec, write_batches, write_partition
+from firn.lake.parquet.footer import footer_crc
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.read.read import ReadSpec, read_table
+from firn.lake.write.write import WriteSpec, write_batches, write_partition
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -163,7 +163,7 @@ def test_small_batches_share_row_groups_of_even_size(bucket: Bucket) -> None:
 
 
 def test_wide_rows_make_short_row_groups(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firn.lake.write.ROW_GROUP_BYTES", 100_000)
+    monkeypatch.setattr("firn.lake.write.write.ROW_GROUP_BYTES", 100_000)
     table = pa.table({"x": ["y" * 10_000] * 100})
     (file,) = write_batches(bucket, spec_for(table), [table])
     metadata = opened(bucket, file).metadata
@@ -375,7 +375,7 @@ class Failing:
 def test_a_failed_put_comes_out_and_nothing_is_deleted(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("firn.lake.upload.LUMP_FILES", 10)
+    monkeypatch.setattr("firn.lake.write.upload.LUMP_FILES", 10)
     table = pa.table({"id": range(1000), "group": [i % 100 for i in range(1000)]})
     failing = Failing(bucket)
     with pytest.raises(StoreUnavailableError, match="down"):

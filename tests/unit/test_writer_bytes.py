@@ -10,9 +10,9 @@ from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.model import DataFile
-from firn.journal.writer import catalog_pb2 as pb
-from firn.journal.writer import frame
-from firn.journal.writer.actions import (
+from firn.journal.writer.format import catalog_pb2 as pb
+from firn.journal.writer.format import frame
+from firn.journal.writer.format.actions import (
     Add,
     CommitRecord,
     Define,
@@ -23,15 +23,15 @@ from firn.journal.writer.actions import (
     Transaction,
     Upgrade,
 )
-from firn.journal.writer.identity import Ticket
-from firn.journal.writer.layout import BadName, DataName, ObjectName, WriterLayout, parse_name
-from firn.journal.writer.messages import (
+from firn.journal.writer.format.identity import Ticket
+from firn.journal.writer.format.layout import BadName, DataName, ObjectName, WriterLayout, parse_name
+from firn.journal.writer.format.messages import (
     decode_checkpoint,
     decode_transaction,
     encode_checkpoint,
     encode_transaction,
 )
-from firn.journal.writer.state import State, replay
+from firn.journal.writer.format.state import State, replay
 
 LAYOUT = WriterLayout("some/prefix", "host-17", "db")
 TICKET = Ticket(2, "0badcafe" * 4, "a" * 32)

@@ -20,11 +20,11 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import Add, Define, Remove
-from firn.journal.writer.checkpoint import add_checkpoint, is_due
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.history import History
-from firn.journal.writer.layout import WriterLayout, padded
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.actions import Add, Define, Remove
+from firn.journal.writer.format.layout import WriterLayout, padded
+from firn.journal.writer.history.checkpoint import add_checkpoint, is_due
+from firn.journal.writer.history.history import History
 from firn.testing import FAILED, LOST_ACK, TRUNCATED, Rule, Script, SimStore, delayed
 
 LAYOUT = WriterLayout("", "w", "db")

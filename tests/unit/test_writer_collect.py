@@ -15,12 +15,12 @@ from firn.errors import (
     StoreUnavailableError,
 )
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import Add, Define, Drop, Remove
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.collect import Garbage, collect, plan_waves
-from firn.journal.writer.metadata import FileRecord
-from firn.journal.writer.prune import prune
-from firn.journal.writer.repair import repair
+from firn.journal.writer.format.actions import Add, Define, Drop, Remove
+from firn.journal.writer.format.metadata import FileRecord
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.maintain.collect import Garbage, collect, plan_waves
+from firn.journal.writer.maintain.prune import prune
+from firn.journal.writer.unclaimed.repair import repair
 from firn.testing import FAILED, Rule, Script, SimStore
 from simulation import writer_mutations as without
 from simulation.writer_catalog import COLUMNS, LAYOUT, TABLE, handle_of, history_of

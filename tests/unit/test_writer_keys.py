@@ -10,7 +10,7 @@ import pytest
 
 import firn
 from firn.journal.model import DataFile
-from firn.journal.writer.state import clock_above, clock_at, greatest_clock
+from firn.journal.writer.format.state import clock_above, clock_at, greatest_clock
 from firn.lake.table import LakeTable
 
 NOW = {"schema_refresh": "0s"}  # appenders look at the others each time

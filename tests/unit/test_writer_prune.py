@@ -9,10 +9,10 @@ import pytest
 from firn.bucket import open_bucket
 from firn.clock import SystemClock
 from firn.errors import ConflictError, CorruptObjectError, ForkError, SnapshotTooOldError
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.history import History
-from firn.journal.writer.messages import encode_checkpoint
-from firn.journal.writer.prune import prune
+from firn.journal.writer.format.messages import encode_checkpoint
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.history.history import History
+from firn.journal.writer.maintain.prune import prune
 from firn.testing import SimStore
 from simulation.writer_catalog import LAYOUT, commit, handle_of, history_of, numbers
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import firn.journal.writer.recovery as recovery
+import firn.journal.writer.rebuild.recovery as recovery
 from firn.bucket import open_bucket
 from firn.errors import (
     CorruptObjectError,
@@ -20,7 +20,7 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.writer import Handle, History
-from firn.journal.writer.actions import (
+from firn.journal.writer.format.actions import (
     CommitRecord,
     Define,
     Remove,
@@ -28,16 +28,16 @@ from firn.journal.writer.actions import (
     Tombstones,
     Transaction,
 )
-from firn.journal.writer.collect import collect
-from firn.journal.writer.evidence import FoundFile
-from firn.journal.writer.identity import new_uuid
-from firn.journal.writer.layout import padded
-from firn.journal.writer.messages import encode_transaction
-from firn.journal.writer.prune import prune
-from firn.lake.footer import footer_crc
-from firn.lake.partition import PartitionSpec
-from firn.lake.rebuild import footers_task, rebuild
-from firn.lake.write import WriteSpec, write_batches
+from firn.journal.writer.format.identity import new_uuid
+from firn.journal.writer.format.layout import padded
+from firn.journal.writer.format.messages import encode_transaction
+from firn.journal.writer.maintain.collect import collect
+from firn.journal.writer.maintain.prune import prune
+from firn.journal.writer.rebuild.surviving_objects import FoundFile
+from firn.lake.maintain.rebuild import footers_task, rebuild
+from firn.lake.parquet.footer import footer_crc
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.write.write import WriteSpec, write_batches
 from firn.runner import LocalRunner
 from firn.testing import SimStore
 from rebuilding import (

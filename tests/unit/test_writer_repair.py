@@ -14,13 +14,13 @@ from firn.errors import (
     OutcomeUnknownError,
     UnsupportedError,
 )
-from firn.journal.writer.actions import Add
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.marker import decode_marker
-from firn.journal.writer.messages import decode_transaction
-from firn.journal.writer.prune import prune
-from firn.journal.writer.repair import repair
-from firn.lake.footer import read_footer
+from firn.journal.writer.format.actions import Add
+from firn.journal.writer.format.marker import decode_marker
+from firn.journal.writer.format.messages import decode_transaction
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.maintain.prune import prune
+from firn.journal.writer.unclaimed.repair import repair
+from firn.lake.parquet.footer import read_footer
 from firn.testing import FAILED, LOST_ACK, Rule, Script, SimStore
 from simulation.writer_catalog import LAYOUT, commit, handle_of, history_of, numbers
 

@@ -8,7 +8,7 @@ import pytest
 
 from firn.errors import CorruptObjectError, UnsupportedError
 from firn.journal.model import DataFile
-from firn.journal.writer.actions import (
+from firn.journal.writer.format.actions import (
     Add,
     CommitRecord,
     Define,
@@ -19,8 +19,8 @@ from firn.journal.writer.actions import (
     Transaction,
     Upgrade,
 )
-from firn.journal.writer.forks import Fork, Link, decide
-from firn.journal.writer.state import BATCH_MEMORY_MS, SoftDelete, State, replay
+from firn.journal.writer.format.state import BATCH_MEMORY_MS, SoftDelete, State, replay
+from firn.journal.writer.history.forks import Fork, Link, decide
 
 EMPTY = State("w", "db")
 COLUMNS = (("n", "BIGINT"),)

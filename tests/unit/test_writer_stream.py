@@ -14,14 +14,14 @@ import firn
 from firn.errors import CorruptObjectError, ForkError, SnapshotTooOldError
 from firn.journal.model import Commit, DataFile
 from firn.journal.position import Offset, StreamPosition
-from firn.journal.writer.actions import Resolve
-from firn.journal.writer.history import History
-from firn.journal.writer.identity import new_uuid
-from firn.journal.writer.layout import WriterLayout
-from firn.journal.writer.messages import encode_transaction
-from firn.journal.writer.own import Proposal
+from firn.journal.writer.commit.local_writer import Proposal
+from firn.journal.writer.format.actions import Resolve
+from firn.journal.writer.format.identity import new_uuid
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.messages import encode_transaction
+from firn.journal.writer.history.history import History
 from firn.journal.writer.stream import RENEW_MS, VectorOffset, WriterStream
-from firn.lake.read import ReadSpec, read_table
+from firn.lake.read.read import ReadSpec, read_table
 from firn.lake.table import LakeTable
 
 Connect = Callable[..., firn.Database]

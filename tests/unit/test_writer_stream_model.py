@@ -11,7 +11,7 @@ import firn
 from firn.journal.model import DataFile
 from firn.journal.position import Offset, StreamPosition
 from firn.journal.writer.stream import VectorOffset
-from firn.lake.read import ReadSpec, read_table
+from firn.lake.read.read import ReadSpec, read_table
 
 SPEC = ReadSpec(columns={"id": "BIGINT"}, table_columns={"id": "BIGINT"})
 

@@ -14,15 +14,15 @@ import pytest
 
 import firn
 from firn.journal.model import Commit
-from firn.journal.writer.actions import Define
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.definition import Definition
-from firn.journal.writer.history import History
-from firn.journal.writer.layout import WriterLayout, new_uuid
-from firn.journal.writer.messages import encode_transaction
-from firn.lake.append import write
-from firn.lake.descriptor import Descriptor
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.federation.definition import Definition
+from firn.journal.writer.format.actions import Define
+from firn.journal.writer.format.layout import WriterLayout, new_uuid
+from firn.journal.writer.format.messages import encode_transaction
+from firn.journal.writer.history.history import History
+from firn.lake.definition.definition import Descriptor
 from firn.lake.table import LakeTable
+from firn.lake.write.append import write
 
 Connect = Callable[..., firn.Database]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import firn
 from firn.bucket.base import Bucket
-from firn.journal.writer.actions import Transaction
-from firn.journal.writer.identity import new_uuid
-from firn.journal.writer.layout import WriterLayout
-from firn.journal.writer.messages import decode_transaction, encode_transaction
+from firn.journal.writer.format.actions import Transaction
+from firn.journal.writer.format.identity import new_uuid
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.messages import decode_transaction, encode_transaction
 
 UNCLAIMED = {"conditional_put": "disabled"}
 """For histories by PUT and LIST: only those can have forks."""

@@ -26,8 +26,8 @@ from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from firn.database import Database
-    from firn.journal.writer.prune import PruneReport
-    from firn.journal.writer.rebuild import RebuildReport
+    from firn.journal.writer.maintain.prune import PruneReport
+    from firn.journal.writer.rebuild.rebuild import RebuildReport
 
 
 @app.command(rich_help_panel=MAINTAIN)

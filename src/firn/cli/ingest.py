@@ -161,7 +161,7 @@ def ingest(
     )
     new: dict[str, str | None] = {}
     if query is None:
-        from firn.spark.types import columns_of_schema
+        from firn.spark.session.types import columns_of_schema
 
         new = new_columns(columns_of_schema(frame.schema), frame.columns, _columns(found))
     table = _existing_or_new(database, name, frame, asked, query, upsert=upsert)
@@ -245,7 +245,7 @@ def read_frame(
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from firn.spark.session import conf
+    from firn.spark.session.session import conf
 
     reader = spark.read
     if schema is not None:
@@ -366,7 +366,7 @@ def _existing_or_new(
             journal=asked.journal,
             properties=asked.properties,
         )
-    from firn.lake.partition import PartitionSpec
+    from firn.lake.partition.partition import PartitionSpec
 
     spec = PartitionSpec.parse(asked.partition_by, {})
     if asked.partition_by and [str(f) for f in spec.fields] != [str(f) for f in table.partition_spec.fields]:
@@ -393,8 +393,8 @@ def _folded(names: Sequence[str]) -> list[str]:
 
 def _check_columns(frame: DataFrame, asked: _Definition) -> None:
     """Before the table is made: a typing error shouldn't leave an empty one behind."""
-    from firn.lake.keys import parse_key
-    from firn.lake.partition import PartitionSpec
+    from firn.lake.definition.keys import parse_key
+    from firn.lake.partition.partition import PartitionSpec
     from firn.lakes import parse_sort
 
     columns = dict.fromkeys(frame.columns, "VARCHAR")

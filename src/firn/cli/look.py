@@ -39,7 +39,7 @@ def dump(
 
     Shows what is there and checks nothing: what can't be decoded is shown beside what can.
     """
-    from firn.inspect.dump import dump_url
+    from firn.inspect.dump.dump import dump_url
 
     found = dump_url(object, options=store_options(options))
     if json:
@@ -66,7 +66,7 @@ def fsck(
 
     firn fsck ./prod
     """
-    from firn.inspect.fsck import check
+    from firn.inspect.fsck.fsck import check
 
     database, name = open_target(target, db, options, known=False)
     with waiting.spinner("checking"):
@@ -105,7 +105,7 @@ def report(
     options: StoreOptions = None,
 ) -> None:
     """Write a page with a table's, or a database's, history, files and costs: one HTML file, no network."""
-    from firn.inspect.report import write_report
+    from firn.inspect.report.report import write_report
 
     database, name = open_target(target, db, options)
     names = None if name is None else [name]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from firn.database import Database
     from firn.inspect.transactions import TransactionLine
     from firn.journal.model import CommitInfo
-    from firn.journal.writer.federation import WriterInfo
+    from firn.journal.writer.federation.federation import WriterInfo
     from firn.lake.table import LakeTable
 
 LOG_WIDTH = 150

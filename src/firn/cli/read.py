@@ -28,7 +28,7 @@ from firn.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from firn.database import Database
     from firn.keyed.table import KeyedTable
-    from firn.lake.scan import Scan
+    from firn.lake.read.scan import Scan
     from firn.lake.table import LakeTable
     from firn.records.row_tables import RowTable
     from firn.records.table import RecordTable

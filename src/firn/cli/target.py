@@ -172,7 +172,7 @@ def _at_url(url: str, options: Sequence[str] | None) -> tuple[Database, str | No
     from firn.bucket.keys import key_below
     from firn.bucket.urls import parse_url
     from firn.database import split_table_url
-    from firn.journal.writer.federation import has_table
+    from firn.journal.writer.federation.federation import has_table
 
     address = parse_url(url)
     here, is_table = None, False
@@ -198,6 +198,6 @@ def _at_url(url: str, options: Sequence[str] | None) -> tuple[Database, str | No
 def _is_recorded(database: Database) -> bool:
     """Whether a writer has ever begun there; what it recorded may be damaged."""
     from firn.bucket.presence import is_there
-    from firn.journal.writer.layout import database_key
+    from firn.journal.writer.format.layout import database_key
 
     return is_there(database.bucket, database_key(database.prefix))

@@ -65,7 +65,7 @@ def start_spark(*, brief: bool = False) -> SparkSession:
         brief: for a minute's work on small data: the JVM's second compiler, made for long-running programs,
             would cost more than it brings.
     """
-    from firn.spark.session import active_or_start, environment
+    from firn.spark.session.session import active_or_start, environment
 
     options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip()
     with environment(JAVA_TOOL_OPTIONS=options) if brief else nullcontext():

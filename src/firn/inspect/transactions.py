@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from firn.database import Database
 from firn.errors import CorruptObjectError, FirnError, NotFoundError, UnsupportedError
-from firn.journal.writer.actions import Add, Define, Drop, Remove, Tombstones, Transaction
-from firn.journal.writer.federation import DEGRADES, Federation, default_name
-from firn.journal.writer.forks import Node
-from firn.journal.writer.history import History
-from firn.journal.writer.layout import ObjectName
-from firn.journal.writer.listing import Names, list_settled
+from firn.journal.writer.federation.federation import DEGRADES, Federation, default_name
+from firn.journal.writer.format.actions import Add, Define, Drop, Remove, Tombstones, Transaction
+from firn.journal.writer.format.layout import ObjectName
+from firn.journal.writer.history.forks import Node
+from firn.journal.writer.history.history import History
+from firn.journal.writer.history.listing import Names, list_settled
 
 AT_ONCE = 256
 """Transactions held in memory at a time."""

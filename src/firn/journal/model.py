@@ -28,9 +28,9 @@ class DataFile(NamedTuple):
 
     `path` is the whole key in the bucket. `extra` is what Firn adds to the reference's marker, as
     decoded JSON, or None (the reference's own files, or extras it dropped): keys `rows` (int), `stats`
-    (column → [min, max, nulls], encoded by `firn.lake.stats`), `crc` (CRC-32 of the Parquet footer), `spec`
+    (column → [min, max, nulls], encoded by `firn.predicate.stats`), `crc` (CRC-32 of the Parquet footer), `spec`
     (id of the partition spec it was written under), `part` (partition values, only where the path can't
-    tell them), `bloom` (column → [type, filters], encoded by `firn.lake.bloom`). Missing means unknown, never
+    tell them), `bloom` (column → [type, filters], encoded by `firn.predicate.bloom`). Missing means unknown, never
     empty. `deletes` and `reads`, which a journal sets as it loads, are the soft deletes on the file, and how its
     columns are read; `stats` and `bloom` are then of the columns as they are read. Of tables with a key
     also: `clock` (text, the file's place in the order of commits; the journal adds it as it publishes) or

@@ -14,7 +14,7 @@ from firn.journal.model import ColumnTypes, DataFile, Namer
 from firn.runner import LocalEngines, TaskEngines
 
 if TYPE_CHECKING:
-    from firn.lake.scan import Scan
+    from firn.lake.read.scan import Scan
     from firn.lake.table import LakeTable
 
 

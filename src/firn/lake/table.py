@@ -23,20 +23,22 @@ from firn.journal.model import (
     Snapshot,
     SweepReport,
 )
-from firn.lake import altering, keyed, maintenance
-from firn.lake import append as appends
-from firn.lake.altering import ColumnConflict, TableDefinition
-from firn.lake.decode import ReadSpec
-from firn.lake.descriptor import Descriptor
+from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.keys import KeySpec
 from firn.lake.engines import Engines, InProcess
-from firn.lake.keys import KeySpec
-from firn.lake.lost_files import forget_files
-from firn.lake.partition import PartitionSpec
-from firn.lake.register import register
+from firn.lake.maintain import alter as altering
+from firn.lake.maintain import key_verbs as keyed
+from firn.lake.maintain import maintenance
+from firn.lake.maintain.alter import ColumnConflict, TableDefinition
+from firn.lake.maintain.lost_files import forget_files
+from firn.lake.maintain.retention import expired_partitions
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.read.decode import ReadSpec
+from firn.lake.read.scan import Scan
 from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
-from firn.lake.retention import expired_partitions
-from firn.lake.scan import Scan
-from firn.lake.write import WriteSpec
+from firn.lake.write import append as appends
+from firn.lake.write.register import register
+from firn.lake.write.write import WriteSpec
 from firn.units import parse_duration, parse_size
 
 if TYPE_CHECKING:

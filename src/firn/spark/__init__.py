@@ -8,6 +8,6 @@ without it. Start reading in `reads`.
 
 from __future__ import annotations
 
-from firn.spark.session import active, active_or_start
+from firn.spark.session.session import active, active_or_start
 
 __all__ = ["active", "active_or_start"]

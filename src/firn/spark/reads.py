@@ -14,17 +14,17 @@ import pyarrow as pa
 from firn.bucket.base import Bucket
 from firn.errors import ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
-from firn.lake.predicate import Predicate
-from firn.spark.packing import bin_count, pack
-from firn.spark.runner import BROADCAST_BYTES
-from firn.spark.session import ARROW_BATCH_ROWS, is_connect, slots
-from firn.spark.types import recast, spark_arrow_schema, spark_schema
-from firn.spark.worker import settle_imports
+from firn.predicate.predicate import Predicate
+from firn.spark.session.packing import bin_count, pack
+from firn.spark.session.runner import BROADCAST_BYTES
+from firn.spark.session.session import ARROW_BATCH_ROWS, is_connect, slots
+from firn.spark.session.types import recast, spark_arrow_schema, spark_schema
+from firn.spark.session.worker import settle_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from firn.spark.records_read import Moment
+    from firn.spark.records.read import Moment
 
 
 class Unit(NamedTuple):
@@ -111,9 +111,9 @@ def plan_read(
     from firn.keyed.table import KeyedTable
     from firn.records.row_tables import RowTable
     from firn.records.table import RecordTable
-    from firn.spark.keyed_read import KeyedRead
-    from firn.spark.lake_read import LakeRead
-    from firn.spark.records_read import RecordsRead
+    from firn.spark.keyed.read import KeyedRead
+    from firn.spark.lake.read import LakeRead
+    from firn.spark.records.read import RecordsRead
 
     if isinstance(table, RecordTable | RowTable):
         return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)

@@ -54,17 +54,17 @@ from firn.errors import (
 )
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.keyed.table import KeyedTable
-from firn.lake.append import agreed_columns
 from firn.lake.table import LakeTable
-from firn.lake.write import WriteSpec
+from firn.lake.write.append import agreed_columns
+from firn.lake.write.write import WriteSpec
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
-from firn.spark.append import write_rows
-from firn.spark.keyed_changes import ChangesRead
-from firn.spark.options import SourceOptions
+from firn.spark.keyed.changes import ChangesRead
+from firn.spark.lake.append import write_rows
 from firn.spark.reads import TableRead, handed_over, packed, plan_read
-from firn.spark.records_changes import RecordChangesRead
-from firn.spark.types import incoming_columns, spark_arrow_schema, spark_schema
+from firn.spark.records.changes import RecordChangesRead
+from firn.spark.session.options import SourceOptions
+from firn.spark.session.types import incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter

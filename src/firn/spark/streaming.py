@@ -8,9 +8,9 @@ appended after it; with `startingTime`, with what was appended since. Merges cha
 and overwrites aren't seen. Tables with a key can't be read: what is appended to them is half of what happens to
 their rows.
 
-Of a keyed table (`firn.spark.keyed_changes`): all rows of one moment, then what each flush has put. The option
+Of a keyed table (`firn.spark.keyed.changes`): all rows of one moment, then what each flush has put. The option
 `changes` tells each put, delete and merge operand, and `since` begins after a version. The same of a record
-table (`firn.spark.records_changes`): all rows at one commit, then what commits have put.
+table (`firn.spark.records.changes`): all rows at one commit, then what commits have put.
 
 On the leaderless log (rule 20), a stream that rests for longer than the table's `tombstone_grace` (less the retry
 window and landing delay: 53 minutes by default) can't know what it has missed, and says so when it is started
@@ -42,8 +42,9 @@ from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING, Offset, StreamPosition
 from firn.lake.table import LakeTable
 from firn.names import fold
-from firn.spark.lake_read import LakeRead
+from firn.spark.lake.read import LakeRead
 from firn.spark.reads import TableRead
+from firn.spark.session.types import spark_arrow_schema
 from firn.spark.source import (
     Share,
     TableSource,
@@ -54,15 +55,14 @@ from firn.spark.source import (
     shares,
     write_task,
 )
-from firn.spark.types import spark_arrow_schema
 from firn.units import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-    from firn.lake.write import WriteSpec
-    from firn.spark.options import SourceOptions
+    from firn.lake.write.write import WriteSpec
+    from firn.spark.session.options import SourceOptions
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -112,10 +112,10 @@ class TableFollower(Protocol):
 
 def follower(table: Any, plan: TableRead) -> TableFollower:
     """The one for a table's kind, reading what `plan` does of what comes."""
-    from firn.spark.keyed_changes import ChangesRead, KeyedFollower
-    from firn.spark.keyed_read import KeyedRead
-    from firn.spark.records_changes import RecordChangesRead, RecordFollower
-    from firn.spark.records_read import RecordsRead
+    from firn.spark.keyed.changes import ChangesRead, KeyedFollower
+    from firn.spark.keyed.read import KeyedRead
+    from firn.spark.records.changes import RecordChangesRead, RecordFollower
+    from firn.spark.records.read import RecordsRead
 
     if isinstance(plan, KeyedRead | ChangesRead):
         return KeyedFollower(table, plan)

@@ -14,7 +14,7 @@ from firn.cli.demo.data import read_flights
 from firn.cli.output import plural, size
 from firn.database import connect
 from firn.errors import DegradedReadWarning
-from firn.journal.writer.federation import Federation
+from firn.journal.writer.federation.federation import Federation
 
 if TYPE_CHECKING:
     from firn.lake.table import LakeTable

@@ -74,7 +74,7 @@ def _check_spark() -> None:
     """Before the first step: the second one needs it. `UnsupportedError` says what is missing."""
     if find_spec("pyspark") is None:
         raise UnsupportedError("the demo needs Spark, which isn't installed: pip install 'firn[spark]'")
-    from firn.spark.java import find_java
+    from firn.spark.session.java import find_java
 
     find_java()
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from firn.cli import output
 from firn.errors import FirnError
-from firn.inspect.facts import Step
+from firn.inspect.report.facts import Step
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -23,7 +23,7 @@ from firn.cli.ingest import read_frame
 from firn.cli.output import plural, size
 from firn.database import Database, connect
 from firn.errors import FirnError, SnapshotTooOldError
-from firn.inspect.report import write_report
+from firn.inspect.report.report import write_report
 
 if TYPE_CHECKING:
     from firn.lake.table import LakeTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from firn.cli import output
-from firn.inspect.decoded import when
+from firn.inspect.dump.decoded import when
 
 if TYPE_CHECKING:
     from firn.journal.manifest.history import ManifestCommit

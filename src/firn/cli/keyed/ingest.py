@@ -46,7 +46,7 @@ def create_for(
 
     Without a key the frame has the columns key and value, and the table holds bytes.
     """
-    from firn.spark.types import columns_of_schema
+    from firn.spark.session.types import columns_of_schema
 
     columns = columns_of_schema(frame.schema)
     shown = ", ".join(columns) or "none"
@@ -101,7 +101,7 @@ def _as_bytes(table: KeyedTable, frame: DataFrame) -> DataFrame:
     """Text as bytes, where the table has bytes."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from firn.spark.native import quote
+    from firn.spark.sql.native import quote
 
     known = {fold(name): kind for name, kind in columns_of(table).items()}
     return frame.select(

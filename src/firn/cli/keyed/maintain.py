@@ -13,7 +13,7 @@ from firn.cli.keyed.text import one_of
 from firn.cli.reports import print_report, sweep_line
 from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
 from firn.errors import InvalidInputError, NotFoundError
-from firn.inspect.decoded import when
+from firn.inspect.dump.decoded import when
 
 if TYPE_CHECKING:
     from firn.journal.manifest.model import CollectReport

@@ -75,7 +75,7 @@ def create_for(
     database: Database, name: str, frame: DataFrame, id: str, properties: Mapping[str, str]
 ) -> AnyRecordTable:
     """A new table with the frame's columns."""
-    from firn.spark.types import columns_of_schema
+    from firn.spark.session.types import columns_of_schema
 
     columns = columns_of_schema(frame.schema)
     if id not in columns:

@@ -7,10 +7,10 @@
 page is docs/format/writer-catalog.md. Start reading at `history`.
 """
 
-from firn.journal.writer.checkpoint import add_checkpoint
-from firn.journal.writer.commit import Handle
-from firn.journal.writer.history import History, Version
-from firn.journal.writer.identity import Ticket
-from firn.journal.writer.layout import WriterLayout
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.format.identity import Ticket
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.history.history import History, Version
 
 __all__ = ["Handle", "History", "Ticket", "Version", "WriterLayout", "add_checkpoint"]

@@ -29,19 +29,19 @@ from firn.journal.model import (
     SweepReport,
     with_clocks,
 )
-from firn.journal.writer.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
-from firn.journal.writer.age import Age
-from firn.journal.writer.collect import collect
-from firn.journal.writer.definition import Definition, definition_of, each_definition, seen_name
-from firn.journal.writer.federation import Federation, Union
-from firn.journal.writer.identity import Ticket
-from firn.journal.writer.layout import ChunkNamer, WriterPlaces
-from firn.journal.writer.own import Author, BatchSeen, Proposal
+from firn.journal.writer.commit.age import Age
+from firn.journal.writer.commit.local_writer import Author, BatchSeen, Proposal
+from firn.journal.writer.federation.definition import Definition, definition_of, each_definition, seen_name
+from firn.journal.writer.federation.federation import Federation, Union
+from firn.journal.writer.federation.union import EMPTY_VERSION, columns_of, history_of, seen_batch
+from firn.journal.writer.federation.union import snapshot_of as union_snapshot
+from firn.journal.writer.format.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
+from firn.journal.writer.format.identity import Ticket
+from firn.journal.writer.format.layout import ChunkNamer, WriterPlaces
+from firn.journal.writer.format.state import LiveFile, State, clock_above
+from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.settings import Settings
-from firn.journal.writer.state import LiveFile, State, clock_above
 from firn.journal.writer.stream import WriterStream
-from firn.journal.writer.union import EMPTY_VERSION, columns_of, history_of, seen_batch
-from firn.journal.writer.union import snapshot_of as union_snapshot
 from firn.names import fold
 
 
@@ -287,7 +287,7 @@ class WriterJournal:
         """Delete the own writer's files of this table, and of tables that it dropped, that no retained revision
         reads, and markers of transactions that nothing needs any more (in `logs`). `Database.prune` shortens the
         history first; `grace_ms` and `margin` say nothing here. Cost and errors: see
-        `firn.journal.writer.collect`.
+        `firn.journal.writer.maintain.collect`.
 
         Raises:
             InvalidInputError: the connection has no writer.

@@ -8,7 +8,7 @@ from typing import Any
 
 from firn.errors import InvalidInputError
 from firn.journal.entries import PROPERTY, Entries, times_in_force
-from firn.journal.writer.checkpoint import EVERY
+from firn.journal.writer.history.checkpoint import EVERY
 from firn.units import parse_duration_ms
 
 

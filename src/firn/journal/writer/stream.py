@@ -20,13 +20,13 @@ from firn.bucket.keys import key_below
 from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, ForkError, NotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes, DataFile, Delivered, Delivery, StreamStart, with_deletes
-from firn.journal.writer.actions import APPENDS, IN_PLACE, Add, Remove, Tombstones, Transaction
-from firn.journal.writer.federation import DEGRADES, Union
-from firn.journal.writer.history import History, Version
-from firn.journal.writer.identity import prefix_of
-from firn.journal.writer.recovery import OP_LOST
-from firn.journal.writer.state import Head
-from firn.journal.writer.union import Loader, streamed
+from firn.journal.writer.federation.federation import DEGRADES, Union
+from firn.journal.writer.federation.union import Loader, streamed
+from firn.journal.writer.format.actions import APPENDS, IN_PLACE, Add, Remove, Tombstones, Transaction
+from firn.journal.writer.format.identity import prefix_of
+from firn.journal.writer.format.state import Head
+from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.rebuild.recovery import OP_LOST
 
 if TYPE_CHECKING:
     from firn.journal.writer.journal import WriterJournal

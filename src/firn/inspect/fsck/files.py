@@ -1,0 +1,68 @@
+"""Whether data files are there, as large as the journal says, and end in the footers that were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from firn.bucket.base import Bucket, ObjectInfo
+from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
+from firn.inspect.fsck.findings import Finding, Findings
+from firn.journal.model import DataFile
+from firn.lake.parquet.footer import read_footer
+
+THREADS = 16
+
+GONE = "Copy it back from a backup or an older version of the object; until then reads that need it fail"
+LOST = f"{GONE}. Or let it go, with its rows: `firn forget-files TABLE PATH`"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A data file that should be there. `why` completes "it is …"; only `live` ones are looked into."""
+
+    file: DataFile
+    why: str
+    live: bool = True
+
+
+def check_files(
+    bucket: Bucket,
+    expected: Sequence[Expected],
+    listed: Mapping[str, ObjectInfo],
+    found: Findings,
+    *,
+    footers: bool = True,
+) -> None:
+    """Compare files with a LIST that was made after the journal was read.
+
+    Cost: 1 HEAD for each that isn't among the `listed`; with `footers` 1 or 2 ranged GETs for each that is live.
+    """
+    found.count("data files", len(expected))
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="firn-fsck") as pool:
+        for findings in pool.map(lambda e: list(_check(bucket, e, listed, footers)), expected):
+            found.add(*findings)
+
+
+def _check(
+    bucket: Bucket, expected: Expected, listed: Mapping[str, ObjectInfo], footers: bool
+) -> Iterable[Finding]:
+    file = expected.file
+    where = bucket.uri(file.path)
+    remedy = LOST if expected.live else GONE
+    try:
+        info = listed.get(file.path) or bucket.head(file.path)
+        if info.size != file.size:
+            yield Finding(
+                where,
+                f"it has {info.size:,} bytes, the journal says {file.size:,}; it is {expected.why}",
+                remedy,
+            )
+        elif footers and expected.live:
+            read_footer(bucket, file.path, file.size, crc=(file.extra or {}).get("crc"))
+    except ObjectNotFoundError:
+        yield Finding(where, f"it is missing, and {expected.why}", remedy)
+    except (CorruptObjectError, UnsupportedError) as error:
+        what = str(error).removeprefix(where).partition(". ")[0].strip()
+        yield Finding(where, f"{what}; it is {expected.why}", remedy)

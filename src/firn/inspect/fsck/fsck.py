@@ -1,0 +1,227 @@
+"""Check a database, or one table of it, without changing anything: objects decode, hang together, and are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from firn.bucket.keys import key_below
+from firn.database import Database
+from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
+from firn.inspect.fsck.findings import Finding, Findings, conflicts, note, of_error
+from firn.inspect.fsck.keyed import check_keyed
+from firn.inspect.fsck.leaderless import check_log
+from firn.inspect.fsck.records import check_records
+from firn.inspect.fsck.writer import check_catalog
+from firn.inspect.transactions import chosen_writers, federation_of
+from firn.journal.definition import definition_key
+from firn.journal.leaderless import LeaderlessJournal
+from firn.journal.manifest.layout import ManifestLayout
+from firn.journal.model import Snapshot
+from firn.journal.writer.federation.definition import definitions
+from firn.journal.writer.format.layout import database_key
+from firn.keyed.table import KeyedTable
+from firn.kinds import read_any
+from firn.lake.prune.soft_deletes import predicates
+from firn.records.row_tables import RowTable
+from firn.records.table import RecordTable
+
+__all__ = ["Finding", "FsckReport", "check"]
+
+
+@dataclass(frozen=True)
+class FsckReport:
+    """What a check found. `checked` counts the objects that it looked at."""
+
+    url: str
+    findings: tuple[Finding, ...]
+    checked: Mapping[str, int]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Those that should be mended."""
+        return tuple(f for f in self.findings if f.severity == "problem")
+
+
+def check(
+    db: Database,
+    table: str | None = None,
+    *,
+    writer: str | None = None,
+    footers: bool = True,
+    blocks: bool = False,
+) -> FsckReport:
+    """Check all tables and all writers of a database, or one table, or one writer. Nothing is written.
+
+    What looks damaged is looked at twice, as other processes may work meanwhile.
+
+    Args:
+        table: of a table with a log of its own, the log and its files; of one of writers' catalogs, the catalogs,
+            and this table's files.
+        writer: only this one's catalog.
+        footers: read the footer of each live data file too; of keyed tables the index of each SST.
+        blocks: of keyed tables read every block, and compare its checksum.
+
+    Raises:
+        TableNotFoundError, NotFoundError: no such table or writer.
+
+    Cost: of a log 3 LIST sequences, 1 GET a log and a batch claim, and 4 more; of a catalog 4 LIST sequences, 1 GET a
+    transaction, checkpoint and claim, 1 or 2 ranged GETs a marker and a file that nothing names, and three times
+    what opening it costs; of a keyed table what opening a reader costs, 4 LIST sequences, and 1 GET a checkpoint; and
+    the footers. All of it again where a problem is found.
+
+    Example:
+        >>> import firn
+        >>> db = firn.connect("memory://", writer="host-17")
+        >>> _ = db.create_table("cpu", journal="writer").append([{"n": 1}])
+        >>> report = check(db)
+        >>> report.problems, report.checked["data files"]
+        ((), 1)
+    """
+    parts: list[Callable[[], Findings]] = []
+    if writer is None:
+        parts += _logs(db, table, footers, blocks)
+    if table is None or not parts:
+        parts += _catalogs(db, table, writer, footers)
+    found: list[Finding] = []
+    checked: dict[str, int] = {}
+    for part in parts:
+        once = part()
+        findings = once.confirmed_by(part()) if once.problems else once
+        found += findings.found
+        for kind, count in findings.checked.items():
+            checked[kind] = checked.get(kind, 0) + count
+    return FsckReport(db.url, tuple(found), checked)
+
+
+def _logs(db: Database, table: str | None, footers: bool, blocks: bool) -> list[Callable[[], Findings]]:
+    """Of tables with a directory of their own, broken ones too."""
+    federation = federation_of(db)
+    names = db.bucket.list_dirs(key_below(db.prefix, "")) if table is None else [table]
+    found: list[Callable[[], Findings]] = []
+    for name in names:
+        if federation.is_table(name):
+            found.append(partial(_log, db, name, footers, blocks))
+        elif db.bucket.list(ManifestLayout(key_below(db.prefix, name)).pointer_key).objects:
+            found.append(partial(_undefined, db, name))
+    return found
+
+
+def _undefined(db: Database, name: str) -> Findings:
+    return Findings(
+        [
+            Finding(
+                db.bucket.uri(definition_key(key_below(db.prefix, name))),
+                "it is missing, and files of a keyed table are there",
+                "Copy it back from a backup; nobody can open the table until then",
+            )
+        ]
+    )
+
+
+def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
+    found = Findings()
+    where = db.bucket.uri(key_below(db.prefix, name))
+    try:
+        opened = db.table(name)
+    except TableNotFoundError:
+        if _is_tombstone(db, name):
+            return found  # it stays for the next table of the name
+        found.add(note(where, "it is a table that is being dropped", "Drop it again to end that"))
+        return found
+    except FirnError as error:
+        found.add(of_error(where, error))
+        return found
+    if isinstance(opened, KeyedTable):
+        return check_keyed(opened, footers=footers, blocks=blocks)
+    if isinstance(opened, RecordTable | RowTable):
+        return check_records(opened)
+    found.count("tables", 1)
+    if isinstance(opened.journal, LeaderlessJournal):
+        more = check_log(opened.journal, footers=footers)
+        return Findings([*found.found, *more.found], {**found.checked, **more.checked})
+    return found
+
+
+def _is_tombstone(db: Database, name: str) -> bool:
+    """Whether only the definition is left of a table that was dropped."""
+    if read_any(db.bucket, key_below(db.prefix, name)) is None:
+        return False
+    try:
+        db.drop_table(name, dry_run=True)
+    except TableNotFoundError:
+        return True
+    return False
+
+
+def _catalogs(
+    db: Database, table: str | None, writer: str | None, footers: bool
+) -> list[Callable[[], Findings]]:
+    federation = federation_of(db)
+    try:
+        names = chosen_writers(federation, writer)
+        if table is not None and table not in definitions(federation.load()):
+            db.table(table)  # says what there is
+    except CorruptObjectError as error:  # nobody can tell where the writers are, or what they define
+        broken = Findings([of_error(db.bucket.uri(db.prefix), error)])
+        return [lambda: broken]
+    parts: list[Callable[[], Findings]] = [
+        partial(check_catalog, db.bucket, federation.layout(name), table=table, footers=footers)
+        for name in names
+    ]
+    if names:
+        parts.append(partial(_tables, db, table))
+    return parts
+
+
+def _tables(db: Database, table: str | None) -> Findings:
+    """What shows only in the union of all writers."""
+    federation = federation_of(db)
+    found = Findings()
+    union = federation.load()
+    if federation.told is not None:
+        where = db.bucket.uri(database_key(db.prefix))
+        what = federation.told.removeprefix(where).strip()
+        found.add(Finding(where, what, "Any writer's next commit writes it anew"))
+    for name in federation.other_names():
+        found.add(
+            Finding(
+                db.bucket.uri(db.prefix),
+                f"writers have catalogs under the name {name!r} too, which nobody reads: this database's is "
+                f"{federation.name!r}",
+                f'Write {{"firn": 1, "database": "{name}"}} to {database_key("")} of a copy of all objects, and copy '
+                "the rows that lack from there",
+            )
+        )
+    try:
+        known = definitions(union)
+    except CorruptObjectError as error:
+        found.add(of_error(db.bucket.uri(db.prefix), error))
+        return found
+    for name, (_, notes) in known.items():
+        if table not in (None, name):
+            continue
+        found.count("tables", 1)
+        where = db.bucket.uri(key_below(db.prefix, name))
+        found.add(*(note(where, text) for text in notes))
+        try:
+            snapshot = db.table(name, kind="lake").snapshot()
+            found.add(*conflicts(where, snapshot.conflicts))
+            _soft_deletes(db, snapshot, found)
+        except FirnError as error:
+            found.add(of_error(where, error))
+    return found
+
+
+def _soft_deletes(db: Database, snapshot: Snapshot, found: Findings) -> None:
+    """One that can't be read would bring its rows back: readers refuse the file."""
+    seen: set[tuple[str, ...]] = set()
+    for file in snapshot.files:
+        if file.deletes and file.deletes not in seen:
+            seen.add(file.deletes)
+            where = db.bucket.uri(file.path)
+            try:
+                predicates(file.deletes, snapshot.columns, where)
+            except CorruptObjectError as error:
+                found.add(of_error(where, error))

@@ -1,0 +1,190 @@
+"""The writer that a connection writes as: its handle, opened when it is needed and again when it was closed."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from firn.clock import Clock
+from firn.errors import FirnError, HandleClosedError, InvalidInputError
+from firn.journal.writer.commit.age import Age
+from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.federation.federation import Federation, Union
+from firn.journal.writer.format.actions import Action
+from firn.journal.writer.format.identity import Ticket
+from firn.journal.writer.format.layout import ChunkNamer
+from firn.journal.writer.format.state import Head, State, clock_at
+from firn.journal.writer.history.checkpoint import is_due
+from firn.journal.writer.history.history import History
+from firn.journal.writer.history.loss import check_begun
+
+ATTEMPTS = 4
+"""How often a commit is made anew after another process of the same writer has committed first."""
+
+Planner = Callable[[State, str], Sequence[Action]]
+"""What a commit does to the catalog as it is right then, with the clock of its rows; raises where it can't any
+more."""
+
+
+class BatchSeen(Exception):
+    """Raised by a planner: the writer has committed this batch already, at `revision`."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+
+
+def clock_of(before: State) -> str:
+    """The clock of the rows that the commit after a state adds."""
+    return clock_at(before.head.revision + 1, before.writer)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A commit to be made.
+
+    `batches` are (table, batch id); `summary` is JSON-able, for the history; `ticket`, `replaced` and
+    `ages` as `Handle.commit` takes them; `checkpoint_every` are transactions between checkpoints, 0 for none.
+    """
+
+    op: str
+    plan: Planner
+    batches: Sequence[tuple[str, str]] = ()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    ticket: Ticket | None = None
+    replaced: Collection[str] = ()
+    checkpoint_every: int = 0
+    ages: Sequence[Age] = ()
+
+
+class Author(Protocol):
+    """Who commits for a table: the connection's writer, or a transaction of it."""
+
+    writer: str
+
+    @property
+    def state(self) -> State: ...
+
+    def load(self) -> Union: ...
+
+    def begin(self) -> Ticket: ...
+
+    def namer(self, table: str, ticket: Ticket) -> ChunkNamer: ...
+
+    def commit(self, proposal: Proposal) -> Head: ...
+
+    def maintenance(self, table: str) -> threading.RLock: ...
+
+
+class OwnWriter(Author):
+    """The right to commit under one writer's id. Safe to share between threads: commits take turns.
+
+    Nothing is read before the first use. Other processes under the same id make a commit start over (where
+    nothing of it is visible) or fail; each should have an id of its own.
+    """
+
+    def __init__(self, federation: Federation, writer: str, clock: Clock) -> None:
+        self.federation, self.writer, self.clock = federation, writer, clock
+        self._handle: Handle | None = None
+        self._mutex = threading.RLock()
+        self._maintenance: dict[str, threading.RLock] = defaultdict(threading.RLock)
+
+    @property
+    def history(self) -> History:
+        return self.federation.history(self.writer)
+
+    @property
+    def state(self) -> State:
+        """The catalog at the handle's head: what this process read or committed last."""
+        return self._opened().state
+
+    def load(self) -> Union:
+        """All writers as they are now; see `Federation.load`. Where another process has committed under this
+        writer's id, commits go on from there."""
+        union = self.federation.load()
+        version = union.versions.get(self.writer)
+        with self._mutex:
+            handle = self._handle
+            if handle is not None and version is not None and version.head.revision > handle.head.revision:
+                if not handle.closed:
+                    with suppress(HandleClosedError):
+                        handle.settle()
+                self._handle = None
+        return union
+
+    def begin(self) -> Ticket:
+        """A transaction to come. Free of requests once the handle is open."""
+        return self._opened().begin()
+
+    def namer(self, table: str, ticket: Ticket) -> ChunkNamer:
+        """Names files of a transaction to come."""
+        return self.history.layout.namer(table, ticket)
+
+    def commit(self, proposal: Proposal) -> Head:
+        """Make what the proposal plans the next revision.
+
+        Cost and errors: see `Handle.commit`. A checkpoint costs 1 LIST + 2 PUTs more, and its failure is no error:
+        the next commit tries again.
+        """
+        with self._mutex:
+            for attempt in range(ATTEMPTS):
+                handle = self._opened()
+                try:
+                    head = handle.commit(
+                        proposal.plan(handle.state, clock_of(handle.state)),
+                        op=proposal.op,
+                        batches=proposal.batches,
+                        summary=proposal.summary,
+                        ticket=proposal.ticket,
+                        replaced=proposal.replaced,
+                        ages=proposal.ages,
+                    )
+                    break
+                except HandleClosedError:
+                    if attempt + 1 == ATTEMPTS:
+                        raise
+            every = proposal.checkpoint_every
+            if every and is_due(self.history, head.revision, every=every):
+                with suppress(FirnError):  # optional, and the commit is acknowledged
+                    handle.checkpoint()
+            return head
+
+    def maintenance(self, table: str) -> threading.RLock:
+        """Held by whoever replaces files of a table in this process."""
+        with self._mutex:
+            return self._maintenance[table]
+
+    # -- inside
+
+    def _opened(self) -> Handle:
+        with self._mutex:
+            if self._handle is not None and not self._handle.closed:
+                # Without a commit in doubt it is free; with one, nothing else can be committed before.
+                with suppress(HandleClosedError):
+                    self._handle.settle()
+            if self._handle is None or self._handle.closed:
+                self._handle = self._open()
+            return self._handle
+
+    def _open(self) -> Handle:
+        history = self.history
+        version = history.load()
+        if version.head.revision == 0:
+            if self.federation.is_table(self.writer):
+                raise InvalidInputError(
+                    f"{self.writer!r} is a table of {history.bucket.uri(self.federation.prefix)}, and tables and "
+                    "writers share one name space. Choose another writer id."
+                )
+            version = check_begun(history, version)
+        if version.head.revision == 0 or self.federation.told is not None:
+            self.federation.record_name()
+        # Another process, under another URL, may have named the database meanwhile: then this is another history.
+        known = version if self.history is history else None
+        handle = Handle(self.history, clock=self.clock, version=known)
+        # Else what is planned now would meet changes of a process that died.
+        while handle.finish_claimed():
+            handle = Handle(self.history, clock=self.clock)
+        return handle

@@ -1,0 +1,176 @@
+"""One table out of all writers' states: its files, columns and past. Pure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from firn.journal.agreement import Agreement, Rules, Source, agree, agree_streamed
+from firn.journal.columns import older_types
+from firn.journal.entries import SEEN, Entries
+from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes
+from firn.journal.writer.federation.definition import definition_of, seen_name
+from firn.journal.writer.federation.federation import Union
+from firn.journal.writer.format.actions import Add, Columns, Define, Drop, Remove, Tombstones, Transaction
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.format.state import LiveFile, TableState, beside
+from firn.names import fold
+
+EMPTY_VERSION = "0"
+
+
+def version_of(union: Union, table: str) -> str:
+    """The vector of the writers that have the table, as text."""
+    parts = [f"{w}={v.head.revision}" for w, v in union.versions.items() if table in v.state.tables]
+    return ",".join(parts) or EMPTY_VERSION
+
+
+def snapshot_of(union: Union, table: str, rules: Rules) -> Snapshot:
+    """The table's live files of all writers, in order of writer and addition, and the union of their columns."""
+    states, entries = _states(union, table), definition_of(union, table).entries
+    agreed = _agreed(states, rules, entries)
+    files: list[DataFile] = []
+    for state in states.values():
+        loaders = {s: Loader(s, agreed) for s in {live.columns for live in state.files.values()}}
+        files.extend(loaders[live.columns](live) for live in state.files.values())
+    heads = [union.versions[writer].head.time_ms for writer in states]
+    return Snapshot(
+        version_of(union, table),
+        max(heads, default=0),
+        agreed.columns,
+        tuple(files),
+        (*union.warnings, *agreed.warnings),
+        agreed.aside,
+        agreed.loose,
+        agreed.conflicts,
+        agreed.refusal,
+        entries,
+    )
+
+
+def columns_of(union: Union, table: str, rules: Rules) -> ColumnTypes:
+    """The columns that `snapshot_of` gives, mostly without looking at files."""
+    return _agreed(_states(union, table), rules, definition_of(union, table).entries).columns
+
+
+def agreement_of(union: Union, table: str, rules: Rules) -> Agreement:
+    """What the table's files agree on."""
+    return _agreed(_states(union, table), rules, definition_of(union, table).entries)
+
+
+def streamed(union: Union, table: str, rules: Rules, schemas: Iterable[ColumnTypes]) -> Agreement:
+    """What files that a stream delivers agree on with the table as it is now, live or not: its columns stay as
+    they are shown, and what doesn't fit them is set aside."""
+    altered = rules.altered(definition_of(union, table).entries)
+    sources = (Source(f"an append to {table}", dict(schema)) for schema in schemas)
+    return agree_streamed(altered, agreement_of(union, table, rules), table, sources)
+
+
+def _states(union: Union, table: str) -> dict[str, TableState]:
+    return {w: v.state.tables[table] for w, v in union.versions.items() if table in v.state.tables}
+
+
+def _agreed(states: Mapping[str, TableState], rules: Rules, entries: Entries) -> Agreement:
+    """Schemas count in order of writer and appearance, those of removed files too, as long as nothing conflicts; else
+    those of live files, in the order in which commits brought them."""
+    rules = rules.altered(entries)
+    said = [
+        Source(f"the writer {writer}", dict(schema))
+        for writer, state in states.items()
+        for schema in state.schemas
+    ]
+    quick = agree(rules, said)
+    some = (live for state in states.values() if state.beside for live in state.files.values())
+    if quick.plain and not any(map(beside, some)):
+        return quick
+    first: dict[tuple[str, str], tuple[str, str, bool]] = {}
+    for state in states.values():
+        for live in state.files.values():
+            for name, kind in live.columns:
+                first.setdefault((fold(name), kind), (name, live.file.path, False))
+            for name, kind in beside(live).items():
+                first.setdefault((fold(name), kind), (name, live.file.path, True))
+    seen = {name: entry.stamp for (kind, name), entry in entries.map.items() if kind == SEEN}
+    last = (sys.maxsize, "", "")
+    order = sorted(first, key=lambda pair: seen.get(seen_name(*pair), last))
+    live_types = []
+    for pair in order:
+        name, path, is_beside = first[pair]
+        types = {name: pair[1]}
+        live_types.append(Source(path, {}, types) if is_beside else Source(path, types))
+    found = agree(rules, live_types, said)
+    ordered = {name: found.columns[name] for name in quick.columns if name in found.columns}
+    return replace(found, columns={**ordered, **found.columns})
+
+
+class Loader:
+    """Gives files of one schema what readers need to know: soft deletes, and types that aren't the table's."""
+
+    def __init__(self, stored: Columns, agreed: Agreement) -> None:
+        self._agreed = agreed
+        self._types = older_types(dict(stored), agreed.columns)
+
+    def noted(self, file: DataFile) -> DataFile:
+        """The file without its soft deletes."""
+        if self._types:
+            extra = dict(file.extra or {})
+            file = file._replace(extra={**extra, "types": {**self._types, **(extra.get("types") or {})}})
+        return self._agreed.as_read(file)
+
+    def __call__(self, live: LiveFile) -> DataFile:
+        file = self.noted(live.file)
+        return with_deletes(file, *(d.predicate for d in live.deletes)) if live.deletes else file
+
+
+def seen_batch(union: Union, table: str, batch_id: str) -> str | None:
+    """The version that committed a batch, by whichever writer."""
+    for writer, version in union.versions.items():
+        state = version.state.tables.get(table)
+        if state is not None and batch_id in state.batches:
+            return f"{writer}={state.batches[batch_id][0]}"
+    return None
+
+
+def history_of(transactions: Iterable[Transaction], layout: WriterLayout, table: str) -> list[CommitInfo]:
+    """What a writer's transactions, in order, did to a table: a line each that touched it."""
+    lines = []
+    owner: dict[str, str | None] = {}
+    for transaction in transactions:
+        adds: list[DataFile] = []
+        removed = 0
+        touched = False
+        for action in transaction.actions:
+            if isinstance(action, Add):
+                owner[action.file.path] = action.table
+                if action.table == table:
+                    adds.append(action.file)
+            elif isinstance(action, Remove):
+                name = layout.parse_data(action.path)
+                removed += owner.pop(action.path, name.table if name else None) == table
+            elif isinstance(action, (Define, Drop, Tombstones)):
+                touched |= action.table == table
+                if isinstance(action, Drop):
+                    gone = [path for path, name in owner.items() if name == action.table]
+                    removed += len(gone) if action.table == table else 0
+                    for path in gone:
+                        del owner[path]
+        if adds or removed or touched:
+            lines.append(_line(transaction, adds, removed))
+    return lines
+
+
+def _line(transaction: Transaction, adds: list[DataFile], removed: int) -> CommitInfo:
+    rows = [file.rows for file in adds]
+    commit = transaction.commit
+    return CommitInfo(
+        f"{transaction.writer}={transaction.revision}",
+        datetime.fromtimestamp(commit.time_ms / 1000, timezone.utc),
+        commit.op,
+        len(adds),
+        removed,
+        None if None in rows else sum(r for r in rows if r is not None),
+        sum(file.size for file in adds),
+        commit.summary,
+    )

@@ -1,0 +1,345 @@
+"""Collecting garbage: data files and markers that no retained revision needs (rules 24 to 27).
+
+Data files are listed before the history is: a file that is committed in between is named by then. What replaced a
+file goes after it, so that whatever is left tells rebuild which rows count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from firn.bucket.base import ObjectInfo
+from firn.bucket.presence import is_there
+from firn.errors import (
+    ConflictError,
+    CorruptObjectError,
+    ForkError,
+    ObjectNotFoundError,
+)
+from firn.journal.model import SweepReport
+from firn.journal.writer.format.actions import Add, Drop, Transaction
+from firn.journal.writer.format.footers import read_pairs
+from firn.journal.writer.format.layout import BadName, ObjectName
+from firn.journal.writer.format.marker import Marker, decode_marker, encode_marker
+from firn.journal.writer.format.messages import decode_transaction
+from firn.journal.writer.format.metadata import FileRecord, read_metadata
+from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.listing import list_settled
+from firn.journal.writer.history.store_clock import store_now
+
+ATTEMPTS = 4
+"""How often a pass is begun anew because something that it listed was gone or cut short."""
+AT_ONCE = 256
+"""Transactions held in memory while their files are noted."""
+
+
+@dataclass(frozen=True)
+class CollectReport:
+    """What collect deleted, or would delete, in order.
+
+    `data_files` are of revisions that were pruned, and may have been read once; `orphans` were never committed.
+    `kept_foreign` lie among the data files or markers under a name that no Firn writes, or can't be read, or say
+    that they are somebody else's; `waiting` are garbage that replaced something which still exists.
+    """
+
+    data_files: tuple[str, ...] = ()
+    orphans: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
+    bytes: int = 0
+    kept_foreign: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def as_sweep(self) -> SweepReport:
+        """As the lake reports a sweep: markers are logs."""
+        return SweepReport(
+            self.data_files, self.markers, self.orphans, self.bytes, self.kept_foreign, dry_run=self.dry_run
+        )
+
+
+class _Changed(Exception):
+    """What was listed is gone: somebody else prunes or collects."""
+
+
+Ages = Callable[[str], int]
+"""How old a file of a table has to be, in milliseconds."""
+
+
+def collect(
+    history: History, *, orphan_age_ms: int | Ages, dry_run: bool = False, table: str | None = None
+) -> CollectReport:
+    """Delete the data files that no retained revision names, and the markers that nothing needs any more.
+
+    A file goes if no transaction, checkpoint or unfinished claim that is left names it, whichever branch that is on;
+    if it was begun for a revision below the head; and if it is `orphan_age_ms` old by the store's clock: several
+    commits of one writer may be under way, and a file may wait for its own. Prune first, to make garbage of what
+    old revisions read.
+
+    Cost: 4 LIST sequences (with claims 5), 1 PUT and 1 HEAD for the store's clock. Where anything isn't live and
+    is old enough: 1 GET each retained transaction and checkpoint, 1 GET each file that none of them names and
+    each marker of a transaction that is gone, 1 HEAD each file outside of the catalog that garbage has replaced,
+    and the DELETEs, ascending: those of one revision go together; 1 PUT each marker that is left and has
+    predicates on files that are gone, or the partitions of such: it is written anew without these.
+
+    Args:
+        orphan_age_ms: longer than any append may take, from its first file to its commit; for all tables, or for
+            each by its name.
+        dry_run: only say what would be deleted. Nothing is written but the object that tells the time.
+        table: only files of this one, and files of dropped tables that were begun before the drop; of every table,
+            and what lies among them, by default.
+
+    Raises:
+        ForkError: the history has a fork that nobody has decided. Nothing was deleted.
+        CorruptObjectError: a transaction or checkpoint is damaged, so it can't be told what it names. Nothing was
+            deleted.
+        ConflictError: others prune or collect at the same time.
+        StoreError, OutcomeUnknownError: collect again; it ends what this began.
+    """
+    damaged: CorruptObjectError | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            return _Collection(history, orphan_age_ms, dry_run, table).run()
+        except CorruptObjectError as error:
+            damaged = error
+        except _Changed:
+            damaged = None
+    if damaged is not None:
+        raise damaged
+    raise ConflictError(
+        f"{history.where} was changed by another process in each of {ATTEMPTS} passes. Prune and collect it from one."
+    )
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """A data file that nothing names, and what it says of itself."""
+
+    info: ObjectInfo
+    record: FileRecord
+
+    @property
+    def order(self) -> tuple[int, str]:
+        return self.record.revision, self.info.key
+
+
+def plan_waves(
+    garbage: Iterable[Garbage], existing: Collection[str]
+) -> tuple[list[list[Garbage]], list[Garbage]]:
+    """What may be deleted, in waves, each after all of the one before; and what has to wait. Pure.
+
+    A file goes after all that it replaces (rule 26). `existing` are all paths that are there before.
+    """
+    left = set(existing)
+    waves: list[list[Garbage]] = []
+    waiting: list[Garbage] = []
+    current: set[str] = set()
+    revision = 0
+    for entry in sorted(garbage, key=lambda g: g.order):
+        if not left.isdisjoint(entry.record.replaces):
+            waiting.append(entry)
+            continue
+        if entry.record.revision != revision or not current.isdisjoint(entry.record.replaces):
+            waves.append([])
+            current, revision = set(), entry.record.revision
+        waves[-1].append(entry)
+        current.add(entry.info.key)
+        left.discard(entry.info.key)
+    return waves, waiting
+
+
+class _Collection:
+    """One pass."""
+
+    def __init__(self, history: History, orphan_age_ms: int | Ages, dry_run: bool, table: str | None) -> None:
+        self.history, self.dry_run, self.table = history, dry_run, table
+        self.bucket, self.layout = history.bucket, history.layout
+        self.orphan_age_ms = orphan_age_ms
+        self.now = store_now(self.bucket, self.layout)
+        self.data = self.bucket.list(self.layout.data_prefix).objects
+        self.marked = self.bucket.list(self.layout.markers_prefix).objects
+        # The head before the names: of a revision below it, all that was ever committed is among them.
+        self.version = self._decided()
+        self.names = list_settled(self.bucket, self.layout, 0)
+        if self.names.forked() is not None:
+            history.counting(self.names)
+        self.kept_foreign: list[str] = []
+        self.dropped: dict[str, int] = {}
+
+    def run(self) -> CollectReport:
+        files = list(self._suspects())
+        markers = list(self._read_markers(self._orphaned_markers()))
+        for _, found in markers:
+            self._note_drops(found.transaction)
+        garbage = list(self._garbage(files, self._references())) if files or markers else []
+        existing = {info.key for info in self.data}
+        waves, waiting = plan_waves(garbage, existing | self._foreign(garbage))
+        doomed = [entry for wave in waves for entry in wave]
+        existing.difference_update(entry.info.key for entry in doomed)
+        remainders = [(info, found, self._remainder(found, existing)) for info, found in markers]
+        useless = [info for info, _, left in remainders if left is None]
+        floor = min([*self.names.transactions, *self.names.checkpoints], default=0)
+        report = CollectReport(
+            tuple(g.info.key for g in doomed if g.record.revision < floor),
+            tuple(g.info.key for g in doomed if g.record.revision >= floor),
+            tuple(info.key for info in useless),
+            sum(g.info.size for g in doomed) + sum(info.size for info in useless),
+            tuple(sorted(self.kept_foreign)),
+            tuple(g.info.key for g in waiting),
+            self.dry_run,
+        )
+        if not self.dry_run:
+            for wave in waves:
+                self.bucket.delete_many([entry.info.key for entry in wave])
+            for key in report.markers:
+                self.bucket.delete(key)
+            for info, found, left in remainders:
+                if left is not None and left != found:
+                    self.bucket.put(info.key, encode_marker(self.layout, left.transaction, left.state))
+        return report
+
+    def _decided(self) -> Version:
+        version = self.history.load()
+        if version.fork is not None:
+            raise ForkError(
+                f"{self.history.where} has {version.fork}: which files are needed can't be told. Choose a side with "
+                "`firn repair --keep UUID`, and collect then."
+            )
+        return version
+
+    # -- what nothing names
+
+    def _suspects(self) -> Iterator[ObjectInfo]:
+        """Data files that aren't live, and old enough. Free of requests."""
+        live = {path for table in self.version.state.tables.values() for path in table.files}
+        for info in self.data:
+            found = self.layout.parse_data(info.key)
+            table = None if found is None else found.table
+            if info.key not in live and self._is_chosen(table) and self._is_old(info, table):
+                yield info
+
+    def _is_chosen(self, table: str | None) -> bool:
+        # Nobody sweeps a table that was dropped, so whoever sweeps another one does.
+        return self.table in (None, table) or (table is not None and self._has_gone(table))
+
+    def _has_gone(self, table: str) -> bool:
+        return table not in self.version.state.tables
+
+    def _is_old(self, info: ObjectInfo, table: str | None) -> bool:
+        age = self.orphan_age_ms
+        if not isinstance(age, int):
+            age = age(table or "")
+        return info.modified_ms <= self.now - age
+
+    def _note_drops(self, transaction: Transaction) -> None:
+        for action in transaction.actions:
+            if isinstance(action, Drop):
+                before = self.dropped.get(action.table, 0)
+                self.dropped[action.table] = max(before, transaction.revision)
+
+    def _references(self) -> set[str]:
+        """Every file that a retained revision reads, on whatever branch (rule 24)."""
+        paths: set[str] = set()
+        nodes = [(r, p) for r, prefixes in self.names.transactions.items() for p in prefixes]
+        for start in range(0, len(nodes), AT_ONCE):
+            some = nodes[start : start + AT_ONCE]
+            found = self.history.reader.transactions(some)
+            if len(found) < len(some):
+                raise _Changed
+            for transaction in found.values():
+                if isinstance(transaction, CorruptObjectError):
+                    raise transaction
+                paths.update(_added(transaction))
+                self._note_drops(transaction)
+        for revision, prefixes in self.names.checkpoints.items():
+            for prefix in prefixes:
+                state = self.history.reader.checkpoint(ObjectName(revision, prefix, "checkpoint"))
+                if state is None:
+                    raise _Changed
+                paths.update(path for table in state.tables.values() for path in table.files)
+        return paths | self._claimed()
+
+    def _claimed(self) -> set[str]:
+        """What the next process commits for the owner of a claim that died over it (rule 15)."""
+        head = self.version.head
+        if not head.claimed:
+            return set()
+        prefix = self.layout.claims_prefix
+        above = self.bucket.list(prefix, after=self.layout.claim_key(head.revision)).objects
+        keys = [info.key for info in above if self.layout.parse_claim(info.key) is not None]
+        paths: set[str] = set()
+        for key, blob in zip(keys, self.bucket.get_many(keys), strict=True):
+            if blob is None:
+                raise _Changed
+            paths.update(_added(decode_transaction(blob.data, where=self.bucket.uri(key))))
+        return paths
+
+    def _garbage(self, suspects: Sequence[ObjectInfo], references: set[str]) -> Iterator[Garbage]:
+        """Of a revision below the head: who begins a file now begins it for the next one (rule 25)."""
+        for info in suspects:
+            if info.key in references:
+                continue
+            record = self._record(info)
+            if record is not None and record.revision < self.version.head.revision and self._is_told(record):
+                yield Garbage(info, record)
+
+    def _is_told(self, record: FileRecord) -> bool:
+        """Whether the file is of the table to be swept, or was begun before its own was dropped. One that was begun
+        since is of a first append, which has its own table's time."""
+        return self.table in (None, record.table) or record.revision <= self.dropped.get(record.table, 0)
+
+    def _record(self, info: ObjectInfo) -> FileRecord | None:
+        """None for what Firn doesn't know or own, with a note."""
+        try:
+            pairs = read_pairs(self.bucket, info.key, info.size)
+            record = read_metadata(pairs, where=self.bucket.uri(info.key))
+        except ObjectNotFoundError:
+            raise _Changed from None
+        except CorruptObjectError:
+            record = None
+        owner = (self.layout.writer, self.layout.database)
+        if (
+            record is None
+            or (record.writer, record.database) != owner
+            or not self.layout.is_stamped(info.key, record.uuid)
+        ):
+            self.kept_foreign.append(info.key)
+            return None
+        return record
+
+    def _foreign(self, garbage: Iterable[Garbage]) -> set[str]:
+        """What they replaced outside of the catalog, and still exists: Firn doesn't delete that."""
+        paths = {path for g in garbage for path in g.record.replaces if not self.layout.owns(path)}
+        return {path for path in sorted(paths) if is_there(self.bucket, path)}
+
+    # -- markers
+
+    def _orphaned_markers(self) -> Iterator[ObjectInfo]:
+        """Markers of transactions that aren't there, and below the head. Free of requests."""
+        for info in self.marked:
+            name = self.layout.parse_marker(info.key)
+            if isinstance(name, BadName):
+                self.kept_foreign.append(info.key)
+            elif (
+                name.prefix not in self.names.at(name.revision)
+                and name.revision < self.version.head.revision
+                and self._is_old(info, self.table)
+            ):
+                yield info
+
+    def _read_markers(self, infos: Iterable[ObjectInfo]) -> Iterator[tuple[ObjectInfo, Marker]]:
+        for info in sorted(infos, key=lambda info: info.key):
+            try:
+                pairs = read_pairs(self.bucket, info.key, info.size)
+                yield info, decode_marker(self.layout, info.key, pairs, where=self.bucket.uri(info.key))
+            except ObjectNotFoundError:
+                raise _Changed from None
+            except CorruptObjectError:
+                self.kept_foreign.append(info.key)
+
+    def _remainder(self, marker: Marker, existing: Collection[str]) -> Marker | None:
+        return marker.remainder(self.layout, self.version.state, existing)
+
+
+def _added(transaction: Transaction) -> Iterator[str]:
+    return (action.file.path for action in transaction.actions if isinstance(action, Add))

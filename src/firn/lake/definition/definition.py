@@ -1,0 +1,315 @@
+"""`<table>/_firn/table.json`: what a table was created with. The log holds everything that changes; but of tables
+that are shared with the reference, properties are altered here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from firn.bucket.base import Bucket
+from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
+from firn.journal.agreement import Rules
+from firn.journal.columns import ON_CONFLICT
+from firn.journal.definition import create_object, read_object
+from firn.journal.entries import PROPERTY, TIME, Entries
+from firn.journal.leaderless.settings import PROPERTIES as LEADERLESS_PROPERTIES
+from firn.journal.leaderless.settings import Settings as LeaderlessSettings
+from firn.journal.model import ColumnTypes
+from firn.journal.sealed import seal, unseal
+from firn.journal.writer.settings import DURATIONS as WRITER_DURATIONS
+from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
+from firn.journal.writer.settings import Settings as WriterSettings
+from firn.lake.definition.keys import KeySpec
+from firn.lake.parquet.encode import AUTO, CODECS, BloomColumns
+from firn.lake.partition.partition import PartitionSpec
+from firn.names import fold
+from firn.predicate.bloom import has_filters
+from firn.units import parse_duration, parse_size
+
+FORMAT_VERSION = 1  # frozen
+KEYED_FORMAT_VERSION = 2  # frozen: of tables with a key, which earlier versions would show each version of
+FEATURES_FORMAT_VERSION = 5  # frozen: with `features`, which a version that doesn't know them refuses by name
+GENERATION = "generation"  # frozen: directories end in `~` and the generation
+FEATURES = frozenset((GENERATION, "definition"))
+"""Those that a lake table's definition may have."""
+
+TABLE_PROPERTIES = {
+    "target_size": "128MB",
+    "row_group_rows": None,
+    "codec": None,
+    "memory_budget": None,
+    "stats_columns": 32,
+    "bloom_filters": None,
+    "write_distribution": "auto",
+    "retention": None,
+    "shared": None,
+    "log_url": None,
+    "on_conflict": "aside",
+    "delete_retention": "1d",
+}
+"""Properties of the lake's own, with their defaults (None: not set); the journal's are durations."""
+
+_OF_ALL = (
+    "firn",
+    "id",
+    "name",
+    "kind",
+    "journal",
+    "columns",
+    "partition",
+    "sort_by",
+    "properties",
+    "dropped",
+)
+_FIELDS = frozenset((*_OF_ALL, "key", "version_by"))
+
+LEADERLESS_ONLY = ("shared", "log_url")
+"""Those that only a log of the table's own can have."""
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A table's definition.
+
+    `rev` is how often the object was altered, and `times` are the values of protocol times by property and Unix ms as
+    `time_entry` names them, the first one at 0; both of shared tables alone.
+    """
+
+    name: str
+    kind: str = "lake"
+    journal: str = "leaderless"
+    columns: ColumnTypes = field(default_factory=dict)
+    partition: PartitionSpec = field(default_factory=lambda: PartitionSpec(()))
+    sort_by: tuple[str, ...] = ()
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    id: str = ""
+    dropped: bool = False
+    keys: KeySpec | None = None
+    generation: int = 0
+    rev: int = 0
+    times: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def time_entries(self) -> Entries:
+        """The `times`, as the log of other tables has them."""
+        return Entries().changed({(TIME, name): ms for name, ms in self.times.items()})
+
+    @property
+    def shared(self) -> bool:
+        """Whether the reference implementation reads and writes this table too."""
+        return bool(self.setting("shared") == "icedb")
+
+    @property
+    def bloom_filters(self) -> BloomColumns:
+        """The columns that the table property of this name asks for."""
+        return parse_bloom_filters(self.setting("bloom_filters"))
+
+    def altered(self, definition: Entries) -> Descriptor:
+        """With the properties that were set since; None stands for the default."""
+        changes = definition.of(PROPERTY)
+        if not changes:
+            return self
+        properties = {name: value for name, value in self.properties.items() if name not in changes}
+        properties.update({name: value for name, value in changes.items() if value is not None})
+        return replace(self, properties=properties)
+
+    @property
+    def rules(self) -> Rules:
+        """What decides about the table's columns beside its files."""
+        keys = self.keys
+        return Rules(
+            self.columns,
+            key=() if keys is None else keys.key,
+            version_by=None if keys is None else keys.version_by,
+            on_conflict=self.setting("on_conflict"),
+        )
+
+    def settings(self, properties: Mapping[str, Any]) -> Mapping[str, int]:
+        """The journal's times by these properties, in milliseconds by property."""
+        if self.journal == "writer":
+            found: Any = WriterSettings.from_properties(properties)
+            return {name: getattr(found, attribute) for name, attribute in WRITER_DURATIONS.items()}
+        found = LeaderlessSettings.from_properties(properties)
+        return {name: getattr(found, attribute) for name, attribute in LEADERLESS_PROPERTIES.items()}
+
+    def setting(self, name: str) -> Any:
+        return self.properties.get(name, TABLE_PROPERTIES[name])
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON has it."""
+        keyed: dict[str, Any] = {}
+        if self.keys is not None:
+            keyed = {"key": list(self.keys.key), "version_by": self.keys.version_by}
+        version = KEYED_FORMAT_VERSION if keyed else FORMAT_VERSION
+        if self.generation:
+            version = FEATURES_FORMAT_VERSION
+            keyed = {"key": None, "version_by": None, **keyed}
+            keyed |= {"generation": self.generation, "features": [GENERATION]}
+        return {
+            "firn": version,
+            "id": self.id,
+            "name": self.name,
+            "kind": self.kind,
+            "journal": self.journal,
+            "columns": dict(self.columns),
+            "partition": self.partition.to_json(),
+            "sort_by": list(self.sort_by),
+            "properties": dict(self.properties),
+            "dropped": self.dropped,
+            **keyed,
+            **({"rev": self.rev, "time": dict(self.times)} if self.rev else {}),
+        }
+
+    def encode(self) -> bytes:
+        """`table.json`'s bytes."""
+        return seal(self.fields(), indent=True)
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> Descriptor:
+        """Raises `CorruptObjectError` and, for a newer format, `UnsupportedError`."""
+        try:
+            fields = orjson.loads(data)
+            if "crc" not in fields:  # a writer's definition: its transaction has the checksum
+                _check_known(fields, where)
+            raw = unseal(data, _FIELDS, indent=True)
+            _check_known(raw, where)
+            keyed = raw["firn"] == KEYED_FORMAT_VERSION or raw.get("key") is not None
+            return Descriptor(
+                name=raw["name"],
+                kind=raw["kind"],
+                journal=raw["journal"],
+                columns=raw["columns"],
+                partition=PartitionSpec.from_json(raw["partition"]),
+                sort_by=tuple(raw["sort_by"]),
+                properties=raw["properties"],
+                id=raw["id"],
+                dropped=raw.get("dropped", False),
+                keys=KeySpec(tuple(raw["key"]), raw["version_by"]) if keyed else None,
+                generation=raw.get("generation", 0),
+                rev=raw.get("rev", 0),
+                times=raw.get("time", {}),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptObjectError(
+                f"{where} is not a table definition ({error!r}). Its data and log are untouched. `firn mend TABLE` "
+                "writes it anew from the copy in its log; or copy it back from a backup."
+            ) from error
+
+
+def _check_known(raw: Mapping[str, Any], where: str) -> None:
+    """Refuse what a newer version of Firn wrote."""
+    if raw["firn"] not in (FORMAT_VERSION, KEYED_FORMAT_VERSION, FEATURES_FORMAT_VERSION):
+        raise UnsupportedError(
+            f"{where} has format version {raw['firn']!r}; this version of Firn reads {FORMAT_VERSION}, "
+            f"{KEYED_FORMAT_VERSION} and {FEATURES_FORMAT_VERSION}. Upgrade Firn to open the table."
+        )
+    if unknown := sorted(set(raw.get("features", ())) - FEATURES):
+        raise UnsupportedError(
+            f"{where} needs the feature {unknown[0]!r}, which this version of Firn doesn't know. Upgrade "
+            "Firn to open the table."
+        )
+
+
+def read_descriptor(bucket: Bucket, prefix: str) -> Descriptor | None:
+    """1 GET; None where there is none."""
+    return read_object(bucket, prefix, Descriptor.decode)
+
+
+def read_times(bucket: Bucket, prefix: str) -> tuple[LeaderlessSettings, Entries] | None:
+    """The protocol's times by a shared table's definition, and those that were. 1 GET; None where there is none."""
+    found = read_descriptor(bucket, prefix)
+    if found is None or found.dropped:
+        return None
+    return LeaderlessSettings.from_properties(found.properties), found.time_entries
+
+
+def create_descriptor(
+    bucket: Bucket, prefix: str, descriptor: Descriptor, *, over: str | None = None
+) -> Descriptor:
+    """Write a new definition under an id of its own: 1 conditional PUT, or GET + PUT where the store has none. `over`
+    as `create_object` has it.
+
+    Raises:
+        TableExistsError: there is a table.
+    """
+    descriptor = replace(descriptor, id=secrets.token_hex(16))
+    create_object(bucket, prefix, descriptor.name, descriptor.encode(), nonce=descriptor.id, over=over)
+    return descriptor
+
+
+def parse_bloom_filters(value: Any) -> BloomColumns:
+    """The property `bloom_filters`: "auto", or columns, as a list or with commas between them.
+
+    >>> parse_bloom_filters("id, email"), parse_bloom_filters(["a,b"]), parse_bloom_filters(None)
+    (('id', 'email'), ('a,b',), ())
+    """
+    if value is None or value == AUTO:
+        return AUTO if value else ()
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name for name in names):
+        raise InvalidInputError(
+            f"table property bloom_filters is {value!r}; it can be 'auto', or names of columns: a list of them, or "
+            "one text with commas between them."
+        )
+    if len({fold(name) for name in names}) < len(names):
+        raise InvalidInputError(f"table property bloom_filters names a column twice: {', '.join(names)}.")
+    return tuple(names)
+
+
+def check_names(properties: Iterable[str], journal: str) -> None:
+    """Refuse properties that there aren't."""
+    theirs = WRITER_PROPERTIES if journal == "writer" else LEADERLESS_PROPERTIES
+    known = TABLE_PROPERTIES.keys() - (LEADERLESS_ONLY if journal == "writer" else ()) | set(theirs)
+    if unknown := sorted(set(properties) - known):
+        raise InvalidInputError(
+            f"unknown table property {unknown[0]!r} for the journal {journal!r}; there are: "
+            f"{', '.join(sorted(known))}."
+        )
+
+
+def check_properties(
+    properties: Mapping[str, Any], columns: ColumnTypes | None = None, *, journal: str = "leaderless"
+) -> None:
+    """Refuse unknown names and values that can't be read, before anything is written. `columns` are those that
+    are declared; others may come later."""
+    check_names(properties, journal)
+    if properties.get("on_conflict", "aside") not in ON_CONFLICT:
+        raise InvalidInputError(
+            f"on_conflict is {properties['on_conflict']!r}; it can be 'aside', 'widen' or 'error'."
+        )
+    (WriterSettings if journal == "writer" else LeaderlessSettings).from_properties(properties)
+    for name in ("target_size", "memory_budget"):
+        if properties.get(name) is not None:
+            parse_size(properties[name])
+    for name in ("retention", "delete_retention"):
+        if properties.get(name) is not None:
+            parse_duration(properties[name])
+    kinds = {fold(name): kind for name, kind in (columns or {}).items()}
+    wanted = parse_bloom_filters(properties.get("bloom_filters"))
+    for name in () if isinstance(wanted, str) else wanted:
+        if not has_filters(kind := kinds.get(fold(name), "VARCHAR")):
+            raise InvalidInputError(
+                f"table property bloom_filters names {name!r}, which is {kind}; there are filters for whole numbers "
+                "but HUGEINT, VARCHAR, BLOB, DATE, TIMESTAMP, TIMESTAMP WITH TIME ZONE, and DECIMAL of up to 18 "
+                "digits. Leave it out."
+            )
+    for name in ("stats_columns", "row_group_rows"):
+        value = properties.get(name)
+        if value is not None and not (str(value).isdecimal() and (int(value) > 0 or name == "stats_columns")):
+            raise InvalidInputError(
+                f"table property {name} is {value!r}; it must be a positive whole number."
+            )
+    choices = {
+        "codec": (None, *CODECS),
+        "write_distribution": ("auto", "none", "hash"),
+        "shared": (None, "icedb"),
+    }
+    for name, allowed in choices.items():
+        if properties.get(name, allowed[0]) not in allowed:
+            raise InvalidInputError(
+                f"table property {name} is {properties[name]!r}; it can be {' or '.join(map(repr, allowed))}."
+            )

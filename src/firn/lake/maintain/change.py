@@ -1,0 +1,215 @@
+"""What all changes of a table share: the files that they may touch, their tasks, their commit and their answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from firn.errors import FirnError, InvalidInputError, UnsupportedError
+from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
+from firn.lake.partition.partition import directory_of, match_partitions, parse_dir, told_values
+from firn.lake.results import ChangeResult, Partition
+
+if TYPE_CHECKING:
+    from firn.lake.table import LakeTable
+
+
+DELETING = frozenset(("delete", "remove"))
+"""Changes whose rows are gone if no new file has them."""
+
+
+def by_owner(table: LakeTable, files: Iterable[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
+    """Files that this connection may replace or remove, and other writers'."""
+    mine: list[DataFile] = []
+    foreign: list[DataFile] = []
+    for file in files:
+        (mine if table.journal.owns(file.path) else foreign).append(file)
+    return mine, foreign
+
+
+def refuse_keys(table: LakeTable, what: str, instead: str) -> None:
+    """Raise `UnsupportedError` on a table with a key, whose files hold versions of rows, not rows."""
+    if table.keys is not None:
+        raise UnsupportedError(
+            f"{table.name} has a key, and {what} isn't supported on such tables: {instead}."
+        )
+
+
+def run_tasks(
+    table: LakeTable,
+    session: Session,
+    fn: Callable[..., Any],
+    tasks: Sequence[Any],
+    context: Any,
+    weights: Sequence[int],
+    title: str,
+) -> list[Any]:
+    """Map tasks by the runner that fits the plan, giving up as soon as the lock is lost."""
+    if not tasks:
+        return []
+    report = table.engines.progress(f"{title} {table.name}")
+
+    def progress(done: int, total: int) -> None:
+        session.check()
+        if report is not None:
+            report(done, total)
+
+    runner = table.engines.runner(sum(weights))
+    return runner.map(fn, tasks, bucket=table.bucket, context=context, weights=weights, progress=progress)
+
+
+def publish(
+    table: LakeTable,
+    session: Session,
+    op: str,
+    adds: Sequence[DataFile],
+    removes: Sequence[DataFile],
+    columns: ColumnTypes | None = None,
+    summary: Mapping[str, Any] | None = None,
+    soft_deletes: Sequence[SoftDelete] = (),
+    replaced: Sequence[DataFile] = (),
+    foreign: int = 0,
+    aside: frozenset[str] = frozenset(),
+) -> ChangeResult:
+    """Commit the change. `columns` are the types that the new files were written with, where a query chose them;
+    `aside` those of them that hold what was set aside, if not now, before;
+    `replaced` those of the removed files that new ones say to replace; `foreign` is how many files of other
+    writers match."""
+    result = replace(
+        planned(op, removes, soft_deletes, foreign),
+        files_added=len(adds),
+        rows_added=_rows(adds),
+        bytes_added=sum(f.size for f in adds),
+        dry_run=False,
+    )
+    if op in DELETING and not soft_deletes and None not in (result.rows_removed, result.rows_added):
+        result = replace(result, rows_deleted=(result.rows_removed or 0) - (result.rows_added or 0))
+    commit = Commit(
+        op,
+        adds,
+        [f.path for f in removes],
+        columns or {},
+        summary={
+            **(summary or {}),
+            "rows_removed": result.rows_removed,
+            "bytes_removed": result.bytes_removed,
+        },
+        soft_deletes=soft_deletes,
+        replaced=[f.path for f in replaced],
+        clocked=table.keys is not None,
+        aside=aside,
+    )
+    return replace(result, version=session.publish(commit))
+
+
+def nothing(op: str, foreign: int = 0) -> ChangeResult:
+    """The answer where no file is touched."""
+    deleted = 0 if op in DELETING else None
+    return ChangeResult(op, None, 0, 0, 0, 0, 0, 0, foreign_files=foreign, rows_deleted=deleted)
+
+
+def planned(
+    op: str, files: Sequence[DataFile], soft_deletes: Sequence[SoftDelete] = (), foreign: int = 0
+) -> ChangeResult:
+    """The answer of a dry run: these files would go, and the soft deletes come."""
+    marked = tuple(path for soft in soft_deletes for path in soft.paths)
+    rows = None if marked else _rows(files)  # nobody counts those that the soft delete takes
+    paths = (*(f.path for f in files), *marked)
+    size = sum(f.size for f in files)
+    return ChangeResult(
+        op,
+        None,
+        len(files),
+        0,
+        rows,
+        None,
+        size,
+        0,
+        paths,
+        dry_run=True,
+        files_marked=len(marked),
+        foreign_files=foreign,
+    )
+
+
+def _rows(files: Sequence[DataFile]) -> int | None:
+    rows = [f.live_rows for f in files]
+    return None if None in rows else sum(r for r in rows if r is not None)
+
+
+def in_partitions(
+    table: LakeTable, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]] | None
+) -> list[DataFile]:
+    """The files of these partitions; all, if None."""
+    if partitions is None:
+        return list(snapshot.files)
+    wanted = directories(table, snapshot, partitions)
+    return [f for f in snapshot.files if table.partition_spec.place_of(f, table.places)[0] in wanted]
+
+
+def removable(
+    table: LakeTable, snapshot: Snapshot, where: str | Sequence[Partition | Mapping[str, Any]]
+) -> tuple[list[DataFile], int]:
+    """The files of the partitions that are wanted; and how many others stay that lie in directories of such
+    partitions, with rows of others."""
+    spec, places = table.partition_spec, table.places
+    if isinstance(where, str):
+        wanted = matching_directories(table, snapshot, where)
+    else:
+        wanted = directories(table, snapshot, where)
+    chosen: list[DataFile] = []
+    moved: Counter[str] = Counter()
+    for file in snapshot.files:
+        directory, (place, _) = directory_of(file, places), spec.place_of(file, places)
+        if place in wanted:
+            chosen.append(file)
+        elif place != directory:
+            moved[directory] += 1
+    if isinstance(where, str):
+        for directory in moved:  # one by one: their values are of several types
+            with suppress(InvalidInputError):
+                values = told_values(directory, parse_dir(directory))
+                if match_partitions(where, spec, [values], snapshot.columns) == [True]:
+                    wanted.add(directory)
+    return chosen, sum(count for directory, count in moved.items() if directory in wanted)
+
+
+def directories(
+    table: LakeTable, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]]
+) -> set[str]:
+    """Directories of partitions given by their values; naming one that isn't there is an error."""
+    by_values = {
+        frozenset(p.values.items()): directory for directory, p in table.partitions_of(snapshot).items()
+    }
+    found = set()
+    for wanted in partitions:
+        values = wanted.values if isinstance(wanted, Partition) else wanted
+        if not isinstance(values, Mapping):
+            raise InvalidInputError(
+                f"a partition is given as its values, like {{'date_month': '2001-01'}}, not {values!r}."
+            )
+        key = frozenset((k, None if v is None else str(v)) for k, v in values.items())
+        if key not in by_values:
+            raise InvalidInputError(
+                f"{table.name} has no partition {dict(values)!r}; see partitions() for those it has."
+            )
+        found.add(by_values[key])
+    return found
+
+
+def matching_directories(table: LakeTable, snapshot: Snapshot, where: str) -> set[str]:
+    """Directories of the partitions whose values satisfy a predicate."""
+    partitions = table.partitions_of(snapshot)
+    try:
+        matches = match_partitions(
+            where,
+            table.partition_spec,
+            [told_values(directory, p.values) for directory, p in partitions.items()],
+            snapshot.columns,
+        )
+    except FirnError as error:
+        raise type(error)(f"{table.name}: {error}") from error
+    return {d for d, hit in zip(partitions, matches, strict=True) if hit}

@@ -1,0 +1,150 @@
+"""Soft deletes: predicates on data files, whose rows don't exist where one of them is true.
+
+Here their texts are made and read; `firn.lake.read.decode` is where they meet rows, and `firn.spark.lake.scan` where they
+meet Spark's. A row for which a predicate is null stays, and so does one on which it fails (a text that is no
+number under a cast): nothing was read when it was accepted, and a file mustn't become unreadable by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from sqlglot import exp
+
+from firn.arrow.types import arrow_type, duckdb_name
+from firn.errors import CorruptObjectError, InvalidInputError
+from firn.journal.model import ColumnTypes, Reads
+from firn.journal.typenames import Decimal, Scalar, canonical
+from firn.journal.typenames import parse as parse_type
+from firn.names import fold
+from firn.predicate.dialect import FirnSQL, parse, readable_depth, to_duckdb
+from firn.predicate.predicate import Predicate, is_opaque
+
+
+def frozen(predicate: Predicate, columns: ColumnTypes, reads: Reads | None = None) -> str:
+    """The text under which a predicate is kept, of files that are read by `reads`: over their own columns, each cast
+    to the type that the table's column has today.
+
+    The values of the files that exist are all of this type, so the casts lose nothing; and the predicate goes on
+    meaning the same when the table's columns widen later. (0.1 as FLOAT isn't 0.1 as DOUBLE: rows would come
+    back.) Nested columns are taken as they will be.
+
+    >>> columns = {"x": "FLOAT", "s": "VARCHAR"}
+    >>> print(frozen(Predicate.parse("x = 0.1 and s <> ''", columns), columns))
+    CAST("x" AS REAL) = 0.1 AND "s" <> ''
+    >>> frozen(Predicate.parse("x = 1", columns), columns, {"x": ("y", "z")}), frozen(
+    ...     Predicate.parse("s = ''", columns), columns, {"s": ()})
+    ('COALESCE(CAST("y" AS REAL), CAST("z" AS REAL)) = 1', "NULL = ''")
+    """
+
+    def cast(node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Column):
+            return node
+        own = (reads or {}).get(node.parts[0].name)
+        if own is None:
+            return typed(node)
+        parts = [typed(named(node, name), read=True) for name in own]
+        if len(parts) < 2:
+            return parts[0] if parts else exp.null()
+        return exp.Coalesce(this=parts[0], expressions=parts[1:])
+
+    def named(node: exp.Column, name: str) -> exp.Column:
+        copy = node.copy()
+        copy.parts[0].replace(exp.to_identifier(name, quoted=True))
+        return copy
+
+    def typed(node: exp.Column, *, read: bool = False) -> exp.Expression:
+        kind = None
+        if len(node.parts) == 1:
+            kind = _seen(shown[node.parts[0].name])
+        if kind is None or (kind == "VARCHAR" and not read):
+            return node  # nothing is wider than VARCHAR
+        return exp.Cast(this=node.copy(), to=exp.DataType.build(kind, dialect=FirnSQL))
+
+    shown = dict(columns)
+    for place, names in (reads or {}).items():
+        shown.update({name: columns[place] for name in names if place in columns})
+
+    return to_duckdb(predicate.ast.copy().transform(cast))
+
+
+def predicates(
+    deletes: Sequence[str], columns: ColumnTypes, uri: str, own: Mapping[str, str | None] | None = None
+) -> tuple[Predicate, ...]:
+    """The soft deletes of a file over the table's columns and types as they are now. A column that the table has
+    no more is null, as it is for every reader. `own`: of columns that aren't read by their name, folded → the
+    name in `columns` of the file's own, None where it has none.
+
+    Raises:
+        CorruptObjectError: a text that is no predicate, or doesn't fit the columns; it names the file at `uri`.
+    """
+    known, theirs = tuple(columns.items()), tuple((own or {}).items())
+    found = []
+    for text in deletes:
+        try:
+            found.append(_read(text, known, theirs))
+        except InvalidInputError as error:
+            raise CorruptObjectError(
+                f"{uri} has a soft delete that can't be evaluated, so nobody knows which of its rows exist: "
+                f"{error} Restore an older version of the table."
+            ) from error
+    return tuple(found)
+
+
+def living(
+    where: str | None,
+    deletes: Sequence[str],
+    columns: ColumnTypes,
+    uri: str,
+    own: Mapping[str, str | None] | None = None,
+) -> str | None:
+    """The predicate of those rows of a file for which `where` is true (all, if None) and that exist; None for
+    all rows. Raises as `predicates` does.
+
+    >>> print(living("x > 1", ["x = 5"], {"x": "BIGINT"}, "file"))
+    (
+    x > 1
+    ) IS TRUE AND TRY("x" = 5) IS NOT TRUE
+    """
+    if not deletes:
+        return where
+    parts = [f"TRY({predicate.sql}) IS NOT TRUE" for predicate in predicates(deletes, columns, uri, own)]
+    if where is not None:
+        parts.insert(0, f"(\n{where}\n) IS TRUE")
+    return " AND ".join(parts)
+
+
+def _seen(kind: str) -> str | None:
+    """The plain type that DuckDB takes a column's values for in a task, where UUID is text and HUGEINT a decimal;
+    None for nested ones."""
+    if is_opaque(kind) or not isinstance(parse_type(kind), (Scalar, Decimal)):
+        return None
+    return duckdb_name(arrow_type(kind))
+
+
+@lru_cache(maxsize=1024)
+def _read(
+    text: str, known: tuple[tuple[str, str], ...], own: tuple[tuple[str, str | None], ...]
+) -> Predicate:
+    columns, theirs = dict(known), dict(own)
+    folded = {fold(name): name for name in columns}
+
+    def settle(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Column) and fold(node.parts[0].name) in theirs:
+            there = theirs[fold(node.parts[0].name)]
+            if there is None:
+                return exp.null()
+            node.parts[0].replace(exp.to_identifier(there, quoted=True))
+            return node
+        if isinstance(node, exp.Column) and fold(node.parts[0].name) not in folded:
+            return exp.null()
+        if type(node) is exp.Cast and isinstance(node.this, exp.Column) and len(node.this.parts) == 1:
+            name = folded.get(fold(node.this.name))
+            if name is not None and canonical(node.to.sql(FirnSQL)) == _seen(columns[name]):
+                return node.this  # as `frozen` had it, and plain enough to prune by
+        return node
+
+    with readable_depth("soft delete", text):
+        tree = parse(text, "soft delete", into=exp.Condition)
+        return Predicate.parse(to_duckdb(tree.transform(settle)), columns)

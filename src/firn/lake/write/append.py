@@ -1,0 +1,208 @@
+"""Append and register: what adds files and removes none. No lock, no conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from firn.arrow.engine import run_query
+from firn.arrow.inputs import Rows, to_reader
+from firn.arrow.types import columns_of, conform
+from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
+from firn.journal.columns import check_new_names, evolve
+from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
+from firn.lake.definition.keys import check_columns
+from firn.lake.engines import Written
+from firn.lake.partition.placement import refuse_moves
+from firn.lake.results import AppendResult
+from firn.lake.write.sort import unknown_order
+from firn.lake.write.write import write_batches
+from firn.names import fold
+from firn.predicate.predicate import Query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from firn.lake.table import LakeTable
+
+ATTEMPTS = 3
+
+
+def append(
+    table: LakeTable,
+    data: Any,
+    *,
+    batch_id: str | None = None,
+    query: str | None = None,
+    summary: Mapping[str, Any] | None = None,
+) -> AppendResult:
+    """See `LakeTable.append`."""
+    if batch_id is not None and (seen := table.journal.seen_batch(batch_id)) is not None:
+        return AppendResult(seen, 0, 0, 0, duplicate=True)
+    for attempt in range(ATTEMPTS):
+        ticket = table.journal.begin_append()
+        written, repeatable = write(table, data, ticket.namer, query=query)
+        if not written.files and batch_id is None:
+            return AppendResult(table.journal.snapshot().version, 0, 0, 0)
+        commit = Commit(
+            "append",
+            written.files,
+            columns=written.columns,
+            batch_id=batch_id,
+            summary=summary or {},
+            clocked=table.keys is not None,
+        )
+        try:
+            version = ticket.commit(commit)
+        except AppendExpiredError:
+            if repeatable and attempt + 1 < ATTEMPTS:
+                continue  # rule 3: start over under new names
+            raise
+        return _result(version, written.files)
+    raise AssertionError("unreachable")
+
+
+def write(
+    table: LakeTable,
+    data: Any,
+    namer: Namer,
+    *,
+    query: str | None = None,
+    aside: frozenset[str] = frozenset(),
+) -> tuple[Written, bool]:
+    """Write `data` as files that nobody sees yet; also whether `data` can be written once more. `aside`: columns that
+    hold what was set aside, which the commit's schema doesn't tell.
+
+    Schema conflicts are refused before anything is uploaded.
+    """
+    if table.engines.is_dataframe(data):
+        return table.engines.write(table, data, namer, query=query, aside=aside), True
+    began = table.journal.moment()
+    known = table.journal.columns()
+    rows = to_reader(data, known=known)
+    if query is not None:
+        rows = _transformed(rows, query, known)
+    columns = agreed_columns(table, known, _typed(table, known, rows.schema), began, rows.schema.names)
+    spec = table.write_spec(columns, namer, aside=aside)
+    return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
+
+
+def directories_of(table: LakeTable, data: Any) -> set[str]:
+    """The partitions' directories that rows would go to. Nothing is written.
+
+    Raises:
+        UnsupportedError: the rows are a Spark DataFrame's.
+    """
+    if table.engines.is_dataframe(data):
+        raise UnsupportedError(
+            f"{table.name}: a dry run doesn't compute a Spark DataFrame. Leave dry_run out, or pass the rows in "
+            "another form."
+        )
+    known = table.journal.columns()
+    rows = to_reader(data, known=known)
+    columns = target_columns(table, known, _typed(table, known, rows.schema))
+    return {
+        part.directory
+        for batch in rows.batches()
+        for part in table.partition_spec.split(conform(batch, columns))
+    }
+
+
+def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str, str]:
+    """The columns of rows to be written. Lists that are all empty have the table's type, if it has one."""
+    columns = columns_of(schema)
+    types = {fold(name): kind for name, kind in known.items()}
+    for field in schema:
+        if field.name in columns or field.type == "null":
+            continue
+        if fold(field.name) not in types:
+            raise InvalidInputError(
+                f"{table.name}: the column {field.name!r} ({field.type}) holds nothing that tells its type, and "
+                "the table has no such column yet. Pass an Arrow table with the type that it should have."
+            )
+        columns[field.name] = types[fold(field.name)]
+    if not columns:  # rows of nothing but nulls are rows, where the table knows their columns
+        columns = {name: types[fold(name)] for name in schema.names if fold(name) in types}
+    for name in () if table.keys is None else table.keys.key:
+        null = next((field.name for field in schema if fold(field.name) == fold(name)), None)
+        if null is not None and null not in columns and fold(name) not in types:
+            raise InvalidInputError(
+                f"{table.name}: the rows have null in {null!r}, a column of the table's key: give them a value, or "
+                "leave them out."
+            )
+    return {field.name: columns[field.name] for field in schema if field.name in columns}
+
+
+def agreed_columns(
+    table: LakeTable,
+    known: ColumnTypes,
+    incoming: ColumnTypes,
+    began: float,
+    names: Sequence[str],
+) -> dict[str, str]:
+    """`target_columns`. An append that brings a column, or a type that doesn't fit, looks first whether others have
+    brought it since it `began`: 1 LIST, and newer logs. The first append of all tells what is no column of the sort
+    order; `names` are those that the rows have, `incoming` those whose type is known.
+    """
+    with suppress(SchemaConflictError):
+        found = target_columns(table, known, incoming)
+        spelled = {fold(name) for name in known}
+        if all(fold(name) in spelled for name in incoming):
+            return found
+    known = table.journal.columns(since=began)
+    if not known:
+        _refuse_unknown_order(table, names)
+    return target_columns(table, known, incoming)
+
+
+def _refuse_unknown_order(table: LakeTable, names: Sequence[str]) -> None:
+    unknown = unknown_order(table.descriptor.sort_by, names)
+    if unknown is not None:
+        raise InvalidInputError(
+            f"{table.name}: sort_by names {unknown!r}, and its first rows have no such column (they have: "
+            f"{', '.join(names)}). Give them the column; or drop_table({table.name!r}), and create it with another "
+            "sort_by, or with a schema that has the column."
+        )
+
+
+def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:
+    """The types under which `incoming` columns are written: the table's, widened where that is allowed.
+
+    Raises:
+        SchemaConflictError: types that nothing joins; nothing was written.
+        InvalidInputError: a column of the partitions is missing, or of a type by which rows can't be dealt out.
+    """
+    check_new_names(known, incoming)
+    evolved = evolve(
+        known, incoming, allow_widening=not table.descriptor.shared, explicit=table.explicit_types
+    )
+    spelled = {fold(c): c for c in evolved}
+    if missing := [c for c in table.required_columns if fold(c) not in spelled]:
+        role = "its key is made of" if table.keys is not None else "the table is partitioned by"
+        raise InvalidInputError(
+            f"{table.name}: the column {missing[0]!r}, which {role}, is neither in the "
+            f"table nor in these rows (they have: {', '.join(incoming) or 'none'})."
+        )
+    for field in table.partition_spec.fields:
+        name = spelled[fold(field.source)]
+        if evolved[name] != known.get(name):
+            field.check_type(evolved[name], table.name)
+    if table.keys is not None:
+        check_columns(table.keys, evolved)
+        refuse_moves(table.name, table.partition_spec, known, evolved)
+    # Rows that lack a column by which they are placed have null there, and go to the null partition.
+    names = dict.fromkeys([spelled[fold(c)] for c in (*incoming, *table.required_columns)])
+    return {name: evolved[name] for name in names}
+
+
+def _transformed(rows: Rows, query: str, known: ColumnTypes) -> Rows:
+    import pyarrow as pa
+
+    text = Query.parse(query, "_rows").sql
+    table = pa.Table.from_batches(rows.batches(), rows.schema)
+    return to_reader(run_query(text, {"_rows": table}), known=known)
+
+
+def _result(version: str, files: Sequence[DataFile]) -> AppendResult:
+    return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))

@@ -1,0 +1,84 @@
+"""Register: make Parquet files that are there already part of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from firn.bucket.base import Bucket, ObjectInfo
+from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
+from firn.journal.columns import check_new_names, evolve
+from firn.journal.model import Commit, DataFile
+from firn.lake.partition.partition import PartitionSpec, single_partition
+from firn.lake.read.read import inspect_file
+from firn.lake.results import AppendResult
+
+if TYPE_CHECKING:
+    from firn.lake.table import LakeTable
+
+
+def register(table: LakeTable, paths: Sequence[str]) -> AppendResult:
+    """See `LakeTable.register`."""
+    if not paths:
+        raise InvalidInputError("register needs at least one path.")
+    if table.keys is not None:
+        raise UnsupportedError(
+            f"{table.name} has a key, and files that Firn didn't write may hold a key twice: append their rows "
+            "instead of registering them."
+        )
+    ticket = table.journal.begin_append()
+    # A file may be named by itself and by a directory above it.
+    infos = list({info.key: info for path in paths for info in _resolve(table, path)}.values())
+    live = {f.path for f in table.snapshot().files}
+    for info in infos:
+        if info.key in live:
+            raise InvalidInputError(
+                f"{table.bucket.uri(info.key)} is part of {table.name} already; registering it again would "
+                "double its rows."
+            )
+    runner = table.engines.runner(0)
+    found = runner.map(
+        _inspect, infos, bucket=table.bucket, context=table.partition_spec, weights=[1] * len(infos)
+    )
+    known = columns = dict(table.journal.columns())
+    files = []
+    for file, types in found:
+        check_new_names(columns, types)
+        columns = dict(evolve(columns, types, allow_widening=not table.descriptor.shared))
+        files.append(file)
+    changed = {c: t for c, t in columns.items() if known.get(c) != t} or columns
+    version = ticket.commit(Commit("register", files, columns=changed))
+    return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))
+
+
+def _resolve(table: LakeTable, path: str) -> list[ObjectInfo]:
+    root = table.bucket.uri("")
+    key = path[len(root) :] if path.startswith(root) else path
+    if "://" in key or key.startswith("/"):
+        raise InvalidInputError(
+            f"{path} isn't in the table's bucket {root}; only files of the same bucket can be registered. "
+            "Append them instead."
+        )
+    if key.endswith("/"):
+        infos = [i for i in table.bucket.list(key).objects if i.key.endswith(".parquet")]
+    else:
+        infos = [table.bucket.head(key)]
+    for found in (key, *(info.key for info in infos)):
+        if table.places.directory_of(found) is not None:
+            raise InvalidInputError(
+                f"{table.bucket.uri(found)} lies where {table.name} keeps its own files, and sweep deletes what "
+                "no commit names. Put the files elsewhere in the bucket first."
+            )
+    if not infos:
+        raise ObjectNotFoundError(f"there is no *.parquet object below {table.bucket.uri(key)}.")
+    return infos
+
+
+def _inspect(bucket: Bucket, spec: PartitionSpec, info: ObjectInfo) -> tuple[DataFile, Any]:
+    """One file's marker, columns and partition, from its footer."""
+    columns, file = inspect_file(bucket, info.key, info.size)
+    extra = dict(file.extra or {})
+    if spec.fields:
+        extra["part"] = single_partition(spec, file, columns, bucket.uri(info.key))
+        extra["spec"] = spec.id
+    return DataFile(file.path, file.size, info.modified_ms, extra), columns

@@ -1,0 +1,133 @@
+"""Bulk load of a Spark DataFrame into a keyed table: SSTs straight from executors, one commit on the driver.
+
+Spark sorts the rows by key, ranges of keys to tasks; its order of the types that keys can have is that of the
+encoded keys, of UUIDs that of their text in lower case. `firn.keyed.bulk_load` has the rest.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from firn.bucket.base import Bucket
+from firn.errors import FirnError, InvalidInputError, UnsupportedError
+from firn.keyed.bulk_load import BulkLoad, LoadContext, LoadReport, load_task
+from firn.names import fold
+from firn.spark.session.job import run_job
+from firn.spark.session.runner import SparkRunner
+from firn.spark.session.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf
+from firn.spark.session.types import incoming_columns
+from firn.spark.session.worker import settle_imports
+from firn.spark.sql.native import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from firn.journal.manifest.model import SSTInfo
+    from firn.journal.model import ColumnTypes
+    from firn.keyed.table import KeyedTable
+
+PARTITIONS_CONF = "spark.sql.shuffle.partitions"
+INITIAL_CONF = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+
+
+class LoadOutcome(NamedTuple):
+    """What a task brings back."""
+
+    part: int
+    ssts: list[SSTInfo]
+    error: FirnError | None
+    counters: dict[str, int]
+
+
+def load_dataframe(table: KeyedTable, frame: DataFrame) -> LoadReport:
+    """Put a DataFrame's rows into the table, in place of what their keys had; all of them become visible at once.
+
+    Of rows with one key one stays; which, isn't told. Takes the compactor's epoch, and compacts L0 first, on Spark
+    too. Spark decides by the size of the rows how many tasks sort and write them.
+
+    Raises:
+        InvalidInputError: a column that the table or the DataFrame lacks, a value that doesn't fit, or a key
+            that is null where it is bytes. Nothing is loaded then.
+        UnsupportedError: the table lives in this process only.
+        FencedError: another compactor has taken over.
+
+    Cost: that of compacting L0; 1 PUT an SST, at least one a task; 2 PUTs for the commit.
+    """
+    if not table.bucket.capabilities.shareable:
+        raise UnsupportedError(
+            f"{table.bucket.url} lives in this process only, where Spark's tasks can't write. Use a directory."
+        )
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spark = frame.sparkSession
+    keys = table.keys.columns or {"key": "BLOB"}
+    frame = _arranged(table.name, frame, keys, table.values.columns or {"value": "BLOB"})
+    order = [F.lower(quote(name)) if kind == "UUID" else F.col(quote(name)) for name, kind in keys.items()]
+    ordered = frame.repartitionByRange(*order).sortWithinPartitions(*order)
+    with BulkLoad(table, parts=_partitions(spark), runner=SparkRunner(spark)) as load:
+        return load.commit(_run(spark, ordered, table.bucket, load.context))
+
+
+def _arranged(name: str, frame: DataFrame, keys: ColumnTypes, values: ColumnTypes) -> DataFrame:
+    """The DataFrame's columns under the table's spelling."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    known = {**keys, **values}
+    given = incoming_columns(frame.schema, known)
+    folded = {fold(column): column for column in given}
+    spelled = {fold(column): column for column in known}
+    for column in given:
+        if fold(column) not in spelled:
+            raise InvalidInputError(f"{name} has no column {column!r}; it has: {', '.join(known)}.")
+    for column in keys:
+        if fold(column) not in folded:
+            raise InvalidInputError(f"the DataFrame has no column {column!r}, which is part of {name}'s key.")
+    return frame.select(*[F.col(quote(column)).alias(spelled[fold(column)]) for column in given])
+
+
+def _partitions(spark: SparkSession) -> int:
+    """How many partitions a shuffle has at most."""
+    given = (spark.conf.get(PARTITIONS_CONF, "200"), spark.conf.get(INITIAL_CONF, None))
+    return max(int(number) for number in given if number is not None)
+
+
+def _run(spark: SparkSession, frame: DataFrame, bucket: Bucket, context: LoadContext) -> list[list[SSTInfo]]:
+    names = frame.columns
+    # mapInArrow takes a dot in a column's name for a field of a struct.
+    frame = frame.toDF(*[f"c{number}" for number in range(len(names))])
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from firn.spark.keyed.load import load_rows
+
+        outcome = load_rows(bucket, context, (batch.rename_columns(names) for batch in batches))
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)], pa.binary())], ["r"])
+
+    with conf(spark, {ARROW_BATCH_CONF: str(ARROW_BATCH_ROWS)}):
+        rows: list[Any] = run_job(spark, frame.mapInArrow(load, "r binary").collect, description="firn: load")
+    outcomes: list[LoadOutcome] = [pickle.loads(row["r"]) for row in rows]
+    for outcome in outcomes:
+        bucket.counters.add(**outcome.counters)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return [outcome.ssts for outcome in sorted(outcomes, key=lambda outcome: outcome.part)]
+
+
+def load_rows(bucket: Bucket, context: LoadContext, batches: Iterator[pa.RecordBatch]) -> LoadOutcome:
+    """In a worker: write one partition's rows. An error that a retry can't mend comes back as a value."""
+    from pyspark import TaskContext
+
+    task: Any = TaskContext.get()
+    before = bucket.counters.as_dict()
+    ssts: list[SSTInfo] = []
+    error = None
+    try:
+        ssts = load_task(bucket, context, task.partitionId(), task.taskAttemptId(), batches)
+    except FirnError as failure:
+        error = failure
+    settle_imports()
+    return LoadOutcome(task.partitionId(), ssts, error, bucket.counters.since(before))

@@ -1,0 +1,97 @@
+"""Which files of a keyed table have to be folded together, and what each task folds. Pure.
+
+Files whose keys overlap belong together: a version in one may hide one in another. Groups of these share no key, so
+each is read by itself: one that is a single compacted file holds every key once, and needs no fold at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from firn.keyed.key_shares import BlockMap, cut
+from firn.spark.keyed.key_ranges import KeyRange
+
+SHARE_BYTES = 16 << 20
+"""What a task folds at a time. Also the bytes up to which files are read whole, without a look at their indices."""
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file of a sorted run: an L0 object or an SST.
+
+    `size` is in bytes, and `age` the run's place among all runs, 0 the newest; files of one age don't overlap.
+    `plain`: it holds no key twice and no merge operands. `hides`: some of its entries may not be seen, deletes or
+    what has expired.
+    """
+
+    key: str
+    size: int
+    age: int
+    min_key: bytes
+    max_key: bytes
+    plain: bool
+    hides: bool
+
+
+@dataclass(frozen=True)
+class KeyUnit:
+    """A range of keys and all files that may hold versions of them. Picklable."""
+
+    range: KeyRange
+    files: tuple[RunFile, ...]
+
+    def runs(self) -> list[list[RunFile]]:
+        """The files by run, newest run first, each run's by key."""
+        ordered = sorted(self.files, key=lambda file: (file.age, file.min_key))
+        return [list(run) for _, run in groupby(ordered, key=lambda file: file.age)]
+
+
+def groups(files: Sequence[RunFile]) -> list[tuple[RunFile, ...]]:
+    """The files in groups that share no key, ascending.
+
+    Example:
+        >>> def file(low, high):
+        ...     return RunFile(f"{low}", 1, 0, low, high, True, False)
+        >>> [[f.key for f in group] for group in groups([file(b"a", b"c"), file(b"d", b"e"), file(b"b", b"c")])]
+        [["b'a'", "b'b'"], ["b'd'"]]
+    """
+    found: list[list[RunFile]] = []
+    reach = b""
+    for file in sorted(files, key=lambda file: file.min_key):
+        if found and file.min_key <= reach:
+            found[-1].append(file)
+        else:
+            found.append([file])
+        reach = max(reach, file.max_key)
+    return [tuple(group) for group in found]
+
+
+def reached(files: Sequence[RunFile], ranges: Sequence[KeyRange]) -> tuple[RunFile, ...]:
+    """The files that may hold keys of one of the ranges."""
+    return tuple(f for f in files if any(r.overlaps(f.min_key, f.max_key) for r in ranges))
+
+
+def units_of(
+    group: Sequence[RunFile], ranges: Sequence[KeyRange], map_of: Callable[[RunFile], BlockMap]
+) -> list[tuple[KeyUnit, int]]:
+    """A group cut into units of about `SHARE_BYTES`, those that the ranges reach, with the bytes each weighs.
+
+    `map_of` tells where a file's bytes lie; it is asked of files of groups larger than that only.
+    """
+    total = sum(file.size for file in group)
+    if total <= SHARE_BYTES:
+        cuts: list[tuple[bytes | None, bytes | None, int]] = [(None, None, total)]
+    else:
+        cuts = [(s.start, s.end, s.weight) for s in cut([map_of(file) for file in group], SHARE_BYTES)]
+    found = []
+    for start, end, weight in cuts:
+        for wanted in ranges:
+            mine = wanted.within(start, end)
+            if mine is None:
+                continue
+            files = tuple(f for f in group if mine.overlaps(f.min_key, f.max_key))
+            if files:
+                found.append((KeyUnit(mine, files), weight))
+    return found

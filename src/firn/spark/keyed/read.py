@@ -1,0 +1,220 @@
+"""What Spark reads of a keyed table: its newest live rows, as of one version and one moment.
+
+Groups of files that share no key are found by their outermost keys. Of those that are one compacted file, Spark's own
+reader reads the columns it needs; the others are folded in tasks, each a range of keys (`firn.spark.keyed.plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firn.arrow.engine import filter_table
+from firn.bucket.base import Bucket
+from firn.bucket.flight import in_flight
+from firn.errors import ObjectNotFoundError, SnapshotTooOldError
+from firn.journal.model import ColumnTypes
+from firn.keyed.cache import BlockCache
+from firn.keyed.definition import KeyedDefinition
+from firn.keyed.fold import fold_runs
+from firn.keyed.key_shares import BlockMap
+from firn.keyed.operators import Operator
+from firn.keyed.policy import runs_of
+from firn.keyed.sst_reader import SstReader
+from firn.keyed.values import Values
+from firn.predicate.predicate import Predicate
+from firn.spark.keyed.columns import KeyedColumns, public_rows, spelled
+from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange, common, key_ranges
+from firn.spark.keyed.plan import KeyUnit, RunFile, groups, reached, units_of
+from firn.spark.reads import Unit, frame_of_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from firn.journal.manifest.model import View
+    from firn.keyed.table import KeyedTable
+
+
+@dataclass(frozen=True)
+class KeyedRead(KeyedColumns):
+    """The files of a view, the ranges of keys that are still to be read, and what of each row is wanted.
+
+    `now_ms` is the moment at which entries have expired or not, the same for all tasks.
+    """
+
+    bucket: Bucket
+    definition: KeyedDefinition
+    version: str
+    now_ms: int
+    files: tuple[RunFile, ...]
+    names: tuple[str, ...]
+    ranges: tuple[KeyRange, ...] = EVERYTHING
+    sql: str | None = None
+    upto_seq: int | None = None
+
+    kept_by = "a checkpoint"
+
+    @staticmethod
+    def of(
+        table: KeyedTable,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        at: Any = None,
+        upto_seq: int | None = None,
+    ) -> KeyedRead:
+        """Pin a view, with `upto_seq` less what was written later. Cost: the view's requests, and 1 ranged GET an L0
+        object; with a merge operator 1 an SST."""
+        now_ms = table.clock.now_ms()
+        view = table.view(at)
+        if at is None:
+            view, files = table.journal.restarting(
+                view, lambda view: run_files(table, view, now_ms, upto_seq)
+            )
+        else:
+            try:
+                files = run_files(table, view, now_ms, upto_seq)
+            except ObjectNotFoundError as error:
+                raise SnapshotTooOldError(
+                    f"{table.name} can't be read at {view.version} any more: {error}. Read a newer version, or "
+                    "another checkpoint."
+                ) from error
+        read = KeyedRead(table.bucket, table.definition, view.version, now_ms, files, (), upto_seq=upto_seq)
+        read = read.select(spelled(read.table, read.known, columns))
+        return read if where is None else read.where(where)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made of the definition is made again: an operator may not be picklable.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def operator(self) -> Operator | None:
+        return self.definition.operator
+
+    @cached_property
+    def predicate(self) -> Predicate | None:
+        """Which of the live rows are wanted."""
+        return None if self.sql is None else Predicate.parse(self.sql, self.known)
+
+    @property
+    def needed(self) -> ColumnTypes:
+        """The columns that are read: those wanted, and those of the predicate."""
+        asked = self.predicate.columns if self.predicate is not None else frozenset()
+        return {name: kind for name, kind in self.known.items() if name in self.names or name in asked}
+
+    def select(self, names: Sequence[str]) -> KeyedRead:
+        return replace(self, names=tuple(names))
+
+    def where(self, sql: str) -> KeyedRead:
+        both = sql if self.sql is None else f"({self.sql}) AND ({sql})"
+        return replace(self.pruned([Predicate.parse(sql, self.known)]), sql=both)
+
+    def pruned(self, predicates: Sequence[Predicate]) -> KeyedRead:
+        ranges = common(self.ranges, key_ranges(predicates, self.key_columns, self.keys))
+        return replace(self, ranges=ranges, files=reached(self.files, ranges))
+
+    def scope(self) -> Hashable:
+        return self.ranges
+
+    def groups(self) -> list[tuple[RunFile, ...]]:
+        """Files that have to be folded together; single ones that are plain don't need to be."""
+        return groups(self.files)
+
+    def units(self) -> list[Unit]:
+        return self.units_of(self.groups())
+
+    def units_of(self, groups: Sequence[Sequence[RunFile]]) -> list[Unit]:
+        """What tasks read of these groups. 1 ranged GET a file of those that are large enough to be divided."""
+        maps: dict[str, BlockMap] = {}
+
+        def map_of(file: RunFile) -> BlockMap:
+            if file.key not in maps:
+                # The first file that is asked for has the indices of all its group fetched at the same time.
+                group = next(group for group in groups if file in group)
+                maps.update(zip([f.key for f in group], in_flight(self._block_map, group), strict=True))
+            return maps[file.key]
+
+        return [Unit(*pair) for group in groups for pair in units_of(group, self.ranges, map_of)]
+
+    def _block_map(self, file: RunFile) -> BlockMap:
+        return BlockMap.of(self._reader(file).index)
+
+    def for_tasks(self) -> KeyedRead:
+        return replace(self, files=())
+
+    def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
+        for unit in works:
+            for batch in self._folded(unit):
+                rows = public_rows(batch, self.keys, self.needed)
+                if self.sql is not None:
+                    assert self.predicate is not None
+                    rows = filter_table(rows, self.predicate.sql)
+                if rows.num_rows:
+                    yield rows
+
+    def _folded(self, unit: KeyUnit) -> Iterator[pa.RecordBatch]:
+        values, operator = self.values, self.operator
+        if operator is None and values.columns is not None:
+            # At least one, which a run can't be without; an operator may need them all.
+            wanted = {name: kind for name, kind in values.columns.items() if name in self.needed}
+            values = Values(wanted or dict(list(values.columns.items())[:1]))
+        together = unit.runs()
+        runs = [self._scanned(run, unit.range, values, len(together)) for run in together]
+        yield from fold_runs(
+            runs, values=values, operator=operator, now_ms=self.now_ms, upto_seq=self.upto_seq
+        )
+
+    def _scanned(
+        self, run: Sequence[RunFile], wanted: KeyRange, values: Values, runs: int
+    ) -> Iterator[pa.RecordBatch]:
+        for file in run:
+            yield from self._reader(file).scan(wanted.start, wanted.end, columns=values.names, runs=runs)
+
+    def _reader(self, file: RunFile) -> SstReader:
+        # Nothing is read twice, so nothing is kept.
+        return SstReader(self.bucket, file.key, file.size, BlockCache(0), values=self.values)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The rows, which stay readable until compaction has replaced a file and sweep deleted it; those of a
+        checkpoint as long as it is kept.
+
+        Raises:
+            UnsupportedError: a column whose type Spark lacks.
+
+        Cost: Spark's reader asks for footers and column chunks; a task makes 1 ranged GET a file for its index, and
+        1 a span of blocks.
+        """
+        if not self.bucket.capabilities.shareable:
+            return frame_of_rows(self, spark)
+        from firn.spark.keyed.native import keyed_frame
+
+        return keyed_frame(self, spark)
+
+
+def run_files(table: KeyedTable, view: View, now_ms: int, upto_seq: int | None = None) -> tuple[RunFile, ...]:
+    """The files of a view that hold what was written up to `upto_seq`. Asks the indices of L0 objects for their keys,
+    and those of SSTs whether they hold merge operands, where the table can have any."""
+    may_merge = table.definition.merge is not None
+    runs = runs_of(view.manifest.ssts)
+    flushes = [
+        file for file in view.l0 if upto_seq is None or file.number <= table.definition.seqs.number(upto_seq)
+    ]
+    listed: list[tuple[int, Any]] = [*enumerate(flushes)]
+    listed += [(len(flushes) + at, info) for at, run in enumerate(runs) for info in run]
+
+    def described(entry: tuple[int, Any]) -> RunFile:
+        age, info = entry
+        if age < len(flushes):
+            index = table.sst(info.key, info.bytes).index
+            return RunFile(info.key, info.bytes, age, index.min_key, index.max_key, plain=False, hides=True)
+        key = table.journal.layout.sst_key(info.file)
+        plain = upto_seq is None or info.max_seq <= upto_seq
+        plain = plain and (not may_merge or table.sst(key, info.bytes).index.merges == 0)
+        hides = info.tombstones > 0 or (info.min_expire is not None and info.min_expire <= now_ms)
+        return RunFile(key, info.bytes, age, info.min_key, info.max_key, plain, hides)
+
+    return tuple(in_flight(described, listed))
