@@ -87,7 +87,7 @@ class FirnEngine:
         return took
 
     def put_batches(self, pairs: Pairs, size: int) -> float:
-        from firn.keyed.batch import WriteBatch
+        from firn.keyed.write.batch import WriteBatch
 
         began = time.perf_counter()
         for start in range(0, len(pairs), size):

@@ -105,7 +105,7 @@ def rows(spark: SparkSession, keys: int) -> DataFrame:
 
 def update(table: Any, keys: int, part: float) -> None:
     """Put some keys again with what they have, in eight flushes."""
-    from firn.keyed.batch import WriteBatch
+    from firn.keyed.write.batch import WriteBatch
 
     chosen = random.Random(1).sample(range(keys), int(keys * part))
     with table.open(compaction=False) as kv:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from firn.journal.leaderless.append import append_log
-from firn.journal.leaderless.codec import encode
-from firn.journal.leaderless.layout import TableLayout
+from firn.journal.leaderless.format.codec import encode
+from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.model import Commit, DataFile
 from firn.lake.table import LakeTable
 

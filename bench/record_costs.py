@@ -8,8 +8,8 @@ from typing import Any
 from bench.figures import FIRN, Figures
 from firn.bucket import open_bucket
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import apply, settle
-from firn.records.transaction import begin
+from firn.records.apply.apply import apply, settle
+from firn.records.write.transaction import begin
 
 TABLE = "t"
 NEWER = 10

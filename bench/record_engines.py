@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from bench.record_places import Place
 from firn.errors import ConflictError
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 
 TABLE, FIELD = "t", "city"
 APART, SQLITE = "firn, a Database each", "SQLite"

@@ -20,10 +20,10 @@ from bench.record_engines import FIELD, SQLITE, connected, document, fill_sqlite
 from firn.bucket import open_bucket
 from firn.journal.sequence import Horizon, Record, RowWrite, Transaction
 from firn.journal.sequence.codec import canonical, encode_record
-from firn.journal.sequence.truncating import truncate
+from firn.journal.sequence.truncation import truncate
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.row import Row, Version, encode_row
-from firn.records.transaction import begin
+from firn.records.objects.row import Row, Version, encode_row
+from firn.records.write.transaction import begin
 
 TABLE = "t"
 ROWS = 10

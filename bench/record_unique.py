@@ -12,8 +12,8 @@ from bench.figures import FIRN, Figures
 from bench.record_clients import drive, summary
 from firn.bucket import open_bucket
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.definition import Index
-from firn.records.transaction import begin
+from firn.records.definition.definition import Index
+from firn.records.write.transaction import begin
 
 TABLE, FIELD = "t", "email"
 

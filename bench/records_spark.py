@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.figures import FIRN, Figures, counted
 from bench.record_places import DIRECTORY, MEMORY, Place
-from firn.records.row import Row, Version, encode_row
+from firn.records.objects.row import Row, Version, encode_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ def scans(figures: Figures, place: Place, *, rows: int, rounds: int, spark: bool
 
 def filled(place: Place, rows: int) -> Any:
     """A table of so many rows, all of one commit and applied."""
-    from firn.records.applying import settle
+    from firn.records.apply.apply import settle
 
     db = place.connect(place.new(), fill=True)
     table = db.create_table("t", kind="records", schema=COLUMNS)

@@ -10,8 +10,8 @@ import sys
 import tempfile
 
 import firn
-from firn.keyed.batch import WriteBatch
-from firn.keyed.writer import KeyedWriter
+from firn.keyed.write.batch import WriteBatch
+from firn.keyed.write.writer import KeyedWriter
 
 EVENTS = [("north", 3), ("south", 5), ("north", 4), ("east", 1), ("south", -2), ("north", 9)]
 

@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 import firn
 from firn.bucket.base import BytesLike
 from firn.journal.definition import definition_key
-from firn.journal.leaderless import LeaderlessJournal, layout
+from firn.journal.leaderless import LeaderlessJournal
+from firn.journal.leaderless.format import layout
 from firn.journal.manifest import ManifestJournal, SSTInfo, View
 from firn.journal.model import Commit, DataFile
 from firn.journal.sequence import Ddl, SequenceLayout
@@ -40,14 +41,14 @@ from firn.lake.definition.definition import Descriptor, create_descriptor
 from firn.lake.engines import InProcess
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.write.append import write
-from firn.records.applying import settle
-from firn.records.collecting import collect
-from firn.records.copy_cursor import Cursor, write_cursor
-from firn.records.definition import Index, RecordDefinition, create_definition
-from firn.records.definitions import define
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import Index, RecordDefinition, create_definition
+from firn.records.load.copy_cursor import Cursor, write_cursor
+from firn.records.maintain.collection import collect
+from firn.records.maintain.ddl import define
+from firn.records.objects.store import RecordStore
 from firn.records.row_tables import RowTable
-from firn.records.store import RecordStore
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 from firn.runner import LocalRunner
 from firn.testing import SimStore, seeded_entropy
 from firn.writers import WriterTables

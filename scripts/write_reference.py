@@ -54,40 +54,40 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "Keyed tables",
         (
             "firn.keyed.table.KeyedTable",
-            "firn.keyed.writer.KeyedWriter",
-            "firn.keyed.batch.WriteBatch",
-            "firn.keyed.reader.KeyedReader",
-            "firn.keyed.scan.KeyedScan",
+            "firn.keyed.write.writer.KeyedWriter",
+            "firn.keyed.write.batch.WriteBatch",
+            "firn.keyed.read.reader.KeyedReader",
+            "firn.keyed.read.scan.KeyedScan",
             "firn.keyed.aio.AsyncKeyedTable",
             "firn.keyed.aio.AsyncKeyedWriter",
             "firn.keyed.aio.AsyncKeyedReader",
-            "firn.keyed.checkpoints.Checkpoint",
-            "firn.keyed.changes.Changes",
-            "firn.keyed.compaction.CompactionReport",
-            "firn.keyed.bulk_load.LoadReport",
+            "firn.keyed.maintain.checkpoints.Checkpoint",
+            "firn.keyed.read.changes.Changes",
+            "firn.keyed.maintain.compaction.CompactionReport",
+            "firn.keyed.load.bulk_load.LoadReport",
             "firn.journal.manifest.model.CollectReport",
-            "firn.keyed.sizing.Workload",
-            "firn.keyed.sizing.SizeRow",
-            "firn.keyed.sizing.sizing",
+            "firn.keyed.definition.sizing.Workload",
+            "firn.keyed.definition.sizing.SizeRow",
+            "firn.keyed.definition.sizing.sizing",
         ),
     ),
     "records": (
         "Record tables",
         (
             "firn.records.table.RecordTable",
-            "firn.records.transaction.Transaction",
-            "firn.records.writes.Savepoint",
-            "firn.records.rows.Rows",
-            "firn.records.documents.Record",
-            "firn.records.changes.Changes",
-            "firn.records.changes.Change",
-            "firn.records.definition.Index",
+            "firn.records.write.transaction.Transaction",
+            "firn.records.write.writes.Savepoint",
+            "firn.records.read.rows.Rows",
+            "firn.records.documents.documents.Record",
+            "firn.records.read.changes.Changes",
+            "firn.records.read.changes.Change",
+            "firn.records.definition.definition.Index",
             "firn.records.table.IndexInfo",
-            "firn.records.loading.RecordLoadReport",
-            "firn.records.collecting.RecordSweepReport",
-            "firn.records.repairing.RowRepairReport",
-            "firn.records.predicates.Prefix",
-            "firn.records.predicates.Range",
+            "firn.records.load.load.RecordLoadReport",
+            "firn.records.maintain.collection.RecordSweepReport",
+            "firn.records.maintain.repair.RowRepairReport",
+            "firn.records.documents.predicates.Prefix",
+            "firn.records.documents.predicates.Range",
             "firn.records.row_tables.RowTable",
             "firn.records.aio.AsyncTransactions",
             "firn.records.aio.AsyncTransaction",
@@ -186,7 +186,7 @@ def _docstring_of(thing: griffe.Object | griffe.Alias) -> griffe.Docstring | Non
     if thing.docstring is None and isinstance(thing, griffe.Function):
         for decorator in thing.decorators:
             if found := re.fullmatch(r"documented\((\w+)\.(\w+)\)", str(decorator.value)):
-                return thing.module.parent[found[1]][found[2]].docstring
+                return _resolve(thing.module[found[1]])[found[2]].docstring
     return thing.docstring
 
 
@@ -293,7 +293,7 @@ def _flat(commands: Mapping[str, Any], of: str = "") -> Iterator[tuple[str, Any]
 
 
 def _command_line(commands: Mapping[str, Any]) -> str:
-    from firn.cli.exits import EXIT_CODES
+    from firn.cli.terminal.exits import EXIT_CODES
 
     lines = ["# The command line", "", "`firn COMMAND --help` shows the same.", ""]
     for name, command in commands.items():

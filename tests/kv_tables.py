@@ -8,15 +8,15 @@ from typing import Any
 
 import firn
 from firn.journal.manifest import View
-from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.fold import fold_runs
-from firn.keyed.memtable import Memtable
-from firn.keyed.operators import operator_of
-from firn.keyed.policy import runs_of
-from firn.keyed.sst_reader import SstReader
-from firn.keyed.sst_writer import SstWriter
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.maintain.policy import runs_of
+from firn.keyed.merge.fold import fold_runs
+from firn.keyed.merge.memtable import Memtable
+from firn.keyed.merge.operators import operator_of
+from firn.keyed.sst.reader import SstReader
+from firn.keyed.sst.writer import SstWriter
 from firn.keyed.table import KeyedTable
-from firn.keyed.values import Values
 
 Write = tuple[bytes, object] | tuple[bytes, object, int] | tuple[bytes, object, int, int | None]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firn.record_tables import RecordTables
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 from firn.testing import SimStore
 
 

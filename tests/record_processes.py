@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from firn.journal.sequence import Ddl
-from firn.records.applying import settle
-from firn.records.collecting import collect
-from firn.records.definition import Index, RecordDefinition
-from firn.records.definitions import define
-from firn.records.store import RecordStore
-from firn.records.transaction import begin
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import Index, RecordDefinition
+from firn.records.maintain.collection import collect
+from firn.records.maintain.ddl import define
+from firn.records.objects.store import RecordStore
+from firn.records.write.transaction import begin
 from firn.testing import SimStore
 
 R = 30.0

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from firn.aio import Threads
+from firn.concurrency.aio import Threads
 from firn.database import Database
 from firn.records.aio import AsyncTransaction
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
-from firn.records.transaction import Transaction
+from firn.records.write.transaction import Transaction
 from twins import Loop
 
 

@@ -58,15 +58,15 @@ if TYPE_CHECKING:
     from firn.journal.writer.maintain.prune import PruneReport
     from firn.journal.writer.rebuild.rebuild import RebuildReport
     from firn.journal.writer.unclaimed.repair import RepairReport
-    from firn.keyed.batch import WriteBatch
-    from firn.keyed.bulk_load import LoadReport
-    from firn.keyed.changes import Changes
-    from firn.keyed.checkpoints import Checkpoint
-    from firn.keyed.compaction import CompactionReport
-    from firn.keyed.reader import KeyedReader
-    from firn.keyed.scan import KeyedScan
+    from firn.keyed.load.bulk_load import LoadReport
+    from firn.keyed.maintain.checkpoints import Checkpoint
+    from firn.keyed.maintain.compaction import CompactionReport
+    from firn.keyed.read.changes import Changes
+    from firn.keyed.read.reader import KeyedReader
+    from firn.keyed.read.scan import KeyedScan
     from firn.keyed.table import KeyedTable
-    from firn.keyed.writer import KeyedWriter
+    from firn.keyed.write.batch import WriteBatch
+    from firn.keyed.write.writer import KeyedWriter
     from firn.lake.read.scan import Scan
     from firn.lake.results import (
         AppendResult,
@@ -78,16 +78,16 @@ if TYPE_CHECKING:
         Partition,
     )
     from firn.lake.table import LakeTable
-    from firn.records.collecting import RecordSweepReport
-    from firn.records.definition import Index
-    from firn.records.documents import Record
-    from firn.records.loading import RecordLoadReport
-    from firn.records.predicates import Prefix, Range
-    from firn.records.repairing import RowRepairReport
+    from firn.records.definition.definition import Index
+    from firn.records.documents.documents import Record
+    from firn.records.documents.predicates import Prefix, Range
+    from firn.records.load.load import RecordLoadReport
+    from firn.records.maintain.collection import RecordSweepReport
+    from firn.records.maintain.repair import RowRepairReport
+    from firn.records.read.rows import Rows
     from firn.records.row_tables import RowTable
-    from firn.records.rows import Rows
     from firn.records.table import IndexInfo, RecordTable
-    from firn.records.transaction import Transaction
+    from firn.records.write.transaction import Transaction
     from firn.runner import LocalRunner, Runner
 
 __version__ = "0.1.0"
@@ -185,27 +185,27 @@ _MODULES = (
     "firn.journal.writer.maintain.prune",
     "firn.journal.writer.rebuild.rebuild",
     "firn.journal.writer.unclaimed.repair",
-    "firn.keyed.batch",
-    "firn.keyed.bulk_load",
-    "firn.keyed.changes",
-    "firn.keyed.checkpoints",
-    "firn.keyed.compaction",
-    "firn.keyed.reader",
-    "firn.keyed.scan",
+    "firn.keyed.write.batch",
+    "firn.keyed.load.bulk_load",
+    "firn.keyed.read.changes",
+    "firn.keyed.maintain.checkpoints",
+    "firn.keyed.maintain.compaction",
+    "firn.keyed.read.reader",
+    "firn.keyed.read.scan",
     "firn.keyed.table",
-    "firn.keyed.writer",
+    "firn.keyed.write.writer",
     "firn.lake.results",
     "firn.lake.read.scan",
     "firn.lake.table",
-    "firn.records.collecting",
-    "firn.records.definition",
-    "firn.records.documents",
-    "firn.records.loading",
-    "firn.records.predicates",
+    "firn.records.maintain.collection",
+    "firn.records.definition.definition",
+    "firn.records.documents.documents",
+    "firn.records.load.load",
+    "firn.records.documents.predicates",
     "firn.records.row_tables",
-    "firn.records.rows",
+    "firn.records.read.rows",
     "firn.records.table",
-    "firn.records.transaction",
+    "firn.records.write.transaction",
     "firn.runner",
 )
 

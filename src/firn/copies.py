@@ -1,7 +1,7 @@
 """Copies of record tables in lake tables: all rows at one commit, or every change, exactly once.
 
 A copy is an append under a name (`batch_id`) that follows from what is copied, and the target takes each name once.
-For changes, the cursor (`firn.records.copy_cursor`) settles which commits have a common name.
+For changes, the cursor (`firn.records.load.copy_cursor`) settles which commits have a common name.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from firn.errors import (
 from firn.journal.model import ColumnTypes
 from firn.lake.results import AppendResult
 from firn.lake.table import LakeTable
-from firn.records.bulk import Found, TableAt, snapshot_at
-from firn.records.changes import change_columns, change_table, changes
-from firn.records.copy_cursor import Cursor, StoredCursor, read_cursor, write_cursor
-from firn.records.documents import ID, Documents
+from firn.records.documents.documents import ID, Documents
+from firn.records.documents.tabular import row_columns, table_of
+from firn.records.load.copy_cursor import Cursor, StoredCursor, read_cursor, write_cursor
+from firn.records.read.bulk import Found, TableAt, snapshot_at
+from firn.records.read.changes import change_columns, change_table, changes
 from firn.records.row_tables import RowTable
 from firn.records.table import TASKS_FROM, RecordTable
-from firn.records.tabular import row_columns, table_of
 
 if TYPE_CHECKING:
     from firn.database import Database

@@ -23,7 +23,7 @@ from firn.lake.table import LakeTable
 from firn.lakes import LakeOptions, LakeTables
 from firn.names import check_name
 from firn.record_tables import AnyRecordTable, RecordOptions, RecordTables
-from firn.records.definition import Index, Isolation
+from firn.records.definition.definition import Index, Isolation
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.runner import Runner

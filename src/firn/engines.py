@@ -14,9 +14,9 @@ from firn.runner import LocalRunner, Progress, Runner
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from firn.keyed.bulk_load import LoadReport
+    from firn.keyed.load.bulk_load import LoadReport
     from firn.keyed.table import KeyedTable
-    from firn.records.loading import RecordLoadReport
+    from firn.records.load.load import RecordLoadReport
     from firn.records.row_tables import RowTable
     from firn.records.table import RecordTable
 

@@ -22,7 +22,7 @@ from firn.errors import (
     ObjectNotFoundError,
     OutcomeUnknownError,
 )
-from firn.journal.patience import Backoff
+from firn.journal.backoff import Backoff
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from firn.errors import (
 )
 from firn.generations import Generations
 from firn.journal.definition import definition_key
-from firn.keyed.clones import clones_of, release
-from firn.keyed.definition import KeyedDefinition, create_definition
-from firn.keyed.entries import expiry
-from firn.keyed.seqs import WIDE_SEQ
+from firn.keyed.definition.definition import KeyedDefinition, create_definition
+from firn.keyed.encoding.entries import expiry
+from firn.keyed.encoding.seqs import WIDE_SEQ
+from firn.keyed.maintain.clones import clones_of, release
 from firn.keyed.table import KeyedTable
 from firn.kinds import read_any
 from firn.lake.results import DropReport

@@ -10,13 +10,13 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
+from firn.journal.backoff import whole
 from firn.journal.definition import definition_key, replace_object
-from firn.journal.patience import whole
-from firn.keyed.definition import FORMAT_VERSION as KEYED_TABLES
-from firn.keyed.definition import KeyedDefinition
+from firn.keyed.definition.definition import FORMAT_VERSION as KEYED_TABLES
+from firn.keyed.definition.definition import KeyedDefinition
 from firn.lake.definition.definition import Descriptor
-from firn.records.definition import FORMAT_VERSION as RECORD_TABLES
-from firn.records.definition import RecordDefinition
+from firn.records.definition.definition import FORMAT_VERSION as RECORD_TABLES
+from firn.records.definition.definition import RecordDefinition
 
 Kind = Literal["lake", "keyed", "records"]
 

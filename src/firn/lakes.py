@@ -26,8 +26,8 @@ from firn.errors import (
 from firn.generations import Generations
 from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal, Settings
-from firn.journal.leaderless.damaged_logs import sort_logs
-from firn.journal.leaderless.layout import FIRN_DIR, LOG_DIR, generation_of
+from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR, generation_of
+from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
 from firn.journal.writer.federation.database_name import names_in_use
 from firn.kinds import LAKE, decode_definition, read_any, wrong_kind

@@ -20,7 +20,7 @@ from firn.journal.sequence import Ddl, TableState
 from firn.journal.writer.federation.federation import default_name
 from firn.kinds import Definition, change_definition, read_current
 from firn.lake.results import DropReport
-from firn.records.definition import (
+from firn.records.definition.definition import (
     Index,
     Isolation,
     RecordDefinition,
@@ -28,9 +28,9 @@ from firn.records.definition import (
     indices_of,
     schema_of,
 )
-from firn.records.definitions import define
 from firn.records.engines import Engines
-from firn.records.layout import generation_of
+from firn.records.maintain.ddl import define
+from firn.records.names.layout import generation_of
 from firn.records.row_tables import RowTable
 from firn.records.session import Session
 from firn.records.table import RecordTable

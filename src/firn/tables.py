@@ -10,7 +10,7 @@ from firn.bucket.keys import key_below
 from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.definition import definition_key
-from firn.keyed.definition import KeyedDefinition
+from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.table import KeyedTable
 from firn.keyed_tables import KeyedTables
 from firn.kinds import (
@@ -29,7 +29,7 @@ from firn.lake.table import LakeTable
 from firn.lakes import LakeTables
 from firn.names import is_name
 from firn.record_tables import AnyRecordTable, RecordTables
-from firn.records.definition import RecordDefinition
+from firn.records.definition.definition import RecordDefinition
 from firn.tombstones import Vacant, counts
 from firn.writers import WriterTables
 

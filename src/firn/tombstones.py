@@ -17,7 +17,7 @@ from firn.errors import TableNotFoundError
 from firn.generations import Generations
 from firn.kinds import Definition, change_definition
 from firn.lake.definition.definition import Descriptor
-from firn.records.definition import RecordDefinition
+from firn.records.definition.definition import RecordDefinition
 
 
 @dataclass(frozen=True)

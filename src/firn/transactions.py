@@ -9,8 +9,8 @@ from firn.arguments import checked
 from firn.record_tables import RecordTables
 from firn.records.aio import AsyncTransactions
 from firn.records.session import Duration
-from firn.records.transacting import ATTEMPTS
-from firn.records.transaction import Transaction
+from firn.records.write.retry import ATTEMPTS
+from firn.records.write.transaction import Transaction
 
 T = TypeVar("T")
 

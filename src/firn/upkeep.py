@@ -111,7 +111,8 @@ class WriterUpkeep:
             CorruptObjectError: a transaction or checkpoint can't be read, so that nobody knows what it needs.
                 Nothing was deleted.
 
-        Cost: see `firn.journal.writer.maintain.collect`: 1 GET a transaction and a file that is to go, and the DELETEs.
+        Cost: see `firn.journal.writer.maintain.collect`: 1 GET a transaction and a file that is to go, and the
+        DELETEs.
 
         Example:
             >>> import firn
@@ -155,8 +156,8 @@ class WriterUpkeep:
             ForkError: two transactions of one revision, and nothing tells which one counted; see `keep`.
             CorruptObjectError: transactions that can be read contradict one another.
 
-        Cost: see `firn.lake.maintain.rebuild`: 1 GET a transaction, the footers of files that no transaction adds, read by
-        Spark's tasks where a session is active; 1 PUT a transaction that is lost, and 3.
+        Cost: see `firn.lake.maintain.rebuild`: 1 GET a transaction, the footers of files that no transaction adds,
+        read by Spark's tasks where a session is active; 1 PUT a transaction that is lost, and 3.
 
         Example:
             >>> import firn

@@ -21,10 +21,10 @@ from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
 from firn.errors import ConflictError, DuplicateKeyError, FirnError, OutcomeUnknownError, SnapshotTooOldError
-from firn.records.collecting import collect
+from firn.records.maintain.collection import collect
+from firn.records.objects.store import RecordStore
 from firn.records.session import Applier
-from firn.records.store import RecordStore
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 from firn.testing import Observed as Recorded
 from firn.testing.history import History, Recording
 from simulation.records_clients import Clients, Habits, Session

@@ -19,8 +19,9 @@ import firn
 from firn.bucket.base import Bucket
 from firn.errors import SnapshotTooOldError
 from firn.journal.sequence import RowWrite
-from firn.records import applying, collecting
-from firn.records.store import RecordStore
+from firn.records.apply import apply as applying
+from firn.records.maintain import collection as collecting
+from firn.records.objects.store import RecordStore
 from firn.testing import History
 from simulation.records_model import Model
 from simulation.records_world import (

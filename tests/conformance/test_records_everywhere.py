@@ -18,14 +18,14 @@ from firn.journal.definition import definition_key
 from firn.journal.sequence import Ddl, RowWrite, Transaction
 from firn.journal.sequence.codec import encode_record
 from firn.names import is_name
-from firn.records.applying import settle
-from firn.records.collecting import collect, sweep
-from firn.records.definition import Index, RecordDefinition, create_definition
-from firn.records.definitions import define
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import Index, RecordDefinition, create_definition
+from firn.records.maintain.collection import collect, sweep
+from firn.records.maintain.ddl import define
+from firn.records.objects.store import RecordStore
 from firn.records.row_tables import RowTable
-from firn.records.store import RecordStore
 from firn.records.table import RecordTable
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 from firn.testing import History
 from stores.places import Place
 

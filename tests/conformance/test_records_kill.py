@@ -16,10 +16,11 @@ from record_client import MIX, Said, Worker, line, open_store, parsed
 from record_killing import PREFIX, examine, prepare, work_and_kill
 
 from firn.journal.sequence import SequenceLog
-from firn.records import applying, transaction
-from firn.records.row import Row
-from firn.records.store import RecordStore
-from firn.records.transaction import begin
+from firn.records.apply import apply as applying
+from firn.records.objects.row import Row
+from firn.records.objects.store import RecordStore
+from firn.records.write import transaction
+from firn.records.write.transaction import begin
 from simulation.records_clients import SHIFTS, Session
 from stores.places import Place
 from stores.servers import Server

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from firn.journal.leaderless.codec import decode
-from firn.journal.leaderless.fold import fold
+from firn.journal.leaderless.format.codec import decode
+from firn.journal.leaderless.replay.replay import fold
 from firn.journal.manifest.codec import decode_manifest, decode_pointer, decode_snapshot
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
 from firn.journal.manifest.model import L0File
@@ -23,11 +23,11 @@ from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import decode_record
 from firn.lake.definition.definition import Descriptor
-from firn.records.copy_cursor import decode_cursor
-from firn.records.definition import RecordDefinition
-from firn.records.lone_row import Version
-from firn.records.lone_row import decode_row as decode_lone_row
-from firn.records.row import decode_row
+from firn.records.definition.definition import RecordDefinition
+from firn.records.load.copy_cursor import decode_cursor
+from firn.records.objects.row import decode_row
+from firn.records.objects.single_version_row import Version
+from firn.records.objects.single_version_row import decode_row as decode_lone_row
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from firn.journal.leaderless.settings import PROPERTIES, Settings
+from firn.journal.leaderless.format.settings import PROPERTIES, Settings
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import Settings as WriterSettings
-from firn.keyed.settings import KEYED_PROPERTIES
+from firn.keyed.definition.settings import KEYED_PROPERTIES
 from firn.lake.definition.definition import TABLE_PROPERTIES
 from firn.lake.write.write import WriteSpec
-from firn.records.settings import RECORD_PROPERTIES
+from firn.records.definition.settings import RECORD_PROPERTIES
 from firn.units import parse_duration, parse_size
 
 PAGE = (Path(__file__).parents[2] / "docs/howto/properties.md").read_text("utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import firn
-from firn.cli.exits import EXIT_CODES
+from firn.cli.terminal.exits import EXIT_CODES
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference"

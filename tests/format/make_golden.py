@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import firn
-from firn.journal.leaderless import layout
+from firn.journal.leaderless.format import layout
 
 GOLDEN = Path(__file__).parent / "golden"
 

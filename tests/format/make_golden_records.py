@@ -21,7 +21,7 @@ import firn
 from firn.bucket import open_bucket
 from firn.journal.sequence import Horizon, truncate
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 
 CATALOG, MANY = "0.1.0+catalog", 12
 """The version whose records refer to one another's catalogs (feature `catalog`); how many tables make one large."""

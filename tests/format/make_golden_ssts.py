@@ -18,9 +18,9 @@ from typing import Any
 from make_golden import GOLDEN
 
 import firn
-from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.sst_writer import SstWriter
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst.writer import SstWriter
 
 COLUMNS = {"flights": "BIGINT", "city": "VARCHAR", "late": "DOUBLE", "open": "BOOLEAN", "codes": "VARCHAR[]"}
 SSTS: dict[str, dict[str, Any]] = {

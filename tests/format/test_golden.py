@@ -11,7 +11,7 @@ import pytest
 from make_golden import GOLDEN, make, shown
 
 import firn
-from firn.journal.leaderless.codec import decode, encode
+from firn.journal.leaderless.format.codec import decode, encode
 from firn.lake.definition.keys import KeySpec
 
 VERSIONS = sorted(path.parent.name for path in GOLDEN.glob("*/expected.json"))

@@ -15,7 +15,7 @@ import pytest
 from make_golden_definitions import GOLDEN, make
 
 import firn
-from firn.journal.leaderless import codec
+from firn.journal.leaderless.format import codec
 
 ROWS: dict[str, list[dict[str, Any]]] = json.loads((GOLDEN / "rows.json").read_text("utf-8"))
 NAMES = [f"{prefix}{name}" for prefix in ("", "w_") for name in ROWS if prefix == "" or name != "second"]

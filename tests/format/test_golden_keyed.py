@@ -11,7 +11,7 @@ import pytest
 from make_golden import GOLDEN
 
 import firn
-from firn.keyed.seqs import NARROW, WIDE, Seqs
+from firn.keyed.encoding.seqs import NARROW, WIDE, Seqs
 
 FORMATS: dict[str, Seqs] = {"0.1.0": NARROW, "wide-seq": WIDE, "key-types": WIDE}
 

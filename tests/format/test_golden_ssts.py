@@ -14,11 +14,11 @@ from make_golden_ssts import make, value_of
 
 import firn
 from firn.bucket import open_bucket
-from firn.keyed.cache import BlockCache
-from firn.keyed.entries import DELETE, MERGE, Entry
-from firn.keyed.sst_reader import SstReader
-from firn.keyed.sst_tail import decode_tail, encode_tail, tail_bytes
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import DELETE, MERGE, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.reader import SstReader
+from firn.keyed.sst.tail import decode_tail, encode_tail, tail_bytes
 
 VERSIONS = sorted(path.parent.name for path in GOLDEN.glob("*/ssts"))
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.errors import CorruptObjectError
-from firn.journal.leaderless.codec import Log, decode, encode
-from firn.journal.leaderless.fold import fold
+from firn.journal.leaderless.format.codec import Log, decode, encode
+from firn.journal.leaderless.replay.replay import fold
 from firn.journal.model import DataFile
 
 NAME = "1767258000753_web-7-fd07db979162f80a.jsonl"

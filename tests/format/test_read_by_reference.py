@@ -97,7 +97,7 @@ def test_no_key_of_firns_lies_where_the_reference_would_take_it_for_a_log():
 
 
 def test_a_host_whose_name_would_look_merged_does_not():
-    from firn.journal.leaderless.layout import new_log_name
+    from firn.journal.leaderless.format.layout import new_log_name
 
     assert not icedb_reader.is_merged(new_log_name(1767258000753, maintenance=False))
     assert icedb_reader.is_merged(new_log_name(1767258000753, maintenance=True))

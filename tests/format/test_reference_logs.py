@@ -11,9 +11,9 @@ from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
-from firn.journal.leaderless.codec import decode, encode
-from firn.journal.leaderless.fold import fold
-from firn.journal.leaderless.layout import parse_log_name
+from firn.journal.leaderless.format.codec import decode, encode
+from firn.journal.leaderless.format.layout import parse_log_name
+from firn.journal.leaderless.replay.replay import fold
 from firn.journal.model import Commit, DataFile
 
 LOGS = Path(__file__).parent / "icedb-logs"

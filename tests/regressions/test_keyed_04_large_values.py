@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from firn.keyed import large_pieces, load_rows
+from firn.keyed.load import rows as load_rows
+from firn.keyed.merge import large_pieces
 from firn.keyed.table import KeyedTable
 from kv_tables import Flusher, live, new_table
 

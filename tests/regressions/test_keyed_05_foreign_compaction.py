@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from firn.keyed import compaction, l0_steps
-from firn.keyed.pressure import LONGEST_PAUSE_S, LONGEST_WAIT_S, Pressure
+from firn.keyed.maintain import compaction, l0_steps
 from firn.keyed.table import KeyedTable
+from firn.keyed.write.pressure import LONGEST_PAUSE_S, LONGEST_WAIT_S, Pressure
 from firn.runner import LocalRunner
 from kv_compactors import Beside, Slow
 from kv_tables import live, new_table
@@ -95,7 +95,7 @@ def test_l0_comes_first_where_the_rest_takes_long(table: KeyedTable) -> None:
 def test_a_writers_own_compaction_goes_on_with_l0_too(
     table: KeyedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from firn.keyed import own_compaction
+    from firn.keyed.maintain import local_compaction as own_compaction
 
     def meanwhile() -> None:
         Beside.steps[-1]()  # nothing to do

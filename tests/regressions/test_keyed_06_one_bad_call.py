@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from firn.errors import InvalidInputError
-from firn.keyed import writer
-from firn.keyed.batch import WriteBatch
 from firn.keyed.table import KeyedTable
+from firn.keyed.write import writer
+from firn.keyed.write.batch import WriteBatch
 from kv_tables import new_table
 
 ENDLESS: list[Any] = [1e18, "99999999999w", timedelta.max, 1e300]
@@ -66,7 +66,7 @@ def test_waits_of_any_length_are_waited(forever: float) -> None:
 
 
 def test_text_is_measured_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from firn.keyed import values
+    from firn.keyed.encoding import values
 
     monkeypatch.setattr(values, "MAX_VALUE", 100)
     with new_table(schema={"a": "VARCHAR", "b": "VARCHAR[]"}).open(compaction=False) as kv:

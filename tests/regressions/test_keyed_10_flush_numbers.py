@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from firn.errors import UnsupportedError
-from firn.keyed.flusher import MOST_BYTES
-from firn.keyed.memtable import OVERHEAD
-from firn.keyed.seqs import NARROW, WIDE
+from firn.keyed.encoding.seqs import NARROW, WIDE
+from firn.keyed.merge.memtable import OVERHEAD
 from firn.keyed.table import KeyedTable
-from firn.keyed.writer import MAX_BATCH
+from firn.keyed.write.flusher import MOST_BYTES
+from firn.keyed.write.writer import MAX_BATCH
 from kv_tables import new_table
 
 

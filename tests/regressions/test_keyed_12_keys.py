@@ -14,10 +14,10 @@ import pytest
 import firn
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import decode_framed
-from firn.keyed.batch import WriteBatch
-from firn.keyed.definition import FORMAT_VERSION
-from firn.keyed.seqs import WIDE_SEQ
+from firn.keyed.definition.definition import FORMAT_VERSION
+from firn.keyed.encoding.seqs import WIDE_SEQ
 from firn.keyed.table import KeyedTable
+from firn.keyed.write.batch import WriteBatch
 
 KINDS = {"price": "DECIMAL(38,2)", "id": "UUID"}
 MOST = Decimal("999999999999999999999999999999999999.99")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from firn.keyed import compaction, l0_steps
+from firn.keyed.maintain import compaction, l0_steps
 from kv_compactors import Beside, Slow
 from kv_tables import live, new_table
 

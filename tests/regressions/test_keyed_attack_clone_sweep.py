@@ -9,7 +9,7 @@ import pytest
 
 import firn
 from firn.errors import SnapshotTooOldError
-from firn.keyed.altering import sweep_age_s
+from firn.keyed.maintain.alter import sweep_age_s
 
 
 def test_snapshots_of_a_clone_outlive_its_compaction() -> None:

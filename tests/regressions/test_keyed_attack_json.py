@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firn.errors import InvalidInputError
-from firn.keyed.json_patch import MAX_DEPTH, dump_json, load_json
+from firn.keyed.merge.json_patch import MAX_DEPTH, dump_json, load_json
 from kv_tables import new_table
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from firn.journal.manifest.model import L0File, Manifest, Pointer, SSTInfo, View
-from firn.keyed.l0_steps import due
-from firn.keyed.policy import CompactionPlan, Policy, runs_of
+from firn.keyed.maintain.l0_steps import due
+from firn.keyed.maintain.policy import CompactionPlan, Policy, runs_of
 
 POINTER = Pointer("", 1, (), "", 1, 1, "")
 

@@ -9,7 +9,7 @@ import pytest
 
 import firn
 from firn.errors import CorruptObjectError, FirnError
-from firn.journal.leaderless.codec import Log, decode, decode_many, encode
+from firn.journal.leaderless.format.codec import Log, decode, decode_many, encode
 from firn.journal.model import DataFile
 
 OLD = Path(__file__).parents[1] / "format" / "golden" / "0.1.0" / "db"

@@ -7,11 +7,11 @@ import pytest
 
 import firn
 from firn.errors import CorruptObjectError
-from firn.journal.leaderless import checkpoint
 from firn.journal.leaderless.append import claimed_log
-from firn.journal.leaderless.horizon import read_horizon
-from firn.journal.leaderless.layout import TableLayout
-from firn.journal.leaderless.lease import LockState
+from firn.journal.leaderless.format.layout import TableLayout
+from firn.journal.leaderless.maintain.lease import LockState
+from firn.journal.leaderless.replay import checkpoint
+from firn.journal.leaderless.replay.horizon import read_horizon
 from firn.lake.definition.definition import Descriptor
 
 

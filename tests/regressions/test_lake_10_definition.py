@@ -67,7 +67,7 @@ def as_version_01_wrote_it(db):
     """No log has a copy."""
     from dataclasses import replace
 
-    from firn.journal.leaderless.codec import decode, encode
+    from firn.journal.leaderless.format.codec import decode, encode
 
     for info in db.bucket.list("t/_log/").objects:
         log = decode(info.key.rpartition("/")[2], db.bucket.get(info.key).data, where=info.key)

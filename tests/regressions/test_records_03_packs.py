@@ -7,8 +7,8 @@ import pytest
 from firn.journal.sequence import Horizon, truncate
 from firn.journal.sequence import history as reading
 from firn.journal.sequence.store import SequenceStore
-from firn.records import collecting
-from firn.records.transaction import begin
+from firn.records.maintain import collection as collecting
+from firn.records.write.transaction import begin
 from record_processes import Processes, spent
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence import commit
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 from record_processes import Processes
 
 

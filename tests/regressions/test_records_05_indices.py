@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from firn.records.definition import Index
-from firn.records.predicates import Range
-from firn.records.transaction import begin
+from firn.records.definition.definition import Index
+from firn.records.documents.predicates import Range
+from firn.records.write.transaction import begin
 from record_processes import Processes, spent
 
 
@@ -36,7 +36,7 @@ def found(db, where):
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch):
-    monkeypatch.setattr("firn.records.candidates.PAGE", 50)
+    monkeypatch.setattr("firn.records.read.candidates.PAGE", 50)
 
 
 def test_the_most_selective_index_is_found_whatever_comes_first(db):

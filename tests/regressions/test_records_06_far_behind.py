@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 from record_processes import Processes
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import apply
-from firn.records.definition import Index
+from firn.records.apply.apply import apply
+from firn.records.definition.definition import Index
 from firn.testing import SimStore
 from record_databases import Processes
 

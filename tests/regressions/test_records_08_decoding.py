@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import firn
-from firn.records.documents import Documents
+from firn.records.documents.documents import Documents
 
 
 @pytest.mark.parametrize("predicates", [1, 40])

@@ -7,8 +7,8 @@ import pytest
 import firn
 from firn.errors import CorruptObjectError
 from firn.journal.sequence import Horizon, truncate
-from firn.records.definition import Index
-from firn.records.transaction import begin
+from firn.records.definition.definition import Index
+from firn.records.write.transaction import begin
 from record_processes import Processes, spent
 
 

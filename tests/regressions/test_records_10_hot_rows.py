@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from firn.journal.sequence import Horizon
-from firn.records.applier import HOT, Applier
-from firn.records.applying import apply
-from firn.records.store import DROPS
-from firn.records.transaction import begin
+from firn.records.apply.apply import apply
+from firn.records.apply.commit_applier import HOT, Applier
+from firn.records.objects.store import DROPS
+from firn.records.write.transaction import begin
 from record_processes import Processes
 
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from firn.journal.sequence.store import SequenceStore
-from firn.records.applier import TELLS, Applier
-from firn.records.transaction import begin
+from firn.records.apply.commit_applier import TELLS, Applier
+from firn.records.write.transaction import begin
 from record_processes import Processes, spent
 
 

@@ -120,7 +120,7 @@ def test_in_the_order_of_ids_only_a_page_is_read(db):
         db.t.insert(f"{n:02}", {"n": n})
     tables = db.process()
     reader = tables.open(db.t.definition)
-    from firn.records.applying import settle
+    from firn.records.apply.apply import settle
 
     settle(tables.session.store)
     before = reader.bucket.counters.get

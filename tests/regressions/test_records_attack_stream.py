@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 import firn
-from firn.records import snapshot
+from firn.records.read import snapshot
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence import Ddl, commit
-from firn.records.definitions import define
-from firn.records.indexing import build_index
-from firn.records.transaction import begin
+from firn.records.maintain.ddl import define
+from firn.records.maintain.indexes import build_index
+from firn.records.write.transaction import begin
 from record_processes import Processes
 
 

@@ -11,7 +11,7 @@ import firn
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
 from firn.inspect.fsck.records import check_records
 from firn.record_tables import RecordOptions
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 from record_databases import Processes
 
 

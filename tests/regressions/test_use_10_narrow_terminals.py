@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import firn
-from firn.cli import waiting
-from firn.cli.grid import lay_out
+from firn.cli.terminal import waiting
+from firn.cli.terminal.grid import lay_out
 from unit.cli_runs import done, flights
 
 TIME = "2001-01-02 03:04:05"
@@ -86,7 +86,7 @@ def test_commands_fit_the_terminal(tmp_path: Path, width: int, monkeypatch: pyte
     flights(tmp_path)
     firn.connect(tmp_path).create_table("delays", kind="keyed")
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr("firn.cli.output._is_terminal", lambda stream: True)
+    monkeypatch.setattr("firn.cli.terminal.output._is_terminal", lambda stream: True)
     for command in (
         ["tables"],
         ["log", "--db"],

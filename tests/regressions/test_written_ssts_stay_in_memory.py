@@ -6,10 +6,10 @@ import weakref
 
 import pytest
 
-from firn.keyed import sst_sink
-from firn.keyed.entries import PUT, Entry
-from firn.keyed.sst_writer import SstWriter
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst import sink as sst_sink
+from firn.keyed.sst.writer import SstWriter
 
 ROOM = 32 << 20
 

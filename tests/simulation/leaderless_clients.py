@@ -20,7 +20,7 @@ from firn.errors import (
     StoreUnavailableError,
 )
 from firn.journal.leaderless import LeaderlessJournal, Settings
-from firn.journal.leaderless.session import MaintenanceSession
+from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, Snapshot
 from firn.testing import SimClient

@@ -6,7 +6,7 @@ from collections import Counter
 
 from firn.errors import ObjectNotFoundError, SnapshotTooOldError, StoreUnavailableError
 from firn.journal.leaderless import LeaderlessJournal, stream
-from firn.journal.leaderless.codec import Log
+from firn.journal.leaderless.format.codec import Log
 from firn.testing import SimClient
 from simulation.leaderless_clients import Clients
 from simulation.leaderless_model import Model

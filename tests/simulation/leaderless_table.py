@@ -9,8 +9,8 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.journal.leaderless import LeaderlessJournal, Settings
-from firn.journal.leaderless.cleanup import plan_cleanup, run_cleanup
-from firn.journal.leaderless.horizon import record
+from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
+from firn.journal.leaderless.replay.horizon import record
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import DataFile, Snapshot, SweepReport
 

@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 
 from firn.errors import FencedError, ObjectChangedError, ObjectExistsError, OutcomeUnknownError
-from firn.journal.manifest import collecting, compacting, journal, opening, reading, snapshots
+from firn.journal.manifest import collection as collecting
+from firn.journal.manifest import compactor as compacting
+from firn.journal.manifest import journal, opening, snapshots
+from firn.journal.manifest import views as reading
 from firn.journal.manifest.codec import encode_snapshot
-from firn.journal.manifest.compacting import CompactorSession
+from firn.journal.manifest.compactor import CompactorSession
 from firn.journal.manifest.model import EpochInfo, L0File, Manifest, Pointer, View
 from firn.journal.manifest.replaced import Replaced
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.walk import listed_after, walk
-from firn.journal.manifest.writing import WriterSession
+from firn.journal.manifest.writer import WriterSession
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

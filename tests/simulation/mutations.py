@@ -15,23 +15,15 @@ import pytest
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.bucket.conditional import create, swap
 from firn.errors import ConflictError, ObjectNotFoundError, OutcomeUnknownError
-from firn.journal.leaderless import (
-    append,
-    checkpoint,
-    cleanup,
-    fold,
-    horizon,
-    lease,
-    loader,
-    session,
-    stream,
-    sweep,
-)
-from firn.journal.leaderless.codec import Log, decode, decode_many, encode
+from firn.journal.leaderless import append, stream
+from firn.journal.leaderless.format.codec import Log, decode, decode_many, encode
+from firn.journal.leaderless.format.layout import new_log_name, parse_log_name, version_of
 from firn.journal.leaderless.journal import LeaderlessJournal
-from firn.journal.leaderless.layout import new_log_name, parse_log_name, version_of
-from firn.journal.leaderless.session import MaintenanceSession
-from firn.journal.leaderless.table_log import TableLog
+from firn.journal.leaderless.maintain import cleanup, lease, session, sweep
+from firn.journal.leaderless.maintain.session import MaintenanceSession
+from firn.journal.leaderless.replay import checkpoint, horizon, loader
+from firn.journal.leaderless.replay import replay as fold
+from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import Commit
 from simulation import leaderless_table
 

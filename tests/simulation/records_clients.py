@@ -24,12 +24,15 @@ from firn.errors import (
 )
 from firn.journal.sequence import GroupCommit
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records import altering, applying, collecting, indexing
-from firn.records.applier import IDLE_S, PATIENCE_S, Applier
-from firn.records.definition import read_definition
-from firn.records.predicates import Range
-from firn.records.store import RecordStore
-from firn.records.transaction import Transaction, begin
+from firn.records.apply import apply as applying
+from firn.records.apply.commit_applier import IDLE_S, PATIENCE_S, Applier
+from firn.records.definition.definition import read_definition
+from firn.records.documents.predicates import Range
+from firn.records.maintain import alter as altering
+from firn.records.maintain import collection as collecting
+from firn.records.maintain import indexes as indexing
+from firn.records.objects.store import RecordStore
+from firn.records.write.transaction import Transaction, begin
 from firn.testing import SimClient
 from firn.testing.history import Recording
 from simulation.manifest_process import Process

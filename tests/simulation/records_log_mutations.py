@@ -9,29 +9,22 @@ from typing import Any
 import pytest
 
 from firn.errors import ObjectExistsError, OutcomeUnknownError, StoreUnavailableError
-from firn.journal.sequence import (
-    Catalog,
-    Head,
-    Horizon,
-    Record,
-    SequenceLog,
-    Transaction,
-    committing,
-    log,
-    opening,
-    truncating,
-)
+from firn.journal.sequence import Catalog, Head, Horizon, Record, SequenceLog, Transaction, log, opening
+from firn.journal.sequence import commit as committing
+from firn.journal.sequence import truncation as truncating
 from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
 from firn.journal.sequence.model import Pack
 from firn.journal.sequence.opening import Opened, open_log
-from firn.journal.sequence.probing import Probed
+from firn.journal.sequence.probe import Probed
 from firn.journal.sequence.store import SequenceStore
-from firn.records import collecting, transaction, uniqueness, validating, writes
-from firn.records.layout import RecordLayout
-from firn.records.snapshot import Seen
-from firn.records.staged import staged_ref
-from firn.records.store import RecordStore, Table
-from firn.records.transaction import Transaction as Open
+from firn.records.maintain import collection as collecting
+from firn.records.names.layout import RecordLayout
+from firn.records.objects.staged import staged_ref
+from firn.records.objects.store import RecordStore, Table
+from firn.records.read.snapshot import Seen
+from firn.records.write import transaction, uniqueness, writes
+from firn.records.write import validation as validating
+from firn.records.write.transaction import Transaction as Open
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

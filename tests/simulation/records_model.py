@@ -16,7 +16,7 @@ import orjson
 
 from firn.journal.sequence import Catalog, Record, RowWrite, Transaction
 from firn.journal.sequence.catalog import after
-from firn.records.predicates import matches, predicate_of
+from firn.records.documents.predicates import matches, predicate_of
 from firn.testing.history import History
 
 Status = Literal["committed", "aborted", "unknown"]

@@ -14,35 +14,25 @@ from typing import Any
 import pytest
 
 from firn.errors import ObjectChangedError, ObjectExistsError, OutcomeUnknownError
-from firn.journal.sequence import (
-    Catalog,
-    Head,
-    Horizon,
-    Record,
-    SequenceLog,
-    TableState,
-    truncating,
-)
+from firn.journal.sequence import Catalog, Head, Horizon, Record, SequenceLog, TableState
+from firn.journal.sequence import truncation as truncating
 from firn.journal.sequence.catalog import after
 from firn.journal.sequence.store import SequenceStore
-from firn.records import (
-    applier,
-    applying,
-    collecting,
-    definitions,
-    indexing,
-    lost,
-    transaction,
-    uniqueness,
-    validating,
-)
-from firn.records.candidates import candidates
-from firn.records.names import id_part
-from firn.records.order import ALL, Page
-from firn.records.row import Row, Version
-from firn.records.snapshot import Seen, Snapshot, Where
-from firn.records.store import RecordStore, Table
-from firn.records.transaction import Transaction as Open
+from firn.records.apply import apply as applying
+from firn.records.apply import commit_applier as applier
+from firn.records.apply import lost
+from firn.records.maintain import collection as collecting
+from firn.records.maintain import ddl as definitions
+from firn.records.maintain import indexes as indexing
+from firn.records.names.names import id_part
+from firn.records.objects.row import Row, Version
+from firn.records.objects.store import RecordStore, Table
+from firn.records.read.candidates import candidates
+from firn.records.read.order import ALL, Page
+from firn.records.read.snapshot import Seen, Snapshot, Where
+from firn.records.write import transaction, uniqueness
+from firn.records.write import validation as validating
+from firn.records.write.transaction import Transaction as Open
 
 # -- read and find
 
@@ -192,7 +182,7 @@ def rows_before_entries(patch: pytest.MonkeyPatch) -> None:
 
 def rows_without_a_condition(patch: pytest.MonkeyPatch) -> None:
     """Rule 20: by If-Match or if-absent."""
-    from firn.records.row import encode_row
+    from firn.records.objects.row import encode_row
 
     patch.setattr(
         RecordStore,

@@ -28,17 +28,17 @@ from firn.journal.sequence import (
     truncate,
 )
 from firn.journal.sequence.codec import encode_record
-from firn.records.applier import IDLE_S, Applier
-from firn.records.applying import apply, settle
-from firn.records.collecting import collect, sweep
-from firn.records.definition import Index, RecordDefinition
-from firn.records.definitions import define
-from firn.records.index_values import encode_value
-from firn.records.indexing import build_index, drop_index
-from firn.records.layout import RecordLayout
-from firn.records.store import RecordStore, StoredRow
-from firn.records.transaction import Transaction as Open
-from firn.records.transaction import begin
+from firn.records.apply.apply import apply, settle
+from firn.records.apply.commit_applier import IDLE_S, Applier
+from firn.records.definition.definition import Index, RecordDefinition
+from firn.records.maintain.collection import collect, sweep
+from firn.records.maintain.ddl import define
+from firn.records.maintain.indexes import build_index, drop_index
+from firn.records.names.index_values import encode_value
+from firn.records.names.layout import RecordLayout
+from firn.records.objects.store import RecordStore, StoredRow
+from firn.records.write.transaction import Transaction as Open
+from firn.records.write.transaction import begin
 from firn.testing import FAILED, Call, Fault, SimStore, stalled
 
 PREFIX = "db"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from firn.records.documents import Record
-from firn.records.transaction import Transaction
+from firn.records.documents.documents import Record
+from firn.records.write.transaction import Transaction
 
 
 def _untracked(patch: pytest.MonkeyPatch, verb: str, where: Any = None) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from firn.errors import DuplicateKeyError, FirnError, NoSuchKeyError
-from firn.records.predicates import Range
+from firn.records.documents.predicates import Range
 from simulation.records_model import Found, Look, matching
 
 TABLE = "moved"

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 
 from firn.bucket.base import BytesLike
 from firn.journal.sequence import Ddl, Record, RowWrite, SequenceLayout
-from firn.records import applying, collecting
-from firn.records.definition import Index, RecordDefinition, read_definition
-from firn.records.definitions import define
-from firn.records.row import Row
-from firn.records.store import RecordStore
-from firn.records.transaction import begin
+from firn.records.apply import apply as applying
+from firn.records.definition.definition import Index, RecordDefinition, read_definition
+from firn.records.maintain import collection as collecting
+from firn.records.maintain.ddl import define
+from firn.records.objects.row import Row
+from firn.records.objects.store import RecordStore
+from firn.records.write.transaction import begin
 from firn.testing import RandomFaults, Replay, SimStore, World
 from simulation.records_clients import SHIFTS, Clients, Habits, tables_of
 from simulation.records_model import TOTAL, Model

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 
 from firn.errors import FirnError
 from firn.journal.leaderless import stream
-from firn.journal.leaderless.codec import Log, encode
-from firn.journal.leaderless.layout import TableLayout
+from firn.journal.leaderless.format.codec import Log, encode
+from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.model import Commit
 from firn.testing import Call, Rule, Script, SimClient, SimStore, World, slow
 from regressions import test_checkpoint_shows_what_was_cleaned as checkpointed

@@ -15,8 +15,8 @@ from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.definition.definition import Descriptor
 from firn.lake.table import LakeTable
 from firn.lakes import LakeTables
-from firn.records.applying import settle
-from firn.records.copy_cursor import Cursor, StoredCursor, read_cursor, write_cursor
+from firn.records.apply.apply import settle
+from firn.records.load.copy_cursor import Cursor, StoredCursor, read_cursor, write_cursor
 from firn.records.table import RecordTable
 from firn.tables import Tables
 from firn.testing import CrashPoint, GatedBucket, SimStore, SimulationFailure, crash_points

@@ -26,8 +26,8 @@ from firn.database import Database
 from firn.errors import TableNotFoundError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import Append
-from firn.journal.leaderless.codec import Log, encode
-from firn.journal.leaderless.lease import LockState
+from firn.journal.leaderless.format.codec import Log, encode
+from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.model import Commit
 from firn.keyed_tables import KeyedTables
 from firn.lake.definition.definition import Descriptor

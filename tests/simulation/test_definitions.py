@@ -9,7 +9,7 @@ import pytest
 
 from firn.journal.agreement import Agreement
 from firn.journal.entries import Entries
-from firn.journal.leaderless import fold
+from firn.journal.leaderless.replay import replay as fold
 from firn.lake.maintain import alter as altering
 from firn.lake.maintain import maintenance
 from firn.lake.partition.bounds import PartitionBounds
@@ -94,7 +94,7 @@ def carries_no_definition(patch: pytest.MonkeyPatch) -> None:
             log.notes.pop("definition", None)
         return log
 
-    patch.setattr("firn.journal.leaderless.session.maintenance_log", maintenance_log)
+    patch.setattr("firn.journal.leaderless.maintain.session.maintenance_log", maintenance_log)
 
 
 MUTATIONS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, bool, int]] = [

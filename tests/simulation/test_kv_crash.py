@@ -15,12 +15,13 @@ import pytest
 
 from firn.errors import FirnError
 from firn.journal.manifest import CompactorSession, View
-from firn.keyed import bulk_load, clones, run_writer
-from firn.keyed.checkpoints import checkpoint, checkpoints, find
-from firn.keyed.clones import clone, clones_of
-from firn.keyed.compaction import compact
-from firn.keyed.definition import KeyedDefinition, create_definition, read_definition
-from firn.keyed.sweep import sweep
+from firn.keyed.definition.definition import KeyedDefinition, create_definition, read_definition
+from firn.keyed.load import bulk_load
+from firn.keyed.maintain import clones, run_writer
+from firn.keyed.maintain.checkpoints import checkpoint, checkpoints, find
+from firn.keyed.maintain.clones import clone, clones_of
+from firn.keyed.maintain.compaction import compact
+from firn.keyed.maintain.sweep import sweep
 from firn.keyed.table import KeyedTable
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, SimulationFailure, crash_points
 from kv_tables import Flusher, live

@@ -10,8 +10,8 @@ import pytest
 
 from firn.errors import FirnError, TableExistsError
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import settle
-from firn.records.definition import read_definition
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import read_definition
 from firn.records.table import RecordTable
 from firn.testing import CrashPoint, GatedBucket, SimStore, crash_points
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from firn.bucket.base import BytesLike
 from firn.journal.leaderless import Settings
-from firn.journal.leaderless.codec import Log, decode
-from firn.journal.leaderless.layout import TableLayout, is_maintenance_part, parse_log_name
+from firn.journal.leaderless.format.codec import Log, decode
+from firn.journal.leaderless.format.layout import TableLayout, is_maintenance_part, parse_log_name
 from firn.testing import SimStore
 from simulation.leaderless_table import PREFIX
 

@@ -9,7 +9,7 @@ import pytest
 
 import firn
 from advice import advises
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 from firn.spark.sql.native import NATIVE_CONF
 
 if TYPE_CHECKING:

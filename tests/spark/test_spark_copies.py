@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import firn
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 from firn.records.table import RecordTable
 
 if TYPE_CHECKING:

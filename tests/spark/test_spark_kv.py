@@ -431,7 +431,7 @@ CELLS: dict[str, list[Any]] = {
     ids="-".join,
 )
 def test_keys_are_decoded_by_sparks_own_functions(spark: SparkSession, kinds: tuple[str, ...]) -> None:
-    from firn.keyed.keys import Keys
+    from firn.keyed.encoding.keys import Keys
     from firn.spark.keyed.key_sql import key_expressions
     from firn.spark.session.types import spark_schema
 

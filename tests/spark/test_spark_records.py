@@ -13,7 +13,7 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import firn
 from firn.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
 from firn.journal.sequence.store import SequenceStore
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 from firn.runner import LocalRunner
 from firn.spark.session.runner import SparkRunner
 

@@ -20,11 +20,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import firn
 from firn.errors import FencedError, FirnError, InvalidInputError, SnapshotTooOldError
-from firn.keyed import fold, l0_steps, large_pieces
-from firn.keyed.batch import WriteBatch
-from firn.keyed.entries import DELETE, MERGE, PUT
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT
+from firn.keyed.maintain import l0_steps
+from firn.keyed.merge import fold, large_pieces
 from firn.keyed.table import KeyedTable
-from firn.keyed.writer import KeyedWriter
+from firn.keyed.write.batch import WriteBatch
+from firn.keyed.write.writer import KeyedWriter
 from kv_twins import Twins
 from twins import Loop
 

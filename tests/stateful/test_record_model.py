@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 import firn
 from firn.journal.sequence import Ddl
-from firn.records.applying import settle
-from firn.records.collecting import collect, sweep
-from firn.records.definition import Index, RecordDefinition
-from firn.records.definitions import define
-from firn.records.predicates import matches, predicate_of
-from firn.records.store import RecordStore
-from firn.records.transaction import Transaction, begin
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import Index, RecordDefinition
+from firn.records.documents.predicates import matches, predicate_of
+from firn.records.maintain.collection import collect, sweep
+from firn.records.maintain.ddl import define
+from firn.records.objects.store import RecordStore
+from firn.records.write.transaction import Transaction, begin
 from firn.testing import SimStore
 
 IDS = st.sampled_from(["a", "b", "c", "é___/.."])

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from firn.aio import Threads
 from firn.bucket import open_bucket
+from firn.concurrency.aio import Threads
 from firn.record_tables import RecordOptions, RecordTables
 from firn.records.aio import AsyncTransactions
 

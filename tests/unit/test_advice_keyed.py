@@ -17,7 +17,7 @@ from firn.errors import ObjectNotFoundError
 from firn.journal.envelope import Envelopes
 from firn.journal.manifest.codec import decode_manifest, encode_manifest
 from firn.journal.manifest.journal import ManifestJournal
-from firn.keyed.seqs import NARROW
+from firn.keyed.encoding.seqs import NARROW
 from firn.keyed.table import KeyedTable
 from firn.spark.keyed.read import KeyedRead
 from regressions.test_keyed_10_flush_numbers import after

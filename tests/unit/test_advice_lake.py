@@ -11,7 +11,7 @@ import pytest
 
 import firn
 from advice import advises
-from firn.journal.leaderless.codec import decode, encode
+from firn.journal.leaderless.format.codec import decode, encode
 from firn.journal.model import Commit, SoftDelete
 from firn.journal.writer.format.metadata import read_metadata
 from firn.lake.engines import InProcess

@@ -7,8 +7,8 @@ import pytest
 
 import firn
 from advice import advises
-from firn.journal.leaderless.checkpoint import decode
-from firn.journal.leaderless.session import MaintenanceSession
+from firn.journal.leaderless.maintain.session import MaintenanceSession
+from firn.journal.leaderless.replay.checkpoint import decode
 from firn.testing import SimStore
 from regressions.journals import append, journal_on, merge, rows
 

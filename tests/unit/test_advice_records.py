@@ -9,7 +9,7 @@ import pytest
 import firn
 from advice import advises
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 from firn.records.table import RecordTable
 from firn.testing import SimStore
 from regressions.test_records_07_damaged_row import Database as Damaged

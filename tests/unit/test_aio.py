@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from firn.aio import Opening, Strand, Threads
+from firn.concurrency.aio import Opening, Strand, Threads
 from firn.errors import InvalidInputError
 
 

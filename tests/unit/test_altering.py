@@ -12,7 +12,7 @@ import pytest
 
 import firn
 from firn.journal.entries import Entries
-from firn.journal.leaderless.settings import Settings
+from firn.journal.leaderless.format.settings import Settings
 from firn.lake.table import LakeTable
 
 Open = Callable[[], LakeTable]

@@ -16,10 +16,10 @@ import pytest
 
 import firn.bucket
 from firn.bucket import Counters, LocalBucket, ObjectStoreBucket, open_bucket, split_url
-from firn.bucket.flight import in_flight
 from firn.bucket.options import sort_options
 from firn.bucket.ranges import Span, coalesce, fetch
 from firn.bucket.urls import parse_url
+from firn.concurrency.parallel import in_flight
 from firn.errors import InvalidInputError, ObjectChangedError, ObjectNotFoundError
 from stores.scripted import Reply, ScriptedServer
 

@@ -12,8 +12,9 @@ from cli_runs import done, flights, run
 
 import firn
 from firn import errors
-from firn.cli import output, target
-from firn.cli.exits import EXIT_CODES, exit_code
+from firn.cli import target
+from firn.cli.terminal import output
+from firn.cli.terminal.exits import EXIT_CODES, exit_code
 
 COMMANDS = [
     "demo",

@@ -12,8 +12,8 @@ from cli_runs import ROWS, done, flights, run
 from rich.console import Console
 
 import firn
-from firn.cli import output
 from firn.cli.maintain import change_line
+from firn.cli.terminal import output
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.results import ChangeResult
 from firn.runner import LocalRunner

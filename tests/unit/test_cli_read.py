@@ -14,7 +14,7 @@ from cli_runs import ROWS, done, flights, run
 from rich.console import Console
 
 import firn
-from firn.cli import output
+from firn.cli.terminal import output
 
 
 def test_scan_prints_a_table_csv_or_json_lines(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cli_runs import run
 
 import firn
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 
 OPENING = {"get": 1 + 5}
 """The definition; the horizon twice, the two numbers behind what is applied, and what it tells of the beginning."""

@@ -11,7 +11,7 @@ from cli_runs import done, run
 
 import firn
 from firn.inspect.fsck.fsck import check as fsck
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from cli_runs import ROWS, done, flights, run
 
 import firn
-from firn.cli.timeformat import spark_pattern, strptime_format
+from firn.cli.input.time_formats import spark_pattern, strptime_format
 from firn.lake.definition.keys import KeySpec
 
 ADD = {"date": datetime(2001, 4, 1, 12), "delay": 7, "origin": "SFO"}

@@ -11,7 +11,7 @@ from rich.console import Console
 from writer_databases import UNCLAIMED, database, fork, keys, layout, newest, two_writers
 
 import firn
-from firn.cli import output
+from firn.cli.terminal import output
 
 PUT_AND_LIST = ("--option", "conditional_put=disabled")
 

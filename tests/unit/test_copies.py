@@ -23,8 +23,8 @@ from firn.errors import (
 )
 from firn.inspect.dump.dump import dump_object
 from firn.inspect.fsck.records import check_records
-from firn.records.applying import settle
-from firn.records.copy_cursor import read_cursor, write_cursor
+from firn.records.apply.apply import settle
+from firn.records.load.copy_cursor import read_cursor, write_cursor
 
 
 @pytest.fixture

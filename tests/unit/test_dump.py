@@ -12,7 +12,7 @@ import pytest
 from cli_runs import ROWS, done, flights, run
 
 import firn
-from firn.cli.output import encode
+from firn.cli.terminal.output import encode
 from firn.inspect.dump.dump import Dump, dump_object, dump_url
 
 

@@ -143,7 +143,7 @@ def sst(rows: int = 500) -> bytes:
     """One with several blocks, a delete, and an entry that ends."""
     import pyarrow as pa
 
-    from firn.keyed.sst_writer import SstWriter
+    from firn.keyed.sst.writer import SstWriter
 
     writer = SstWriter(pa.schema([("value", pa.binary())]), block_bytes=4096)
     writer.add(

@@ -18,7 +18,7 @@ from record_stores import Database as Records
 from record_stores import R
 
 from firn.lake.table import LakeTable
-from firn.records.collecting import sweep_all
+from firn.records.maintain.collection import sweep_all
 from kv_tables import new_table
 from lake_journals import LAKES, Lake, LeaderlessLake
 from planted import Value, found_in

@@ -13,7 +13,7 @@ from writer_databases import UNCLAIMED, database, fork, keys, layout, newest, tw
 import firn
 from firn.inspect.fsck.findings import Finding, Findings
 from firn.inspect.fsck.fsck import check
-from firn.journal.leaderless.codec import decode, encode
+from firn.journal.leaderless.format.codec import decode, encode
 from firn.journal.writer.format.actions import Add, Remove, Tombstones
 from firn.journal.writer.format.identity import new_uuid
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
@@ -442,7 +442,7 @@ def test_damaged_objects_beside_the_log(log: firn.LakeTable, name: str) -> None:
 
 
 def test_a_checkpoint_that_says_something_else_than_the_logs(log: firn.LakeTable) -> None:
-    from firn.journal.leaderless import checkpoint
+    from firn.journal.leaderless.replay import checkpoint
 
     (info, *_) = log.bucket.list("flights/_log/").objects
     body = checkpoint.encode([(info.key.rpartition("/")[2], info.etag, b"{}")])

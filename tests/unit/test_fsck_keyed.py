@@ -231,7 +231,7 @@ def test_a_pointer_of_another_table(db: firn.Database, table: KeyedTable) -> Non
     from dataclasses import replace
 
     from firn.journal.definition import definition_key
-    from firn.keyed.definition import read_definition
+    from firn.keyed.definition.definition import read_definition
 
     definition = read_definition(db.bucket, table.prefix)
     assert definition is not None

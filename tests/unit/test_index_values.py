@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import firn
 from firn.bucket.keys import check_key
-from firn.records.index_values import (
+from firn.records.names.index_values import (
     encode_value,
     level_of,
     level_text,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from firn.arrow.bloom import hash64
-from firn.keyed.key_hashes import key_hashes
+from firn.keyed.encoding.key_hashes import key_hashes
 
 
 @pytest.mark.parametrize("length", [*range(20), *range(28, 40), 63, 64, 65, 100, 131])

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import firn
-from firn.aio import Threads
+from firn.concurrency.aio import Threads
 from firn.errors import FencedError, InvalidInputError
 from firn.keyed.aio import AsyncKeyedTable, SharedFlush
 

@@ -76,7 +76,7 @@ def test_a_compaction_under_way_is_lost_and_nothing_else(table: KeyedTable) -> N
 
 
 def test_an_age_that_was_longer_counts_until_it_is_over(table: KeyedTable) -> None:
-    from firn.keyed.altering import sweep_age_s
+    from firn.keyed.maintain.alter import sweep_age_s
 
     table.alter(set_properties={"l0_min_age": "2h"}, fence=True)
     table.alter(set_properties={"l0_min_age": "5m"}, fence=True)

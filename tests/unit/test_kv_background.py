@@ -10,7 +10,7 @@ import pytest
 
 import firn
 from firn.errors import CorruptObjectError, FencedError, InvalidInputError, StoreUnavailableError
-from firn.keyed import own_compaction
+from firn.keyed.maintain import local_compaction as own_compaction
 from firn.keyed.table import KeyedTable
 
 SLOW = {"flush_ms": 3_600_000}

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from firn.errors import FencedError, InvalidInputError
-from firn.keyed import load_rows
-from firn.keyed.bulk_load import BulkLoad, load, load_task
-from firn.keyed.compaction import compact
-from firn.keyed.policy import Policy, runs_of
-from firn.keyed.seqs import WIDE
+from firn.keyed.encoding.seqs import WIDE
+from firn.keyed.load import rows as load_rows
+from firn.keyed.load.bulk_load import BulkLoad, load, load_task
+from firn.keyed.maintain.compaction import compact
+from firn.keyed.maintain.policy import Policy, runs_of
 from kv_tables import Flusher, entries_of, live, new_table
 
 SMALL = {"sst_size": "8KB", "block_size": "1KB", "compression": "none"}
@@ -94,7 +94,9 @@ def test_a_later_load_wins() -> None:
 
 @pytest.mark.parametrize("policy", ["tiered", "leveled"])
 def test_an_empty_table_is_loaded_at_the_bottom(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firn.keyed.bulk_load.policy_of", lambda table: Policy(policy, level_bytes=20_000))
+    monkeypatch.setattr(
+        "firn.keyed.load.bulk_load.policy_of", lambda table: Policy(policy, level_bytes=20_000)
+    )
     table = new_table({**SMALL, "compaction": policy})
     load(table, rows(*(b"k%05d" % n for n in range(3_000))))
     levels = {sst.level for sst in table.journal.read().manifest.ssts}

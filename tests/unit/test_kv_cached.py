@@ -7,7 +7,7 @@ import random
 import pytest
 
 import firn
-from firn.keyed import sources
+from firn.keyed.read import sources
 
 SLOW = {"flush_ms": 3_600_000, "compression": "none"}
 ROWS = 20_000

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from firn.errors import InvalidInputError, SnapshotTooOldError
-from firn.keyed.bulk_load import load
-from firn.keyed.changes import change_batches, change_schema, changes
-from firn.keyed.compaction import compact
-from firn.keyed.seqs import WIDE
-from firn.keyed.sweep import sweep
+from firn.keyed.encoding.seqs import WIDE
+from firn.keyed.load.bulk_load import load
+from firn.keyed.maintain.compaction import compact
+from firn.keyed.maintain.sweep import sweep
+from firn.keyed.read.changes import change_batches, change_schema, changes
 from firn.keyed.table import KeyedTable
 from kv_tables import DELETE, MERGE, PUT, Flusher, live, new_table
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from firn.keyed.bulk_load import load
-from firn.keyed.changes import changes
-from firn.keyed.compaction import compact
-from firn.keyed.entries import PUT
-from firn.keyed.memtable import Memtable
-from firn.keyed.sst_writer import SstWriter
+from firn.keyed.encoding.entries import PUT
+from firn.keyed.load.bulk_load import load
+from firn.keyed.maintain.compaction import compact
+from firn.keyed.merge.memtable import Memtable
+from firn.keyed.read.changes import changes
+from firn.keyed.sst.writer import SstWriter
 from firn.keyed.table import KeyedTable
 from firn.spark.keyed import changes as keyed_changes
 from firn.spark.keyed.changes import ChangesRead

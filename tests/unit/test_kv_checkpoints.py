@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from firn.errors import AlreadyExistsError, InvalidInputError, SnapshotTooOldError
-from firn.keyed.checkpoints import checkpoint, checkpoints, find, view_at
-from firn.keyed.compaction import compact
-from firn.keyed.sweep import sweep
+from firn.keyed.maintain.checkpoints import checkpoint, checkpoints, find, view_at
+from firn.keyed.maintain.compaction import compact
+from firn.keyed.maintain.sweep import sweep
 from firn.keyed.table import KeyedTable
 from kv_tables import Flusher, live, new_table
 

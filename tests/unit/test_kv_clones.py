@@ -8,12 +8,12 @@ import pytest
 
 from firn.bucket.keys import key_below
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableExistsError
-from firn.keyed import clones
-from firn.keyed.bulk_load import load
-from firn.keyed.checkpoints import checkpoint, checkpoints
-from firn.keyed.clones import clone, clones_of, release
-from firn.keyed.compaction import compact
-from firn.keyed.sweep import sweep
+from firn.keyed.load.bulk_load import load
+from firn.keyed.maintain import clones
+from firn.keyed.maintain.checkpoints import checkpoint, checkpoints
+from firn.keyed.maintain.clones import clone, clones_of, release
+from firn.keyed.maintain.compaction import compact
+from firn.keyed.maintain.sweep import sweep
 from firn.keyed.table import KeyedTable
 from kv_tables import Flusher, live, new_table
 

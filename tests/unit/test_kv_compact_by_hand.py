@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 import firn
-from firn.keyed import compaction, own_compaction
+from firn.keyed.maintain import compaction
+from firn.keyed.maintain import local_compaction as own_compaction
 
 
 def test_by_hand_and_in_the_background_take_turns(monkeypatch):

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from firn.bucket import open_bucket
-from firn.keyed import compact_reads
-from firn.keyed.cache import BlockCache
-from firn.keyed.compact_reads import RunReads
-from firn.keyed.entries import PUT, Entry
-from firn.keyed.key_shares import KeyShare
-from firn.keyed.sst_reader import SstReader
-from firn.keyed.sst_writer import SstWriter
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.maintain import compaction_reads as compact_reads
+from firn.keyed.maintain.compaction_reads import RunReads
+from firn.keyed.maintain.key_shares import KeyShare
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.reader import SstReader
+from firn.keyed.sst.writer import SstWriter
 
 VALUES = Values()
 ENTRIES = [Entry(b"key %06d" % n, n + 1, PUT, None, b"%0100d" % n) for n in range(6_000)]

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import firn
 from firn.errors import FencedError
-from firn.keyed import compaction
-from firn.keyed.compact_task import CompactContext, CompactTask, RunFile, compact_task
-from firn.keyed.compaction import compact, compact_once, run_plan
-from firn.keyed.key_shares import KeyShare
-from firn.keyed.policy import CompactionPlan, Policy, runs_of
+from firn.keyed.maintain import compaction
+from firn.keyed.maintain.compaction import compact, compact_once, run_plan
+from firn.keyed.maintain.compaction_task import CompactContext, CompactTask, RunFile, compact_task
+from firn.keyed.maintain.key_shares import KeyShare
+from firn.keyed.maintain.policy import CompactionPlan, Policy, runs_of
 from firn.keyed.table import KeyedTable
 from firn.runner import LocalRunner
 from kv_tables import DELETE, MERGE, PUT, Flusher, Write, entries_of, live, new_table

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.errors import InvalidInputError
-from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.fold import compact_key, fold_key, fold_runs
-from firn.keyed.merge_order import key_order
-from firn.keyed.operators import merge_operator, operator_of
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.merge.fold import compact_key, fold_key, fold_runs
+from firn.keyed.merge.operators import merge_operator, operator_of
+from firn.keyed.merge.order import key_order
 
 BYTES = Values()
 ROWS = Values({"n": "BIGINT", "name": "VARCHAR"})

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.arrow.engine import filter_table
-from firn.keyed.key_shares import BlockMap
-from firn.keyed.keys import Keys
+from firn.keyed.encoding.keys import Keys
+from firn.keyed.maintain.key_shares import BlockMap
 from firn.predicate.predicate import Predicate
 from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange, common, key_ranges
 from firn.spark.keyed.plan import SHARE_BYTES, RunFile, groups, reached, units_of

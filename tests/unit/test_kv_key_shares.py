@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firn.keyed.key_shares import BlockMap, KeyShare, cut
+from firn.keyed.maintain.key_shares import BlockMap, KeyShare, cut
 
 _MAPS = st.lists(
     st.lists(

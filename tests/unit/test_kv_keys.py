@@ -15,8 +15,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from firn.errors import CorruptObjectError, InvalidInputError
-from firn.keyed.keys import MAX_KEY, Keys, successor
-from firn.keyed.values import Values
+from firn.keyed.encoding.keys import MAX_KEY, Keys, successor
+from firn.keyed.encoding.values import Values
 
 single = st.floats(width=32)
 

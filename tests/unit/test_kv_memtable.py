@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.fold import fold_key
-from firn.keyed.memtable import OVERHEAD, Memtable
-from firn.keyed.operators import operator_of
-from firn.keyed.seqs import NARROW
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.seqs import NARROW
+from firn.keyed.encoding.values import Values
+from firn.keyed.merge.fold import fold_key
+from firn.keyed.merge.memtable import OVERHEAD, Memtable
+from firn.keyed.merge.operators import operator_of
 
 BYTES = Values()
 ROWS = Values({"n": "BIGINT", "name": "VARCHAR"})

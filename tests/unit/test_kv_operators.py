@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.errors import InvalidInputError
-from firn.keyed.json_patch import apply_patch, compose_patches
-from firn.keyed.operators import merge_operator, operator_of
-from firn.keyed.values import Values
+from firn.keyed.encoding.values import Values
+from firn.keyed.merge.json_patch import apply_patch, compose_patches
+from firn.keyed.merge.operators import merge_operator, operator_of
 
 BYTES = Values()
 HERE = __name__

@@ -9,7 +9,7 @@ import pytest
 import firn
 from firn.clock import SystemClock
 from firn.errors import FencedError
-from firn.keyed.own_compaction import CROWDED_PATIENCE_S, LONGEST_PATIENCE_S, PATIENCE_S, Turns
+from firn.keyed.maintain.local_compaction import CROWDED_PATIENCE_S, LONGEST_PATIENCE_S, PATIENCE_S, Turns
 from firn.keyed.table import KeyedTable
 
 
@@ -47,7 +47,7 @@ def other(table):
 
 
 def commits(session, table):
-    from firn.keyed.compaction import compact_l0
+    from firn.keyed.maintain.compaction import compact_l0
 
     compact_l0(table, session)
 

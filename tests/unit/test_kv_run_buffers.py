@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from firn.keyed.entries import PUT, Entry
-from firn.keyed.fold import fold_runs
-from firn.keyed.run_buffers import pieces
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.merge.fold import fold_runs
+from firn.keyed.merge.run_buffers import pieces
 
 VALUES = Values()
 BIG = b"v" * 1000

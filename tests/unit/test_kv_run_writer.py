@@ -15,12 +15,12 @@ import pytest
 
 from firn.bucket import Bucket, open_bucket
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
-from firn.keyed.cache import BlockCache
-from firn.keyed.run_writer import HELD_BYTES, RunWriter, numbers_needed
-from firn.keyed.seqs import NARROW
-from firn.keyed.settings import KeyedSettings
-from firn.keyed.sst_reader import SstReader
-from firn.keyed.values import Values
+from firn.keyed.definition.settings import KeyedSettings
+from firn.keyed.encoding.seqs import NARROW
+from firn.keyed.encoding.values import Values
+from firn.keyed.maintain.run_writer import HELD_BYTES, RunWriter, numbers_needed
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.reader import SstReader
 
 VALUES = Values()
 SETTINGS = KeyedSettings(sst_size=20_000, block_size=1_000, compression=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import firn
-from firn.keyed.sizing import Workload, sizing
+from firn.keyed.definition.sizing import Workload, sizing
 
 
 def values(workload: Workload | None = None) -> dict[str, float]:

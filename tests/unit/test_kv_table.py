@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import firn
-from firn.background import Background
+from firn.concurrency.background import Background
 from firn.errors import (
     CorruptObjectError,
     FencedError,
@@ -20,8 +20,8 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.definition import definition_key
-from firn.keyed.definition import KeyedDefinition, create_definition
-from firn.keyed.settings import KEYED_PROPERTIES, KeyedSettings
+from firn.keyed.definition.definition import KeyedDefinition, create_definition
+from firn.keyed.definition.settings import KEYED_PROPERTIES, KeyedSettings
 
 SLOW = {"flush_ms": 3_600_000}
 VERBS = ("get", "put", "list", "head", "delete")

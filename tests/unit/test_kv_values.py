@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.errors import InvalidInputError
-from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.sst_schema import sst_schema
-from firn.keyed.values import Values
+from firn.keyed.encoding.columns import sst_schema
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.values import Values
 
 KINDS = {
     "BIGINT": st.integers(-(2**63), 2**63 - 1),
@@ -154,7 +154,7 @@ def test_unknown_columns_are_named():
 
 
 def test_a_value_has_a_greatest_size(monkeypatch):
-    monkeypatch.setattr("firn.keyed.values.MAX_VALUE", 40)
+    monkeypatch.setattr("firn.keyed.encoding.values.MAX_VALUE", 40)
     assert Values().check(bytearray(40)) == bytes(40)
     with pytest.raises(InvalidInputError, match="a value of 41 bytes is too large"):
         Values().check(bytes(41))

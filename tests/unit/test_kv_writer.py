@@ -19,8 +19,8 @@ from firn.errors import (
     SnapshotTooOldError,
     StoreUnavailableError,
 )
-from firn.keyed.batch import WriteBatch
 from firn.keyed.table import KeyedTable
+from firn.keyed.write.batch import WriteBatch
 from kv_twins import Twins
 from twins import Loop
 

@@ -17,7 +17,7 @@ from firn.errors import (
 )
 from firn.journal.manifest import ManifestJournal
 from firn.journal.manifest.codec import decode_manifest
-from firn.journal.manifest.compacting import put_sst
+from firn.journal.manifest.compactor import put_sst
 from firn.testing import FAILED, LOST_ACK, TRUNCATED, delayed, retried
 
 POINTER = "current_manifest"

@@ -18,14 +18,14 @@ NO_NAMES = {
     "bucket/options.py: str(name).lower()",  # options of stores
     "bucket/options.py: str(no_bulk).lower()",
     "bucket/urls.py: match[1].lower()",  # schemes
-    "cli/inputs.py: Path(name).suffix.lower()",
-    "cli/output.py: str(value).lower()",
+    "cli/input/inputs.py: Path(name).suffix.lower()",
+    "cli/terminal/output.py: str(value).lower()",
     "cli/target.py: value.lower()",
     "errors.py: c.lower()",
     "inspect/dump/footer.py: chunk.compression.lower()",
     "journal/agreement.py: parsed.name.lower()",  # types
     "journal/agreement.py: type(parsed).__name__.lower()",
-    "journal/leaderless/layout.py: socket.gethostname().lower()",
+    "journal/leaderless/format/layout.py: socket.gethostname().lower()",
     "journal/manifest/dynamo.py: str(name).lower()",
     "journal/typenames.py: name.lower()",  # DuckDB's keywords
     "journal/writer/unclaimed/repair.py: keep.replace('-', '').lower()",
@@ -37,7 +37,7 @@ NO_NAMES = {
     "lake/write/sort.py: direction.lower()",
     "lakes.py: direction.lower()",
     "names.py: name.lower()",
-    "records/order.py: direction.lower()",
+    "records/read/order.py: direction.lower()",
     "spark/keyed/load.py: F.lower()",  # UUIDs
     "spark/sql/native.py: kind.name.lower()",  # types
     "spark/session/options.py: name.lower()",  # Spark's own options

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.journal.leaderless.layout import TableLayout
+from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.model import DataFile
 from firn.lake.partition.partition import (
     PartitionSpec,

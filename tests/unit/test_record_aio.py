@@ -22,11 +22,11 @@ from firn.errors import (
 )
 from firn.records.aio import CALLS, AsyncTransaction, AsyncTransactions
 from firn.records.aio_tables import AsyncChanges, AsyncRecordTable, AsyncRowTable
-from firn.records.changes import Changes
-from firn.records.reading import Reads
+from firn.records.read.changes import Changes
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
-from firn.records.transaction import Transaction
+from firn.records.write.reads import Reads
+from firn.records.write.transaction import Transaction
 
 _NO_TWIN = {"admit", "landed", "put_bodies", "insert_first", "load_rows", "to_spark", "aio"}
 """Of commits, recovery and loads, not of users; what waits in Spark's jobs alone; the way here."""
@@ -405,7 +405,7 @@ def test_an_unknown_outcome_is_told(process, monkeypatch):
 
 def test_attempts_end(process, monkeypatch):
     """Where others are faster for longer than anybody waits."""
-    monkeypatch.setattr("firn.journal.patience.Backoff.next_pause", lambda self: None)
+    monkeypatch.setattr("firn.journal.backoff.Backoff.next_pause", lambda self: None)
 
     async def beaten(tx):
         await process.aio.run(process.other().t.upsert, "n", {})

@@ -10,11 +10,11 @@ import pytest
 from record_stores import Before, Database
 
 from firn.errors import CorruptObjectError, StoreUnavailableError
-from firn.records import row as row_module
-from firn.records.applier import IDLE_S, PATIENCE_S, Applier
-from firn.records.applying import apply, apply_only, apply_own
-from firn.records.snapshot import Snapshot
-from firn.records.transaction import begin
+from firn.records.apply.apply import apply, apply_only, apply_own
+from firn.records.apply.commit_applier import IDLE_S, PATIENCE_S, Applier
+from firn.records.objects import row as row_module
+from firn.records.read.snapshot import Snapshot
+from firn.records.write.transaction import begin
 from firn.testing import FAILED, LOST_ACK
 
 

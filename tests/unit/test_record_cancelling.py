@@ -8,7 +8,7 @@ import pytest
 from record_loops import Gate, Process, is_commit, until
 
 from firn.errors import ObjectLockedError, StaleObjectError, TransactionClosedError
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 
 CONFLICT = pytest.mark.parametrize("conflict", [False, True], ids=["lands", "conflict"])
 

@@ -14,8 +14,8 @@ import firn
 from firn.errors import CorruptObjectError, InvalidInputError, SnapshotTooOldError, TableNotFoundError
 from firn.journal.sequence import Horizon, truncate
 from firn.journal.sequence.history import history
-from firn.records.changes import since_version
-from firn.records.collecting import sweep
+from firn.records.maintain.collection import sweep
+from firn.records.read.changes import since_version
 
 
 @pytest.fixture

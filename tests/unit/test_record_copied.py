@@ -8,9 +8,9 @@ from record_stores import PREFIX, Database
 import firn
 from firn.errors import CorruptObjectError
 from firn.inspect.fsck.fsck import check
-from firn.records.applying import settle
-from firn.records.bulk import TableAt, snapshot_at
-from firn.records.transaction import begin
+from firn.records.apply.apply import settle
+from firn.records.read.bulk import TableAt, snapshot_at
+from firn.records.write.transaction import begin
 
 
 @pytest.fixture

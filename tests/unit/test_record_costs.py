@@ -7,11 +7,11 @@ from record_stores import Database, R
 
 from firn.errors import NoSuchKeyError
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import apply, settle
-from firn.records.collecting import collect, sweep, sweep_all
-from firn.records.definition import Index, read_definition
-from firn.records.indexing import build_index
-from firn.records.transaction import begin
+from firn.records.apply.apply import apply, settle
+from firn.records.definition.definition import Index, read_definition
+from firn.records.maintain.collection import collect, sweep, sweep_all
+from firn.records.maintain.indexes import build_index
+from firn.records.write.transaction import begin
 from firn.testing import SimStore, crash_points
 from record_twins import twins_of
 

@@ -8,10 +8,10 @@ import pytest
 from firn.errors import CorruptObjectError, FirnError, NoSuchKeyError, UnsupportedError
 from firn.journal.sequence import truncate
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import settle
-from firn.records.collecting import collect
-from firn.records.definition import Index, read_definition
-from firn.records.transaction import begin
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import Index, read_definition
+from firn.records.maintain.collection import collect
+from firn.records.write.transaction import begin
 from firn.testing import SimStore
 
 ROWS = {

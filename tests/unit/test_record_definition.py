@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import firn
-from firn.records.definition import (
+from firn.records.definition.definition import (
     Index,
     RecordDefinition,
     create_definition,

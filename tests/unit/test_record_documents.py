@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import firn
 from firn.arrow.inputs import declared_columns
-from firn.records.documents import MAX_BODY, Documents, Record
-from firn.records.predicates import Equal, Prefix, Range
+from firn.records.documents.documents import MAX_BODY, Documents, Record
+from firn.records.documents.predicates import Equal, Prefix, Range
 
 UTC = dt.timezone.utc
 JSON = st.recursive(

@@ -14,11 +14,12 @@ from firn.errors import (
     TransactionTimedOutError,
 )
 from firn.journal.sequence import Ddl
-from firn.records import transacting, writes
-from firn.records.definitions import define
-from firn.records.staged import STAGED_S
-from firn.records.transacting import transact
-from firn.records.transaction import begin
+from firn.records.maintain.ddl import define
+from firn.records.objects.staged import STAGED_S
+from firn.records.write import retry as transacting
+from firn.records.write import writes
+from firn.records.write.retry import transact
+from firn.records.write.transaction import begin
 from firn.testing import delayed
 
 OLD, NEW = {"n": 1}, {"n": 2}

@@ -164,7 +164,7 @@ def test_it_is_of_that_write_of_that_row_only(db):
 
 def test_it_costs_nothing_where_the_commit_is_known(db):
     store = db.store()
-    from firn.records.transaction import begin
+    from firn.records.write.transaction import begin
 
     with begin(store) as tx:
         etag = tx.insert("t", "a", OLD)

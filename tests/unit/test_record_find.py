@@ -11,7 +11,7 @@ import pytest
 import firn
 from firn.errors import InvalidInputError
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 from firn.testing import SimStore
 
 T = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)

@@ -11,10 +11,10 @@ from firn.errors import (
     SnapshotTooOldError,
     TableNotFoundError,
 )
-from firn.records.applying import settle
-from firn.records.collecting import collect
-from firn.records.predicates import Prefix, Range
-from firn.records.transaction import begin
+from firn.records.apply.apply import settle
+from firn.records.documents.predicates import Prefix, Range
+from firn.records.maintain.collection import collect
+from firn.records.write.transaction import begin
 from record_twins import twins_of
 
 OLD, NEW = {"n": 1}, {"n": 2}

@@ -11,7 +11,7 @@ import pytest
 from record_stores import Database
 
 from firn.errors import NoSuchKeyError, StaleObjectError
-from firn.records.predicates import Range
+from firn.records.documents.predicates import Range
 from firn.testing.history import History
 
 BOTH = pytest.mark.parametrize("serializable", [False, True], ids=["snapshot", "serializable"])

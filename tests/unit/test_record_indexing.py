@@ -17,10 +17,10 @@ from firn.errors import (
 )
 from firn.inspect.fsck.records import check_records
 from firn.journal.sequence import Ddl, RowWrite, Transaction, commit
-from firn.records.applying import apply, settle
-from firn.records.collecting import sweep
-from firn.records.definitions import define
-from firn.records.indexing import build_index, drop_index
+from firn.records.apply.apply import apply, settle
+from firn.records.maintain.collection import sweep
+from firn.records.maintain.ddl import define
+from firn.records.maintain.indexes import build_index, drop_index
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import firn
 from firn.errors import DuplicateKeyError, InvalidInputError, OutcomeUnknownError, TableNotFoundError
 from firn.journal.sequence import Record, RowWrite, Transaction
 from firn.journal.sequence.codec import decode_record, encode_record
-from firn.records.loading import Loaded, load
-from firn.records.transacting import transact
+from firn.records.load.load import Loaded, load
+from firn.records.write.retry import transact
 from firn.testing import crash_points
 
 
@@ -58,7 +58,7 @@ def test_of_rows_with_one_id_the_last_stays(db):
 
 def test_a_batch_ends_before_its_record_is_too_large(db):
     large = "x" * 1_000_000
-    db.definitions["t"] = firn.records.definition.RecordDefinition(
+    db.definitions["t"] = firn.records.definition.definition.RecordDefinition(
         "t", state="ready", properties={"inline": "2MB"}
     )
     done = load(db.store("loader"), "t", [(f"r{n}", {"s": large}) for n in range(10)])
@@ -134,7 +134,7 @@ def test_a_commit_that_was_only_found_again_is_applied_too(db, monkeypatch):
         store.log._own.clear()
         return tx
 
-    monkeypatch.setattr("firn.records.loading.transact", found_again)
+    monkeypatch.setattr("firn.records.load.load.transact", found_again)
     store = db.store("loader")
     done = load(store, "t", rows(20), batch=10)
     assert {record.number for record in store.log.pending()}.isdisjoint(done.commits)
@@ -176,10 +176,10 @@ def test_a_crash_at_every_request():
 
     def check(store, point):
         bucket = store.bucket("survivor")
-        db_ids = {row.id for row in firn.records.transaction.begin(db.on(bucket)).scan("t")}
+        db_ids = {row.id for row in firn.records.write.transaction.begin(db.on(bucket)).scan("t")}
         assert db_ids in ({"r1"}, {"r0", "r1"}, {"r0", "r1", "r2", "r3"}, {f"r{n}" for n in range(5)})
         load(db.on(bucket), "t", given, batch=2)
-        tx = firn.records.transaction.begin(db.on(bucket))
+        tx = firn.records.write.transaction.begin(db.on(bucket))
         assert {row.id: row["n"] for row in tx.scan("t")} == {f"r{n}": n for n in range(5)}
         for n in range(5):
             assert (
@@ -202,7 +202,7 @@ def test_a_crash_at_every_request():
 
 def test_bodies_take_no_more_memory_than_they_have_bytes():
     """A load keeps them until they are applied, and the log the last of them."""
-    documents = firn.records.documents.Documents("t")
+    documents = firn.records.documents.documents.Documents("t")
     row = RowWrite("t", "r", documents.encode("r", {"n": 7}))
     data = encode_record(Record(1, (Transaction("x", 0, (row,) * 100),), 0, (), {}))
     tracemalloc.start()

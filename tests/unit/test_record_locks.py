@@ -6,7 +6,7 @@ import pytest
 from record_stores import Database
 
 from firn.errors import ObjectLockedError, StaleObjectError, TransactionTimedOutError
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 from record_twins import twins_of
 
 OLD, NEW = {"n": 1}, {"n": 2}

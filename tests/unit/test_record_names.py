@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import firn
 from firn.bucket.keys import check_key, check_prefix
-from firn.records.index_values import encode_value, value_path
-from firn.records.layout import Entry, RecordLayout, database_name, layout_of
-from firn.records.names import field_part, id_part, owner_part, part_text
+from firn.records.names.index_values import encode_value, value_path
+from firn.records.names.layout import Entry, RecordLayout, database_name, layout_of
+from firn.records.names.names import field_part, id_part, owner_part, part_text
 
 HOSTILE = [
     "/",

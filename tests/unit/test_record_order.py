@@ -9,7 +9,7 @@ from record_stores import Database
 
 import firn
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 from firn.testing import SimStore
 
 LONG = "x" * 200

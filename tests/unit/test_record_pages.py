@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from record_stores import Database
 
 from firn.errors import StaleObjectError
-from firn.records.in_order import in_order
-from firn.records.names import id_part
-from firn.records.order import Order
-from firn.records.transaction import begin
+from firn.records.names.names import id_part
+from firn.records.read.order import Order
+from firn.records.read.ordered import in_order
+from firn.records.write.transaction import begin
 
 LONG = "x" * 200
 """Ids that begin like this have hashes at the ends of their names."""

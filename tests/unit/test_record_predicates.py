@@ -11,8 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import firn
-from firn.records.index_values import encode_value, normal, value_path
-from firn.records.predicates import (
+from firn.records.documents.predicates import (
     Equal,
     Prefix,
     Range,
@@ -25,6 +24,7 @@ from firn.records.predicates import (
     spans_of,
     value_at,
 )
+from firn.records.names.index_values import encode_value, normal, value_path
 
 UTC = dt.timezone.utc
 SHORT = st.text("ab._\u00e9\u0301!%~\U0010ffff", max_size=4)

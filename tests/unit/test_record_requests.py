@@ -9,9 +9,9 @@ import pytest
 from record_stores import Database, R
 
 from cells import every_cell
-from firn.records.applying import apply
-from firn.records.definition import Index, RecordDefinition
-from firn.records.transaction import begin
+from firn.records.apply.apply import apply
+from firn.records.definition.definition import Index, RecordDefinition
+from firn.records.write.transaction import begin
 
 
 class Table:

@@ -7,9 +7,9 @@ from record_stores import Database, R
 
 from firn.errors import SnapshotTooOldError
 from firn.record_tables import RecordOptions, RecordTables
-from firn.records.applying import settle
-from firn.records.collecting import collect, sweep
-from firn.records.transaction import begin
+from firn.records.apply.apply import settle
+from firn.records.maintain.collection import collect, sweep
+from firn.records.write.transaction import begin
 from firn.testing import SimStore
 
 OLD, NEW, NEWER = {"n": 1}, {"n": 2}, {"n": 3}

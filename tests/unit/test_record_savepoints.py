@@ -6,7 +6,7 @@ import pytest
 from record_stores import Database
 
 from firn.errors import InvalidInputError, StaleObjectError, TransactionClosedError
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 
 
 @pytest.fixture

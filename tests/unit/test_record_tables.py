@@ -26,7 +26,7 @@ from firn.errors import (
     TableNotFoundError,
 )
 from firn.record_tables import RecordTables
-from firn.records.applying import settle
+from firn.records.apply.apply import settle
 from firn.records.row_tables import RowTable
 from firn.records.table import IndexInfo, RecordTable
 from record_twins import twins_of

@@ -10,14 +10,14 @@ from firn.bucket import open_bucket
 from firn.clock import SystemClock
 from firn.errors import SnapshotTooOldError, StaleObjectError
 from firn.journal.sequence import Ddl
-from firn.records.applying import settle
-from firn.records.collecting import collect
-from firn.records.definition import Index, RecordDefinition
-from firn.records.definitions import define
-from firn.records.layout import RecordLayout
-from firn.records.predicates import Range
-from firn.records.store import RecordStore, StoredRow
-from firn.records.transaction import begin
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import Index, RecordDefinition
+from firn.records.documents.predicates import Range
+from firn.records.maintain.collection import collect
+from firn.records.maintain.ddl import define
+from firn.records.names.layout import RecordLayout
+from firn.records.objects.store import RecordStore, StoredRow
+from firn.records.write.transaction import begin
 
 ACCOUNTS = 6
 TOTAL = 100 * ACCOUNTS

@@ -13,7 +13,7 @@ from firn.errors import (
     TransactionClosedError,
     TransactionTimedOutError,
 )
-from firn.records.transaction import begin
+from firn.records.write.transaction import begin
 from firn.testing import FAILED, LOST_ACK, Rule, Script, delayed
 from record_twins import twins_of
 

@@ -7,9 +7,9 @@ from record_stores import Before, Database
 
 from firn.errors import ConflictError, DuplicateKeyError, NotFoundError, TableNotFoundError
 from firn.journal.sequence import Ddl, RowWrite, Transaction, commit
-from firn.records.definitions import Definition, define
-from firn.records.indexing import build_index, drop_index
-from firn.records.transaction import begin
+from firn.records.maintain.ddl import Definition, define
+from firn.records.maintain.indexes import build_index, drop_index
+from firn.records.write.transaction import begin
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from record_worlds import World, ids, put, rows_of, spent
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
 from firn.predicate.predicate import Predicate
 from firn.record_tables import RecordOptions
-from firn.records.applying import settle
-from firn.records.collecting import collect
-from firn.records.names import id_part
+from firn.records.apply.apply import settle
+from firn.records.maintain.collection import collect
+from firn.records.names.names import id_part
 from firn.records.table import RecordTable
 from firn.spark.reads import plan_read
 from firn.spark.records import read as records_read

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import firn
-from firn.records.bulk import LoneRows
-from firn.records.definition import RecordDefinition
-from firn.records.lone_row import NEVER, NONCES, LoneRow, Version, decode_row, encode_row
+from firn.records.definition.definition import RecordDefinition
+from firn.records.objects.single_version_row import NEVER, NONCES, LoneRow, Version, decode_row, encode_row
+from firn.records.read.bulk import LoneRows
 from firn.records.row_tables import RowTable
 from firn.testing import (
     FAILED,

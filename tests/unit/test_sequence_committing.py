@@ -141,7 +141,7 @@ def test_a_failure_after_the_put_is_no_failure_of_the_commit(db):
 
 def test_large_transactions_have_records_of_their_own(db, monkeypatch):
     size = len(put_of("a", 0, ("x",)).writes[0].body)
-    monkeypatch.setattr("firn.journal.sequence.committing.LARGEST_BYTES", 2 * size)
+    monkeypatch.setattr("firn.journal.sequence.commit.LARGEST_BYTES", 2 * size)
     outcomes = commit(db.log(), [Put(txid, 0, (txid,)) for txid in "abcde"])
     assert outcomes == {"a": 1, "b": 1, "c": 2, "d": 2, "e": 3}
 

@@ -11,15 +11,8 @@ from firn.errors import (
     SnapshotTooOldError,
     StaleObjectError,
 )
-from firn.journal.sequence import (
-    Horizon,
-    Record,
-    SequenceLayout,
-    SequenceLog,
-    commit,
-    truncate,
-    truncating,
-)
+from firn.journal.sequence import Horizon, Record, SequenceLayout, SequenceLog, commit, truncate
+from firn.journal.sequence import truncation as truncating
 from firn.journal.sequence.codec import encode_record
 from firn.testing import crash_points
 

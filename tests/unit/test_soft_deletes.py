@@ -14,7 +14,7 @@ import pytest
 
 import firn
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
-from firn.journal.leaderless.layout import TableLayout
+from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.model import Commit, DataFile, SoftDelete, with_deletes
 from firn.lake.maintain.plan import plan_merge
 from firn.lake.prune.soft_deletes import frozen, living, predicates

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firn.keyed.block import STRIDE, Block
-from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst.block import STRIDE, Block
 
 BYTES = Values()
 TYPED = Values({"flights": "BIGINT", "city": "VARCHAR"})

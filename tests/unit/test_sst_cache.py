@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from firn.bucket import open_bucket
+from firn.concurrency.single_flight import Flight
 from firn.errors import InvalidInputError, StoreUnavailableError
-from firn.keyed.block import Block
-from firn.keyed.cache import OFFERED_SHARE, BlockCache
-from firn.keyed.entries import PUT, Entry
-from firn.keyed.flights import Flight
-from firn.keyed.sst_reader import Encoded, SstReader
-from firn.keyed.sst_writer import SstWriter
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst.block import Block
+from firn.keyed.sst.cache import OFFERED_SHARE, BlockCache
+from firn.keyed.sst.reader import Encoded, SstReader
+from firn.keyed.sst.writer import SstWriter
 from firn.testing.client import Crashed, Solo, Timeline
 from firn.testing.faults import Fault
 from firn.testing.gated import GatedBucket

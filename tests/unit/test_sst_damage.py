@@ -11,12 +11,12 @@ import pytest
 
 from firn.bucket import open_bucket
 from firn.errors import CorruptObjectError, UnsupportedError
-from firn.keyed.cache import BlockCache
-from firn.keyed.entries import PUT, Entry
-from firn.keyed.sst_reader import WHOLE_BYTES, SstReader
-from firn.keyed.sst_tail import MAGIC, checksum, tail_bytes
-from firn.keyed.sst_writer import SstWriter
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.reader import WHOLE_BYTES, SstReader
+from firn.keyed.sst.tail import MAGIC, checksum, tail_bytes
+from firn.keyed.sst.writer import SstWriter
 
 VALUES = Values()
 KEY = "t/sst/x.sst"

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from firn.bucket import open_bucket
 from firn.errors import InvalidInputError
-from firn.keyed.cache import BlockCache
-from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.sst_reader import TAIL_BYTES, WHOLE_BYTES, SstReader
-from firn.keyed.sst_writer import SstWriter
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.reader import TAIL_BYTES, WHOLE_BYTES, SstReader
+from firn.keyed.sst.writer import SstWriter
 
 BYTES = Values()
 TYPED = Values({"flights": "BIGINT", "city": "VARCHAR", "codes": "VARCHAR[]"})

@@ -9,12 +9,12 @@ import pytest
 
 from firn.bucket import open_bucket
 from firn.errors import CorruptObjectError
-from firn.keyed.cache import BlockCache
-from firn.keyed.entries import DELETE, MERGE, PUT, Entry
-from firn.keyed.sst_decode import BlockDecoder
-from firn.keyed.sst_reader import WHOLE_BYTES, SstReader
-from firn.keyed.sst_writer import SstWriter
-from firn.keyed.values import Values
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.decode import BlockDecoder
+from firn.keyed.sst.reader import WHOLE_BYTES, SstReader
+from firn.keyed.sst.writer import SstWriter
 
 BYTES = Values()
 KEY = "t/sst/x.sst"

@@ -18,7 +18,7 @@ from firn.arrow.types import columns_of
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, ObjectNotFoundError
-from firn.journal.leaderless.layout import DataNamer
+from firn.journal.leaderless.format.layout import DataNamer
 from firn.journal.model import DataFile
 from firn.lake.maintain.tasks import (
     DeleteContext,

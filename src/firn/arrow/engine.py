@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firn.arrow.types import conform
+from firn.concurrency.forked import after_fork, keep_alive, unheld
 from firn.errors import InvalidInputError
-from firn.forked import after_fork, keep_alive, unheld
 from firn.journal.typenames import canonical
 from firn.names import fold
 

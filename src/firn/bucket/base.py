@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from firn.forked import unheld
+from firn.concurrency.forked import unheld
 
 BytesLike = bytes | bytearray | memoryview
 

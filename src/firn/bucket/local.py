@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
-from firn.bucket.flight import in_flight
 from firn.bucket.keys import RESERVED, check_key, check_prefix
 from firn.bucket.options import sort_options
 from firn.bucket.ranges import check_range, fetch
 from firn.bucket.staging import Staging, etag_of, make_dirs, read_all, sync_dir
 from firn.bucket.urls import parse_url
+from firn.concurrency.parallel import in_flight
 from firn.errors import (
     AccessDeniedError,
     FirnError,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from firn.concurrency.forked import after_fork
 from firn.errors import UnsupportedError
-from firn.forked import after_fork
 
 _begun = False
 _lost = False

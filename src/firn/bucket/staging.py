@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Iterator
 
 from firn.bucket.base import BytesLike
+from firn.concurrency.forked import after_fork
 from firn.errors import UnsupportedError
-from firn.forked import after_fork
 
 try:
     import fcntl

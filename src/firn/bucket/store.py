@@ -16,13 +16,13 @@ from firn.bucket import runtime
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
 from firn.bucket.connect import connect
 from firn.bucket.failures import Meaning, classify
-from firn.bucket.flight import in_flight
 from firn.bucket.keys import check_key, check_prefix
 from firn.bucket.options import sort_options
 from firn.bucket.ranges import check_range, fetch
 from firn.bucket.retry import Retrier
 from firn.bucket.urls import Kind, parse_url
 from firn.clock import Clock, SystemClock
+from firn.concurrency.parallel import in_flight
 from firn.errors import InvalidInputError, ObjectChangedError, ObjectNotFoundError, UnsupportedError
 
 T = TypeVar("T")

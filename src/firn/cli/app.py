@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from firn.cli import output
-from firn.cli.exits import EXIT_CODES, INTERRUPTED, OK, UNEXPECTED, USAGE, exit_code
+from firn.cli.terminal import output
+from firn.cli.terminal.exits import EXIT_CODES, INTERRUPTED, OK, UNEXPECTED, USAGE, exit_code
 from firn.errors import FirnError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]

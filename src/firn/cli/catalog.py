@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firn.cli import output, waiting
 from firn.cli.app import MAINTAIN, app
 from firn.cli.maintain import swept_line
 from firn.cli.target import (
@@ -22,6 +21,7 @@ from firn.cli.target import (
     open_database,
     open_target,
 )
+from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:

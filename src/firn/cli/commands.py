@@ -8,7 +8,7 @@ from firn.cli.app import app
 
 _MODULES = tuple(
     f"firn.cli.{name}"
-    for name in ("demo.command", "read", "past", "write", "ingest", "maintain", "altering", "catalog", "look")
+    for name in ("demo.command", "read", "history", "write", "ingest", "maintain", "alter", "catalog", "look")
 )
 _GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("read", "feed", "write", "maintain", "size"))
 _RECORDS = tuple(f"firn.cli.records.{name}" for name in ("read", "write", "load", "copy", "upkeep"))

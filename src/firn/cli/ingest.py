@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from firn.cli import waiting
 from firn.cli.app import WRITE, app
-from firn.cli.inputs import NO_NUMBER, format_of
+from firn.cli.input.inputs import NO_NUMBER, format_of
+from firn.cli.input.time_formats import spark_pattern
 from firn.cli.keyed.ingest import check_definition, create_for, load_frame, refuse_lake_options
 from firn.cli.records.load import create_for as create_for_records
 from firn.cli.records.load import id_of
 from firn.cli.records.load import load_frame as load_records
 from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs
-from firn.cli.timeformat import spark_pattern
+from firn.cli.terminal import waiting
 from firn.cli.write import (
     BatchId,
     Delimiter,

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from firn.cli import output, waiting
 from firn.cli.app import LOOK, app
-from firn.cli.exits import FOUND
 from firn.cli.target import (
     TARGET,
     DbOption,
@@ -20,6 +18,8 @@ from firn.cli.target import (
     open_target,
     store_options,
 )
+from firn.cli.terminal import output, waiting
+from firn.cli.terminal.exits import FOUND
 from firn.errors import AccessDeniedError, InvalidInputError
 
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.cli import output, waiting
 from firn.cli.app import MAINTAIN, app
-from firn.cli.inputs import read_all
+from firn.cli.input.inputs import read_all
 from firn.cli.reports import print_report, sweep_line
 from firn.cli.target import (
     DbOption,
@@ -22,6 +21,7 @@ from firn.cli.target import (
     open_table,
     pairs,
 )
+from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:

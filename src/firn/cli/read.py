@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.cli import output, waiting
 from firn.cli.app import READ, app
 from firn.cli.target import (
     At,
@@ -22,6 +21,7 @@ from firn.cli.target import (
     open_database,
     open_table,
 )
+from firn.cli.terminal import output, waiting
 from firn.degraded import warn_degraded
 from firn.errors import InvalidInputError, UnsupportedError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
-from firn.cli import output
-from firn.cli.waiting import Meter
+from firn.cli.terminal import output
+from firn.cli.terminal.waiting import Meter
 
 
 def print_report(

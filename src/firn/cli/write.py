@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.cli import output, waiting
 from firn.cli.app import WRITE, app
-from firn.cli.inputs import FORMATS, read_all
+from firn.cli.input.inputs import FORMATS, read_all
 from firn.cli.target import (
     DbOption,
     DryRun,
@@ -22,6 +21,7 @@ from firn.cli.target import (
     open_table,
     pairs,
 )
+from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 from firn.names import fold
 
@@ -201,7 +201,7 @@ def create(
 
 
 def _indices(fields: list[str] | None, unique: list[str] | None) -> list[Any]:
-    from firn.records.definition import Index
+    from firn.records.definition.definition import Index
 
     return [*map(Index, fields or ()), *(Index(field, unique=True) for field in unique or ())]
 

@@ -26,7 +26,7 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from firn.journal.patience import Backoff, whole
+from firn.journal.backoff import Backoff, whole
 
 T = TypeVar("T")
 

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from firn.aio import Opening, Threads, each
-from firn.keyed.batch import WriteBatch
-from firn.keyed.scan import KeyedScan
+from firn.concurrency.aio import Opening, Threads, each
+from firn.keyed.read.scan import KeyedScan
+from firn.keyed.write.batch import WriteBatch
 
 if TYPE_CHECKING:
-    from firn.keyed.compaction import CompactionReport
-    from firn.keyed.reader import KeyedReader, KeyedSnapshot
+    from firn.keyed.maintain.compaction import CompactionReport
+    from firn.keyed.read.reader import KeyedReader, KeyedSnapshot
     from firn.keyed.stats import ReaderStats, WriterStats
     from firn.keyed.table import Duration, KeyedTable
-    from firn.keyed.writer import KeyedWriter
+    from firn.keyed.write.writer import KeyedWriter
 
 T = TypeVar("T")
 

@@ -25,18 +25,21 @@ from firn.errors import (
 from firn.journal.manifest import ManifestJournal, View
 from firn.journal.manifest.layout import manifest_name, parse_manifest_name
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
-from firn.keyed import altering, bulk_load, changes, checkpoints, clones, compaction, sweep
 from firn.keyed.aio import AsyncKeyedTable
-from firn.keyed.cache import BlockCache
-from firn.keyed.definition import KeyedDefinition, read_definition
-from firn.keyed.keys import Keys
-from firn.keyed.operators import Operator
-from firn.keyed.reader import KeyedReader
-from firn.keyed.settings import KeyedSettings
-from firn.keyed.sources import Sources, SstReaders, runs_from
-from firn.keyed.sst_reader import SstReader
-from firn.keyed.values import Values
-from firn.keyed.writer import KeyedWriter
+from firn.keyed.definition.definition import KeyedDefinition, read_definition
+from firn.keyed.definition.settings import KeyedSettings
+from firn.keyed.encoding.keys import Keys
+from firn.keyed.encoding.values import Values
+from firn.keyed.load import bulk_load
+from firn.keyed.maintain import alter as altering
+from firn.keyed.maintain import checkpoints, clones, compaction, sweep
+from firn.keyed.merge.operators import Operator
+from firn.keyed.read import changes
+from firn.keyed.read.reader import KeyedReader
+from firn.keyed.read.sources import Sources, SstReaders, runs_from
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.reader import SstReader
+from firn.keyed.write.writer import KeyedWriter
 from firn.runner import LocalEngines, Runner, TaskEngines
 from firn.units import parse_duration
 
@@ -45,10 +48,10 @@ if TYPE_CHECKING:
 
     from firn.journal.manifest.history import ManifestCommit
     from firn.journal.manifest.model import CollectReport
-    from firn.keyed.bulk_load import LoadReport
-    from firn.keyed.changes import Changes
-    from firn.keyed.checkpoints import Checkpoint
-    from firn.keyed.compaction import CompactionReport
+    from firn.keyed.load.bulk_load import LoadReport
+    from firn.keyed.maintain.checkpoints import Checkpoint
+    from firn.keyed.maintain.compaction import CompactionReport
+    from firn.keyed.read.changes import Changes
 
 Duration = float | str | timedelta
 

@@ -14,8 +14,8 @@ import duckdb
 import pyarrow as pa
 
 from firn.arrow.engine import connect
+from firn.concurrency.forked import after_fork, keep_alive, unheld
 from firn.errors import InvalidInputError
-from firn.forked import after_fork, keep_alive, unheld
 from firn.journal.typenames import quoted
 
 if TYPE_CHECKING:

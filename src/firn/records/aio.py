@@ -16,14 +16,14 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from firn.aio import Opening, Strand, Threads
+from firn.concurrency.aio import Opening, Strand, Threads
 from firn.errors import InvalidInputError
-from firn.records.documents import Record
-from firn.records.order import OrderBy
-from firn.records.rows import Rows
-from firn.records.transacting import ATTEMPTS, MAY_PASS, Attempts
-from firn.records.transaction import TIMEOUT_S, Transaction
-from firn.records.writes import Savepoint
+from firn.records.documents.documents import Record
+from firn.records.read.order import OrderBy
+from firn.records.read.rows import Rows
+from firn.records.write.retry import ATTEMPTS, MAY_PASS, Attempts
+from firn.records.write.transaction import TIMEOUT_S, Transaction
+from firn.records.write.writes import Savepoint
 
 if TYPE_CHECKING:
     from firn.records.session import Duration, Session

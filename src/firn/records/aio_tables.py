@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from firn.aio import Threads, each
 from firn.alter import AlterResult
+from firn.concurrency.aio import Threads, each
 from firn.journal.model import ColumnTypes
-from firn.records.changes import BATCH_ROWS, Change, Changes
-from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport
-from firn.records.documents import ID, Record
-from firn.records.loading import BATCH, RecordLoadReport
-from firn.records.order import OrderBy
-from firn.records.repairing import RowRepairReport
-from firn.records.rows import Rows
+from firn.records.documents.documents import ID, Record
+from firn.records.load.load import BATCH, RecordLoadReport
+from firn.records.maintain.collection import ORPHAN_AGE, RETENTION, RecordSweepReport
+from firn.records.maintain.repair import RowRepairReport
+from firn.records.read.changes import BATCH_ROWS, Change, Changes
+from firn.records.read.order import OrderBy
+from firn.records.read.rows import Rows
 from firn.runner import Runner
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from firn.errors import UnsupportedError
 from firn.runner import LocalEngines, TaskEngines
 
 if TYPE_CHECKING:
-    from firn.records.loading import RecordLoadReport
+    from firn.records.load.load import RecordLoadReport
     from firn.records.row_tables import RowTable
     from firn.records.table import RecordTable
 

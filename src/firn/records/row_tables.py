@@ -14,12 +14,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from firn.aio import Threads
 from firn.alter import AlterResult
 from firn.arguments import checked
 from firn.bucket.base import Blob, Bucket
-from firn.bucket.flight import MAX_IN_FLIGHT, in_flight
 from firn.clock import Clock, SystemClock
+from firn.concurrency.aio import Threads
+from firn.concurrency.parallel import MAX_IN_FLIGHT, in_flight
 from firn.errors import (
     CorruptObjectError,
     DuplicateKeyError,
@@ -33,23 +33,23 @@ from firn.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from firn.journal.patience import Backoff, whole
+from firn.journal.backoff import Backoff, whole
 from firn.records.aio import CALLS
 from firn.records.aio_tables import AsyncRowTable
-from firn.records.altering import alter_lone
-from firn.records.definition import RecordDefinition
-from firn.records.documents import ID, Record
+from firn.records.definition.definition import RecordDefinition
+from firn.records.documents.documents import ID, Record
+from firn.records.documents.predicates import Ids, Where, conditions_of, matches
 from firn.records.engines import Engines, InProcess
-from firn.records.in_order import in_order
-from firn.records.load_rows import Row, load_rows
-from firn.records.loading import BATCH, RecordLoadReport, check_batch
-from firn.records.lone_row import NEVER, LoneRow, Version, decode_row, encode_row
-from firn.records.names import check_id, shown_id
-from firn.records.order import ALL, Order, OrderBy
-from firn.records.own_etags import check_etag, check_new
-from firn.records.predicates import Ids, Where, conditions_of, matches
-from firn.records.repairing import RowRepairReport
-from firn.records.rows import Rows
+from firn.records.load.load import BATCH, RecordLoadReport, check_batch
+from firn.records.load.rows import Row, load_rows
+from firn.records.maintain.alter import alter_lone
+from firn.records.maintain.repair import RowRepairReport
+from firn.records.names.names import check_id, shown_id
+from firn.records.objects.own_etags import check_etag, check_new
+from firn.records.objects.single_version_row import NEVER, LoneRow, Version, decode_row, encode_row
+from firn.records.read.order import ALL, Order, OrderBy
+from firn.records.read.ordered import in_order
+from firn.records.read.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from firn.aio import Threads
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
+from firn.concurrency.aio import Threads
+from firn.concurrency.at_exit import unclosed
 from firn.records.aio import CALLS
-from firn.records.applier import Applier
-from firn.records.store import RecordStore
-from firn.records.transacting import ATTEMPTS, transact
-from firn.records.transaction import TIMEOUT_S, Transaction, begin
-from firn.unclosed import unclosed
+from firn.records.apply.commit_applier import Applier
+from firn.records.objects.store import RecordStore
+from firn.records.write.retry import ATTEMPTS, transact
+from firn.records.write.transaction import TIMEOUT_S, Transaction, begin
 from firn.units import parse_duration
 
 T = TypeVar("T")

@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from firn.alter import AlterResult
 from firn.arguments import checked
 from firn.bucket.base import Bucket, ObjectInfo
-from firn.records import altering, indexing
 from firn.records.aio_tables import AsyncRecordTable
-from firn.records.changes import Changes, since_version
-from firn.records.collecting import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
-from firn.records.definition import RecordDefinition
-from firn.records.documents import ID, Record
+from firn.records.definition.definition import RecordDefinition
+from firn.records.documents.documents import ID, Record
 from firn.records.engines import Engines, InProcess
-from firn.records.load_rows import load_rows
-from firn.records.loading import BATCH, RecordLoadReport, check_batch, load
-from firn.records.names import check_id
-from firn.records.order import OrderBy
-from firn.records.own_etags import check_new
-from firn.records.repairing import RowRepairReport, repair_rows
-from firn.records.rows import Rows
+from firn.records.load.load import BATCH, RecordLoadReport, check_batch, load
+from firn.records.load.rows import load_rows
+from firn.records.maintain import alter as altering
+from firn.records.maintain import indexes as indexing
+from firn.records.maintain.collection import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
+from firn.records.maintain.repair import RowRepairReport, repair_rows
+from firn.records.names.names import check_id
+from firn.records.objects.own_etags import check_new
+from firn.records.read.changes import Changes, since_version
+from firn.records.read.order import OrderBy
+from firn.records.read.rows import Rows
+from firn.records.read.snapshot import etag_of
 from firn.records.session import Duration, Session
-from firn.records.snapshot import etag_of
-from firn.records.transaction import Transaction
+from firn.records.write.transaction import Transaction
 from firn.runner import Runner
 from firn.units import parse_duration
 
@@ -427,8 +428,8 @@ class RecordTable:
             CorruptObjectError: a row of this table is damaged, and left alone; all else is swept. `repair_rows`
                 mends it. Those of other tables are told in the report.
 
-        Cost: see `firn.records.collecting`: 1 GET a row that was written since the last sweep, 1 PUT a row with old
-        versions, 1 DELETE an entry, 1 LIST sequence of all index entries and 1 GET a row with old ones.
+        Cost: see `firn.records.maintain.collection`: 1 GET a row that was written since the last sweep, 1 PUT a row
+        with old versions, 1 DELETE an entry, 1 LIST sequence of all index entries and 1 GET a row with old ones.
 
         Example:
             >>> import firn

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from firn.cli import waiting
 from firn.cli.demo.appending import Appended, Share, append_from_processes
 from firn.cli.demo.data import read_flights
-from firn.cli.output import plural, size
+from firn.cli.terminal import waiting
+from firn.cli.terminal.output import plural, size
 from firn.database import connect
 from firn.errors import DegradedReadWarning
 from firn.journal.writer.federation.federation import Federation

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firn.cli import output
 from firn.cli.app import START, app
 from firn.cli.target import Json, StoreOptions, store_options
+from firn.cli.terminal import output
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from firn.cli import waiting
 from firn.cli.demo.data import read_flights
+from firn.cli.terminal import waiting
 from firn.database import connect
 from firn.errors import FencedError
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
-    from firn.keyed.writer import KeyedWriter
+    from firn.keyed.write.writer import KeyedWriter
 
 TABLE = "delays"
 BATCH = 500
@@ -108,7 +108,7 @@ class Delays:
 
 def count(kv: KeyedWriter, flights: list[dict[str, Any]]) -> None:
     """One operand for each flight, in durable batches: nobody reads what is there before."""
-    from firn.keyed.batch import WriteBatch
+    from firn.keyed.write.batch import WriteBatch
 
     for start in range(0, len(flights), BATCH):
         batch = WriteBatch()

@@ -18,7 +18,7 @@ from firn.database import connect
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence.layout import SequenceLayout
 from firn.records.session import Session
-from firn.records.transaction import Transaction
+from firn.records.write.transaction import Transaction
 
 STANDS, FLOWN = "stands", "flown"
 

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from firn.cli import output
+from firn.cli.terminal import output
 from firn.errors import FirnError
 from firn.inspect.report.facts import Step
 

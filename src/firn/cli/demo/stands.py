@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from firn.cli import waiting
 from firn.cli.demo.data import AIRPORTS, data_file, read_flights
 from firn.cli.demo.flying import FLOWN, STANDS, Flight, Halt, Logbook, counter, pilot
 from firn.cli.demo.processes import Worker
 from firn.cli.demo.stage import Stage, check
-from firn.cli.output import plural
+from firn.cli.terminal import waiting
+from firn.cli.terminal.output import plural
 from firn.database import Database, connect
 from firn.errors import StaleObjectError
 
 if TYPE_CHECKING:
     from firn.records.table import RecordTable
-    from firn.records.transaction import Transaction
+    from firn.records.write.transaction import Transaction
 
 PILOTS = 4
 """Two fly at a time; two others wait until these are killed."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from firn.cli import waiting
 from firn.cli.demo.airports import AIRPORT_WRITERS, FEDERATED, Airports
 from firn.cli.demo.appending import BATCHES, WRITERS, append_from_processes, every_nth
 from firn.cli.demo.data import AIRPORTS, BIRDSTRIKES, data_file
@@ -20,7 +19,8 @@ from firn.cli.demo.proof import search_everything
 from firn.cli.demo.stage import Stage, check
 from firn.cli.demo.stands import Stands
 from firn.cli.ingest import read_frame
-from firn.cli.output import plural, size
+from firn.cli.terminal import waiting
+from firn.cli.terminal.output import plural, size
 from firn.database import Database, connect
 from firn.errors import FirnError, SnapshotTooOldError
 from firn.inspect.report.report import write_report

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firn.cli import output
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import Hex, open_keyed
 from firn.cli.keyed.text import Words, one_of
 from firn.cli.read import Csv, Limit
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.terminal import output
 from firn.errors import AccessDeniedError, InvalidInputError
 
 if TYPE_CHECKING:
-    from firn.keyed.changes import Changes
+    from firn.keyed.read.changes import Changes
 
 
 @keyed.command()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from firn.cli import output, waiting
 from firn.cli.reports import print_report
+from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 from firn.names import fold
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from firn.database import Database
-    from firn.keyed.bulk_load import LoadReport
+    from firn.keyed.load.bulk_load import LoadReport
     from firn.keyed.table import KeyedTable
 
 BYTES = {"key": "BLOB", "value": "BLOB"}

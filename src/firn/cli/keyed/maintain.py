@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.cli import output, waiting
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import open_keyed
 from firn.cli.keyed.text import one_of
 from firn.cli.reports import print_report, sweep_line
 from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
+from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError, NotFoundError
 from firn.inspect.dump.decoded import when
 
 if TYPE_CHECKING:
     from firn.journal.manifest.model import CollectReport
-    from firn.keyed.checkpoints import Checkpoint
-    from firn.keyed.compaction import CompactionReport
+    from firn.keyed.maintain.checkpoints import Checkpoint
+    from firn.keyed.maintain.compaction import CompactionReport
 
 
 @keyed.command()

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.cli import output, waiting
-from firn.cli.exits import NOT_FOUND
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import AtView, Hex, open_keyed
 from firn.cli.keyed.text import Words, one_of
 from firn.cli.read import Csv, Limit
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.terminal import output, waiting
+from firn.cli.terminal.exits import NOT_FOUND
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from firn.journal.manifest.model import SSTInfo, View
-    from firn.keyed.keys import Keys
-    from firn.keyed.scan import KeyedScan
+    from firn.keyed.encoding.keys import Keys
+    from firn.keyed.read.scan import KeyedScan
 
 
 @keyed.command()

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from firn.cli import output
 from firn.cli.keyed.group import keyed
 from firn.cli.target import Json
-from firn.keyed.sizing import SizeRow, Workload, sizing
+from firn.cli.terminal import output
+from firn.keyed.definition.sizing import SizeRow, Workload, sizing
 
 PAPER = Workload()
 

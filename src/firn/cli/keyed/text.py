@@ -19,7 +19,7 @@ from firn.errors import InvalidInputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from firn.keyed.definition import KeyedDefinition
+    from firn.keyed.definition.definition import KeyedDefinition
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Words:
 
     def shown(self, value: Any) -> str:
         """A value, or a key, on a line of its own."""
-        from firn.cli.output import encode
+        from firn.cli.terminal.output import encode
 
         plain = self.plain(list(value) if isinstance(value, tuple) else value)
         return plain if isinstance(plain, str) else encode(plain).decode()
@@ -181,7 +181,7 @@ def typed_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, A
     import pyarrow as pa
 
     from firn.arrow.types import conform
-    from firn.cli.inputs import with_times
+    from firn.cli.input.inputs import with_times
 
     if unknown := [name for name in row if name not in columns]:
         raise InvalidInputError(

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.cli import output, waiting
-from firn.cli.inputs import read_all, read_bytes
+from firn.cli.input.inputs import read_all, read_bytes
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.ingest import columns_of, print_loaded
 from firn.cli.keyed.target import Hex, KeyArg, Ttl, ValueArg, open_keyed
 from firn.cli.keyed.text import Words
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.terminal import output, waiting
 from firn.cli.write import Delimiter, Format, TimestampFormat, check_format
 from firn.errors import InvalidInputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firn.keyed.table import KeyedTable
-    from firn.keyed.writer import KeyedWriter
+    from firn.keyed.write.writer import KeyedWriter
 
 
 @keyed.command()
@@ -76,7 +76,7 @@ def delete(
     options: StoreOptions = None,
 ) -> None:
     """Delete keys, all at once; those that aren't there are fine. Takes over from the writer, as put does."""
-    from firn.keyed.batch import WriteBatch
+    from firn.keyed.write.batch import WriteBatch
 
     _, opened = open_keyed(table, db, options)
     words = Words.of(opened.definition, hex=hex)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firn.cli import output, waiting
 from firn.cli.records.group import records
 from firn.cli.reports import print_report
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg, locate, open_database
+from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 from firn.units import parse_duration
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from firn.cli import output
+from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 from firn.journal.sequence import Record
 from firn.records.table import RecordTable

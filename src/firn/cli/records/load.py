@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.cli import output, waiting
-from firn.cli.inputs import format_of, read_bytes, read_rows
+from firn.cli.input.inputs import format_of, read_bytes, read_rows
 from firn.cli.records.group import records
 from firn.cli.records.target import json_object, open_records
 from firn.cli.reports import print_report
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.terminal import output, waiting
 from firn.cli.write import Delimiter, Format, check_format
 from firn.errors import InvalidInputError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from firn.database import Database
     from firn.record_tables import AnyRecordTable
-    from firn.records.documents import Documents
+    from firn.records.documents.documents import Documents
 
 Id = Annotated[
     str | None, typer.Option("--id", metavar="FIELD", help="The field with the rows' ids; by default _id.")

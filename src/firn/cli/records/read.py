@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from firn.cli import output
 from firn.cli.read import Limit
 from firn.cli.records.group import records
 from firn.cli.records.target import IdArg, conditions, open_indexed, open_records, plain_row, print_rows
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 OrderBy = Annotated[
@@ -80,7 +80,7 @@ def scan(
 
     firn records scan ./prod/airports --limit 10
     """
-    from firn.records.order import Order
+    from firn.records.read.order import Order
     from firn.records.table import RecordTable
 
     _, opened = open_records(table, db, options)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from firn.cli import output
-from firn.cli.inputs import read_bytes
+from firn.cli.input.inputs import read_bytes
 from firn.cli.target import locate, open_database
+from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from firn.database import Database
     from firn.record_tables import AnyRecordTable
-    from firn.records.documents import Documents, Record
+    from firn.records.documents.documents import Documents, Record
     from firn.records.table import RecordTable
 
 IdArg = Annotated[str, typer.Argument(metavar="ID", help="The row's id.")]
@@ -79,7 +79,7 @@ def json_object(text: str | bytes, what: str) -> dict[str, Any]:
 def conditions(documents: Documents, words: Sequence[str]) -> dict[str, Any]:
     """Conditions as `FIELD=VALUE`, `FIELD=PREFIX*` or `FIELD=START..END`; values are JSON where they can be, else
     text. A quoted JSON string is always text: `code="7"`."""
-    from firn.records.predicates import Prefix, Range
+    from firn.records.documents.predicates import Prefix, Range
 
     found: dict[str, Any] = {}
     for word in words:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from firn.cli import output
 from firn.cli.records.group import records
 from firn.cli.records.target import open_indexed, open_records
 from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
+from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 

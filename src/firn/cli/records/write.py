@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firn.cli import output
-from firn.cli.inputs import read_bytes
+from firn.cli.input.inputs import read_bytes
 from firn.cli.records.group import records
 from firn.cli.records.target import Etag, IdArg, document_of, json_object, open_records, plain_row, typed
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg, open_database
+from firn.cli.terminal import output
 from firn.errors import FirnError, InvalidInputError
 
 if TYPE_CHECKING:
     from firn.database import Database
-    from firn.records.documents import Documents
-    from firn.records.transaction import Transaction
+    from firn.records.documents.documents import Documents
+    from firn.records.write.transaction import Transaction
 
 VERBS = ("insert", "upsert", "update", "delete", "get")
 

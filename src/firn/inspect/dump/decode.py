@@ -13,7 +13,8 @@ from firn.errors import FirnError
 from firn.inspect.dump import catalog, keyed
 from firn.inspect.dump.decoded import SHOWN_BYTES, Decoded, Read, excerpt, when
 from firn.inspect.dump.footer import decode_parquet
-from firn.journal.leaderless import checkpoint, codec
+from firn.journal.leaderless.format import codec
+from firn.journal.leaderless.replay import checkpoint
 
 
 def decode_object(name: str, size: int, read: Read) -> Decoded:

@@ -15,7 +15,7 @@ from firn.inspect.dump.decoded import Decoded, Read, excerpt, when
 from firn.inspect.dump.footer import decode_parquet
 from firn.journal.manifest.codec import decode_manifest, decode_pointer, decode_snapshot
 from firn.journal.manifest.layout import DIGITS
-from firn.keyed.sst_tail import DamagedError, decode_tail, tail_bytes
+from firn.keyed.sst.tail import DamagedError, decode_tail, tail_bytes
 
 POINTER, MANIFEST, SNAPSHOT = "pointer", "manifest", "snapshot"
 _NUMBERS = rf"\d{{{DIGITS}}}\.\d{{{DIGITS}}}"

@@ -219,8 +219,8 @@ def _check_file(
 
 def _check_inside(table: KeyedTable, file: _File, where: str, blocks: bool) -> Iterable[Finding]:
     """What the index of a file says, against what a manifest, or the file's own name, says of it."""
-    from firn.keyed.cache import BlockCache
-    from firn.keyed.sst_reader import SstReader
+    from firn.keyed.sst.cache import BlockCache
+    from firn.keyed.sst.reader import SstReader
 
     reader = SstReader(table.bucket, file.key, file.size, BlockCache(0), values=table.values)
     index = reader.index

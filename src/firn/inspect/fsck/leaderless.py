@@ -16,13 +16,14 @@ from firn.errors import (
 )
 from firn.inspect.fsck.files import Expected, check_files
 from firn.inspect.fsck.findings import Finding, Findings, conflicts, note, of_error, shown
-from firn.journal.leaderless import LeaderlessJournal, checkpoint
+from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import claimed_log
-from firn.journal.leaderless.codec import Log, decode
-from firn.journal.leaderless.fold import State
-from firn.journal.leaderless.horizon import read_horizon
-from firn.journal.leaderless.layout import parse_log_name
-from firn.journal.leaderless.lease import LockState
+from firn.journal.leaderless.format.codec import Log, decode
+from firn.journal.leaderless.format.layout import parse_log_name
+from firn.journal.leaderless.maintain.lease import LockState
+from firn.journal.leaderless.replay import checkpoint
+from firn.journal.leaderless.replay.horizon import read_horizon
+from firn.journal.leaderless.replay.replay import State
 
 _REMEDY = (
     "Copy it back from a backup or an older version of the object; or `firn mend TABLE` sees what other objects know "

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 
 from firn.errors import FirnError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.inspect.fsck.findings import Findings, note, of_error
-from firn.journal.patience import whole
+from firn.journal.backoff import whole
 from firn.journal.sequence.history import history
-from firn.records.copy_cursor import decode_cursor
-from firn.records.layout import Entry
-from firn.records.lone_row import decode_row as decode_lone_row
-from firn.records.lost import lost_row
-from firn.records.names import id_part
-from firn.records.row import Row, decode_row
+from firn.records.apply.lost import lost_row
+from firn.records.load.copy_cursor import decode_cursor
+from firn.records.names.layout import Entry
+from firn.records.names.names import id_part
+from firn.records.objects.row import Row, decode_row
+from firn.records.objects.single_version_row import decode_row as decode_lone_row
+from firn.records.objects.store import RecordStore, Table
 from firn.records.row_tables import RowTable
-from firn.records.store import RecordStore, Table
 from firn.records.table import RecordTable
 
 _BATCH = 1000

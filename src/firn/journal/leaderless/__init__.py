@@ -5,7 +5,7 @@ them. An append is `append`; maintenance is `lease` (the lock), `session` (publi
 The format page is docs/format/leaderless-log.md. Start reading at `journal`.
 """
 
+from firn.journal.leaderless.format.settings import Settings
 from firn.journal.leaderless.journal import LeaderlessJournal
-from firn.journal.leaderless.settings import Settings
 
 __all__ = ["LeaderlessJournal", "Settings"]

@@ -22,9 +22,9 @@ from firn.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from firn.journal.leaderless.codec import Log, decode, encode
-from firn.journal.leaderless.layout import new_log_name, parse_log_name, version_of
-from firn.journal.leaderless.table_log import TableLog
+from firn.journal.leaderless.format.codec import Log, decode, encode
+from firn.journal.leaderless.format.layout import new_log_name, parse_log_name, version_of
+from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import Commit, with_clocks
 from firn.journal.sealed import seal, unseal
 

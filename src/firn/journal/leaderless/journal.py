@@ -11,17 +11,17 @@ from firn.clock import Clock, SystemClock
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.agreement import Rules
 from firn.journal.entries import Entries
-from firn.journal.leaderless import damaged_logs
 from firn.journal.leaderless.append import Append, seen_batch
-from firn.journal.leaderless.damaged_logs import DamagedLog, SortedLogs
-from firn.journal.leaderless.horizon import read_horizon, replace_horizon
-from firn.journal.leaderless.layout import TableLayout, parse_log_name
-from firn.journal.leaderless.loader import write_checkpoint
-from firn.journal.leaderless.session import MaintenanceSession, exclusive
-from firn.journal.leaderless.settings import Settings
+from firn.journal.leaderless.format.layout import TableLayout, parse_log_name
+from firn.journal.leaderless.format.settings import Settings
+from firn.journal.leaderless.maintain.session import MaintenanceSession, exclusive
+from firn.journal.leaderless.maintain.sweep import sweep
+from firn.journal.leaderless.replay import damaged_logs
+from firn.journal.leaderless.replay.damaged_logs import DamagedLog, SortedLogs
+from firn.journal.leaderless.replay.horizon import read_horizon, replace_horizon
+from firn.journal.leaderless.replay.loader import write_checkpoint
+from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.leaderless.stream import LeaderlessStream
-from firn.journal.leaderless.sweep import sweep
-from firn.journal.leaderless.table_log import TableLog
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import ColumnTypes, Namer, SweepReport
 

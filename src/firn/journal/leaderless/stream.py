@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from firn.errors import CorruptObjectError, SnapshotTooOldError
-from firn.journal.leaderless.codec import Log
-from firn.journal.leaderless.horizon import read_horizon
-from firn.journal.leaderless.layout import parse_log_name
-from firn.journal.leaderless.table_log import TableLog
+from firn.journal.leaderless.format.codec import Log
+from firn.journal.leaderless.format.layout import parse_log_name
+from firn.journal.leaderless.replay.horizon import read_horizon
+from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import DataFile, Delivered, Delivery, StreamStart
 
 RENEW_PART = 4

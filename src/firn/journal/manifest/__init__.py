@@ -6,7 +6,7 @@ protocol's clients, each by its numbered rules. The format page is docs/format/k
 at `journal`.
 """
 
-from firn.journal.manifest.compacting import CompactorSession
+from firn.journal.manifest.compactor import CompactorSession
 from firn.journal.manifest.journal import ManifestJournal
 from firn.journal.manifest.model import (
     CollectReport,
@@ -20,7 +20,7 @@ from firn.journal.manifest.model import (
     ViewChange,
 )
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
-from firn.journal.manifest.writing import WriterSession
+from firn.journal.manifest.writer import WriterSession
 
 __all__ = [
     "BucketPointerStore",

@@ -18,9 +18,11 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.entries import Entries
-from firn.journal.manifest import collecting, history, opening, reading, snapshots
+from firn.journal.manifest import collection as collecting
+from firn.journal.manifest import history, opening, snapshots
+from firn.journal.manifest import views as reading
 from firn.journal.manifest.codec import ManifestFile, encode_manifest, encode_pointer
-from firn.journal.manifest.compacting import CompactorSession, put_sst, take_epoch, uncommitted
+from firn.journal.manifest.compactor import CompactorSession, put_sst, take_epoch, uncommitted
 from firn.journal.manifest.history import ManifestCommit
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout, manifest_name
 from firn.journal.manifest.model import (
@@ -36,7 +38,7 @@ from firn.journal.manifest.model import (
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
 from firn.journal.manifest.replaced import replaced
 from firn.journal.manifest.store import ManifestStore
-from firn.journal.manifest.writing import WriterSession
+from firn.journal.manifest.writer import WriterSession
 
 T = TypeVar("T")
 

@@ -27,8 +27,8 @@ from firn.errors import (
 from firn.journal.manifest.codec import SnapshotFile, decode_snapshot, encode_snapshot
 from firn.journal.manifest.layout import NO_MANIFEST
 from firn.journal.manifest.model import L0File, SnapshotRef, View
-from firn.journal.manifest.reading import read_view
 from firn.journal.manifest.store import ManifestStore
+from firn.journal.manifest.views import read_view
 
 UNBORN_MS = 0
 """Expiry of a snapshot that hasn't come to life: to collectors it has expired. Frozen."""

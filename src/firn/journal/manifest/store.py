@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from firn.bucket.base import Blob, Bucket
 from firn.clock import Clock
 from firn.errors import CorruptObjectError, ObjectNotFoundError, TableNotFoundError
+from firn.journal.backoff import Backoff, whole
 from firn.journal.manifest.codec import ManifestFile, decode_manifest, decode_pointer
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
 from firn.journal.manifest.model import L0File, Manifest, Pointer, SSTInfo
 from firn.journal.manifest.pointer_store import PointerStore
-from firn.journal.patience import Backoff, whole
 
 
 @dataclass(frozen=True)

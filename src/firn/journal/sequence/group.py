@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from firn.errors import InvalidInputError, OutcomeUnknownError
-from firn.journal.sequence.committing import Outcome, Proposal, commit
+from firn.journal.sequence.commit import Outcome, Proposal, commit
 from firn.journal.sequence.log import SequenceLog
 
 LARGEST: Final = 100

@@ -20,7 +20,7 @@ from firn.journal.sequence.layout import SequenceLayout
 from firn.journal.sequence.model import Catalog, Head, Horizon, Record, Transaction
 from firn.journal.sequence.opening import Opened, open_log
 from firn.journal.sequence.overlay import Change, Overlay
-from firn.journal.sequence.probing import Probed, probe
+from firn.journal.sequence.probe import Probed, probe
 from firn.journal.sequence.store import SequenceStore
 
 FRESHNESS_S: Final = 30.0

@@ -8,7 +8,7 @@ from typing import Final
 
 from firn.journal.sequence.catalog import after
 from firn.journal.sequence.model import Head, Horizon, Record
-from firn.journal.sequence.probing import probe
+from firn.journal.sequence.probe import probe
 from firn.journal.sequence.store import SequenceStore
 
 

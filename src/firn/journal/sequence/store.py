@@ -18,7 +18,7 @@ from firn.errors import (
     ObjectNotFoundError,
     OutcomeUnknownError,
 )
-from firn.journal.patience import Backoff, whole
+from firn.journal.backoff import Backoff, whole
 from firn.journal.sequence.codec import decode_horizon, decode_pack, decode_record, encode_horizon
 from firn.journal.sequence.layout import SequenceLayout
 from firn.journal.sequence.model import Catalog, Horizon, Pack, Record

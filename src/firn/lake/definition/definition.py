@@ -16,8 +16,8 @@ from firn.journal.agreement import Rules
 from firn.journal.columns import ON_CONFLICT
 from firn.journal.definition import create_object, read_object
 from firn.journal.entries import PROPERTY, TIME, Entries
-from firn.journal.leaderless.settings import PROPERTIES as LEADERLESS_PROPERTIES
-from firn.journal.leaderless.settings import Settings as LeaderlessSettings
+from firn.journal.leaderless.format.settings import PROPERTIES as LEADERLESS_PROPERTIES
+from firn.journal.leaderless.format.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes
 from firn.journal.sealed import seal, unseal
 from firn.journal.writer.settings import DURATIONS as WRITER_DURATIONS

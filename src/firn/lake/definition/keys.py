@@ -1,6 +1,7 @@
 """Tables with a key: which columns make it, which version of a row is the newest, and the hidden columns.
 
-Pure, see docs/design/0008-keys.md. Reading by key is in `firn.lake.read.latest`, the verbs are in `firn.lake.maintain.key_verbs`.
+Pure, see docs/design/0008-keys.md. Reading by key is in `firn.lake.read.latest`, the verbs are in
+`firn.lake.maintain.key_verbs`.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from firn.journal.columns import converts
 from firn.journal.definition import dropped, is_definition_of, replace_object
 from firn.journal.entries import INTO, LIMIT, PROPERTY, TYPE, Entries, last_time, time_entry
 from firn.journal.leaderless import LeaderlessJournal
-from firn.journal.leaderless.settings import PROTOCOL_TIMES
-from firn.journal.leaderless.settings import Settings as LeaderlessSettings
+from firn.journal.leaderless.format.settings import PROTOCOL_TIMES
+from firn.journal.leaderless.format.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes, Commit, Snapshot
 from firn.lake.definition.definition import Descriptor, check_names, check_properties
 from firn.lake.definition.keys import KeySpec

@@ -52,7 +52,8 @@ def plan_folds(files: Iterable[DataFile], *, places: Places, scattered: bool = F
     """The same for tables with a key, one merge a partition, however large the files are: only when all of them
     come from one merge is it known that no key is in two. What one merge made is taken whole or not at all.
 
-    With `scattered` the files don't agree on where a row belongs (see `firn.lake.partition.placement`): one merge takes all.
+    With `scattered` the files don't agree on where a row belongs (see `firn.lake.partition.placement`): one merge
+    takes all.
     """
     if scattered:
         every = sorted(files, key=lambda f: (f.created_ms, f.path))

@@ -1,8 +1,8 @@
 """Soft deletes: predicates on data files, whose rows don't exist where one of them is true.
 
-Here their texts are made and read; `firn.lake.read.decode` is where they meet rows, and `firn.spark.lake.scan` where they
-meet Spark's. A row for which a predicate is null stays, and so does one on which it fails (a text that is no
-number under a cast): nothing was read when it was accepted, and a file mustn't become unreadable by it.
+Here their texts are made and read; `firn.lake.read.decode` is where they meet rows, and `firn.spark.lake.scan`
+where they meet Spark's. A row for which a predicate is null stays, and so does one on which it fails (a text that is
+no number under a cast): nothing was read when it was accepted, and a file mustn't become unreadable by it.
 """
 
 from __future__ import annotations

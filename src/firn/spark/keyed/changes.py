@@ -17,11 +17,16 @@ import pyarrow.compute as pc
 
 from firn.arrow.engine import filter_table
 from firn.bucket.base import Bucket
-from firn.bucket.flight import in_flight
+from firn.concurrency.parallel import in_flight
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING
-from firn.keyed.changes import (
+from firn.keyed.definition.definition import KeyedDefinition
+from firn.keyed.encoding.entries import PUT
+from firn.keyed.maintain.key_shares import BlockMap, cut
+from firn.keyed.merge.order import first_of_each
+from firn.keyed.merge.run_buffers import pieces
+from firn.keyed.read.changes import (
     ChangeFile,
     Changes,
     change_batches,
@@ -30,11 +35,6 @@ from firn.keyed.changes import (
     changes,
     last_seq,
 )
-from firn.keyed.definition import KeyedDefinition
-from firn.keyed.entries import PUT
-from firn.keyed.key_shares import BlockMap, cut
-from firn.keyed.merge_order import first_of_each
-from firn.keyed.run_buffers import pieces
 from firn.predicate.predicate import Predicate
 from firn.spark.keyed.columns import KeyedColumns, public_rows, spelled
 from firn.spark.keyed.key_ranges import KeyRange

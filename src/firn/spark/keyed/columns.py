@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
-from firn.keyed.definition import KeyedDefinition
-from firn.keyed.keys import Keys
-from firn.keyed.values import Values
+from firn.keyed.definition.definition import KeyedDefinition
+from firn.keyed.encoding.keys import Keys
+from firn.keyed.encoding.values import Values
 from firn.names import fold
 
 

@@ -18,8 +18,8 @@ from sqlglot import exp
 
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
-from firn.keyed.key_cells import TERMINATOR
-from firn.keyed.keys import Keys, successor
+from firn.keyed.encoding.key_cells import TERMINATOR
+from firn.keyed.encoding.keys import Keys, successor
 from firn.predicate.constants import constant_of
 from firn.predicate.domain import DAY, Interval, family_of, intervals
 from firn.predicate.predicate import Predicate, conjuncts

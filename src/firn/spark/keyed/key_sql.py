@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from firn.keyed.key_cells import ESCAPED, NULL, TERMINATOR, TRUE
+from firn.keyed.encoding.key_cells import ESCAPED, NULL, TERMINATOR, TRUE
 
 MOST_COLUMNS: Final = 4
 """Where a column begins is told by all before it, each time anew: with more of them a function is faster."""

@@ -1,7 +1,7 @@
 """Bulk load of a Spark DataFrame into a keyed table: SSTs straight from executors, one commit on the driver.
 
 Spark sorts the rows by key, ranges of keys to tasks; its order of the types that keys can have is that of the
-encoded keys, of UUIDs that of their text in lower case. `firn.keyed.bulk_load` has the rest.
+encoded keys, of UUIDs that of their text in lower case. `firn.keyed.load.bulk_load` has the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
-from firn.keyed.bulk_load import BulkLoad, LoadContext, LoadReport, load_task
+from firn.keyed.load.bulk_load import BulkLoad, LoadContext, LoadReport, load_task
 from firn.names import fold
 from firn.spark.session.job import run_job
 from firn.spark.session.runner import SparkRunner

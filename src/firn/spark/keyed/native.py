@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from firn.errors import UnsupportedError
-from firn.keyed.entries import PUT
+from firn.keyed.encoding.entries import PUT
 from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange
 from firn.spark.keyed.key_sql import key_expressions
 from firn.spark.reads import frame_of_tasks
@@ -25,7 +25,7 @@ from firn.spark.sql.native import guard, native_paths, parquet_frame, quote
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from firn.keyed.keys import Keys
+    from firn.keyed.encoding.keys import Keys
     from firn.spark.keyed.read import KeyedRead
 
 FILTERED_RANGES = 16

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from firn.keyed.key_shares import BlockMap, cut
+from firn.keyed.maintain.key_shares import BlockMap, cut
 from firn.spark.keyed.key_ranges import KeyRange
 
 SHARE_BYTES = 16 << 20

@@ -15,17 +15,17 @@ import pyarrow as pa
 
 from firn.arrow.engine import filter_table
 from firn.bucket.base import Bucket
-from firn.bucket.flight import in_flight
+from firn.concurrency.parallel import in_flight
 from firn.errors import ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
-from firn.keyed.cache import BlockCache
-from firn.keyed.definition import KeyedDefinition
-from firn.keyed.fold import fold_runs
-from firn.keyed.key_shares import BlockMap
-from firn.keyed.operators import Operator
-from firn.keyed.policy import runs_of
-from firn.keyed.sst_reader import SstReader
-from firn.keyed.values import Values
+from firn.keyed.definition.definition import KeyedDefinition
+from firn.keyed.encoding.values import Values
+from firn.keyed.maintain.key_shares import BlockMap
+from firn.keyed.maintain.policy import runs_of
+from firn.keyed.merge.fold import fold_runs
+from firn.keyed.merge.operators import Operator
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.reader import SstReader
 from firn.predicate.predicate import Predicate
 from firn.spark.keyed.columns import KeyedColumns, public_rows, spelled
 from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange, common, key_ranges

@@ -1,1 +1,4 @@
-"""TODO."""
+"""Lake tables on Spark: reads by its own Parquet reader where it can, and appends from executors.
+
+Code that plans or writes lake files on Spark enters here. Begin at `read`.
+"""

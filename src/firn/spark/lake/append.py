@@ -1,7 +1,7 @@
 """Write a Spark DataFrame as files of a table: each partition's rows go to the bucket from its Python worker.
 
-Nothing here commits: `firn.lake.write.append` and `firn.lake.maintain.maintenance` do, with the files that successful task
-attempts returned. What failed or doubled attempts wrote is named by no log, and sweep deletes it.
+Nothing here commits: `firn.lake.write.append` and `firn.lake.maintain.maintenance` do, with the files that successful
+task attempts returned. What failed or doubled attempts wrote is named by no log, and sweep deletes it.
 """
 
 from __future__ import annotations

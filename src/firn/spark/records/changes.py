@@ -23,7 +23,9 @@ from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING
 from firn.journal.sequence.history import history
 from firn.predicate.predicate import Predicate
-from firn.records.changes import (
+from firn.records.documents.tabular import row_columns
+from firn.records.objects.store import RecordStore, Table
+from firn.records.read.changes import (
     BATCH_ROWS,
     CHANGE_COLUMNS,
     Change,
@@ -33,9 +35,7 @@ from firn.records.changes import (
     changes,
     commit_number,
 )
-from firn.records.store import RecordStore, Table
 from firn.records.table import RecordTable
-from firn.records.tabular import row_columns
 from firn.spark.keyed.columns import spelled
 from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
 from firn.spark.records.read import ASKED_FOR, ROW_WEIGHT, RecordsRead

@@ -16,12 +16,12 @@ import pyarrow as pa
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
-from firn.records.applying import settle
-from firn.records.definition import RecordDefinition
-from firn.records.load_rows import load_rows
-from firn.records.loading import Loaded, RecordLoadReport, load
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import RecordDefinition
+from firn.records.load.load import Loaded, RecordLoadReport, load
+from firn.records.load.rows import load_rows
+from firn.records.objects.store import RecordStore
 from firn.records.row_tables import RowTable
-from firn.records.store import RecordStore
 from firn.spark.session.job import run_job
 from firn.spark.session.session import ARROW_BATCH_CONF, conf
 from firn.spark.session.types import columns_of_schema

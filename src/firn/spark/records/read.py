@@ -20,14 +20,14 @@ from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.lake.read.prefetch import ahead
 from firn.predicate.predicate import Predicate
-from firn.records.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
-from firn.records.documents import ID, Documents
-from firn.records.layout import SUFFIX
-from firn.records.names import part_text
+from firn.records.documents.documents import ID, Documents
+from firn.records.documents.tabular import row_columns, table_of
+from firn.records.names.layout import SUFFIX
+from firn.records.names.names import part_text
+from firn.records.objects.store import RecordStore
+from firn.records.read.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
+from firn.records.read.snapshot import Snapshot
 from firn.records.row_tables import RowTable
-from firn.records.snapshot import Snapshot
-from firn.records.store import RecordStore
-from firn.records.tabular import row_columns, table_of
 from firn.spark.keyed.columns import spelled
 from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
 from firn.spark.records.ids import ids_of

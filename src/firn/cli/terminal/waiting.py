@@ -1,0 +1,129 @@
+"""What a person sees while work goes on: progress bars, and Spark starting without its chatter."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from firn.cli.terminal import output
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from firn.bucket.base import Bucket
+    from firn.database import Database
+
+
+@contextmanager
+def progress(db: Database, title: str) -> Iterator[None]:
+    """A bar on standard error while the block works, as soon as tasks report; nothing without a terminal."""
+    console = output.stderr()
+    if not console.is_terminal:
+        yield
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    engines = cast("Any", db.engines)  # the protocol of the lake doesn't say where reports go
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        task = bars.add_task(title, total=None)
+        engines.on_progress = lambda done, total: bars.update(task, completed=done, total=total)
+        try:
+            yield
+        finally:
+            engines.on_progress = None
+
+
+@contextmanager
+def spinner(title: str) -> Iterator[None]:
+    """A spinner on standard error for work that reports no steps; nothing without a terminal."""
+    console = output.stderr()
+    if console.is_terminal:
+        with console.status(title):
+            yield
+    else:
+        yield
+
+
+def start_spark(*, brief: bool = False) -> SparkSession:
+    """The session for this command. What the JVM and its workers print goes to a file that nobody sees,
+    unless FIRN_TRACEBACK is set: a child process inherits descriptor 2 at its start and keeps it.
+
+    Args:
+        brief: for a minute's work on small data: the JVM's second compiler, made for long-running programs,
+            would cost more than it brings.
+    """
+    from firn.spark.session.session import active_or_start, environment
+
+    options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip()
+    with environment(JAVA_TOOL_OPTIONS=options) if brief else nullcontext():
+        if os.environ.get("FIRN_TRACEBACK"):
+            return active_or_start()
+        with _stderr_in_file(), spinner("starting Spark"):
+            return active_or_start()
+
+
+@contextmanager
+def _stderr_in_file() -> Iterator[None]:
+    """Descriptor 2, which child processes inherit, leads to a file; `sys.stderr` stays with the terminal."""
+    before = sys.stderr
+    before.flush()
+    saved = os.dup(2)
+    hidden: IO[bytes]
+    with tempfile.TemporaryFile() as hidden, os.fdopen(os.dup(2), "w") as terminal:
+        os.dup2(hidden.fileno(), 2)
+        # A stream of somebody else's, like a test's, isn't descriptor 2.
+        if before is sys.__stderr__:
+            sys.stderr = terminal
+        try:
+            yield
+        finally:
+            sys.stderr = before
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
+class Meter:
+    """Seconds and requests of a piece of work."""
+
+    def __init__(self, *buckets: Bucket) -> None:
+        self._buckets = list({id(b): b for b in buckets}.values())
+        self._before = self._read()
+        self._started = time.monotonic()
+
+    def _read(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for bucket in self._buckets:
+            for name, count in bucket.counters.as_dict().items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._started, 3)
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """By verb, with `bytes_in` and `bytes_out`."""
+        return {name: count - self._before[name] for name, count in self._read().items()}
+
+    def plain(self) -> dict[str, Any]:
+        """What the JSON of every command that works on a table ends with."""
+        return {"requests": self.requests, "seconds": self.seconds}
+
+    def note(self) -> None:
+        """The same for a person, on standard error."""
+        total = sum(count for name, count in self.requests.items() if not name.startswith("bytes"))
+        output.note(f"{output.plural(total, 'request')}, {self.seconds:.1f} s")

@@ -1,0 +1,36 @@
+"""What is open in this process and has to be told when it ends, or in a forked child: writers, appliers."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Protocol
+from weakref import WeakSet
+
+from firn.concurrency.forked import after_fork
+
+
+class Unclosed(Protocol):
+    """What has to be told of the process's end."""
+
+    def _close_at_exit(self) -> None: ...
+
+    def _orphaned(self) -> None: ...
+
+
+unclosed: WeakSet[Unclosed] = WeakSet()
+
+
+def _close_all() -> None:
+    """Whoever forgets to close loses nothing that a flush can still save."""
+    for handle in list(unclosed):
+        handle._close_at_exit()
+
+
+def _orphan_all() -> None:
+    for handle in list(unclosed):
+        unclosed.discard(handle)
+        handle._orphaned()
+
+
+atexit.register(_close_all)
+after_fork(_orphan_all)

@@ -1,0 +1,214 @@
+"""The lease: one object that says who maintains a table (rules 5 to 7 of the maintenance protocol).
+
+    {"firn": 1, "nonce": …, "epoch": 7, "holder": "host-1234" | null, "op": "merge",
+     "intent": "…/_log/….jsonl" | null, "lease_ms": 30000}
+
+No wall clocks are compared: a waiter takes over only after it has seen the same version of the object for
+a whole lease on its own monotonic clock. A holder proves that it lives by writing a new nonce.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+from firn.bucket.base import Bucket
+from firn.bucket.conditional import create, swap
+from firn.clock import Clock
+from firn.errors import (
+    ConflictError,
+    CorruptObjectError,
+    FirnError,
+    LockHeldError,
+    LockLostError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+)
+from firn.journal.leaderless.format.codec import Log, decode, encode
+from firn.journal.sealed import seal, unseal
+
+_FIELDS = frozenset(("firn", "nonce", "epoch", "holder", "op", "intent", "lease_ms"))
+
+
+@dataclass(frozen=True)
+class LockState:
+    """The lock object's content."""
+
+    epoch: int
+    holder: str | None
+    op: str
+    intent: str | None
+    lease_ms: int
+    nonce: str
+
+    def encode(self) -> bytes:
+        return seal(
+            {
+                "firn": 1,
+                "nonce": self.nonce,
+                "epoch": self.epoch,
+                "holder": self.holder,
+                "op": self.op,
+                "intent": self.intent,
+                "lease_ms": self.lease_ms,
+            }
+        )
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> LockState:
+        try:
+            raw = unseal(data, _FIELDS)
+            return LockState(
+                int(raw["epoch"]), raw["holder"], raw["op"], raw["intent"], int(raw["lease_ms"]), raw["nonce"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptObjectError(
+                f"{where} is not a lock of Firn ({error!r}). Make sure that no maintenance runs, then delete it."
+            ) from error
+
+
+class Lease:
+    """Holding the lock. Get one by `acquire`; `release` it, or let it lapse."""
+
+    def __init__(self, bucket: Bucket, key: str, clock: Clock, state: LockState, etag: str) -> None:
+        self.bucket, self.key, self.clock = bucket, key, clock
+        self._state, self._etag = state, etag
+        self._lost: LockLostError | None = None
+        self._mutex = threading.RLock()
+        self._renewed = clock.monotonic()
+        self._stop = threading.Event()
+        self._keeper: threading.Thread | None = None
+
+    @property
+    def state(self) -> LockState:
+        return self._state
+
+    def check(self) -> None:
+        """Raise `LockLostError` if a renewal was refused. No request."""
+        if self._lost is not None:
+            raise self._lost
+
+    def renew(self) -> None:
+        """Write a new nonce: 1 PUT. Refused means that somebody took over: abort."""
+        self._write(intent=self._state.intent, holder=self._state.holder)
+
+    def announce(self, intent: str) -> None:
+        """Name the log that is about to be published, for whoever takes over (rule 8b): 1 PUT."""
+        self._write(intent=intent, holder=self._state.holder)
+
+    def release(self) -> None:
+        """Give the lock back: 1 PUT. A lock that was lost meanwhile is no error: the work is published."""
+        self.stop_keeper()
+        if self._lost is None:
+            try:
+                self._write(intent=None, holder=None)
+            except FirnError:
+                return  # it lapses by itself
+
+    def _write(self, *, intent: str | None, holder: str | None) -> None:
+        with self._mutex:
+            self.check()
+            state = replace(self._state, intent=intent, holder=holder, nonce=secrets.token_hex(16))
+            try:
+                self._etag = swap(self.bucket, self.key, state.encode(), self._etag, nonce=state.nonce)
+            except ObjectChangedError as error:
+                self._lost = LockLostError(
+                    f"{self.bucket.uri(self.key)}: another process took over the lock of this {self._state.op}, "
+                    "which was silent for longer than the lease. Nothing of it is visible; run it again."
+                )
+                raise self._lost from error
+            self._state = state
+            self._renewed = self.clock.monotonic()
+
+    def start_keeper(self) -> None:
+        """Renew from a thread at every third of the lease, while the caller works."""
+        self._keeper = threading.Thread(target=self._keep, name="firn-lease", daemon=True)
+        self._keeper.start()
+
+    def stop_keeper(self) -> None:
+        self._stop.set()
+        if self._keeper is not None and self._keeper is not threading.current_thread():
+            self._keeper.join()
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self._state.lease_ms / 3000):
+            try:
+                self.renew()
+            except LockLostError:
+                return
+            except FirnError:
+                continue  # the store is failing; the next renewal, or the publish, will tell
+
+
+def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, wait_ms: int) -> Lease:
+    """Take the lock, waiting up to `wait_ms` for a living holder.
+
+    Cost: 1 GET + 1 PUT when free; 1 GET a poll while waiting; to take over from a dead holder that had
+    announced a log, 1 GET + at most 1 PUT more.
+
+    Raises:
+        LockHeldError: somebody alive holds it for all that time.
+    """
+    holder = f"{socket.gethostname()}-{os.getpid()}"
+    started = clock.monotonic()
+    seen: tuple[str, float] | None = None
+    while True:
+        try:
+            blob = bucket.get(key)
+        except ObjectNotFoundError:
+            state = LockState(1, holder, op, None, lease_ms, secrets.token_hex(16))
+            try:
+                etag = create(bucket, key, state.encode(), nonce=state.nonce)
+                return Lease(bucket, key, clock, state, etag)
+            except ObjectExistsError:
+                continue
+        current = LockState.decode(blob.data, bucket.uri(key))
+        now = clock.monotonic()
+        if seen is None or seen[0] != blob.info.etag:
+            seen = (blob.info.etag, now)
+        free = current.holder is None
+        if free or now - seen[1] >= current.lease_ms / 1000:
+            if current.intent is not None:
+                _settle_intent(bucket, current.intent)
+            state = LockState(current.epoch + 1, holder, op, None, lease_ms, secrets.token_hex(16))
+            try:
+                etag = swap(bucket, key, state.encode(), blob.info.etag, nonce=state.nonce)
+                return Lease(bucket, key, clock, state, etag)
+            except ObjectChangedError:
+                seen = None
+                continue
+        if now - started >= wait_ms / 1000:
+            raise LockHeldError(
+                f"{bucket.uri(key)}: {current.holder} holds the table's lock for a {current.op} "
+                f"(epoch {current.epoch}). Retry when it is done; a dead holder's lock is taken over "
+                f"{current.lease_ms / 1000:g} s after its last sign of life."
+            )
+        clock.sleep(min(current.lease_ms / 10_000, 1.0))
+
+
+def _settle_intent(bucket: Bucket, intent: str) -> None:
+    """Rule 6: before taking over, make the old holder's announced log either published or void for ever.
+
+    Voiding puts a no-op onto the reservation: the old holder's put-if-match can never succeed after that.
+    Deleting it instead would erase a log published meanwhile.
+    """
+    try:
+        blob = bucket.get(intent)
+    except ObjectNotFoundError:
+        return  # If-Match on an absent name fails for ever
+    log = decode(intent.rpartition("/")[2], blob.data, where=bucket.uri(intent))
+    if not log.is_reservation:
+        return
+    nonce = secrets.token_hex(16)
+    void: dict[str, Any] = {"op": "fence"}
+    try:
+        swap(
+            bucket, intent, encode(Log(log.name, log.t, notes=void, nonce=nonce)), blob.info.etag, nonce=nonce
+        )
+    except ConflictError:
+        return  # published, or voided by another waiter

@@ -1,0 +1,339 @@
+"""From logs to a table's state, and from a state and a change to the next maintenance log. Pure.
+
+The reader's rule is the reference's: apply markers in log order, the last one wins per path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from firn.journal.agreement import Agreement, Rules, Source, agree
+from firn.journal.columns import join, older_types
+from firn.journal.entries import Entries
+from firn.journal.leaderless.format.codec import DEFINITION, Log
+from firn.journal.leaderless.format.layout import version_of
+from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot, with_clocks
+
+EMPTY_VERSION = "0"
+PAST_LIMIT = 1000
+"""History lines that a maintenance log carries for the logs it replaces."""
+BATCH_MEMORY_MS = 30 * 24 * 3600 * 1000
+"""How long batch ids are remembered after their logs are gone."""
+_PLAIN = Rules()
+
+
+@dataclass(frozen=True)
+class State:
+    """The folded view. `files` holds every path named, dead ones too, as logs carry them on: their own columns, with
+    the types of those that aren't the table's. `dead` are those not alive."""
+
+    logs: tuple[Log, ...]
+    agreement: Agreement
+    files: Mapping[str, DataFile]
+    dead: Mapping[str, int]
+    definition: Entries = field(default_factory=Entries)
+
+    @property
+    def columns(self) -> ColumnTypes:
+        return self.agreement.columns
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.agreement.warnings
+
+    @property
+    def live(self) -> tuple[DataFile, ...]:
+        """As readers need them."""
+        live = (
+            tuple(f for p, f in self.files.items() if p not in self.dead)
+            if self.dead
+            else self.files.values()
+        )
+        return tuple(live) if self.agreement.plain else tuple(map(self.agreement.as_read, live))
+
+    def snapshot(self) -> Snapshot:
+        # A reservation may yet become a real log: a version named by it would change.
+        last = next((log for log in reversed(self.logs) if not log.is_reservation), None)
+        version = version_of(last.name) if last else EMPTY_VERSION
+        agreed = self.agreement
+        return Snapshot(
+            version,
+            last.t if last else 0,
+            agreed.columns,
+            self.live,
+            agreed.warnings,
+            agreed.aside,
+            agreed.loose,
+            agreed.conflicts,
+            agreed.refusal,
+            self.definition,
+        )
+
+    def replaced(self) -> set[str]:
+        """Base names of the logs that a log tombstones *and* carries whole. The reference tombstones logs
+        without carrying them (its hole 1): those still count."""
+        return {
+            key.rpartition("/")[2] for log in self.logs if log.notes.get("complete") for key in log.tombstones
+        }
+
+    def batches(self) -> dict[str, tuple[str, int]]:
+        """Batch id → (version, t) of all batches that these logs know."""
+        found: dict[str, tuple[str, int]] = {}
+        for log in self.logs:
+            found.update({b: (v, t) for b, (v, t) in (log.notes.get("batches") or {}).items()})
+            if batch := log.notes.get("batch"):
+                found[batch] = (version_of(log.name), log.t)
+        return found
+
+
+def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> State:
+    """Apply `logs` in the order of (header's time, name). `rules` are those of the table's creation; what logs say of
+    its definition goes before them."""
+    ordered = tuple(sorted(logs, key=lambda log: log.order))
+    files: dict[str, DataFile] = {}
+    dead: dict[str, int] = {}
+    for log in ordered:
+        buried = log.dead
+        for file in log.files:
+            path = file.path
+            files[path] = file
+            if path in buried:
+                dead[path] = buried[path]
+            elif path in dead:
+                del dead[path]
+    definition = Entries()
+    for log in ordered:
+        if DEFINITION in log.need and (raw := log.notes.get("definition")):
+            definition = definition.joined(Entries.from_json(raw, log.name))
+    rules = rules.altered(definition)
+    agreement = _agreed(ordered, files, dead, rules)
+    _note_older_types(ordered, agreement.columns, files)
+    return State(ordered, agreement, files, dead, definition)
+
+
+def _agreed(
+    logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mapping[str, int], rules: Rules
+) -> Agreement:
+    """The columns of all logs: mostly nothing conflicts, and then it needn't be known which files are live."""
+    if not rules.into and not any(DEFINITION in log.need for log in logs):
+        found = agree(rules, (Source(log.name, log.columns) for log in logs))
+        if found.plain:
+            return found
+    live = _live_types(logs, files, dead)
+    newest = next((log for log in reversed(logs) if "_m_" in log.name and not log.is_reservation), None)
+    if newest is not None:
+        # What maintenance has settled, as far as any live file has it.
+        stored = [source.columns for source in live]
+        settled = {
+            name: kind
+            for name, kind in newest.columns.items()
+            if any(name in own and join(own[name], kind) is not None for own in stored)
+        }
+        live.insert(0, Source(newest.name, settled))
+    return agree(rules, live, (Source(log.name, log.columns) for log in logs))
+
+
+def _live_types(logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mapping[str, int]) -> list[Source]:
+    """The types that live files have, each by the first file that has them."""
+    found: list[Source] = []
+    for log in logs:
+        seen: dict[tuple[tuple[str, str], ...], str] = {}
+        for file in log.files:
+            if files[file.path] is file and file.path not in dead:
+                types = (file.extra or {}).get("types")
+                seen.setdefault(tuple(types.items()) if types else (), file.path)
+        for own, path in sorted(seen.items(), key=lambda item: bool(item[0])):
+            types = dict(own)
+            beside = {name: kind for name, kind in types.items() if name not in log.columns}
+            found.append(
+                Source(
+                    path,
+                    {**log.columns, **types}
+                    if not beside
+                    else {name: types.get(name, kind) for name, kind in log.columns.items()},
+                    beside,
+                )
+            )
+    return found
+
+
+def _note_older_types(logs: Sequence[Log], columns: ColumnTypes, files: dict[str, DataFile]) -> None:
+    """Where a log was written with other types than the table has, note in its files' `types` which one they
+    have."""
+    for log in logs:
+        older = older_types(log.columns, columns)
+        for file in log.files if older else ():
+            if files[file.path] is file:
+                extra = dict(file.extra or {})
+                extra["types"] = {**older, **(extra.get("types") or {})}
+                files[file.path] = file._replace(extra=extra)
+
+
+def effective_time(t: int, log: Log, modified_ms: int) -> int:
+    """A tombstone's age counts from when its log really appeared: a holder may stall between stamping and
+    publishing (rule 12). What an earlier log stamped was settled when it was copied."""
+    return max(t, modified_ms) if t == log.t else t
+
+
+def maintenance_log(
+    state: State,
+    commit: Commit,
+    *,
+    name: str,
+    t: int,
+    nonce: str,
+    log_key: Mapping[str, str],
+    modified: Mapping[str, int],
+    fold_all: bool,
+) -> Log:
+    """The log that makes `commit` true: tombstones, carried markers, new files (rules 10 to 12).
+
+    `log_key` and `modified` give each listed log's key and last-modified by name. With `fold_all` every
+    log is replaced, else those that name a removed file. Every path of a tombstoned log is carried, in
+    its folded state, not in that log's words: else its other partitions vanish at cleanup, or removed
+    files come back.
+    """
+    removed = set(commit.removes)
+    columns = {name: kind for name, kind in state.columns.items() if name not in state.agreement.aside}
+    columns.update({name: kind for name, kind in commit.columns.items() if name not in state.agreement.aside})
+    # A file that comes back is what it was, not what readers made of it.
+    added = {f.path: state.files.get(f.path, f) for f in with_clocks(commit, version_of(name))}
+    touched = removed | added.keys()
+    already = state.replaced()
+    replaced = [
+        log
+        for log in state.logs
+        if log.name not in already and (fold_all or any(f.path in touched for f in log.files))
+    ]
+    tombstones = _carried_tombstones(replaced, modified)
+    for log in replaced:
+        tombstones.setdefault(log_key[log.name], t)
+    paths: dict[str, None] = {}
+    for log in replaced:
+        paths.update(dict.fromkeys(f.path for f in log.files))
+    paths.update(dict.fromkeys(commit.removes))
+    buried = burials(state.logs, modified)
+    files: list[DataFile] = []
+    dead: dict[str, int] = {}
+    for path in paths:
+        if path in added:
+            continue
+        files.append(_carried(state.files[path], state.columns, columns))
+        if path in removed:
+            dead[path] = t
+        elif path in state.dead:
+            dead[path] = buried[path].since
+    files.extend(
+        _carried(file, state.columns, columns) if path in state.files else file
+        for path, file in added.items()
+    )
+    notes = _notes(state, commit, replaced, t)
+    definition = state.definition.joined(commit.definition or Entries())
+    if definition:
+        notes["definition"] = definition.to_json()
+    need = (DEFINITION,) if definition or any(_sets_aside(f, columns) for f in files) else ()
+    return Log(name, t, columns, files, dead, tombstones, notes, nonce, need)
+
+
+def _carried(file: DataFile, before: ColumnTypes, after: ColumnTypes) -> DataFile:
+    """A file's marker under a schema line with wider types than it was read with."""
+    wider = {name: kind for name, kind in before.items() if after.get(name, kind) != kind}
+    if not wider:
+        return file
+    extra = dict(file.extra or {})
+    extra["types"] = {**wider, **(extra.get("types") or {})}
+    return file._replace(extra=extra)
+
+
+def _sets_aside(file: DataFile, columns: ColumnTypes) -> bool:
+    """Whether a file has columns that aren't read under their name: older versions would read them so."""
+    types = (file.extra or {}).get("types") or {}
+    return any(
+        name not in columns or join(kind, columns[name]) != columns[name] for name, kind in types.items()
+    )
+
+
+def _carried_tombstones(replaced: Sequence[Log], modified: Mapping[str, int]) -> dict[str, int]:
+    carried: dict[str, int] = {}
+    for log in replaced:
+        for key, stamped in log.tombstones.items():
+            since = effective_time(stamped, log, modified[log.name])
+            carried[key] = min(since, carried.get(key, since))
+    return carried
+
+
+class Burial(NamedTuple):
+    """Since when something is dead, effectively. `stamp`: of the log that buried it; 0 where only logs that
+    carry it on are left."""
+
+    since: int
+    stamp: int
+
+    def joined(self, other: Burial | None) -> Burial:
+        """Where entries differ, the earlier one counts: one that is read late may look younger."""
+        return self if other is None else Burial(min(self.since, other.since), other.stamp or self.stamp)
+
+
+def burial(stamped: int, log: Log, modified_ms: int) -> Burial:
+    """What one tombstone says. In Firn's logs only those of the log's own time are its own."""
+    own = stamped == log.t or not log.notes.get("complete")
+    return Burial(effective_time(stamped, log, modified_ms), log.t if own else 0)
+
+
+def burials(logs: Iterable[Log], modified: Mapping[str, int]) -> dict[str, Burial]:
+    """Of each path that is dead at the end of `logs`, in order. A path that was restored in between is dead
+    since it was removed again: its earlier death says nothing about who may still read it."""
+    found: dict[str, Burial] = {}
+    for log in logs:
+        for file in log.files:
+            path = file.path
+            stamped = log.dead.get(path)
+            if stamped is None:
+                found.pop(path, None)
+            else:
+                found[path] = burial(stamped, log, modified[log.name]).joined(found.get(path))
+    return found
+
+
+def _notes(state: State, commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
+    batches: dict[str, tuple[str, int]] = {}
+    past: list[list[Any]] = []
+    for log in replaced:
+        batches.update({b: (v, at) for b, (v, at) in (log.notes.get("batches") or {}).items()})
+        if batch := log.notes.get("batch"):
+            batches[batch] = (version_of(log.name), log.t)
+        past.extend(log.notes.get("past") or [])
+        if not log.is_reservation and log.notes.get("op") != "fence":
+            past.append(past_line(log))
+    past.sort(key=lambda line: (line[1], line[0]))
+    notes: dict[str, Any] = {"op": commit.op, "complete": True, "adds": len(commit.adds)}
+    notes["removes"] = len(commit.removes)
+    if commit.batch_id is not None:
+        notes["batch"] = commit.batch_id
+    if commit.summary:
+        notes["summary"] = dict(commit.summary)
+    if batches := {b: v for b, v in batches.items() if v[1] > t - BATCH_MEMORY_MS}:
+        notes["batches"] = batches
+    if past:
+        notes["past"] = past[-PAST_LIMIT:]
+    rows = [f.rows for f in commit.adds]
+    notes["rows"] = None if None in rows else sum(r for r in rows if r is not None)
+    notes["bytes"] = sum(f.size for f in commit.adds)
+    return notes
+
+
+def past_line(log: Log) -> list[Any]:
+    """One commit for `history()`: [version, t, op, files added, removed, rows, bytes, summary]."""
+    notes = log.notes
+    if "op" in notes:
+        counts = [notes.get("adds", 0), notes.get("removes", 0), notes.get("rows"), notes.get("bytes", 0)]
+        op = notes["op"]
+    else:  # the reference's: what is alive and not older than the log itself was added by it
+        merged = "_m_" in log.name
+        op = "merge" if merged else "append"
+        new = [f for f in log.files if f.path not in log.dead]
+        removed = sum(1 for at in log.dead.values() if at <= log.t)
+        counts = [len(new), removed if merged else 0, None, sum(f.size for f in new)]
+    return [version_of(log.name), log.t, op, *counts, notes.get("summary") or {}]

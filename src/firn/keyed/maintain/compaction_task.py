@@ -1,0 +1,127 @@
+"""What runs in the tasks of a compaction: runs of one share of the keys in, SSTs of one run out.
+
+A module-level function `fn(bucket, context, task)` for a `firn.runner.Runner`; context, task and result are
+picklable. It only adds objects: nothing changes for readers until the driver commits. The result depends on
+nothing but the task, so a task that runs twice writes the same bytes.
+
+Memory, however large the share: of the runs together some times `PIECE_BYTES` (fetched, decoded, merged), or where
+that is more, a block of each; the indices and filters of the files; and what `RunWriter` holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from firn.bucket.base import Bucket
+from firn.journal.manifest.model import SSTInfo
+from firn.keyed.definition.definition import KeyedDefinition
+from firn.keyed.encoding.values import Values
+from firn.keyed.maintain.compaction_reads import PIECE_BYTES, SPAN_BYTES, RunFile, RunReads, fetched, open_all
+from firn.keyed.maintain.key_shares import KeyShare
+from firn.keyed.maintain.run_writer import RunWriter
+from firn.keyed.memory import give_back
+from firn.keyed.merge.fold import fold_runs
+from firn.keyed.merge.operators import operator_of
+from firn.keyed.sst.cache import BlockCache
+from firn.keyed.sst.reader import SstReader
+
+READS_AHEAD = 8
+"""GETs that are under way while a task merges, where the bucket is far away."""
+
+
+@dataclass(frozen=True)
+class CompactContext:
+    """What all tasks of a compaction share. `now_ms`: what has expired by then goes."""
+
+    definition: KeyedDefinition
+    prefix: str
+    epoch: int
+    level: int
+    run: int
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class CompactTask:
+    """`runs`, newest first, each of files in key order that may hold keys of the share. `bottom`: no older run has
+    keys of the share. `numbers` are the task's own to name SSTs by."""
+
+    share: KeyShare
+    runs: tuple[tuple[RunFile, ...], ...]
+    bottom: bool
+    numbers: Sequence[int]
+
+
+@dataclass(frozen=True)
+class CompactedShare:
+    """The SSTs that a task wrote, in key order, and how many entries it read."""
+
+    ssts: tuple[SSTInfo, ...]
+    rows_in: int
+
+
+def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> CompactedShare:
+    """Fold the runs' entries of one share of the keys into SSTs of the output run.
+
+    Cost: 1 GET of each small file; of a larger one 1 GET of its index, and 1 a span of blocks; 1 PUT an SST.
+    """
+    definition = context.definition
+    values = Values(definition.columns)
+    cache = BlockCache(0)  # a compaction reads everything once: it mustn't push out what point reads want
+    small = fetched(bucket, [file for run in task.runs for file in run])
+    runs = [
+        [SstReader(small.get(file.key, bucket), file.key, file.bytes, cache, values=values) for file in run]
+        for run in task.runs
+    ]
+    open_all([reader for run in runs for reader in run])
+    span_bytes = min(PIECE_BYTES // max(1, len(runs)), SPAN_BYTES)
+    far = any(reader.is_remote for run in runs for reader in run)
+    ahead = ThreadPoolExecutor(READS_AHEAD, "firn-compact") if far else None
+    counted = [RunReads(run, task.share, span_bytes=span_bytes, ahead=ahead) for run in runs]
+    folded = fold_runs(
+        [iter(run) for run in counted],
+        values=values,
+        operator=operator_of(definition.merge, values),
+        now_ms=context.now_ms,
+        drop_tombstones=task.bottom,
+        reading=False,
+        piece_bytes=PIECE_BYTES,
+    )
+    try:
+        ssts = _written(bucket, context, task, values, folded)
+    finally:
+        if ahead is not None:
+            ahead.shutdown(wait=True, cancel_futures=True)
+    rows = sum(run.rows for run in counted)
+    del runs, counted, folded, small
+    give_back()
+    return CompactedShare(tuple(ssts), rows)
+
+
+def _written(
+    bucket: Bucket,
+    context: CompactContext,
+    task: CompactTask,
+    values: Values,
+    folded: Iterator[pa.RecordBatch],
+) -> list[SSTInfo]:
+    settings = context.definition.settings
+    with RunWriter(
+        bucket,
+        context.prefix,
+        values.schema,
+        settings,
+        epoch=context.epoch,
+        numbers=task.numbers,
+        level=context.level,
+        run=context.run,
+        expected_bytes=task.share.weight,
+        seqs=context.definition.seqs,
+    ) as out:
+        for batch in folded:
+            out.add(batch)
+        return out.finish()

@@ -1,0 +1,156 @@
+"""One piece of several runs, all versions of its keys, folded column by column.
+
+Only keys with operands whose operator isn't a sum, an extreme or the like are looked at row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.merge.columns import Reducer, merge_keys
+from firn.keyed.merge.order import Flags, Order, first_of_each, key_order
+from firn.keyed.merge.run_buffers import Piece
+
+
+@dataclass(frozen=True)
+class Folding:
+    """How to fold: `fold` makes of the versions of a key with operands what stays of it."""
+
+    values: Values
+    fold: Callable[[list[Entry]], list[Entry]]
+    now_ms: int
+    drop_gone: bool
+    reading: bool
+    reducers: tuple[Reducer, ...] | None
+    upto_seq: int | None
+
+
+def fold_piece(piece: Piece, folding: Folding, *, reverse: bool = False) -> pa.RecordBatch:
+    """The rows that stay, in key order, or backwards with `reverse`."""
+    batches = [batch for run in piece for batch in run]
+    if folding.upto_seq is not None:
+        batches = [upto for batch in batches if len(upto := _upto(batch, folding.upto_seq))]
+    if not batches:
+        return folding.values.empty
+    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    order: Order | None = None
+    if sum(map(bool, piece)) > 1:
+        order, newest = key_order(rows.column(0))
+    else:
+        newest = first_of_each(rows.column(0))
+    kinds = _kinds(rows)
+    expired = _expired(rows.column(3), folding.now_ms)
+    if not kinds.any() and expired is None:
+        return _take(rows, order, newest, reverse)
+    if order is not None:
+        kinds = kinds[order]
+        expired = None if expired is None else expired[order]
+    operands = newest & (kinds == MERGE)
+    gone = kinds == DELETE if expired is None else (kinds == DELETE) | ((kinds == PUT) & expired)
+    if not operands.any():
+        if folding.drop_gone:
+            return _take(rows, order, newest & ~gone, reverse)
+        return _bury(_take(rows, order, newest, reverse), folding.now_ms)
+    kept = newest & ~operands
+    if folding.drop_gone:
+        kept &= ~gone
+    plain = _take(rows, order, kept)
+    if not folding.drop_gone:
+        plain = _bury(plain, folding.now_ms)
+    return _with_operands(rows, order, newest, operands, kept, plain, folding, reverse)
+
+
+def _with_operands(
+    rows: pa.RecordBatch,
+    order: Order | None,
+    newest: Flags,
+    operands: Flags,
+    kept: Flags,
+    plain: pa.RecordBatch,
+    folding: Folding,
+    reverse: bool,
+) -> pa.RecordBatch:
+    """What stays of keys without operands, and in between what `fold` makes of the others."""
+    number = np.cumsum(newest)  # of each row's key in the piece
+    theirs = operands[np.flatnonzero(newest)][number - 1]
+    merged, places = _merged(_take(rows, order, theirs), number[theirs], folding)
+    if not len(merged):
+        return _take(plain, None, np.ones(len(plain), np.bool_), reverse)
+    both = pa.concat_batches([plain, merged])
+    place = np.argsort(np.concatenate([number[kept], places]), kind="stable")
+    return both.take(pa.array(place[::-1] if reverse else place))
+
+
+def _merged(rows: pa.RecordBatch, numbers: Order, folding: Folding) -> tuple[pa.RecordBatch, Order]:
+    """What stays of keys with operands, and their numbers: by columns where that is possible, else key by key."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    expire_at = rows.column(3)
+    if folding.reducers is not None and (folding.reading or expire_at.null_count == len(expire_at)):
+        expired = _expired(expire_at, folding.now_ms)
+        merged = merge_keys(
+            rows, starts, expired, folding.reducers, reading=folding.reading, bottom=folding.drop_gone
+        )
+        if merged is not None:
+            return merged[0], numbers[starts][merged[1]]
+    versions = folding.values.entries(rows)
+    found: list[Entry] = []
+    places: list[int] = []
+    for low, high in pairwise([*starts.tolist(), len(versions)]):
+        entries = folding.fold(versions[low:high])
+        found += entries
+        places += [int(numbers[low])] * len(entries)
+    return folding.values.batch(found).cast(rows.schema), np.array(places, np.int64)
+
+
+def _take(rows: pa.RecordBatch, order: Order | None, kept: Flags, reverse: bool = False) -> pa.RecordBatch:
+    """The rows that are kept of those in `order`."""
+    if order is None and not reverse:
+        return rows if kept.all() else rows.filter(pa.array(kept))
+    indices = np.flatnonzero(kept) if order is None else order[kept]
+    return rows.take(pa.array(indices[::-1] if reverse else indices))
+
+
+def _bury(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+    """Expired puts as deletes: they hide what is older, and their values aren't needed any more."""
+    expired = _expired(rows.column(3), now_ms)
+    if expired is None:
+        return rows
+    dead = pa.array(expired & (_kinds(rows) == PUT))
+    columns = [
+        rows.column(0),
+        rows.column(1),
+        pc.if_else(dead, pa.scalar(DELETE, pa.int8()), rows.column(2)),
+        *(pc.if_else(dead, pa.scalar(None, column.type), column) for column in rows.columns[3:]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _upto(rows: pa.RecordBatch, seq: int) -> pa.RecordBatch:
+    """The rows that aren't newer; nearly always all."""
+    seqs = rows.column(1).to_numpy(zero_copy_only=False)
+    return rows if int(seqs.max()) <= seq else rows.filter(pa.array(seqs <= seq))
+
+
+def _kinds(rows: pa.RecordBatch) -> Any:
+    return rows.column(2).to_numpy(zero_copy_only=False)
+
+
+def _expired(expire_at: pa.Array, now_ms: int) -> Flags | None:
+    """Which rows have expired; None where none has."""
+    if expire_at.null_count == len(expire_at):
+        return None
+    flags = _flags(pc.fill_null(pc.less_equal(expire_at, now_ms), False))
+    return flags if flags.any() else None
+
+
+def _flags(array: pa.Array) -> Any:
+    return array.to_numpy(zero_copy_only=False)

@@ -1,0 +1,382 @@
+"""Where SSTs are read: keys or ranges in, entries or Arrow batches out."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pyarrow as pa
+
+from firn.arrow.bloom import Bloom, hash64
+from firn.bucket.base import Bucket, BytesLike
+from firn.concurrency.single_flight import Flights
+from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
+from firn.keyed.encoding.entries import Entry
+from firn.keyed.encoding.values import Values
+from firn.keyed.sst.block import Block
+from firn.keyed.sst.cache import BlockCache, Sized
+from firn.keyed.sst.decode import BlockDecoder
+from firn.keyed.sst.index import SstIndex
+from firn.keyed.sst.scan import scan_blocks
+from firn.keyed.sst.tail import DamagedError, decode_tail, tail_bytes
+
+WHOLE_BYTES = 256 << 10
+"""Files up to this size are fetched whole: one request instead of two, for hardly more bytes."""
+
+TAIL_BYTES = 64 << 10
+TAIL_SHARE = 32
+"""What is fetched from the end of a larger file, at least so many bytes and its 32nd part; nearly every index fits
+in."""
+
+_ENCODED_BYTES = 300  # of a block's objects and its place in a cache
+
+
+@dataclass
+class Encoded:
+    """A block as it is in the file: what comes along with others may never be read, and what is read for one key may
+    never be read again. `checked`: its checksum was compared. `asked`: it was read for a key; the next one has it
+    decoded."""
+
+    data: bytes
+    checked: bool = False
+    asked: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data) + _ENCODED_BYTES
+
+
+class SstReader:
+    """One SST of a bucket. Makes no request until it is asked something. Safe for several threads.
+
+    Args:
+        key: the object's.
+        size: its bytes, as the manifest or a LIST has them.
+        cache: where its blocks are kept.
+        values: those of the table.
+
+    All methods raise `CorruptObjectError` for an object that isn't what was written, `UnsupportedError` for one of a
+    later version, and what the bucket raises: `ObjectNotFoundError` if it is gone.
+    """
+
+    def __init__(self, bucket: Bucket, key: str, size: int, cache: BlockCache, *, values: Values) -> None:
+        self.key = key
+        self.size = size
+        self._bucket = bucket
+        self._cache = cache
+        self._values = values
+        self._file = cache.file(bucket, key)
+        self._base = self._file.base
+        self._flights: Flights[Block | Encoded] = Flights()
+        self._lock = threading.Lock()
+        self._index: SstIndex | None = None
+        self._bloom = Bloom(b"")
+        self._footer = b""
+        self._decoder: BlockDecoder | None = None
+
+    @property
+    def index(self) -> SstIndex:
+        """The block index. 1 ranged GET the first time, 2 if it's long, 3 if Parquet's footer is; nothing later."""
+        return self._index or self._load()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the index is here."""
+        return self._index is not None
+
+    @property
+    def nbytes(self) -> int:
+        """About what the index and filter take of memory; 0 as long as they aren't here."""
+        index = self._index
+        if index is None:
+            return 0
+        return self._bloom.nbytes + 6 * len(self._footer) + sum(map(len, index.lows)) + 200 * index.blocks
+
+    @property
+    def pairs(self) -> tuple[memoryview, int]:
+        """The filter as `firn.arrow.bloom.passing` asks it; until it is here, one that lets everything pass."""
+        return self._bloom.pairs, self._bloom.blocks
+
+    def seed(self, data: BytesLike) -> None:
+        """Take index and filter from the file's bytes, and the blocks as far as the cache likes: no request for what
+        was written a moment ago."""
+        with self._lock:
+            if self._index is None:
+                self._take(data)
+
+    def may_contain(self, key: bytes) -> bool:
+        """False only if no version of the key is here. Costs what `index` does."""
+        index = self._index or self._load()
+        return index.lows[0] <= key <= index.max_key and self._bloom.may_contain(hash64(key))
+
+    def get(self, key: bytes, hashed: int | None = None) -> list[Entry]:
+        """All versions of a key, newest first; [] if there is none.
+
+        `hashed` is the key's `hash64` where the caller has it. Cost: that of `index`, then 1 ranged GET if the
+        block isn't in the cache; none for ninety-nine in a hundred absent keys.
+        """
+        if self._index is None:
+            self._load()
+        if not self._bloom.may_contain(hash64(key) if hashed is None else hashed):
+            return []
+        return self.versions(key)
+
+    def versions(self, key: bytes) -> list[Entry]:
+        """`get` of a key that the filter takes for present."""
+        index = self._index or self._load()
+        lows = index.lows
+        at = bisect_right(lows, key) - 1
+        if at < 0 or key > index.max_key:
+            return []
+        if index.continued[at] and lows[at] == key:
+            blocks = self.blocks(index.blocks_of(key))
+            return [entry for block in blocks.values() for entry in block.versions(key)]
+        found = self._cache.get(self._base | at)
+        return found.versions(key) if type(found) is Block else self._asked(at, found, key)
+
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, list[Entry]]:
+        """`get` of many sorted keys, with the GETs in flight together; keys that aren't here are left out.
+
+        Cost: that of `index`, then 1 ranged GET for each stretch of blocks that aren't in the cache.
+        """
+        index = self._index or self._load()
+        may = self._bloom.may_contain
+        wanted = [(key, index.blocks_of(key)) for key in keys if may(hash64(key))]
+        held = self.blocks(dict.fromkeys(block for _, blocks in wanted for block in blocks))
+        found: dict[bytes, list[Entry]] = {}
+        for key, blocks in wanted:
+            entries = [entry for block in blocks for entry in held[block].versions(key)]
+            if entries:
+                found[key] = entries
+        return found
+
+    def scan(
+        self,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        *,
+        reverse: bool = False,
+        columns: Sequence[str] | None = None,
+        keep: bool = False,
+        runs: int = 1,
+    ) -> Iterator[pa.RecordBatch]:
+        """The entries with start ≤ key < end in the run's order, or exactly backwards with `reverse`.
+
+        `columns` are the value columns wanted, in this order; the entries' own columns always come. `keep` puts the
+        blocks into the cache: for short scans, as long ones would push out everything else. No batch is empty. `runs`
+        is how many are scanned together: they share what is read ahead.
+
+        Cost: that of `index`, then 1 ranged GET a span of blocks; spans grow from one block to a few MiB, and the
+        next one is fetched while the caller is busy with the last. A span that is whole in the cache isn't fetched.
+        With `keep` they begin with 1 MiB, and blocks that are in the cache aren't fetched.
+        """
+        return scan_blocks(self, start, end, reverse=reverse, columns=columns, keep=keep, runs=runs)
+
+    # -- for firn.keyed.sst.scan
+
+    def cached(self, block: int) -> Block | Encoded | None:
+        """A block that is in the cache, without moving it there."""
+        found = self._cache.peek(self._base | block)
+        return found if isinstance(found, Block | Encoded) else None
+
+    def blocks(self, numbers: Collection[int]) -> dict[int, Block]:
+        """Blocks by their numbers, in that order, out of the cache or by 1 ranged GET a stretch of neighbours; those
+        that another thread is fetching are waited for."""
+        held: dict[int, Block | Encoded] = {}
+        missing = []
+        for number in numbers:
+            found = self._cache.get(self._base | number)
+            if found is None:
+                missing.append(number)
+            else:
+                held[number] = self._made(number, found)
+        self._obtain(missing, held)
+        return {number: self._made(number, held[number]) for number in numbers}
+
+    def fetch(self, blocks: range) -> bytes:
+        """The bytes of neighbouring blocks: 1 ranged GET."""
+        start, _ = self.index.extent(blocks.start)
+        return self._bucket.get_range(self.key, start, self.index.ends[blocks.stop - 1] - start)
+
+    def parts(self, blocks: range, most_bytes: int, *, reverse: bool = False) -> Iterator[range]:
+        """Neighbouring blocks in parts that have up to so many bytes when they are decoded, or are one block."""
+        weights = self._decoding().weights
+        left = blocks
+        while left:
+            count, size = 0, 0
+            for block in reversed(left) if reverse else left:
+                size += weights[block]
+                if count and size > most_bytes:
+                    break
+                count += 1
+            yield left[len(left) - count :] if reverse else left[:count]
+            left = left[: len(left) - count] if reverse else left[count:]
+
+    def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """What was fetched, checked and as rows."""
+        try:
+            return self._decoding().decode(data, blocks, columns)
+        except DamagedError as error:
+            self._refuse(error)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a request takes long enough to be worth a thread."""
+        return self._bucket.capabilities.shareable and self._bucket.local_path(self.key) is None
+
+    # -- inside
+
+    def _asked(self, number: int, found: Sized | None, key: bytes) -> list[Entry]:
+        """`versions` of a block that isn't decoded. The first key that is read of it takes what it needs out of the
+        bytes: decoding takes twice as long as fetching them, and many a block isn't read again."""
+        if self._values.typed:
+            return self._made(number, found).versions(key)
+        if found is None:
+            held: dict[int, Block | Encoded] = {}
+            self._obtain((number,), held, decoded=False)
+            found = held[number]
+        if isinstance(found, Encoded) and not found.asked:
+            found.asked = True
+            try:
+                decoder = self._decoding()
+                if not found.checked:
+                    decoder.check(found.data, range(number, number + 1))
+                entries = decoder.entries(found.data, number, key)
+            except DamagedError as error:
+                self._refuse(error)
+            if entries is not None:
+                return entries
+        return self._made(number, found).versions(key)
+
+    def _made(self, number: int, found: Sized | None) -> Block:
+        """A block that isn't in the cache, or is there as bytes."""
+        if isinstance(found, Block):
+            return found
+        if isinstance(found, Encoded):
+            return self._keep(number, found.data)
+        held: dict[int, Block | Encoded] = {}
+        self._obtain((number,), held)
+        return self._made(number, held[number])
+
+    def _obtain(
+        self, missing: Collection[int], held: dict[int, Block | Encoded], *, decoded: bool = True
+    ) -> None:
+        """Have blocks that aren't in the cache: fetch those that no other thread is fetching, wait for the others,
+        which may come as bytes."""
+        while missing:
+            mine, others = self._flights.claim(missing)
+            if mine:
+                self._fetch(mine, held, decoded)
+            missing = []
+            for number, flight in others.items():
+                block = flight.wait()
+                if block is None:
+                    missing.append(number)
+                else:
+                    held[number] = block
+
+    def _fetch(self, numbers: Sequence[int], held: dict[int, Block | Encoded], decoded: bool) -> None:
+        """Fetch blocks that this thread has claimed, for all who want them."""
+        try:
+            absent = []
+            for number in numbers:
+                found = self._cache.peek(self._base | number)  # another thread may just have landed it
+                if isinstance(found, Block | Encoded):
+                    held[number] = block = self._made(number, found) if decoded else found
+                    self._flights.land(number, block)
+                else:
+                    absent.append(number)
+            for number, data in zip(absent, self._ranges(absent), strict=True):
+                held[number] = block = self._keep(number, data) if decoded else self._hold(number, data)
+                self._flights.land(number, block)
+        except BaseException as error:
+            self._flights.fail(numbers, error)
+            raise
+
+    def _ranges(self, numbers: Sequence[int]) -> list[bytes]:
+        ranges = [self.index.extent(number) for number in numbers]
+        if len(ranges) == 1:  # nothing to put together
+            return [self._bucket.get_range(self.key, *ranges[0])]
+        return self._bucket.get_ranges(self.key, ranges)
+
+    def _keep(self, number: int, data: BytesLike) -> Block:
+        block = Block(self.decode(data, range(number, number + 1)), self._values)
+        self._cache.put(self._file, number, block)
+        return block
+
+    def _hold(self, number: int, data: bytes) -> Encoded:
+        try:
+            self._decoding().check(data, range(number, number + 1))
+        except DamagedError as error:
+            self._refuse(error)
+        held = Encoded(data, checked=True)
+        self._cache.put(self._file, number, held)
+        return held
+
+    def _load(self) -> SstIndex:
+        with self._lock:
+            if self._index is not None:
+                return self._index
+            length = min(self.size, max(TAIL_BYTES, self.size // TAIL_SHARE))
+            if self.size <= WHOLE_BYTES:
+                length = self.size
+            end = self._bucket.get_range(self.key, self.size - length, length)
+            try:
+                if len(end) < length:
+                    raise DamagedError(f"it is shorter than the {self.size} bytes that the table knows of")
+                while (needed := tail_bytes(end, self.size)) > len(end):
+                    # Parquet's footer alone was longer, or the index: rare, and never more than twice.
+                    end = self._bucket.get_range(self.key, self.size - needed, needed)
+                    if len(end) < needed:
+                        raise DamagedError(
+                            f"it is shorter than the {self.size} bytes that the table knows of"
+                        )
+            except DamagedError as error:
+                self._refuse(error)
+            return self._take(end)
+
+    def _take(self, end: BytesLike) -> SstIndex:
+        """Take over the file's end, or all of it."""
+        try:
+            tail = decode_tail(end, self.size)
+        except DamagedError as error:
+            self._refuse(error)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{self._bucket.uri(self.key)} can't be read: {error}") from error
+        self._footer = tail.footer
+        self._bloom = Bloom(tail.bloom)
+        self._index = tail.index
+        if len(end) == self.size:
+            self._offer(tail.index, memoryview(end))
+        return tail.index
+
+    def _offer(self, index: SstIndex, whole: memoryview) -> None:
+        """The cache may have the blocks: as bytes, until one is read, and as copies, which don't hold the file."""
+        room = self._cache.offered_bytes
+        for number in range(index.blocks):
+            start, length = index.extent(number)
+            room -= length
+            if room < 0:
+                return
+            self._cache.offer(self._file, number, Encoded(bytes(whole[start : start + length])))
+
+    def _decoding(self) -> BlockDecoder:
+        if self._decoder is None:
+            index = self.index
+            self._decoder = BlockDecoder(index, self._footer, self._values.run_schema)
+        return self._decoder
+
+    def _refuse(self, error: DamagedError) -> NoReturn:
+        """Say that the object is damaged; or, of an empty one, that it is gone: what was collected may have a fence
+        of long ago in its place, which landed late (rule 9 of the manifest). Once it is restored, it is read anew."""
+        if self._index is not None:
+            self._cache.forget(self._file, self._index.blocks)
+        if self.size and not self._bucket.head(self.key).size:
+            raise ObjectNotFoundError(f"{self._bucket.uri(self.key)} was compacted and collected") from error
+        raise CorruptObjectError(
+            f"{self._bucket.uri(self.key)} isn't the SST that was written: {error}. Restore the object from a backup "
+            "or an older version of it, or read the table at a checkpoint that doesn't need it."
+        ) from error

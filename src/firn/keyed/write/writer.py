@@ -1,0 +1,500 @@
+"""`KeyedWriter`: the one process that changes a keyed table, until another opens it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from firn.bucket.base import BytesLike
+from firn.concurrency.at_exit import unclosed
+from firn.concurrency.background import Background
+from firn.errors import (
+    CorruptObjectError,
+    FencedError,
+    FirnError,
+    InvalidInputError,
+    ObjectNotFoundError,
+)
+from firn.journal.manifest import View, WriterSession
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT, expiry
+from firn.keyed.encoding.seqs import WIDE
+from firn.keyed.maintain.local_compaction import OwnCompaction
+from firn.keyed.merge.memtable import Memtable, checked_weight
+from firn.keyed.read.reader import KeyedSnapshot
+from firn.keyed.read.reads import Reads, Tree
+from firn.keyed.read.sources import Run, Sources, loading, runs_from
+from firn.keyed.sst.reader import SstReader
+from firn.keyed.sst.writer import SstWriter
+from firn.keyed.stats import WriterStats
+from firn.keyed.write.batch import WriteBatch
+from firn.keyed.write.flusher import Flush, Flusher
+from firn.keyed.write.pressure import CALM, Pressure
+from firn.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    from firn.keyed.maintain.compaction import CompactionReport
+    from firn.keyed.table import KeyedTable
+
+Duration = float | str | timedelta
+
+T = TypeVar("T")
+
+log = logging.getLogger("firn.keyed")
+
+LAGGING_POLL_S = 1.0
+"""How often a writer whose puts are slowed down by L0 looks whether another process has compacted it."""
+
+MAX_BATCH = 512 << 20
+"""Bytes of a batch: it is in one memtable, and that is one batch of Arrow."""
+
+
+class KeyedWriter(Reads):
+    """Reads and writes a table. Made by `KeyedTable.open`; safe to share between threads; a context manager.
+
+    After another process has opened the table, everything here raises `FencedError`, reads too.
+    """
+
+    def __init__(
+        self, table: KeyedTable, session: WriterSession, *, compaction: bool, poll_every: float
+    ) -> None:
+        super().__init__(table)
+        self._session, self._poll_every = session, poll_every
+        self._check_value = table.values.check
+        self._check_operator = None if table.operator is None else table.operator.check
+        self._ttl_ms = table.definition.ttl_ms
+        self._l0: tuple[tuple[int, SstReader], ...] = ()
+        self._l0_bytes = 0
+        self._runs: tuple[Run, ...] = ()
+        self._compacted = self._revision = -1
+        self._ssts, self._closed = 0, False
+        self._poller: Background | None = None
+        self._l0_pressure = CALM
+        self._flusher = Flusher(
+            session,
+            session.next_number,
+            table.settings,
+            new_memtable=self._memtable,
+            encode=self._encoded,
+            opened=self._opened,
+            changed=self._changed,
+            clock=table.clock,
+            name=table.bucket.uri(table.prefix),
+        )
+        self._compacting = compaction
+        self._compaction = OwnCompaction(
+            table,
+            view=lambda: session.view,
+            poll=self.poll,
+            active=lambda: not self._closed and self._flusher.error is None,
+            crowded=lambda: self._l0_pressure.full,
+        )
+        with self._flusher.lock:
+            view = session.view
+            self._l0 = tuple((file.number, table.sst(file.key, file.bytes)) for file in view.l0)
+            self._install(view)
+        self._poller = Background(
+            f"firn-poll-{table.name}", self._poll_again, self._flusher.fail, first=self._poll_pause()
+        )
+        far = table.bucket.capabilities.shareable and self._l0
+        self._loader = loading(lambda: self._whole_tree.sources, f"firn-load-{table.name}") if far else None
+        if compaction:
+            self._compaction.start(self._compaction_failed)
+            self._compaction.poke()
+        unclosed.add(self)
+
+    def __repr__(self) -> str:
+        return f"<KeyedWriter {self.table.bucket.uri(self.table.prefix)} epoch {self.epoch}>"
+
+    @property
+    def epoch(self) -> int:
+        """This writer's epoch: greater than that of any writer before."""
+        return self._session.epoch
+
+    @property
+    def version(self) -> str:
+        """The version of what is durable, for `KeyedTable.reader(at=…)` and `changes(since)`."""
+        return self._session.view.version
+
+    # -- writing
+
+    def put(self, key: Any, value: Any, *, ttl: Duration | None = None, durable: bool = True) -> None:
+        """Set a key's value.
+
+        Args:
+            key: bytes; of a typed key a tuple, or the lone value if it has one column.
+            value: bytes; of a table with a schema a dict of the columns.
+            ttl: how long it lives; by default the table's.
+            durable: return when no crash can undo it. All that wait share one flush, which begins at once if none is
+                under way. Else return at once; the entry is flushed within `flush_ms`, in the order of puts.
+
+        Raises:
+            FencedError: another writer has opened the table. Whether a durable put counts is unknown.
+            InvalidInputError: not a key or value of this table, or the writer is closed.
+
+        Cost: 1 PUT a flush, however many puts share it; with `strict` 1 GET more.
+        """
+        encoded, stored = self._encode(key), self._check_value(value)
+        if self._check_operator is not None:
+            self._check_operator(stored)
+        expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
+        flusher = self._flusher
+        with flusher.lock:
+            active = flusher.active
+            if active.bytes >= flusher.limit:
+                flusher.make_room()
+                active = flusher.active
+            if not active.bytes:
+                flusher.begun()
+            active.put(encoded, stored, PUT, expire_at)
+            if durable:
+                flusher.wait(active.number)
+
+    def delete(self, key: Any, *, durable: bool = True) -> None:
+        """Remove a key; one that isn't there is fine. Errors and cost: see `put`."""
+        self._write([(self._encode(key), None, DELETE, None)], durable)
+
+    def merge(self, key: Any, operand: Any, *, ttl: Duration | None = None, durable: bool = True) -> None:
+        """Combine an operand with the key's value by the table's merge operator, without reading it.
+
+        Raises:
+            InvalidInputError: the table was created without `merge`, or its operator can't take the operand.
+            FencedError: see `put`.
+
+        Cost: see `put`.
+        """
+        self._write([self._entry(MERGE, key, operand, ttl)], durable)
+
+    def write(
+        self,
+        batch: WriteBatch | Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        *,
+        ttl: Duration | None = None,
+        durable: bool = True,
+    ) -> None:
+        """Make all changes of a batch, or none: a crash never leaves a part of them, and no reader sees one.
+
+        Args:
+            batch: a `WriteBatch`; or a dict or pairs of keys and values, to be put.
+            ttl: of the dict's or pairs' values.
+
+        Raises, cost: see `put`.
+
+        Example:
+            >>> import firn
+            >>> with firn.connect("memory://").create_table("delays", kind="keyed").open() as kv:
+            ...     kv.write({b"DTW": b"66", b"HNL": b"95"})
+            ...     kv.multi_get([b"DTW", b"HNL"])
+            [b'66', b'95']
+        """
+        if isinstance(batch, WriteBatch):
+            changes = [self._entry(*change) for change in batch.changes]
+        else:
+            encode, check, operator = self._encode, self._check_value, self._check_operator
+            expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
+            pairs = batch.items() if isinstance(batch, Mapping) else batch
+            try:
+                changes = [(encode(key), check(value), PUT, expire_at) for key, value in pairs]
+            except (TypeError, ValueError) as error:
+                if isinstance(error, FirnError):
+                    raise
+                raise InvalidInputError(
+                    f"write takes a WriteBatch, a dict, or pairs of a key and a value, for {self.table.name}: "
+                    f"{error}."
+                ) from error
+            if operator is not None:
+                for change in changes:
+                    operator(change[1])
+        if changes:
+            self._write(changes, durable)
+
+    def flush(self, timeout: Duration | None = None) -> None:
+        """Return when everything that was put before is durable.
+
+        Raises:
+            FencedError: another writer has opened the table.
+            OutcomeUnknownError: `timeout` has passed; the flush goes on in the background.
+
+        Cost: 1 PUT, none if everything is durable.
+        """
+        self._check_open()
+        self._flusher.flush(_seconds(timeout))
+
+    def poll(self) -> None:
+        """Look at the pointer now, as the background does: whether another writer has come, or a compaction ended.
+
+        Raises:
+            FencedError: another writer has opened the table.
+
+        Cost: 1 GET, and 1 a manifest that is new.
+        """
+        try:
+            view = self._session.poll()
+        except FencedError as error:
+            self._flusher.fail(error)
+            raise
+        if view is not None:
+            with self._flusher.lock:
+                self._install(view)
+
+    # -- reading: see `Reads`
+
+    def snapshot(self) -> KeyedSnapshot:
+        """This moment's entries, in this process; no request, and nothing is copied.
+
+        Example:
+            >>> import firn
+            >>> with firn.connect("memory://").create_table("delays", kind="keyed").open() as kv:
+            ...     kv.put(b"DTW", b"66")
+            ...     before = kv.snapshot()
+            ...     kv.put(b"DTW", b"70")
+            ...     before.get(b"DTW"), kv.get(b"DTW")
+            (b'66', b'70')
+        """
+        with self._flusher.lock:
+            return KeyedSnapshot(
+                self.table, self._tree(False).fixed(), self._tree(True), lambda: self._tree(False)
+            )
+
+    # -- upkeep
+
+    def compact(self, *, full: bool = False) -> CompactionReport:
+        """Flush, then compact in this process; see `KeyedTable.compact`."""
+        self.flush()
+        return self._compaction.by_hand(full=full)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was closed or fenced, or failed."""
+        return self._closed or self._flusher.error is not None
+
+    def altered_by(self, alter: Callable[[], T]) -> T:
+        """Have the table altered, and go by what it then is."""
+        done = self._compaction.beside(alter)
+        with self._flusher.lock:
+            self.table = self.table.as_in(self._session.view)
+            self._flusher.adopt(self.table.settings)
+            self._grow()
+        self._compaction.adopt(self.table)
+        return done
+
+    def stats(self) -> WriterStats:
+        """Figures of now. No request."""
+        flusher, cache = self._flusher, self.table.cache.stats()
+        background = (self._poller, self._loader, self._compaction)
+        errors = [each.last_error for each in background if each is not None and each.last_error is not None]
+        with flusher.lock:
+            last = flusher.error or flusher.last_error or (errors[0] if errors else None)
+            return WriterStats(
+                epoch=self.epoch,
+                flushes=flusher.flushes,
+                flushed_bytes=flusher.flushed_bytes,
+                unflushed_bytes=flusher.unflushed,
+                memtables=len(flusher.queue) + 1,
+                l0=len(self._l0),
+                ssts=self._ssts,
+                runs=len(self._runs),
+                stalls=flusher.stalls,
+                retries=flusher.retries,
+                compactions=self._compaction.count,
+                cache_bytes=cache.bytes,
+                cache_hits=cache.hits,
+                cache_misses=cache.misses,
+                last_error=None if last is None else str(last),
+            )
+
+    def _close_at_exit(self) -> None:
+        """What a program that forgets to close would have done; errors that nobody was told of yet are logged."""
+        known = self._flusher.error is not None  # and whoever put something was told
+        try:
+            self.close(30.0)
+        except FirnError as error:
+            if not known:
+                log.error("%s", error)
+
+    def _orphaned(self) -> None:
+        """Refuse everything in a forked child, which has the writer without its threads: puts would wait for ever."""
+        self._flusher.orphaned()
+
+    def close(self, timeout: Duration | None = None) -> None:
+        """Flush everything and stop. Closing again is fine.
+
+        Raises:
+            FencedError: another writer has opened the table; what wasn't acknowledged may or may not count.
+            OutcomeUnknownError: `timeout` has passed before all was flushed.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        unclosed.discard(self)
+        seconds = _seconds(timeout)
+        try:
+            self._flusher.close(seconds)
+        finally:
+            for thread in (self._poller, self._loader):
+                if thread is not None:
+                    thread.stop(seconds)
+            self._compaction.stop(seconds)
+
+    def __enter__(self) -> KeyedWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except FirnError:
+            if error is None:  # else the block's own error is the one to see
+                raise
+
+    # -- entries
+
+    def _entry(
+        self, kind: int, key: Any, value: Any, ttl: Duration | None
+    ) -> tuple[bytes, Any, int, int | None]:
+        encoded = self._encode(key)
+        if kind == DELETE:
+            return encoded, None, DELETE, None
+        stored = self._check_value(value)
+        if self._check_operator is not None:
+            self._check_operator(stored)
+        elif kind == MERGE:
+            raise InvalidInputError(
+                f"{self.table.name} has no merge operator: create the table with merge=…, or put the value."
+            )
+        return encoded, stored, kind, None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
+
+    def _expiry(self, ttl: Duration | None) -> int:
+        return expiry(self._now_ms(), (self._ttl_ms or 0) if ttl is None else parse_duration_ms(ttl))
+
+    def _write(self, changes: list[tuple[bytes, Any, int, int | None]], durable: bool) -> None:
+        flusher, need = self._flusher, 0
+        if len(changes) > 1:
+            need = checked_weight(changes, self.table.values, MAX_BATCH, self.table.name)
+        with flusher.lock:
+            if flusher.active.bytes + need >= flusher.limit:
+                flusher.make_room(need)
+            active = flusher.active
+            if not active.bytes:
+                flusher.begun()
+            active.extend(changes)
+            if durable:
+                flusher.wait(active.number)
+
+    # -- the tree
+
+    def _memtable(self, number: int) -> Memtable:
+        return Memtable(number, self.table.values, self._operator, seqs=self.table.definition.seqs)
+
+    def _encoded(self, memtable: Memtable) -> BytesLike:
+        settings = self.table.settings
+        sst = SstWriter(
+            self.table.values.schema,
+            block_bytes=settings.block_size,
+            compression=settings.compression,
+            bloom_bits=settings.bloom_bits,
+            wide=self.table.definition.seqs == WIDE,
+        )
+        sst.add(memtable.freeze())
+        return sst.finish().data
+
+    def _opened(self, number: int, data: BytesLike) -> SstReader:
+        """Of an L0 object that was just put: its first reads need no request."""
+        reader = self.table.sst(self.table.journal.layout.l0_key(self.epoch, number), len(data))
+        reader.seed(data)
+        return reader
+
+    def _changed(self, landed: tuple[Flush, ...]) -> None:
+        """* A memtable was frozen, or some are durable: they are L0 objects now."""
+        for flush in landed:
+            if flush.number > self._compacted and flush.reader is not None:
+                self._l0 = ((flush.number, flush.reader), *self._l0)
+                self._l0_bytes += flush.reader.size
+        self._grow()
+        if landed:
+            self._compaction.poke()
+
+    def _install(self, view: View) -> None:
+        """* Read by the manifest of a view from now on, unless a newer one is here."""
+        manifest = view.manifest
+        if view.pointer.revision > self._revision:
+            self._revision, self._compacted = view.pointer.revision, manifest.last_compacted
+            self._ssts = len(manifest.ssts)
+            layout, table = self.table.journal.layout, self.table
+            self._runs = tuple(runs_from(manifest.ssts, layout.sst_key, table.sst))
+            # A flush may be compacted before this writer knows that it is durable: then the runs have it.
+            self._l0 = tuple(item for item in self._l0 if item[0] > manifest.last_compacted)
+            self._l0_bytes = sum(reader.size for _, reader in self._l0)
+        self._grow()
+
+    def _grow(self) -> None:
+        """* Make the trees that reads begin from."""
+        flusher = self._flusher
+        queue = [f.memtable for f in reversed(flusher.queue) if f.number > self._compacted]
+        sources = Sources([reader for _, reader in self._l0], self._runs, self.table.ssts)
+        self._durable_tree = Tree((), sources)
+        self._whole_tree = Tree((flusher.active, *queue), sources)
+        self._weigh(len(self._l0) + len(queue), self._l0_bytes + sum(memtable.bytes for memtable in queue))
+
+    def _weigh(self, files: int, size: int) -> None:
+        """* Tell the flusher how far compaction lags behind. Without compaction, puts never wait for one."""
+        settings, before, now = self.table.settings, self._l0_pressure, CALM
+        if self._compacting:
+            now = Pressure(l0_bytes=size / settings.max_l0_size, l0_files=files / settings.max_l0)
+        self._l0_pressure = now
+        if now == before:
+            return
+        self._flusher.lag(now)
+        if now.full and not before.full:
+            if self._poller is not None:
+                self._poller.poke()
+            self._compaction.poke()
+
+    def _tree(self, durable: bool) -> Tree:
+        if self._flusher.error is not None or self._closed:
+            self._refuse()
+        return self._durable_tree if durable else self._whole_tree
+
+    def _newer(self, tree: Tree, gone: ObjectNotFoundError) -> Tree:
+        self.poll()
+        newer = self._whole_tree if tree.tables else self._durable_tree
+        if newer.sources is tree.sources:
+            raise CorruptObjectError(
+                f"{gone}, and the newest manifest of {self.table.name} names it. `firn fsck` lists what is missing."
+            ) from gone
+        return newer
+
+    def _refuse(self) -> None:
+        """Raise, if this writer may not be read any more."""
+        error = self._flusher.error
+        if isinstance(error, FencedError | InvalidInputError):
+            raise type(error)(str(error))
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidInputError(f"the writer of {self.table.name} is closed. Open the table again.")
+
+    # -- in the background
+
+    def _poll_again(self) -> float:
+        self.poll()
+        return self._poll_pause()
+
+    def _poll_pause(self) -> float:
+        pressure = self._l0_pressure
+        lags = max(pressure.l0_bytes, pressure.l0_files) > 0.5
+        return min(LAGGING_POLL_S, self._poll_every) if lags else self._poll_every
+
+    def _compaction_failed(self, error: BaseException) -> None:
+        """Without compaction the writer is slower, not wrong: it goes on, and `stats` tells."""
+        with self._flusher.lock:
+            self._compacting = False
+            self._grow()
+
+
+def _seconds(timeout: Duration | None) -> float | None:
+    return None if timeout is None else parse_duration_ms(timeout) / 1000

@@ -1,0 +1,226 @@
+"""`<table>/_firn/table.json` of a record table: what it was created with. The log has all that changes since."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from firn.arrow.inputs import declared_columns
+from firn.arrow.pyvalues import shown
+from firn.bucket.base import Bucket
+from firn.clock import Clock
+from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
+from firn.records.definition.settings import RecordSettings
+from firn.records.documents.documents import Documents
+from firn.records.names.layout import RecordLayout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KIND = "records"  # frozen
+FORMAT_VERSION = 4  # frozen: lake tables have 1 and 2, keyed tables 3
+
+_REMEDY = (
+    "Its rows and the log are untouched: restore the object from a backup, or write it again as the table was "
+    "created."
+)
+
+Isolation = Literal["snapshot", "row"]
+"""How a table's rows are changed: "snapshot" in transactions, "row" one by one without any."""
+
+State = Literal["creating", "ready"]
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index of a record table.
+
+    Args:
+        field: a field of the documents, or a dotted path into them: "address.city".
+        unique: whether no two rows may have one value there. Any number may have null.
+
+    >>> Index("email", unique=True)
+    Index(field='email', unique=True)
+    """
+
+    field: str
+    unique: bool = False
+
+
+@dataclass(frozen=True)
+class RecordDefinition:
+    """A record table's definition.
+
+    `indices` are those that the table was created with; the log knows which there are now. `columns` are the
+    declared fields, name → DuckDB type, `schema` the JSON schema; None where none is. `db` is the name that
+    index entries give the database, for ever, so that a copy of it elsewhere computes the same names. In the
+    state "creating" the name is claimed and the log may not know the table yet. The definition of a dropped table
+    stays: the next of its name has the next `generation`, and objects of its own. `rev` is how often the object was
+    altered, which is of tables with isolation="row" alone: those of others are altered in the log.
+    """
+
+    name: str
+    db: str = "db"
+    indices: tuple[Index, ...] = ()
+    columns: Mapping[str, str] | None = None
+    schema: Mapping[str, Any] | None = None
+    isolation: Isolation = "snapshot"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    id: str = ""
+    state: State = "creating"
+    dropped: bool = False
+    generation: int = 0
+    rev: int = 0
+
+    kind = KIND
+
+    @cached_property
+    def documents(self) -> Documents:
+        return Documents(self.name, self.columns, self.schema)
+
+    @cached_property
+    def settings(self) -> RecordSettings:
+        return RecordSettings.from_properties(self.properties)
+
+    def layout(self, prefix: str) -> RecordLayout:
+        """The names of the table's objects, `prefix` being its directory."""
+        return RecordLayout(prefix, self.name, self.db, self.generation)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks of a cluster get the definition alone, and make again what follows from it.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def check(self) -> None:
+        """Refuse what can't be: properties, types of columns, the JSON schema, indices. No requests."""
+        self.documents.check()
+        _ = self.settings
+        if self.isolation not in get_args(Isolation):
+            raise InvalidInputError(f"isolation={self.isolation!r}: there are 'snapshot' and 'row'.")
+        if self.isolation == "row" and self.indices:
+            raise InvalidInputError(
+                "a table with isolation='row' has no indices: a write is one object. Leave them out, or use "
+                "transactions (isolation='snapshot')."
+            )
+        seen = set()
+        for index in self.indices:
+            self.documents.check_field(index.field)
+            if index.field in seen:
+                raise InvalidInputError(f"two indices of {index.field!r}: a field has one.")
+            seen.add(index.field)
+
+    def encode(self) -> bytes:
+        body = {
+            "id": self.id,
+            "name": self.name,
+            "db": self.db,
+            "indices": [{"field": index.field, "unique": index.unique} for index in self.indices],
+            # A list, since the order of columns counts and keys of a JSON object are sorted.
+            "columns": None if self.columns is None else [list(item) for item in self.columns.items()],
+            "schema": None if self.schema is None else dict(self.schema),
+            "isolation": self.isolation,
+            "properties": dict(self.properties),
+            "state": self.state,
+            "dropped": self.dropped,
+            "generation": self.generation,
+            **({"rev": self.rev} if self.rev else {}),
+        }
+        return encode_framed(FORMAT_VERSION, KIND, body)
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> RecordDefinition:
+        """Raises `CorruptObjectError` and, for a newer format or an unknown feature, `UnsupportedError`."""
+        return decode_framed(
+            data, where, RecordDefinition._read, version=FORMAT_VERSION, noun="record table", remedy=_REMEDY
+        )
+
+    @staticmethod
+    def _read(raw: Mapping[str, Any]) -> RecordDefinition:
+        return RecordDefinition(
+            name=raw["name"],
+            db=raw["db"],
+            indices=tuple(Index(index["field"], index["unique"]) for index in raw["indices"]),
+            columns=None if raw["columns"] is None else dict(raw["columns"]),
+            schema=raw["schema"],
+            isolation=raw["isolation"],
+            properties=raw["properties"],
+            id=raw["id"],
+            state=raw["state"],
+            dropped=raw["dropped"],
+            generation=raw["generation"],
+            rev=raw.get("rev", 0),
+        )
+
+
+def indices_of(given: Iterable[str | Index]) -> tuple[Index, ...]:
+    """The indices that `create_table(indices=…)` asks for.
+
+    >>> indices_of(["city", Index("email", unique=True)])
+    (Index(field='city', unique=False), Index(field='email', unique=True))
+    """
+    if isinstance(given, str | Index):
+        raise InvalidInputError(f"indices={given!r}: give a list, like indices=['city'].")
+    found = []
+    for index in given:
+        if not isinstance(index, str | Index):
+            raise InvalidInputError(f"{shown(index)} isn't an index: give a field's name, or firn.Index(…).")
+        found.append(Index(index) if isinstance(index, str) else index)
+    return tuple(found)
+
+
+def schema_of(
+    given: pa.Schema | Mapping[str, Any] | None,
+) -> tuple[Mapping[str, str] | None, Mapping[str, Any] | None]:
+    """What `create_table(schema=…)` declares: columns, or a JSON schema, or neither.
+
+    An Arrow schema, or a dict of names to DuckDB types, declares columns; any other dict is a JSON schema.
+
+    >>> schema_of({"born": "date"}), schema_of({"type": "object"})
+    (({'born': 'DATE'}, None), (None, {'type': 'object'}))
+    """
+    if given is None:
+        return None, None
+    if isinstance(given, Mapping) and _is_json_schema(given):
+        return None, dict(given)
+    return declared_columns(given), None
+
+
+def _is_json_schema(given: Mapping[str, Any]) -> bool:
+    return (
+        given.get("type") == "object"
+        or any(isinstance(key, str) and key.startswith("$") for key in given)
+        or any(not isinstance(value, str) for value in given.values())
+    )
+
+
+def read_definition(bucket: Bucket, prefix: str, *, clock: Clock | None = None) -> RecordDefinition | None:
+    """1 GET; None where there is none."""
+    return read_object(bucket, prefix, RecordDefinition.decode, clock=clock)
+
+
+def create_definition(
+    bucket: Bucket, prefix: str, definition: RecordDefinition, *, over: str | None = None
+) -> RecordDefinition:
+    """Write a new definition under an id of its own. 1 conditional PUT.
+
+    Args:
+        over: the ETag of the definition that it is to replace; None where there is none.
+
+    Raises:
+        TableExistsError: there is a table.
+        UnsupportedError: the store has no conditional puts.
+    """
+    if not bucket.capabilities.conditional_put:
+        raise UnsupportedError(
+            f"{bucket.url} has no conditional puts, by which the transactions of a record table are ordered. Keep "
+            "the table in another store, or use a lake table."
+        )
+    definition = replace(definition, id=secrets.token_hex(16))
+    create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id, over=over)
+    return definition

@@ -1,0 +1,4 @@
+"""Loading many rows, and how far a table was copied.
+
+Code that splits rows into transactions enters here. Begin at `load`.
+"""
