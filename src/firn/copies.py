@@ -6,10 +6,10 @@ For changes, the cursor (`firn.records.load.copy_cursor`) settles which commits 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -35,9 +35,6 @@ from firn.records.read.changes import change_columns, change_table, changes
 from firn.records.row_tables import RowTable
 from firn.records.table import TASKS_FROM, RecordTable
 
-if TYPE_CHECKING:
-    from firn.database import Database
-
 PAGE_ROWS: Final = 1000
 PAGE_BYTES: Final = 32 << 20
 """Rows that are in memory at once, at most, and bytes of their objects, about."""
@@ -58,37 +55,48 @@ class CopyReport:
     version: str | None
 
 
-def copy(database: Database, source: str, target: str, *, changes: bool, at: Any) -> CopyReport:
-    """See `Database.copy`."""
+def copy(
+    table: RecordTable | RowTable,
+    open_target: Callable[[], LakeTable],
+    create_target: Callable[[ColumnTypes], LakeTable],
+    *,
+    changes: bool,
+    at: Any,
+) -> CopyReport:
+    """See `Database.copy`. The target is created, with these columns, where it isn't there yet."""
     if changes and at is not None:
         raise InvalidInputError(
             f"at={at!r} is for a copy of rows; changes go on from where the last copy ended."
         )
-    table = database.table(source, kind="records")
     if isinstance(table, RowTable):
         raise InvalidInputError(
-            f"{source} has isolation='row': no commits by which a copy could be told from another. Append "
+            f"{table.name} has isolation='row': no commits by which a copy could be told from another. Append "
             "its to_spark() to a table, or use a table with isolation='snapshot'."
         )
     documents = table.definition.documents
-    into = _target(database, target, change_columns(documents) if changes else row_columns(documents))
+    into = _target(
+        open_target, create_target, change_columns(documents) if changes else row_columns(documents)
+    )
     if into.descriptor.journal == "writer":
         raise UnsupportedError(
-            f"{target} is a table of writers' catalogs, where two that copy at once can't tell what the other has "
+            f"{into.name} is a table of writers' catalogs, where two that copy at once can't tell what the other has "
             "appended. Copy into a table with journal='leaderless'."
         )
     return copy_changes(table, into) if changes else copy_rows(table, into, at)
 
 
-def _target(database: Database, name: str, columns: ColumnTypes) -> LakeTable:
-    """The table, made where it isn't there yet."""
+def _target(
+    open_target: Callable[[], LakeTable],
+    create_target: Callable[[ColumnTypes], LakeTable],
+    columns: ColumnTypes,
+) -> LakeTable:
     try:
-        return database.table(name, kind="lake")
+        return open_target()
     except TableNotFoundError:
         try:
-            return database.create_table(name, schema=columns)
+            return create_target(columns)
         except TableExistsError:  # by somebody who copies too
-            return database.table(name, kind="lake")
+            return open_target()
 
 
 def copy_rows(source: RecordTable, target: LakeTable, at: Any = None) -> CopyReport:

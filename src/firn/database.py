@@ -465,7 +465,13 @@ class Database(Transactions, WriterUpkeep):
         """
         check_name(source)
         check_name(target)
-        return copy(self, source, target, changes=changes, at=at)
+        return copy(
+            self.table(source, kind="records"),
+            lambda: self.table(target, kind="lake"),
+            lambda columns: self.create_table(target, schema=columns),
+            changes=changes,
+            at=at,
+        )
 
     def sql(self, query: str) -> DataFrame:
         """Run one SELECT over the database's tables on Spark; a Spark DataFrame.

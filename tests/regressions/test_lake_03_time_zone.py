@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from firn.arrow.engine import connect, filter_table, run_query
+from firn.arrow.connections import connect
+from firn.arrow.engine import filter_table, run_query
 from firn.predicate import binder
 from lake_journals import LAKES, Lake
 

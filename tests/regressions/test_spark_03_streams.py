@@ -10,7 +10,7 @@ import pytest
 import firn
 from firn.errors import ConflictError
 from firn.journal.position import BEGINNING
-from firn.spark.reads import plan_read
+from firn.spark.plan import plan_read
 from firn.spark.streaming import LakeFollower
 
 

@@ -17,7 +17,7 @@ import pytest
 import firn
 from firn.arrow.engine import filter_table
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.spark.reads import plan_read
+from firn.spark.plan import plan_read
 from firn.spark.sql.native import NATIVE_CONF
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from firn.errors import CorruptObjectError
 from firn.journal.model import with_deletes
 from firn.lake.read.scan import Scan
 from firn.lake.table import LakeTable
+from firn.spark.batch import TableReader
 from firn.spark.lake.read import LakeRead
 from firn.spark.lake.scan import MAX_GROUPS, plan_files
-from firn.spark.reads import plan_read
+from firn.spark.plan import plan_read
 from firn.spark.session.types import spark_schema
-from firn.spark.source import TableReader
 from firn.spark.sql.native import NATIVE_CONF
 from firn.spark.sql.sql import run_sql
 

@@ -14,8 +14,8 @@ import pytest
 import firn
 from firn.errors import AppendExpiredError, InvalidInputError
 from firn.journal.model import DataFile
+from firn.spark.batch import WrittenFiles, commit_files
 from firn.spark.session.options import SourceOptions
-from firn.spark.source import WrittenFiles, commit_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -231,7 +231,8 @@ def test_where_the_table_is() -> None:
 def test_a_reader_pickles_without_the_files(spark: SparkSession, db: firn.Database) -> None:
     import pickle
 
-    from firn.spark.source import TableReader, TableSource
+    from firn.spark.batch import TableReader
+    from firn.spark.source import TableSource
 
     table = db.create_table("big")
     table.append(pa.table({"a": [1]}))

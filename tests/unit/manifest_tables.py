@@ -7,7 +7,8 @@ from typing import Any
 
 from firn.journal.manifest import CompactorSession, ManifestJournal, SSTInfo, View
 from firn.testing import Fault, SimStore
-from firn.testing.client import Call, Verb
+from firn.testing.client import Call
+from firn.testing.verbs import Verb
 
 
 class Before:

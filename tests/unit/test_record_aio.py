@@ -20,10 +20,11 @@ from firn.errors import (
     StaleObjectError,
     TransactionClosedError,
 )
-from firn.records.aio import CALLS, AsyncTransaction, AsyncTransactions
+from firn.records.aio import AsyncTransaction, AsyncTransactions
 from firn.records.aio_tables import AsyncChanges, AsyncRecordTable, AsyncRowTable
 from firn.records.read.changes import Changes
 from firn.records.row_tables import RowTable
+from firn.records.session import CALLS
 from firn.records.table import RecordTable
 from firn.records.write.reads import Reads
 from firn.records.write.transaction import Transaction

@@ -18,7 +18,7 @@ from firn.records.apply.apply import settle
 from firn.records.maintain.collection import collect
 from firn.records.names.names import id_part
 from firn.records.table import RecordTable
-from firn.spark.reads import plan_read
+from firn.spark.plan import plan_read
 from firn.spark.records import read as records_read
 from firn.spark.records.ids import ids_of
 from firn.spark.records.read import Moment

@@ -14,9 +14,9 @@ from firn.concurrency.single_flight import Flight
 from firn.errors import InvalidInputError, StoreUnavailableError
 from firn.keyed.encoding.entries import PUT, Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.sst.block import Block
+from firn.keyed.sst.block import Block, Encoded
 from firn.keyed.sst.cache import OFFERED_SHARE, BlockCache
-from firn.keyed.sst.reader import Encoded, SstReader
+from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.writer import SstWriter
 from firn.testing.client import Crashed, Solo, Timeline
 from firn.testing.faults import Fault

@@ -33,7 +33,7 @@ from firn.testing import (
     slow,
     stalled,
 )
-from firn.testing.client import Verb
+from firn.testing.verbs import Verb
 
 
 def _bucket(fault: Fault, store: SimStore | None = None, nth: int = 0) -> SimBucket:

@@ -239,8 +239,8 @@ def test_an_idle_stream_passes_over_what_brings_nothing(
     offset = stream.begin(None)
     a.merge()
     assert stream.advance(offset, None) is None
-    now = stream.stream._journal.clock.now_ms()  # type: ignore[attr-defined]
-    journal = stream.stream._journal  # type: ignore[attr-defined]
+    now = stream.stream._table.clock.now_ms()  # type: ignore[attr-defined]
+    journal = stream.stream._table  # type: ignore[attr-defined]
     monkeypatch.setattr(journal.clock, "now_ms", lambda: now + RENEW_MS + 60_000, raising=False)
     renewed = stream.advance(offset, None)
     assert renewed is not None and stream.delivered(offset, renewed).files == ()
@@ -252,7 +252,7 @@ def test_polls_cost_a_list_a_writer_and_a_get_or_two_a_transaction(connect: Conn
     fill(a, 1)
     stream = position(connect)
     offset = stream.begin(None)
-    counters = stream.stream._journal.bucket.counters  # type: ignore[attr-defined]
+    counters = stream.stream._table.bucket.counters  # type: ignore[attr-defined]
     fill(a, 2, 3)
     before = counters.as_dict()
     after = stream.advance(offset, None)

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from firn.arrow.connections import connection
+from firn.errors import InvalidInputError
 from firn.names import fold
 
 
@@ -196,7 +199,11 @@ def _first_misfit(array: pa.Array, to: pa.DataType, loose: bool) -> int:
 
 
 def _as_text(array: pa.Array) -> pa.Array:
-    from firn.arrow.engine import run_query  # not at the top: the engine conforms its results
-
-    rows = run_query("SELECT CAST(x AS VARCHAR) AS x FROM rows", {"rows": pa.table({"x": array})})
-    return rows.column("x").combine_chunks()
+    with connection() as duck:
+        try:
+            texts = (
+                duck.from_arrow(pa.table({"x": array})).project("CAST(x AS VARCHAR) AS x").to_arrow_table()
+            )
+        except duckdb.Error as error:
+            raise InvalidInputError(f"values of type {array.type} have no text: {error}") from None
+    return texts.column("x").combine_chunks().cast(pa.string())

@@ -1,31 +1,24 @@
 """DuckDB inside tasks: queries and filters over Arrow tables at hand, and over nothing else.
 
-A query comes from a user and runs in whoever's process the task is in, so its connection has no way out: no
-files, no network, no extensions, no Python variables, and a configuration that is locked. What it may read
-is what the call passes in.
+A query comes from a user and runs in whoever's process the task is in. It may read the tables that the call passes
+in, and nothing else; see `firn.arrow.connections`.
 """
 
 from __future__ import annotations
 
-import atexit
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firn.arrow.connections import MEMORY, connection
 from firn.arrow.types import conform
-from firn.concurrency.forked import after_fork, keep_alive, unheld
 from firn.errors import InvalidInputError
 from firn.journal.typenames import canonical
 from firn.names import fold
-
-MEMORY = 1 << 30
-"""Bytes that one query may take for sorting, joining and grouping, apart from the tables passed in."""
 
 
 def run_query(
@@ -50,12 +43,12 @@ def run_query(
     [{'total': Decimal('3')}]
     """
     failures: list[Exception] = []
-    with _connection(memory) as connection:
+    with connection(memory) as duck:
         try:
-            _check_select(connection, sql)
+            _check_select(duck, sql)
             for name, table in tables.items():
-                connection.register(name, _scannable(name, table, sql, failures))
-            relation = connection.sql(sql)
+                duck.register(name, _scannable(name, table, sql, failures))
+            relation = duck.sql(sql)
             columns = _result_columns(relation, sql)
             return conform(relation.to_arrow_table(), columns)
         except duckdb.Error as error:
@@ -64,7 +57,7 @@ def run_query(
             raise _failure(error, what or f"the query {sql!r}") from None
         finally:
             for name in tables:
-                connection.unregister(name)
+                duck.unregister(name)
 
 
 def filter_table(
@@ -95,9 +88,9 @@ def row_mask(
     [False, False, True]
     """
     truth = "IS NOT TRUE" if negate else "IS TRUE"
-    with _connection(memory) as connection:
+    with connection(memory) as duck:
         try:
-            relation = connection.from_arrow(table).project(f"(\n{predicate_sql}\n) {truth} AS keep")
+            relation = duck.from_arrow(table).project(f"(\n{predicate_sql}\n) {truth} AS keep")
             mask = relation.to_arrow_table()
         except duckdb.Error as error:
             raise _failure(error, f"the predicate {predicate_sql!r}") from None
@@ -118,82 +111,6 @@ def filter_batches(
     for batch in batches:
         kept = filter_table(pa.Table.from_batches([batch]), predicate_sql, negate=negate, memory=memory)
         yield from kept.combine_chunks().to_batches()
-
-
-_SETTINGS: Mapping[str, str | int] = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
-    "temp_directory": "",  # nothing spills: a query's rows must not end up on a disk nobody thought of
-}
-
-_idle: dict[int, list[Any]] = {}
-"""By the memory that they may take."""
-_idle_lock = unheld(threading.Lock())
-_KEPT = 16
-
-
-def _in_child() -> None:
-    """A connection's threads aren't copied by a fork: it is neither used nor let go of, which would wait for them."""
-    for connection in (c for pool in _idle.values() for c in pool):
-        keep_alive(connection)
-    _idle.clear()
-
-
-after_fork(_in_child)
-
-
-@contextmanager
-def _connection(memory: int) -> Iterator[Any]:
-    """A connection for this call alone, to a database of its own; opening one costs 20 ms, so they are kept.
-
-    It isn't kept after an interrupt or a failing reader.
-    """
-    with _idle_lock:
-        pool = _idle.setdefault(memory, [])
-        connection = pool.pop() if pool else None
-    if connection is None:
-        connection = connect(memory=memory, threads=2)  # tasks run side by side already
-    reusable = False
-    try:
-        yield connection
-        reusable = True
-    except InvalidInputError:
-        reusable = True
-        raise
-    finally:
-        with _idle_lock:
-            if reusable and len(pool) < _KEPT:
-                pool.append(connection)
-
-
-@atexit.register
-def _close_idle() -> None:
-    """A connection that outlives the interpreter's modules complains of leaks as it goes."""
-    with _idle_lock:
-        pools = [_idle.pop(key) for key in list(_idle)]
-    for connection in (c for pool in pools for c in pool):
-        connection.close()
-
-
-def connect(*, memory: int = MEMORY, threads: int = 1) -> Any:
-    """A new in-memory DuckDB: the one place where Firn opens one, so that planning and tasks agree.
-
-    It has no way out, and its configuration is locked. Texts without an offset are times in UTC, whatever the
-    machine's zone; this is set globally, as cursors don't inherit what a session sets.
-    """
-    config = {**_SETTINGS, "memory_limit": f"{memory}B", "threads": threads}
-    connection = duckdb.connect(":memory:", config=config)
-    for setting in (
-        "GLOBAL TimeZone = 'UTC'",
-        "GLOBAL Calendar = 'gregorian'",
-        "disabled_filesystems = 'LocalFileSystem'",
-        "lock_configuration = true",
-    ):
-        connection.sql(f"SET {setting}")
-    return connection
 
 
 def _check_select(connection: Any, sql: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from firn.arrow.engine import connect
+from firn.arrow.connections import connect
 from firn.concurrency.forked import after_fork, keep_alive, unheld
 from firn.errors import InvalidInputError
 from firn.journal.typenames import quoted

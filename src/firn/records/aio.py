@@ -33,9 +33,6 @@ T = TypeVar("T")
 _ROWS: Final = 256
 """Rows of a stream that one step into its thread gives."""
 
-CALLS: Final = 128
-"""Calls of one database that are under way at once: as many commits as go into one record, and some reads."""
-
 
 class AsyncTransaction:
     """See `Transaction`. Begin one by `db.aio.begin`. Tasks may share it: their calls come one after the other.

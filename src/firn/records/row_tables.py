@@ -34,7 +34,6 @@ from firn.errors import (
     StoreUnavailableError,
 )
 from firn.journal.backoff import Backoff, whole
-from firn.records.aio import CALLS
 from firn.records.aio_tables import AsyncRowTable
 from firn.records.definition.definition import RecordDefinition
 from firn.records.documents.documents import ID, Record
@@ -50,6 +49,7 @@ from firn.records.objects.single_version_row import NEVER, LoneRow, Version, dec
 from firn.records.read.order import ALL, Order, OrderBy
 from firn.records.read.ordered import in_order
 from firn.records.read.rows import Rows
+from firn.records.session import CALLS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

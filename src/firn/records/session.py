@@ -11,7 +11,6 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.concurrency.aio import Threads
 from firn.concurrency.at_exit import unclosed
-from firn.records.aio import CALLS
 from firn.records.apply.commit_applier import Applier
 from firn.records.objects.store import RecordStore
 from firn.records.write.retry import ATTEMPTS, transact
@@ -23,6 +22,9 @@ T = TypeVar("T")
 Duration = float | str | timedelta
 
 _AT_EXIT_S: Final = 5.0
+
+CALLS: Final = 128
+"""Calls of asyncio that are under way at once: as many commits as go into one record, and some reads."""
 
 
 class Session:

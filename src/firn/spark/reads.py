@@ -1,7 +1,7 @@
 """What Spark reads of one table: a plan bound to a version, whatever kind the table is of.
 
 The data source, streams and SQL narrow a plan and hand its rows to Spark, and know no more of a table than this. A
-kind of table joins by a `TableRead` of its own and a line in `plan_read`.
+kind of table joins by a `TableRead` of its own and a line in `firn.spark.plan`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from firn.spark.session.worker import settle_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from firn.spark.records.read import Moment
 
 
 class Unit(NamedTuple):
@@ -91,35 +89,6 @@ class TableRead(Protocol):
     def frame(self, spark: SparkSession) -> DataFrame:
         """All of it as a lazy DataFrame: read natively where Spark's own reader gives the same rows."""
         ...
-
-
-def plan_read(
-    table: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    where: str | None = None,
-    at: Any = None,
-    moment: Moment | None = None,
-    fields: ColumnTypes | None = None,
-) -> TableRead:
-    """Pin a version of a table, of any kind. Cost: the snapshot's requests.
-
-    Args:
-        moment: the record tables of one query, which have a log in common, are read at one commit.
-        fields: columns that are wanted of a table that may not have declared any.
-    """
-    from firn.keyed.table import KeyedTable
-    from firn.records.row_tables import RowTable
-    from firn.records.table import RecordTable
-    from firn.spark.keyed.read import KeyedRead
-    from firn.spark.lake.read import LakeRead
-    from firn.spark.records.read import RecordsRead
-
-    if isinstance(table, RecordTable | RowTable):
-        return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
-    if isinstance(table, KeyedTable):
-        return KeyedRead.of(table, columns=columns, where=where, at=at)
-    return LakeRead.of(table.scan(columns=columns, where=where, at=at))
 
 
 def packed(units: Sequence[Unit], slots: int, most: int | None = None) -> list[list[Any]]:

@@ -42,19 +42,11 @@ from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING, Offset, StreamPosition
 from firn.lake.table import LakeTable
 from firn.names import fold
+from firn.spark.batch import Share, collect, commit_files, narrowed_to, plan_write, shares, write_task
 from firn.spark.lake.read import LakeRead
 from firn.spark.reads import TableRead
 from firn.spark.session.types import spark_arrow_schema
-from firn.spark.source import (
-    Share,
-    TableSource,
-    collect,
-    commit_files,
-    narrowed_to,
-    plan_write,
-    shares,
-    write_task,
-)
+from firn.spark.source_table import SourceTable
 from firn.units import parse_time
 
 if TYPE_CHECKING:
@@ -76,7 +68,7 @@ except ImportError:  # pyspark 4.1
 # -- source
 
 
-def stream_reader(source: TableSource, schema: StructType) -> DataSourceStreamReader:
+def stream_reader(source: SourceTable, schema: StructType) -> DataSourceStreamReader:
     """The reader for this version of pyspark, table and options."""
     if SupportsTriggerAvailableNow is None:
         raise UnsupportedError("streams that read a table need pyspark 4.3 or later; batches and sinks don't")
@@ -128,7 +120,7 @@ def follower(table: Any, plan: TableRead) -> TableFollower:
 class TableStreamReader(*_Bases):  # type: ignore[misc]
     """Spark's view of a `TableFollower`. Copies of it read in tasks."""
 
-    def __init__(self, source: TableSource, schema: StructType) -> None:
+    def __init__(self, source: SourceTable, schema: StructType) -> None:
         table = source.open()
         plan = narrowed_to(source.pinned or source.plan(schema), schema)
         self.options = source.options
@@ -246,7 +238,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Writes a stream's batches. Spark makes it anew for each batch's tasks, and again for its commit, which
     knows the options and what the tasks returned, and nothing else."""
 
-    def __init__(self, source: TableSource, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, source: SourceTable, schema: StructType, overwrite: bool) -> None:
         self.source = source
         self.schema = schema
         self.overwrite = overwrite

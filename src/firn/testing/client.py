@@ -11,19 +11,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import NoReturn
 
-if TYPE_CHECKING:
-    from firn.testing.faults import Fault, FaultPlan
-
-Verb = Literal[
-    "get", "get_range", "head", "list", "list_dirs", "put", "put_if_absent", "put_if_match", "delete"
-]
-
-READS: frozenset[Verb] = frozenset({"get", "get_range", "head", "list", "list_dirs"})
-CONDITIONAL_PUTS: frozenset[Verb] = frozenset({"put_if_absent", "put_if_match"})
-PUTS: frozenset[Verb] = CONDITIONAL_PUTS | {"put"}
-WRITES: frozenset[Verb] = PUTS | {"delete"}
+from firn.testing.faults import Fault, FaultPlan
+from firn.testing.verbs import Verb
 
 
 class Crashed(BaseException):

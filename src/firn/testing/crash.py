@@ -21,12 +21,13 @@ from typing import Literal, TypeVar, cast
 
 from firn.bucket.base import Bucket
 from firn.errors import FirnError
-from firn.testing.client import Call, Crashed, Solo, Verb
+from firn.testing.client import Call, Crashed, Solo
 from firn.testing.entropy import seeded_entropy
 from firn.testing.faults import CRASH_AFTER, CRASH_BEFORE, FAILED, LOST_ACK, Fault, FaultPlan, retried
 from firn.testing.gated import GatedBucket
 from firn.testing.schedule import stream
 from firn.testing.store import SimStore
+from firn.testing.verbs import Request, Verb
 from firn.testing.world import SimulationFailure
 from firn.testing.wrapped import FaultBucket
 
@@ -106,7 +107,7 @@ class _AtCall:
     number: int
     fault: Fault
 
-    def decide(self, call: Call) -> Fault | None:
+    def decide(self, call: Request) -> Fault | None:
         return self.fault if call.number == self.number else None
 
 

@@ -23,8 +23,8 @@ from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import Literal, Protocol
 
-from firn.testing.client import CONDITIONAL_PUTS, PUTS, READS, WRITES, Call, Verb
 from firn.testing.schedule import Seed, stream
+from firn.testing.verbs import CONDITIONAL_PUTS, PUTS, READS, WRITES, Request, Verb
 
 FaultKind = Literal[
     "crash_before",
@@ -98,7 +98,7 @@ def stalled(seconds: float) -> Fault:
 class FaultPlan(Protocol):
     """Says for each call, in the order in which they reach the store, what goes wrong with it."""
 
-    def decide(self, call: Call) -> Fault | None: ...
+    def decide(self, call: Request) -> Fault | None: ...
 
 
 class Rule:
@@ -130,7 +130,7 @@ class Rule:
         """Whether it has struck."""
         return self.seen > self.nth
 
-    def strikes(self, call: Call) -> bool:
+    def strikes(self, call: Request) -> bool:
         if (
             (self.client is not None and call.client != self.client)
             or (self.verbs is not None and call.verb not in self.verbs)
@@ -162,7 +162,7 @@ class Script:
     def __init__(self, *rules: Rule) -> None:
         self.rules = rules
 
-    def decide(self, call: Call) -> Fault | None:
+    def decide(self, call: Request) -> Fault | None:
         # Every rule counts every call, so that the order of rules doesn't shift what "nth" means.
         struck = [rule.fault for rule in self.rules if rule.strikes(call)]
         return struck[0] if struck else None
@@ -220,7 +220,7 @@ class RandomFaults:
             bounds = list(accumulate(rates[k] for k in kinds))
             self._by_verb[verb] = (bounds[-1] if bounds else 0.0, bounds, kinds)
 
-    def decide(self, call: Call) -> Fault | None:
+    def decide(self, call: Request) -> Fault | None:
         drawn = self._random()
         total, bounds, kinds = self._by_verb[call.verb]
         if drawn >= total or call.client.partition("~")[0] in self.spare:

@@ -19,8 +19,9 @@ from firn.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
-from firn.testing.client import WRITES, Call, Client, SimClock, Verb
+from firn.testing.client import Call, Client, SimClock
 from firn.testing.faults import Fault
+from firn.testing.verbs import WRITES, Verb
 
 T = TypeVar("T")
 

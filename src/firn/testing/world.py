@@ -33,12 +33,13 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
-from firn.testing.client import Call, Client, Crashed, Solo, Timeline, Verb, milliseconds
+from firn.testing.client import Call, Client, Crashed, Solo, Timeline, milliseconds
 from firn.testing.entropy import seeded_entropy
 from firn.testing.faults import FaultPlan
 from firn.testing.gated import GatedBucket
 from firn.testing.schedule import RandomSchedule, Replay, ReplaySchedule, Schedule, Seed, stream
 from firn.testing.store import START_MS, SimBucket, SimStore
+from firn.testing.verbs import Verb
 from firn.testing.wrapped import BucketBacking, InterleavedBucket
 
 try:

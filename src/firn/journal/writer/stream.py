@@ -29,7 +29,7 @@ from firn.journal.writer.history.history import History, Version
 from firn.journal.writer.rebuild.recovery import OP_LOST
 
 if TYPE_CHECKING:
-    from firn.journal.writer.journal import WriterJournal
+    from firn.journal.writer.table import WriterTable
 
 RENEW_MS = 60_000
 """An idle stream passes over commits that are older: else they would be pruned before it has."""
@@ -99,14 +99,14 @@ class WriterStream:
     Cost of a poll: `Federation.load`, and 1 GET a transaction that wasn't read before.
     """
 
-    def __init__(self, journal: WriterJournal) -> None:
-        self._journal = journal
+    def __init__(self, table: WriterTable) -> None:
+        self._table = table
         self._steps: dict[str, list[Step]] = {}
         self._union: Union | None = None
 
     @property
     def name(self) -> str:
-        return self._journal.table
+        return self._table.table
 
     def parse(self, raw: Mapping[str, Any]) -> VectorOffset:
         return VectorOffset.from_json(raw)
@@ -116,12 +116,12 @@ class WriterStream:
 
     def target(self) -> dict[str, int]:
         """The writers' newest revisions."""
-        union = self._journal.federation.load()
+        union = self._table.federation.load()
         return {writer: version.head.revision for writer, version in union.versions.items()}
 
     def start(self) -> StreamStart[VectorOffset]:
-        union = self._journal.federation.load()
-        snapshot = self._journal.snapshot_of(union)
+        union = self._table.federation.load()
+        snapshot = self._table.snapshot_of(union)
         reached = {writer: Reached.of(version.head) for writer, version in union.versions.items()}
         return StreamStart(snapshot.version, snapshot.files, VectorOffset(reached), snapshot.columns)
 
@@ -131,7 +131,7 @@ class WriterStream:
             return Delivered(())
         vector = ",".join(f"{writer}={reached.revision}" for writer, reached in offset.reached.items())
         try:
-            union = self._journal.federation.at(vector)
+            union = self._table.federation.at(vector)
         except SnapshotTooOldError as error:
             raise SnapshotTooOldError(
                 f"the snapshot {version} of {self.name} that this stream began with was pruned ({error}) Start the "
@@ -143,7 +143,7 @@ class WriterStream:
             if writer not in union.versions:
                 raise union.broken[writer]
             self._check_kept(writer, reached, Reached.of(union.versions[writer].head).prefix)
-        snapshot = self._journal.snapshot_of(union)
+        snapshot = self._table.snapshot_of(union)
         return Delivered(snapshot.files, (snapshot.columns,))
 
     def poll(
@@ -155,8 +155,8 @@ class WriterStream:
         CorruptObjectError: a writer's history doesn't reach up to the offset any more.
         TableNotFoundError: the table was dropped.
         """
-        union = self._union = self._journal.federation.load()
-        self._journal.check(union)
+        union = self._union = self._table.federation.load()
+        self._table.check(union)
         begun: dict[str, Reached] = {}
         found: dict[str, list[Step]] = {}
         for writer in sorted({*union.versions, *offset.reached}):
@@ -176,7 +176,7 @@ class WriterStream:
         """Soft deletes are those of `end`. Raises as `poll` does, and where a writer can't be read."""
         found: list[Step] = []
         for writer, reached in sorted(end.reached.items()):
-            history = self._journal.federation.history(writer)
+            history = self._table.federation.history(writer)
             first = self._begun(begin, writer, history)
             if reached.revision <= first.revision:
                 continue
@@ -197,9 +197,9 @@ class WriterStream:
         if not any(step.adds for step in steps):
             return ()
         if self._union is None:
-            self._union = self._journal.federation.load()
-        agreed = streamed(self._union, self.name, self._journal.rules, schemas)
-        where = self._journal.bucket.uri(key_below(self._journal.federation.prefix, self.name))
+            self._union = self._table.federation.load()
+        agreed = streamed(self._union, self.name, self._table.rules, schemas)
+        where = self._table.bucket.uri(key_below(self._table.federation.prefix, self.name))
         for conflict in agreed.conflicts:
             warn_degraded(where, str(conflict))
         loaders = {a.columns: Loader(a.columns, agreed) for step in steps for a in step.adds}
@@ -215,7 +215,7 @@ class WriterStream:
 
     def _readable(self, union: Union, writer: str) -> tuple[History, Version] | None:
         """A writer's history and newest version; None where it can't be read for now."""
-        federation = self._journal.federation
+        federation = self._table.federation
         if writer in union.versions:
             return federation.history(writer), union.versions[writer]
         try:
@@ -226,7 +226,7 @@ class WriterStream:
     def _history(self, writer: str) -> tuple[History, Version]:
         """Read anew if need be: what this process remembers of a history is no reason to stop, what was delivered
         of it is."""
-        federation = self._journal.federation
+        federation = self._table.federation
         history = federation.history(writer)
         try:
             return history, history.load()
@@ -307,7 +307,7 @@ class WriterStream:
             if last == head.revision or transaction.revision != last + 1:
                 break
             last, time_ms = transaction.revision, max(time_ms, transaction.commit.time_ms)
-            steps.append(_step(transaction, self._journal.table, time_ms))
+            steps.append(_step(transaction, self._table.table, time_ms))
         if last < head.revision:
             raise SnapshotTooOldError(
                 f"the stream over {self.name} has delivered the writer {history.layout.writer} up to revision "
@@ -348,7 +348,7 @@ class WriterStream:
                 appends.append(step.files)
             reached[writer] = step.reached
         oldest = min((time_ms for time_ms, _, _ in ordered), default=None)
-        renew = oldest is not None and self._journal.clock.now_ms() - oldest > RENEW_MS
+        renew = oldest is not None and self._table.clock.now_ms() - oldest > RENEW_MS
         return Delivery(tuple(appends), VectorOffset(reached, begun.since_ms), renew)
 
 

@@ -8,6 +8,7 @@ are puts, expiries if there are none. Scans get it back as Arrow.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -197,3 +198,21 @@ def _puts(rows: int) -> pa.Array:
 @lru_cache(maxsize=64)
 def _nothing(rows: int) -> pa.Array:
     return pa.nulls(rows, pa.int64())
+
+
+_ENCODED_BYTES = 300  # of a block's objects and its place in a cache
+
+
+@dataclass
+class Encoded:
+    """A block as it is in the file: what comes along with others may never be read, and what is read for one key may
+    never be read again. `checked`: its checksum was compared. `asked`: it was read for a key; the next one has it
+    decoded."""
+
+    data: bytes
+    checked: bool = False
+    asked: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data) + _ENCODED_BYTES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from firn.concurrency.single_flight import Flights
 from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
 from firn.keyed.encoding.entries import Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.sst.block import Block
+from firn.keyed.sst.block import Block, Encoded
 from firn.keyed.sst.cache import BlockCache, Sized
 from firn.keyed.sst.decode import BlockDecoder
 from firn.keyed.sst.index import SstIndex
@@ -30,23 +29,6 @@ TAIL_BYTES = 64 << 10
 TAIL_SHARE = 32
 """What is fetched from the end of a larger file, at least so many bytes and its 32nd part; nearly every index fits
 in."""
-
-_ENCODED_BYTES = 300  # of a block's objects and its place in a cache
-
-
-@dataclass
-class Encoded:
-    """A block as it is in the file: what comes along with others may never be read, and what is read for one key may
-    never be read again. `checked`: its checksum was compared. `asked`: it was read for a key; the next one has it
-    decoded."""
-
-    data: bytes
-    checked: bool = False
-    asked: bool = False
-
-    @property
-    def nbytes(self) -> int:
-        return len(self.data) + _ENCODED_BYTES
 
 
 class SstReader:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pyarrow as pa
 
+from firn.bucket.base import BytesLike
 from firn.keyed.encoding.columns import ENTRY_COLUMNS
 from firn.keyed.merge.run_buffers import PIECE_BYTES, bisect_keys
-from firn.keyed.sst.block import Block
+from firn.keyed.sst.block import Block, Encoded
 from firn.keyed.sst.index import SstIndex
-
-if TYPE_CHECKING:
-    from firn.keyed.sst.reader import Encoded, SstReader
 
 SPAN_BYTES = 4 << 20
 """Bytes of blocks that one request fetches at most."""
@@ -58,8 +56,30 @@ def spans(
         room = min(most, GROWTH * max(room, size))
 
 
+class BlockSource(Protocol):
+    """One SST's blocks; see `firn.keyed.sst.reader.SstReader`."""
+
+    @property
+    def index(self) -> SstIndex: ...
+
+    @property
+    def is_remote(self) -> bool: ...
+
+    def cached(self, block: int) -> Block | Encoded | None: ...
+
+    def blocks(self, numbers: Collection[int]) -> dict[int, Block]: ...
+
+    def fetch(self, blocks: range) -> bytes: ...
+
+    def parts(self, blocks: range, most_bytes: int, *, reverse: bool = False) -> Iterator[range]: ...
+
+    def decode(
+        self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch: ...
+
+
 def scan_blocks(
-    reader: SstReader,
+    source: BlockSource,
     start: bytes | None,
     end: bytes | None,
     *,
@@ -71,13 +91,13 @@ def scan_blocks(
     """What `SstReader.scan` promises."""
     if start is not None and end is not None and start >= end:
         return
-    index = reader.index
+    index = source.index
     blocks = index.blocks_between(start, end)
     if not blocks:
         return
     first, last = blocks[0], blocks[-1]
     for part, batch, lower_bound in _batches(
-        reader, blocks, reverse=reverse, columns=columns, keep=keep, runs=runs
+        source, blocks, reverse=reverse, columns=columns, keep=keep, runs=runs
     ):
         low, high = 0, batch.num_rows
         if start is not None and first in part:
@@ -91,16 +111,16 @@ def scan_blocks(
 
 
 def _batches(
-    reader: SstReader, blocks: range, *, reverse: bool, columns: Sequence[str] | None, keep: bool, runs: int
+    source: BlockSource, blocks: range, *, reverse: bool, columns: Sequence[str] | None, keep: bool, runs: int
 ) -> Iterator[tuple[range, pa.RecordBatch, Callable[[bytes], int]]]:
     """Which blocks, their rows, and what finds the first row whose key isn't below another."""
-    index = reader.index
+    index = source.index
     if keep:
         for short in spans(index, blocks, reverse=reverse, room=SHORT_BYTES):
-            for number, block in reader.blocks(short[::-1] if reverse else short).items():
+            for number, block in source.blocks(short[::-1] if reverse else short).items():
                 yield range(number, number + 1), _projected(block.batch, columns), block.lower_bound
         return
-    most = min(SPAN_BYTES, AHEAD_BYTES // max(1, runs) // (2 if reader.is_remote else 1))
+    most = min(SPAN_BYTES, AHEAD_BYTES // max(1, runs) // (2 if source.is_remote else 1))
     todo = spans(index, blocks, reverse=reverse, most=most)
     ahead: ThreadPoolExecutor | None = None
     waiting: tuple[range, Future[bytes]] | None = None
@@ -111,24 +131,24 @@ def _batches(
                 data = waiting[1].result()
                 waiting = None
             else:
-                held = _held(reader, part)
+                held = _held(source, part)
                 if held is not None:
                     for number in reversed(part) if reverse else part:
                         found = held[number - part.start]
-                        rows = _rows(reader, number, found, columns)
+                        rows = _rows(source, number, found, columns)
                         yield range(number, number + 1), rows, partial(bisect_keys, rows.column(0))
                     part = next(todo, None)
                     continue
-                data = reader.fetch(part)
+                data = source.fetch(part)
             following = next(todo, None)
-            if following is not None and reader.is_remote and _held(reader, following) is None:
+            if following is not None and source.is_remote and _held(source, following) is None:
                 ahead = ahead or ThreadPoolExecutor(1, thread_name_prefix="firn-scan")
-                waiting = following, ahead.submit(reader.fetch, following)
+                waiting = following, ahead.submit(source.fetch, following)
             start, view = index.extent(part.start)[0], memoryview(data)
-            waiting_parts = list(reader.parts(part, PIECE_BYTES // runs, reverse=reverse))
+            waiting_parts = list(source.parts(part, PIECE_BYTES // runs, reverse=reverse))
             while waiting_parts:
                 some = waiting_parts.pop(0)
-                rows = reader.decode(
+                rows = source.decode(
                     view[index.extent(some.start)[0] - start : index.ends[some.stop - 1] - start],
                     some,
                     columns,
@@ -144,11 +164,11 @@ def _batches(
             ahead.shutdown(wait=False, cancel_futures=True)
 
 
-def _held(reader: SstReader, part: range) -> list[Block | Encoded] | None:
+def _held(source: BlockSource, part: range) -> list[Block | Encoded] | None:
     """The blocks of a span, if the cache has every one: else one request fetches them all anyway."""
     held = []
     for number in part:
-        found = reader.cached(number)
+        found = source.cached(number)
         if found is None:
             return None
         held.append(found)
@@ -156,11 +176,11 @@ def _held(reader: SstReader, part: range) -> list[Block | Encoded] | None:
 
 
 def _rows(
-    reader: SstReader, number: int, found: Block | Encoded, columns: Sequence[str] | None
+    source: BlockSource, number: int, found: Block | Encoded, columns: Sequence[str] | None
 ) -> pa.RecordBatch:
     if isinstance(found, Block):
         return _projected(found.batch, columns)
-    return reader.decode(found.data, range(number, number + 1), columns)
+    return source.decode(found.data, range(number, number + 1), columns)
 
 
 def _projected(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ from firn.bucket.base import BytesLike
 from firn.errors import InvalidInputError
 from firn.lake.parquet.bloom import filters_of, marker_entries, writer_options
 from firn.lake.parquet.footer import footer_crc
+from firn.lake.parquet.schema import leaf_count
 from firn.names import fold
 from firn.predicate.bloom import has_filters
 from firn.predicate.stats import from_metadata
@@ -199,21 +200,6 @@ def _leaves(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
     pq.write_table(schema.empty_table(), sink, metadata_collector=written)
     paths = [written[0].schema.column(i).path for i in range(len(columns))]
     return tuple(zip(columns, paths, strict=True))
-
-
-def leaf_count(kind: pa.DataType) -> int:
-    """How many Parquet columns a value of an Arrow type takes.
-
-    >>> leaf_count(pa.struct({"a": pa.int8(), "b": pa.list_(pa.int8())}))
-    2
-    """
-    if isinstance(kind, pa.BaseExtensionType):
-        return leaf_count(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return leaf_count(kind.value_type)
-    if pa.types.is_nested(kind):
-        return sum(leaf_count(kind.field(i).type) for i in range(kind.num_fields))
-    return 1
 
 
 def _mostly_distinct(column: pa.ChunkedArray, *, least: int = DICTIONARY_SAMPLE.start) -> bool:

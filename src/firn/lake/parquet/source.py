@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from firn.bucket.base import Bucket
 from firn.journal.model import DataFile
-from firn.lake.parquet.encode import leaf_count
 from firn.lake.parquet.footer import check_footer, corrupt, data_file, decoding, read_footer
+from firn.lake.parquet.schema import leaf_count
 from firn.names import fold
 
 WHOLE_BYTES = 8 << 20

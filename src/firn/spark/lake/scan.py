@@ -11,12 +11,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from firn.journal.model import DataFile
+from firn.journal.model import DataFile, Places
 from firn.lake.prune.soft_deletes import predicates
 from firn.predicate.predicate import Predicate
-from firn.spark.reads import Unit, frame_of_tasks
+from firn.spark.reads import TableRead, Unit, frame_of_tasks
 from firn.spark.session.types import spark_schema
 from firn.spark.sql.agreement import runs_in_spark
 from firn.spark.sql.native import guard, may_hold_nan, native_paths, parquet_frame, quote, reads_natively
@@ -24,12 +24,22 @@ from firn.spark.sql.native import guard, may_hold_nan, native_paths, parquet_fra
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from firn.spark.lake.read import LakeRead
-
 _log = logging.getLogger("firn")
 
 MAX_GROUPS = 8
 """Spark plans each set of soft deletes by itself: files of rarer sets go through tasks."""
+
+
+class FilesRead(TableRead, Protocol):
+    """A read of a lake table's files."""
+
+    @property
+    def places(self) -> Places: ...
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """Which of the files' rows are wanted."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,7 @@ class SparkPlan:
         return tuple(path for group in self.groups for path in group.paths)
 
 
-def files_to_spark(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -> DataFrame:
+def files_to_spark(read: FilesRead, files: Sequence[DataFile], spark: SparkSession) -> DataFrame:
     """These files of a lake table's read as one lazy DataFrame: a union of what Spark reads and what tasks do."""
     plan = plan_files(read, files, spark)
     parts = [_native(read, group, spark) for group in plan.groups]
@@ -66,7 +76,7 @@ def files_to_spark(read: LakeRead, files: Sequence[DataFile], spark: SparkSessio
     return reduce(lambda frame, part: frame.unionByName(part), parts)
 
 
-def plan_files(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -> SparkPlan:
+def plan_files(read: FilesRead, files: Sequence[DataFile], spark: SparkSession) -> SparkPlan:
     """Decide for each file who reads it. Pure but for the settings it asks the session for."""
     paths = native_paths(read.bucket, [file.path for file in files], spark) if read.columns else None
     if paths is None:
@@ -75,7 +85,7 @@ def plan_files(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -
         _log.info(
             "Spark reads %s through Python tasks: only DuckDB knows what %r means",
             read.table,
-            read.spec.where,
+            read.predicate.sql,
         )
         return SparkPlan((), tuple(files))
     known = read.known
@@ -111,7 +121,7 @@ def plan_files(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -
     return SparkPlan(tuple(groups), tuple(tasks))
 
 
-def needed_columns(read: LakeRead, deletes: Sequence[Predicate] = ()) -> dict[str, str]:
+def needed_columns(read: FilesRead, deletes: Sequence[Predicate] = ()) -> dict[str, str]:
     """The read's columns and those that its predicate and soft deletes read, with the table's types."""
     needed = dict(read.columns)
     for predicate in (read.predicate, *deletes):
@@ -120,7 +130,7 @@ def needed_columns(read: LakeRead, deletes: Sequence[Predicate] = ()) -> dict[st
     return needed
 
 
-def _native(read: LakeRead, group: NativeGroup, spark: SparkSession) -> DataFrame:
+def _native(read: FilesRead, group: NativeGroup, spark: SparkSession) -> DataFrame:
     needed = needed_columns(read, group.deletes)
     schema = spark_schema(needed)
     frame = parquet_frame(spark, schema, group.paths)

@@ -1,0 +1,93 @@
+"""Connections to DuckDB without a way out: no files, no network, no extensions, a configuration that is locked.
+
+This is the one place where Firn opens DuckDB, so that planning and tasks agree.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+
+from firn.concurrency.forked import after_fork, keep_alive, unheld
+from firn.errors import InvalidInputError
+
+MEMORY = 1 << 30
+"""Bytes that one query may take for sorting, joining and grouping, apart from the tables passed in."""
+
+_SETTINGS: Mapping[str, str | int] = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",  # nothing spills: a query's rows must not end up on a disk nobody thought of
+}
+
+_idle: dict[int, list[Any]] = {}
+"""By the memory that they may take."""
+_idle_lock = unheld(threading.Lock())
+_KEPT = 16
+
+
+def _in_child() -> None:
+    """A connection's threads aren't copied by a fork: it is neither used nor let go of, which would wait for them."""
+    for connection in (c for pool in _idle.values() for c in pool):
+        keep_alive(connection)
+    _idle.clear()
+
+
+after_fork(_in_child)
+
+
+@contextmanager
+def connection(memory: int = MEMORY) -> Iterator[Any]:
+    """A connection for this call alone, to a database of its own; opening one costs 20 ms, so they are kept.
+
+    It isn't kept after an interrupt or a failing reader.
+    """
+    with _idle_lock:
+        pool = _idle.setdefault(memory, [])
+        duck = pool.pop() if pool else None
+    if duck is None:
+        duck = connect(memory=memory, threads=2)  # tasks run side by side already
+    reusable = False
+    try:
+        yield duck
+        reusable = True
+    except InvalidInputError:
+        reusable = True
+        raise
+    finally:
+        with _idle_lock:
+            if reusable and len(pool) < _KEPT:
+                pool.append(duck)
+
+
+@atexit.register
+def _close_idle() -> None:
+    """A connection that outlives the interpreter's modules complains of leaks as it goes."""
+    with _idle_lock:
+        pools = [_idle.pop(key) for key in list(_idle)]
+    for connection in (c for pool in pools for c in pool):
+        connection.close()
+
+
+def connect(*, memory: int = MEMORY, threads: int = 1) -> Any:
+    """A new in-memory DuckDB. Texts without an offset are times in UTC, whatever the
+    machine's zone; this is set globally, as cursors don't inherit what a session sets.
+    """
+    config = {**_SETTINGS, "memory_limit": f"{memory}B", "threads": threads}
+    connection = duckdb.connect(":memory:", config=config)
+    for setting in (
+        "GLOBAL TimeZone = 'UTC'",
+        "GLOBAL Calendar = 'gregorian'",
+        "disabled_filesystems = 'LocalFileSystem'",
+        "lock_configuration = true",
+    ):
+        connection.sql(f"SET {setting}")
+    return connection
