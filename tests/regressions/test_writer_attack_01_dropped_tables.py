@@ -59,6 +59,19 @@ def test_all_verbs_of_a_dropped_tables_handle_are_told(url: str, whose: str, ver
         assert [f.source for f in reader.table("t").partition_spec.fields] == ["x"]
 
 
+def test_a_handle_that_remembers_another_writers_part_appends_nothing_to_the_next_table(url: str) -> None:
+    db, other = firn.connect(url, writer="a"), firn.connect(url, writer="b")
+    old = db.create_table("t", journal="writer")
+    other.table("t").append([{"x": 1}])
+    old.append([{"x": 2}])
+    other.drop_table("t")
+    db.drop_table("t")
+    new = db.create_table("t", journal="writer", partition_by=["x"], schema={"x": "BIGINT"})
+    with WAS_DROPPED:
+        old.append([{"x": 3}])
+    assert new.scan().count() == 0
+
+
 def test_a_process_makes_a_table_that_another_one_of_its_id_dropped(url: str) -> None:
     db, other = firn.connect(url, writer="a"), firn.connect(url, writer="a")
     db.create_table("t", journal="writer").append([{"x": 1}])

@@ -1,13 +1,15 @@
 """Whole lives of a database of writers' catalogs, by seed, against the rows that each table should have.
 
-Work takes longer than `orphan_age`, sweeps and prunes come in between, the database's own objects are damaged,
-connections come under another URL, processes race for one id, and readers have been open for long.
+Work takes longer than `orphan_age`, sweeps and prunes come in between, tables are dropped and made again while others
+append, the database's own objects are damaged, connections come under another URL, processes race for one id, and
+readers have been open for long.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import random
+from itertools import product
 
 import pytest
 
@@ -17,7 +19,9 @@ from firn.errors import (
     ConflictError,
     DegradedReadWarning,
     HandleClosedError,
+    NotFoundError,
     SnapshotTooOldError,
+    TableNotFoundError,
 )
 from firn.journal.model import Commit
 from firn.journal.writer.commit.commit import Handle
@@ -38,9 +42,9 @@ AGES_S = {"short": 100, "usual": 7 * 86_400}
 RECORD = "db/_firn/database.json"
 VALUES = {"BIGINT": 1, "VARCHAR": "oops", "DOUBLE": 0.5, "DATE": dt.date(2024, 1, 1)}
 STEPS = 25
-NOTICING = (15, 18, 25)
-"""Seeds that come to what few do: a first append that another table's sweep takes, two deletes of a transaction
-around another commit, a reader that lists a history before it is pruned and reads of it only afterwards."""
+NOTICING = (5, 14)
+"""Seeds that come to what few do: a first append that another table's sweep takes, and a handle of a dropped table
+that remembers another writer's part of it."""
 
 
 class Life:
@@ -50,16 +54,17 @@ class Life:
         self.store = SimStore(conditional_put=self.rng.random() < 0.5)
         self.bucket = self.store.bucket()
         self.rows: dict[str, set[int]] = {name: set() for name in NAMES}
-        self.past: list[tuple[dt.datetime, dict[str, set[int]]]] = []
+        self.past: list[tuple[dt.datetime, dict[str, set[int]], dict[str, str]]] = []
         self.serial = 0
         self.owner: dict[int, str | None] = {}
         self.first: dict[tuple[str, str], int] = {}
         self.kinds: dict[int, str] = {}
+        self.parts: dict[str, set[str | None]] = {}
+        self.made: dict[str, str] = {}
+        self.disordered: set[str] = set()
         self.writers = {name: self.open(name, "db") for name in ("a", "b")}
         for name in NAMES:
-            self.writers["a"].define(
-                Descriptor(name, journal="writer", properties={"orphan_age": f"{AGES_S[name]}s"})
-            )
+            self.make(self.writers["a"], name)
         self.reader = self.open(None, "db")
 
     def open(self, writer: str | None, name: str, *, strict: bool = True) -> WriterTables:
@@ -67,6 +72,23 @@ class Life:
         return WriterTables(
             self.bucket, "db", f"sim://{name}", engines, writer=writer, strict=strict, clock=self.bucket.clock
         )
+
+    def make(self, tables: WriterTables, name: str) -> None:
+        """A table that knows nothing of those that had its name."""
+        properties = {"orphan_age": f"{AGES_S[name]}s"}
+        table = tables.define(Descriptor(name, journal="writer", properties=properties))
+        self.made[name] = table.descriptor.id
+        self.rows[name], self.parts[name] = set(), {tables.writer}
+        self.first = {key: order for key, order in self.first.items() if key[0] != name}
+        self.disordered.discard(name)
+        if self.rng.random() < 0.5:
+            table.append(rows := self.fresh(tables), batch_id="the first")
+            self.added(tables, name, rows)
+
+    def added(self, tables: WriterTables, name: str, rows: list[dict[str, int]]) -> None:
+        """The rows are in the writer's part of the table, which it has from now on."""
+        self.rows[name] |= {row["id"] for row in rows}
+        self.parts[name].add(tables.writer)
 
     def table(self, tables: WriterTables, name: str) -> LakeTable:
         found = tables.find(name)
@@ -96,6 +118,7 @@ class Life:
                     self.slow_transaction,
                     self.slow_first_append,
                     self.deletes,
+                    self.drop,
                 ),
                 *(
                     self.sweep,
@@ -118,8 +141,9 @@ class Life:
                 "lost, doubled",
                 name,
             )
+            assert self.table(seen, name).descriptor.id == self.made[name]
         now = dt.datetime.fromtimestamp(self.bucket.clock.now_ms() / 1000, dt.timezone.utc)
-        self.past.append((now, {name: set(ids) for name, ids in self.rows.items()}))
+        self.past.append((now, {name: set(ids) for name, ids in self.rows.items()}, dict(self.made)))
 
     def any(self) -> WriterTables:
         return self.writers[self.rng.choice("ab")]
@@ -128,7 +152,7 @@ class Life:
         tables = tables or self.any()
         name, rows = self.rng.choice(NAMES), self.fresh(tables, 2)
         self.table(tables, name).append(rows)
-        self.rows[name] |= {row["id"] for row in rows}
+        self.added(tables, name, rows)
 
     def late_append(self) -> None:
         """By writers that know the table from when it had no columns; then all rows of a type may go."""
@@ -136,12 +160,12 @@ class Life:
         for tables in (self.any(), self.any()):
             table, (row,) = self.table(tables, name), self.fresh(tables)
             kind, value = self.rng.choice(list(VALUES.items()))
-            self.first.setdefault((name, kind), len(self.first))
+            self.first.setdefault((name, kind), self.serial)
             self.kinds[row["id"]] = kind
             with self.patch.context() as stale:
                 stale.setattr(table.journal, "columns", lambda **_: {})
                 table.append([{**row, "v": value}])
-            self.rows[name].add(row["id"])
+            self.added(tables, name, [row])
             self.bucket.clock.sleep(1)
             (read,) = self.table(tables, name).scan(where=f"id = {row['id']}").to_arrow().to_pylist()
             assert [read[c] for c in read if c[0] == "v" and read[c] is not None] == [value]
@@ -151,8 +175,11 @@ class Life:
         conflicts = self.table(self.any(), name).conflicts()
         assert all(conflict.files for conflict in conflicts), "types of files that are gone don't count"
         types = {conflict.type for conflict in conflicts}
-        assert not types or min(self.first[name, other] for other in types) > min(
-            self.first[name, conflict.kept_type] for conflict in conflicts
+        assert (
+            not types
+            or name in self.disordered
+            or min(self.first[name, other] for other in types)
+            > min(self.first[name, conflict.kept_type] for conflict in conflicts)
         ), "who was first has the column"
 
     def break_writer(self) -> None:
@@ -203,11 +230,12 @@ class Life:
         except AppendExpiredError:
             return
         for name, rows in added.items():
-            self.rows[name] |= {row["id"] for row in rows}
+            self.added(tables, name, rows)
 
     def slow_first_append(self) -> None:
-        """Of a table that this writer mayn't have yet, while another one is swept."""
-        tables, name = self.any(), self.rng.choice(NAMES)
+        """Of a table that this writer hasn't got, if there is one, while another one is swept."""
+        tables = self.any()
+        name = self.rng.choice([n for n in NAMES if tables.writer not in self.parts[n]] or NAMES)
         rows = self.fresh(tables)
         table = self.table(tables, name)
         ticket = table.journal.begin_append()
@@ -217,13 +245,75 @@ class Life:
         for _ in range(2):
             more = self.fresh(tables)
             other.append(more)
-            self.rows["short"] |= {row["id"] for row in more}
+            self.added(tables, "short", more)
         other.sweep()
         try:
             ticket.commit(Commit("append", written.files, columns=written.columns))
         except AppendExpiredError:
             return
-        self.rows[name] |= {row["id"] for row in rows}
+        self.added(tables, name, rows)
+
+    def drop(self) -> None:
+        """A writer's part goes with its rows, and the table with the last part; while another append is under way."""
+        name, late = self.rng.choice(NAMES), self.any()
+        tables = self.rng.choice([self.any(), self.open(self.rng.choice("ab"), "db")])
+        if self.rng.random() < 0.7 and tables.writer in self.parts[name]:  # which is the last one then
+            self.drop_part(self.writers["b" if tables.writer == "a" else "a"], name)
+        handles = [self.table(each, name) for each in (*self.writers.values(), self.reader)]
+        old, defined, rows = self.made[name], late.writer in self.parts[name], self.fresh(late)
+        ticket = self.table(late, name).journal.begin_append()
+        written, _ = write(handles[0], rows, ticket.namer)
+
+        self.drop_part(tables, name)
+        gone, maker = not self.parts[name], self.rng.choice([None, self.any()])
+        assert (name in self.open(None, "db").names()) is not gone
+        if gone and maker is not None:
+            self.make(maker, name)
+        if self.rng.random() < 0.5:
+            self.table(self.any(), next(other for other in NAMES if other != name)).sweep()
+
+        made = gone and maker is not None
+        dropped_its_own = defined and late.writer == tables.writer
+        if dropped_its_own or (made and maker is late):
+            with pytest.raises((ConflictError, TableNotFoundError)):
+                ticket.commit(Commit("append", written.files, columns=written.columns))
+        else:  # it may bring the table back
+            ticket.commit(Commit("append", written.files, columns=written.columns))
+            self.added(late, name, rows)
+            if gone:
+                self.made[name] = old
+        if made and self.made[name] == old:  # beside the next one
+            assert "the earliest definition counts" in str(self.table(self.reader, name).snapshot().warnings)
+            assert self.ids(self.reader, name) == self.rows[name]
+            for each in self.writers.values():
+                self.drop_part(each, name)
+        if not self.parts[name]:
+            assert name not in self.open(None, "db").names()
+            self.make(self.any(), name)
+        if self.made[name] != old:
+            for handle, verb in product(handles, ("snapshot", "history", "merge")):
+                if handle is not handles[-1] or verb != "merge":  # that one only reads
+                    with pytest.raises(TableNotFoundError, match="was dropped"):
+                        getattr(handle, verb)()
+            with pytest.raises(TableNotFoundError, match="was dropped"):
+                handles[0].append([{"id": -1}])
+        self.catch_up(self.writers[tables.writer or ""], name)
+
+    def catch_up(self, tables: WriterTables, name: str) -> None:
+        """Append; a connection that another process of its id has dropped the part of is told so once."""
+        table, rows = self.table(tables, name), self.fresh(tables)
+        try:
+            table.append(rows)
+        except ConflictError:  # as its message advises
+            table.append(rows)
+        self.added(tables, name, rows)
+
+    def drop_part(self, tables: WriterTables, name: str) -> None:
+        others = self.parts[name] - {tables.writer}
+        assert set(tables.drop(name).still_has) == others
+        self.parts[name] = others
+        self.rows[name] = {n for n in self.rows[name] if self.owner[n] != tables.writer}
+        self.disordered.add(name)
 
     def deletes(self) -> None:
         """Two in one transaction, and a commit of the same connection meanwhile."""
@@ -298,8 +388,12 @@ class Life:
         """A reader that was open all the time sees what a new one sees."""
         if not self.past:
             return
-        time, rows = self.rng.choice(self.past)
+        time, rows, made = self.rng.choice(self.past)
         for name in NAMES:
+            if made[name] != self.made[name]:
+                with pytest.raises(NotFoundError):
+                    self.ids(self.rng.choice([self.reader, self.open(None, "db")]), name, time)
+                continue
             try:
                 wanted = self.ids(self.open(None, "db"), name, time)
             except SnapshotTooOldError:

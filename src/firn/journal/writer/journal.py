@@ -149,8 +149,8 @@ class WriterJournal(WriterTable):
         return Age(self.clock, f"{what} {self.table}", self.settings.orphan_age_ms)
 
     def has_table(self) -> bool:
-        """Whether the own writer has the table, and not only others."""
-        return self.table in self.own.state.tables
+        """Whether the own writer has this very table, and not only others."""
+        return self._is_in(Union({}).with_state(self.own.state))
 
     # -- upkeep
 
@@ -247,6 +247,7 @@ class WriterAppend:
         self._defined = journal.has_table()
         if not self._defined:  # the commit brings the definition, which must not bring a dropped table back
             journal.columns(since=journal.moment())
+            self._defined = journal.has_table()
         self.namer: Namer = journal.own.namer(journal.table, self._ticket)
 
     def backdate(self, seconds: float) -> None:
