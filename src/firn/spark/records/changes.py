@@ -43,7 +43,8 @@ from firn.spark.records.read import ASKED_FOR, ROW_WEIGHT, RecordsRead
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from firn.record_tables import AnyRecordTable
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
     from firn.spark.session.options import SourceOptions
 
 UNIT_COMMITS: Final = 1000
@@ -186,7 +187,7 @@ class RecordFollower:
     """A record table's changes, commit by commit. An offset is a commit's number, with that of the one which
     created the table, so that a table which was dropped and made again isn't taken for it."""
 
-    def __init__(self, table: AnyRecordTable, plan: RecordsRead | RecordChangesRead) -> None:
+    def __init__(self, table: RecordTable | RowTable, plan: RecordsRead | RecordChangesRead) -> None:
         if not isinstance(table, RecordTable):
             raise UnsupportedError(
                 f"{table.name} has isolation='row', which leaves no log of changes: read it in batches, or keep rows "

@@ -35,7 +35,8 @@ from firn.spark.records.ids import ids_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from firn.record_tables import AnyRecordTable
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
 
 T = TypeVar("T")
 
@@ -124,7 +125,7 @@ class RecordsRead:
 
     @staticmethod
     def of(
-        table: AnyRecordTable,
+        table: RecordTable | RowTable,
         *,
         columns: Sequence[str] | None = None,
         where: str | None = None,
