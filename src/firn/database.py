@@ -483,6 +483,6 @@ class Database(Transactions, WriterUpkeep):
             TableNotFoundError: a table that isn't there.
             InvalidInputError: a query that can't be parsed, or isn't a SELECT.
         """
-        from firn.spark.sql.sql import run_sql
+        from firn.spark.sql import run_sql
 
         return run_sql(self.engines.session(), query, self)

@@ -10,7 +10,7 @@ import pytest
 import firn
 from advice import advises
 from firn.records.apply.apply import settle
-from firn.spark.sql.native import NATIVE_CONF
+from firn.spark.native.parquet import NATIVE_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pytest
 import firn
 from firn.errors import InvalidInputError
 from firn.lake.table import LakeTable
-from firn.spark.sql.native import NATIVE_CONF
+from firn.spark.native.parquet import NATIVE_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

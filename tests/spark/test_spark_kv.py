@@ -17,8 +17,8 @@ import pytest
 import firn
 from firn.arrow.engine import filter_table
 from firn.errors import InvalidInputError, UnsupportedError
+from firn.spark.native.parquet import NATIVE_CONF
 from firn.spark.plan import plan_read
-from firn.spark.sql.native import NATIVE_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

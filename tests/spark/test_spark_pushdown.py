@@ -6,8 +6,8 @@ import pytest
 from sqlglot import exp
 
 from firn.predicate.dialect import parse, to_duckdb
-from firn.spark.sql.pushdown import conjuncts_by_table, used_columns
-from firn.spark.sql.sql import splice, table_nodes
+from firn.spark.native.pushdown import conjuncts_by_table, used_columns
+from firn.spark.sql import splice, table_nodes
 
 COLUMNS = {
     "f": {

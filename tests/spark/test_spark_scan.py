@@ -17,9 +17,9 @@ import firn
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.spark.lake.read import LakeRead
 from firn.spark.lake.scan import plan_files
+from firn.spark.native.agreement import engines_agree
+from firn.spark.native.parquet import NATIVE_CONF, escape_glob
 from firn.spark.session.types import natively_readable, spark_schema
-from firn.spark.sql.agreement import engines_agree
-from firn.spark.sql.native import NATIVE_CONF, escape_glob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,10 +20,10 @@ from firn.lake.table import LakeTable
 from firn.spark.batch import TableReader
 from firn.spark.lake.read import LakeRead
 from firn.spark.lake.scan import MAX_GROUPS, plan_files
+from firn.spark.native.parquet import NATIVE_CONF
 from firn.spark.plan import plan_read
 from firn.spark.session.types import spark_schema
-from firn.spark.sql.native import NATIVE_CONF
-from firn.spark.sql.sql import run_sql
+from firn.spark.sql import run_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

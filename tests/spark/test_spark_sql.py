@@ -13,7 +13,7 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError, TableNotFoundError
-from firn.spark.sql import sql as spark_sql
+from firn.spark import sql as spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from firn.errors import InvalidInputError
 from firn.lake.table import LakeTable
 from firn.spark.lake.read import LakeRead
 from firn.spark.lake.scan import plan_files
-from firn.spark.sql.native import NATIVE_CONF
+from firn.spark.native.parquet import NATIVE_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

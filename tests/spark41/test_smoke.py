@@ -14,9 +14,9 @@ import pytest
 import firn
 from firn.spark.lake.read import LakeRead
 from firn.spark.lake.scan import plan_files
+from firn.spark.native.parquet import NATIVE_CONF
 from firn.spark.session.runner import SparkRunner
 from firn.spark.session.session import active, active_or_start
-from firn.spark.sql.native import NATIVE_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from firn.lake.read.prefetch import ahead
+from firn.concurrency.prefetch import ahead
 
 
 def threads() -> list[threading.Thread]:

@@ -39,7 +39,7 @@ NO_NAMES = {
     "names.py: name.lower()",
     "records/read/order.py: direction.lower()",
     "spark/keyed/load.py: F.lower()",  # UUIDs
-    "spark/sql/native.py: kind.name.lower()",  # types
+    "spark/native/parquet.py: kind.name.lower()",  # types
     "spark/session/options.py: name.lower()",  # Spark's own options
     "spark/session/options.py: text.lower()",
     "spark/session/options.py: text.strip().lower()",

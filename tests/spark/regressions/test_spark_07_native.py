@@ -10,9 +10,9 @@ import pytest
 
 import firn
 from firn.errors import UnsupportedError
+from firn.spark.native import parquet as native
+from firn.spark.native.parquet import NATIVE_CONF, hadoop_obstacle, native_paths, parquet_frame
 from firn.spark.session.types import spark_schema
-from firn.spark.sql import native
-from firn.spark.sql.native import NATIVE_CONF, hadoop_obstacle, native_paths, parquet_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -101,7 +101,7 @@ def _as_bytes(table: KeyedTable, frame: DataFrame) -> DataFrame:
     """Text as bytes, where the table has bytes."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from firn.spark.sql.native import quote
+    from firn.spark.native.parquet import quote
 
     known = {fold(name): kind for name, kind in columns_of(table).items()}
     return frame.select(

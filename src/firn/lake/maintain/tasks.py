@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from firn.arrow.engine import run_query
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.bucket.base import Bucket
+from firn.concurrency.prefetch import ahead
 from firn.errors import InvalidInputError
 from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
@@ -32,7 +33,6 @@ from firn.lake.partition.partition import directory_of
 from firn.lake.partition.placement import scattered_by
 from firn.lake.read.decode import FileMask, ReadSpec
 from firn.lake.read.latest import LatestSpec, fold_files
-from firn.lake.read.prefetch import ahead
 from firn.lake.read.read import read_files
 from firn.lake.write.sort import sort_keys
 from firn.lake.write.write import Order, WriteSpec, marker_for, write_batches, write_partition

@@ -16,12 +16,12 @@ from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.keyed.load.bulk_load import BulkLoad, LoadContext, LoadReport, load_task
 from firn.names import fold
+from firn.spark.native.parquet import quote
 from firn.spark.session.job import run_job
 from firn.spark.session.runner import SparkRunner
 from firn.spark.session.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf
 from firn.spark.session.types import incoming_columns
 from firn.spark.session.worker import settle_imports
-from firn.spark.sql.native import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

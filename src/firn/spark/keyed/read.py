@@ -36,10 +36,10 @@ from firn.spark.keyed.columns import KeyedColumns, public_rows, spelled
 from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange, common, key_ranges
 from firn.spark.keyed.key_sql import key_expressions
 from firn.spark.keyed.plan import KeyUnit, RunFile, groups, reached, units_of
+from firn.spark.native.agreement import runs_in_spark
+from firn.spark.native.parquet import guard, native_paths, parquet_frame, quote
 from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
 from firn.spark.session.types import natively_readable, recast, spark_arrow_schema, spark_schema
-from firn.spark.sql.agreement import runs_in_spark
-from firn.spark.sql.native import guard, native_paths, parquet_frame, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -24,12 +24,12 @@ from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.predicate.query import Query, whole_rows
 from firn.runner import Progress
+from firn.spark.native.parquet import quote
 from firn.spark.session.job import run_job
 from firn.spark.session.packing import BINS_PER_SLOT
 from firn.spark.session.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf, slots
 from firn.spark.session.types import handed_back, incoming_columns, recast, spark_arrow_schema, spark_schema
 from firn.spark.session.worker import settle_imports
-from firn.spark.sql.native import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Protocol
 from firn.journal.model import DataFile, Places
 from firn.lake.prune.soft_deletes import predicates
 from firn.predicate.predicate import Predicate
+from firn.spark.native.agreement import runs_in_spark
+from firn.spark.native.parquet import guard, may_hold_nan, native_paths, parquet_frame, quote, reads_natively
 from firn.spark.reads import TableRead, Unit, frame_of_tasks
 from firn.spark.session.types import spark_schema
-from firn.spark.sql.agreement import runs_in_spark
-from firn.spark.sql.native import guard, may_hold_nan, native_paths, parquet_frame, quote, reads_natively
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from firn.records.row_tables import RowTable
-    from firn.records.table import RecordTable
     from firn.spark.session.options import SourceOptions
 
 UNIT_COMMITS: Final = 1000

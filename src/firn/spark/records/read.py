@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from firn.arrow.engine import filter_table
 from firn.bucket.base import Bucket, ObjectInfo
+from firn.concurrency.prefetch import ahead
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
-from firn.lake.read.prefetch import ahead
 from firn.predicate.predicate import Predicate
 from firn.records.documents.documents import ID, Documents
 from firn.records.documents.tabular import row_columns, table_of
@@ -35,7 +35,6 @@ from firn.spark.records.ids import ids_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from firn.records.row_tables import RowTable
     from firn.records.table import RecordTable
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ from firn.errors import InvalidInputError, TableNotFoundError
 from firn.names import fold
 from firn.predicate.dialect import function_names, parse, to_duckdb, to_spark
 from firn.predicate.predicate import Predicate
+from firn.spark.native.pushdown import argument, conjuncts_by_table, used_columns
 from firn.spark.plan import plan_read
 from firn.spark.reads import TableRead
 from firn.spark.records.read import Moment
-from firn.spark.sql.pushdown import argument, conjuncts_by_table, used_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
