@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 import firn
+from cli_runs import run
 from lake_journals import EVERY_LAKE
-from unit.cli_runs import run
 
 
 @pytest.fixture(params=sorted(EVERY_LAKE))

@@ -7,7 +7,7 @@ import pytest
 from firn.bucket import open_bucket
 from firn.bucket.staging import Staging
 from firn.errors import ObjectExistsError
-from firn.journal.sequence.commit import LONGEST_S, PATIENT, WIDEST
+from firn.journal.sequence.proposal import LONGEST_S, PATIENT, WIDEST
 from firn.records.write.transaction import begin
 from record_processes import Processes
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import firn
+from cli_runs import done
 from firn import writers
 from firn.journal.sealed import seal
 from firn.journal.writer.federation.definition import Definition
 from firn.lake.definition.definition import Descriptor
 from firn.upkeep import orphan_ages
-from unit.cli_runs import done
 
 TELEPORT = {"firn": 5, "features": ["teleport"]}
 

@@ -12,12 +12,12 @@ import pytest
 from obstore.exceptions import GenericError
 
 import firn
+from cli_runs import run
 from firn.bucket import ObjectStoreBucket
 from firn.bucket.failures import Meaning, classify
 from firn.errors import InvalidInputError, StoreUnavailableError
 from stores.scripted import ScriptedServer
-from unit.cli_runs import run
-from unit.test_bucket_retry import PUT, SLOW_DOWN, Clock
+from unit.bucket.test_bucket_retry import PUT, SLOW_DOWN, Clock
 
 KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "us-east-1"}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import firn
-from unit.cli_runs import done, run
+from cli_runs import done, run
 
 CSV = """zip,phone,empty,at,zone,n,x,minus,nought
 00123,+49123,,2001-01-02 03:04:05.5,2001-01-02T03:04:05.25Z,1,1.5,-7,0

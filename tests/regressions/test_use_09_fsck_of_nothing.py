@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import firn
-from unit.cli_runs import done, run
+from cli_runs import done, run
 
 
 @pytest.mark.parametrize("command", ["fsck", "report", "checkpoint"])

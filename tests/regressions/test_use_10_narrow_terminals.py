@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import firn
+from cli_runs import done, flights
 from firn.cli.terminal import waiting
 from firn.cli.terminal.grid import lay_out
-from unit.cli_runs import done, flights
 
 TIME = "2001-01-02 03:04:05"
 
@@ -108,7 +108,7 @@ def test_the_spinner_of_a_start_of_spark_is_seen_and_its_chatter_is_not() -> Non
     """Both write to descriptor 2: the one through Python, the other as a child process."""
     program = """
 import subprocess, sys
-from firn.cli import waiting
+from firn.cli.terminal import waiting
 with waiting._stderr_in_file(), waiting.spinner("starting Spark"):
     subprocess.run(["sh", "-c", "echo chatter >&2"])
 print("after", file=sys.stderr)

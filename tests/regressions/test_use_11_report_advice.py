@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import firn
+from cli_runs import done
 from firn.inspect.report.advice import Advice, keyed_advice, lake_advice, records_advice
 from firn.inspect.report.facts import table_facts
 from firn.inspect.report.keyed_facts import keyed_facts
 from firn.inspect.report.report import render_report
-from unit.cli_runs import done
 
 
 def follow(advice: Advice, *more: str) -> None:

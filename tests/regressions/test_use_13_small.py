@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import firn
-from unit.cli_runs import done, flights, run
+from cli_runs import done, flights, run
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import firn
-from unit.cli_runs import run
+from cli_runs import run
 
 
 def test_a_table_cant_be_sorted_by_values_without_an_order() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import firn
+from cli_runs import done, run
 from firn.degraded import forget_warnings
-from unit.cli_runs import done, run
-from unit.writer_databases import UNCLAIMED, fork, keys, layout, two_writers
+from writer_databases import UNCLAIMED, fork, keys, layout, two_writers
 
 
 def spoil(db: firn.Database) -> None:

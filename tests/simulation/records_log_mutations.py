@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 from firn.errors import ObjectExistsError, OutcomeUnknownError, StoreUnavailableError
-from firn.journal.sequence import Catalog, Head, Horizon, Record, SequenceLog, Transaction, log, opening
-from firn.journal.sequence import commit as committing
+from firn.journal.sequence import (
+    Catalog,
+    Head,
+    Horizon,
+    Record,
+    SequenceLog,
+    Transaction,
+    committing,
+    log,
+    opening,
+)
 from firn.journal.sequence import truncation as truncating
 from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
 from firn.journal.sequence.model import Pack

@@ -6,7 +6,6 @@ reads them, `truncating` packs old ones. Each module says which numbered rules o
 Start reading at `log`.
 """
 
-from firn.journal.sequence.commit import Moment, Outcome, Proposal, commit
 from firn.journal.sequence.group import GroupCommit
 from firn.journal.sequence.layout import SequenceLayout
 from firn.journal.sequence.log import FRESHNESS_S, SequenceLog
@@ -22,6 +21,7 @@ from firn.journal.sequence.model import (
     TableState,
     Transaction,
 )
+from firn.journal.sequence.proposal import Moment, Outcome, Proposal, commit
 from firn.journal.sequence.truncation import Truncated, truncate
 
 __all__ = [

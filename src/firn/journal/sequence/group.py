@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from firn.errors import InvalidInputError, OutcomeUnknownError
-from firn.journal.sequence.commit import Outcome, Proposal, commit
 from firn.journal.sequence.log import SequenceLog
+from firn.journal.sequence.proposal import Outcome, Proposal, commit
 
 LARGEST: Final = 100
 """Transactions in one record at most."""

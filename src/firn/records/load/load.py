@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from firn.errors import DuplicateKeyError, InvalidInputError
-from firn.journal.sequence.commit import LARGEST_BYTES
+from firn.journal.sequence.proposal import LARGEST_BYTES
 from firn.records.apply.apply import apply_only
 from firn.records.load.rows import Row
 from firn.records.objects.store import RecordStore

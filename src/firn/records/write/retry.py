@@ -20,7 +20,7 @@ from firn.errors import (
 )
 from firn.journal import sequence
 from firn.journal.sequence import Moment
-from firn.journal.sequence.commit import find
+from firn.journal.sequence.proposal import find
 from firn.records.objects.store import RecordStore
 from firn.records.write.transaction import TIMEOUT_S, Transaction, begin
 

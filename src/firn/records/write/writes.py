@@ -8,7 +8,7 @@ from typing import Final
 
 from firn.errors import InvalidInputError, OutcomeUnknownError, StoreUnavailableError
 from firn.journal.sequence import RowWrite
-from firn.journal.sequence.commit import LARGEST_BYTES
+from firn.journal.sequence.proposal import LARGEST_BYTES
 from firn.records.documents.documents import Record
 from firn.records.documents.predicates import Where, matches
 from firn.records.objects.own_etags import own_etag

@@ -1,0 +1,80 @@
+"""A database of record tables in a simulated store: table `t` with an index on `n` and a unique one on `u`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from firn.journal.sequence import Ddl
+from firn.records.apply.apply import settle
+from firn.records.definition.definition import Index, RecordDefinition
+from firn.records.maintain.collection import Collected, collect
+from firn.records.maintain.ddl import define
+from firn.records.objects.store import RecordStore
+from firn.records.write.transaction import begin
+from firn.testing import SimBucket, SimStore
+from manifest_tables import Before, Plan
+from record_twins import Twins
+
+__all__ = ["PREFIX", "Before", "Database", "R"]
+
+PREFIX = "db"
+R = 30.0
+
+
+class Database:
+    """Processes that share `db/`; each `store` is a process of its own. `begin` gives what `twins` make of it."""
+
+    def __init__(
+        self, *, properties: Mapping[str, Any] | None = None, twins: Twins | None = None, **options: Any
+    ) -> None:
+        self.simulated = SimStore(**options)
+        self.twins = twins or Twins(None)
+        indices = (Index("n"), Index("u", unique=True))
+        self.definitions = {
+            "t": RecordDefinition("t", db="db", state="ready", indices=indices, properties=properties or {}),
+            "plain": RecordDefinition("plain", db="db", state="ready"),
+        }
+        for name, definition in self.definitions.items():
+            self.create(name, *definition.indices)
+
+    def create(self, name: str, *indices: Index) -> None:
+        named = tuple((index.field, index.unique) for index in indices)
+        define(self.store("creator"), Ddl("create", name, indices=named))
+
+    def bucket(self, who: str = "client", *befores: Before, skew_ms: int = 0) -> SimBucket:
+        return self.simulated.bucket(who, plan=Plan(*befores), skew_ms=skew_ms)
+
+    def store(self, who: str = "client", *befores: Before, skew_ms: int = 0, **options: Any) -> RecordStore:
+        return self.on(self.bucket(who, *befores, skew_ms=skew_ms), **options)
+
+    def on(self, bucket: Any, **options: Any) -> RecordStore:
+        return RecordStore(bucket, PREFIX, clock=bucket.clock, definitions=self.definitions.get, **options)
+
+    def begin(self, who: str = "client", **options: Any) -> Any:
+        return self.twins.transaction(begin(self.store(who), **options))
+
+    def put(self, **rows: Mapping[str, Any] | None) -> int:
+        """Commit rows of `t`; None deletes one."""
+        with begin(self.store("writer")) as tx:
+            for id, document in rows.items():
+                if document is None:
+                    tx.delete("t", id)
+                else:
+                    tx.upsert("t", id, document)
+        assert tx.committed is not None
+        return tx.committed
+
+    def apply(self) -> None:
+        settle(self.store("applier"))
+
+    def collect(self, retention_s: float = 0) -> Collected:
+        store = self.store("collector")
+        settle(store)
+        return collect(store, retention_s=retention_s)
+
+    def age(self, seconds: float) -> None:
+        self.simulated.time.advance(round(seconds * 1000))
+
+    def paths(self, below: str = "") -> list[str]:
+        return [key.removeprefix(f"{PREFIX}/") for key in self.simulated.keys(f"{PREFIX}/{below}")]
