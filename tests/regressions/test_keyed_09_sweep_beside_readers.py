@@ -59,3 +59,17 @@ def test_and_goes_when_its_time_has_come(table: KeyedTable) -> None:
     view = table.view()
     left = {info.key for info in table.bucket.list(table.journal.layout.ssts_prefix).objects}
     assert left == {table.journal.layout.sst_key(sst.file) for sst in view.manifest.ssts}
+
+
+def test_and_costs_no_request(table: KeyedTable) -> None:
+    """The first mend read each manifest that was replaced within `l0_min_age`."""
+    filled(table, 7)
+    replaced_again(table, 1)
+    spent = []
+    for times in (0, 5):
+        replaced_again(table, times)
+        before = table.bucket.counters.as_dict()
+        assert table.sweep().ssts == ()
+        after = table.bucket.counters.since(before)
+        spent.append({verb: after[verb] for verb in ("get", "list", "head", "put", "delete")})
+    assert spent == 2 * [{"get": 2, "list": 5, "head": 1, "put": 1, "delete": 0}]

@@ -44,8 +44,8 @@ STORE = (StoreUnavailableError, OutcomeUnknownError)
 class Clients:
     """The programs of one world. `pace` stretches all their pauses."""
 
-    def __init__(self, model: Model, rounds: int, *, pace: float = 1.0) -> None:
-        self.model, self.rounds, self.pace = model, rounds, pace
+    def __init__(self, model: Model, rounds: int, *, pace: float = 1.0, told_s: float = L0_MIN_AGE_S) -> None:
+        self.model, self.rounds, self.pace, self.told_s = model, rounds, pace, told_s
 
     def rest(self, client: SimClient, seconds: float) -> None:
         client.clock.sleep(client.random.random() * seconds * self.pace)
@@ -139,7 +139,7 @@ class Clients:
     # -- compactors
 
     def compactor(self, client: SimClient) -> None:
-        journal = journal_of(client.bucket, client.clock)
+        journal = journal_of(client.bucket, client.clock, told_s=self.told_s)
         session: CompactorSession | None = None
         for _ in range(self.rounds):
             self.rest(client, 60)

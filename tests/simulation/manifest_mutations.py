@@ -19,7 +19,8 @@ from firn.journal.manifest import journal, opening, snapshots
 from firn.journal.manifest import views as reading
 from firn.journal.manifest.codec import encode_snapshot
 from firn.journal.manifest.compactor import CompactorSession
-from firn.journal.manifest.model import EpochInfo, L0File, Manifest, Pointer, View
+from firn.journal.manifest.layout import NO_MANIFEST
+from firn.journal.manifest.model import EpochInfo, L0File, Manifest, Pointer, Replacement, View
 from firn.journal.manifest.replaced import Replaced
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.walk import listed_after, walk
@@ -373,8 +374,31 @@ def forget_what_was_replaced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         collecting,
         "replaced",
-        lambda store, pointer, manifest, listed, *, before_ms: Replaced((), manifest.last_compacted),
+        lambda store, pointer, manifest, listed, *, before_ms: Replaced(
+            frozenset(), None, manifest.last_compacted
+        ),
     )
+
+
+def tell_nothing_of_earlier_chains(patch: pytest.MonkeyPatch) -> None:
+    """Rule 21: a Full manifest tells what the commits of late replaced."""
+    sound = compacting.remembered
+    patch.setattr(
+        compacting,
+        "remembered",
+        lambda *args: tuple(replace(step, ssts=()) for step in sound(*args)),
+    )
+
+
+def believe_a_short_list(patch: pytest.MonkeyPatch) -> None:
+    """Rule 21: of what the first that is told replaced, nothing is known."""
+    sound = collecting.replaced
+
+    def replaced(store: ManifestStore, pointer: Pointer, manifest: Manifest, listed: Any, **rest: Any) -> Any:
+        complete = (Replacement(NO_MANIFEST, -1, (), 0), *manifest.replaced)
+        return sound(store, pointer, replace(manifest, replaced=complete), listed, **rest)
+
+    patch.setattr(collecting, "replaced", replaced)
 
 
 def snapshots_before_the_lists(patch: pytest.MonkeyPatch) -> None:

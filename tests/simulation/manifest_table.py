@@ -23,8 +23,11 @@ Entry = tuple[int, bytes]
 """A flush's number and body."""
 
 
-def journal_of(bucket: Bucket, clock: Clock) -> ManifestJournal:
-    return ManifestJournal(bucket, PREFIX, clock=clock, poll_max_s=POLL_MAX_S, max_chain=MAX_CHAIN)
+def journal_of(bucket: Bucket, clock: Clock, *, told_s: float = L0_MIN_AGE_S) -> ManifestJournal:
+    """`told_s`: how far back its manifests tell what was replaced."""
+    return ManifestJournal(
+        bucket, PREFIX, clock=clock, poll_max_s=POLL_MAX_S, max_chain=MAX_CHAIN, l0_min_age_s=told_s
+    )
 
 
 def create(bucket: Bucket, clock: Clock) -> None:

@@ -23,6 +23,7 @@ from simulation.manifest_table import (
     journal_of,
     put_sst,
 )
+from simulation.manifest_watch import WatchedManifests
 
 SKEW_MS = 50_000
 LANDS_S = 60
@@ -32,7 +33,8 @@ LANDS_S = 60
 @dataclass(frozen=True)
 class ManifestShape:
     """How large and how hostile a world is. `faults` scales all rates, `stalls` those of sleeping clients and of
-    puts that land late. `page_size` None draws one. `pace` stretches pauses."""
+    puts that land late. `page_size` None draws one. `pace` stretches pauses. `told_s`: how far back manifests tell
+    what was replaced."""
 
     writers: int = 2
     compactors: int = 1
@@ -44,6 +46,7 @@ class ManifestShape:
     stalls: float = 1.0
     page_size: int | None = None
     pace: float = 1.0
+    told_s: float = L0_MIN_AGE_S
 
 
 MANIFEST_SHAPES: dict[str, ManifestShape] = {
@@ -59,6 +62,8 @@ MANIFEST_SHAPES: dict[str, ManifestShape] = {
     "late": ManifestShape(
         writers=1, compactors=1, readers=0, snapshotters=3, collectors=2, rounds=10, stalls=8, pace=0.4
     ),
+    # Manifests that tell less than collectors have to know.
+    "terse": ManifestShape(writers=1, compactors=2, readers=1, collectors=3, told_s=0, pace=0.5),
     "paged": ManifestShape(writers=3, page_size=1, pace=0.3),
 }
 
@@ -73,12 +78,13 @@ def build(seed: int | Replay, shape: ManifestShape) -> World:
     number = seed if isinstance(seed, int) else 0
     rng = random.Random(f"manifest {number}")
     page_size = rng.choice([1, 2, 3, 1000]) if shape.page_size is None else shape.page_size
-    store = SimStore(page_size=page_size, etags=rng.choice(["content", "counter"]))
+    etags = rng.choice(["content", "counter"])
+    store = WatchedManifests(LAYOUT, L0_MIN_AGE_S, page_size=page_size, etags=etags)
     world = World(seed, store=store, faults=_faults(seed, shape))
     setup = world.observer("setup")
     create(setup, setup.clock)
     model = Model()
-    clients = Clients(model, shape.rounds, pace=shape.pace)
+    clients = Clients(model, shape.rounds, pace=shape.pace, told_s=shape.told_s)
     for kind, count, program in (
         ("write", shape.writers, clients.writer),
         ("compact", shape.compactors, clients.compactor),
@@ -92,6 +98,7 @@ def build(seed: int | Replay, shape: ManifestShape) -> World:
     @world.check
     def everything_is_as_promised() -> None:
         final(model, world.observer(), store)
+        assert not store.violations, store.violations
 
     world.model = model  # type: ignore[attr-defined]
     return world

@@ -30,15 +30,17 @@ CASES = [
     (without.keep_no_info, "mixed", 0),
     (without.apply_the_newest_changes_only, "calm", 6),
     (without.chain_for_ever, "mixed", 2),
-    (without.put_snapshots_alive, "late", 0),
+    (without.put_snapshots_alive, "late", 15),
     (without.forget_l0_of_snapshots, "snapshots", 0),
     (without.forget_chains, "collectors", 0),
-    (without.snapshots_before_the_lists, "snapshots", 7),
     (without.collect_what_is_in_flight, "snapshots", 0),
     (without.collect_the_new_epochs, "compactors", 0),
     (without.collect_fences_at_once, "collectors", 3),
     (without.collect_what_is_not_walked, "collectors", 0),
     (without.forget_snapshots, "snapshots", 0),
+    (without.forget_what_was_replaced, "collectors", 0),
+    (without.tell_nothing_of_earlier_chains, "collectors", 0),
+    (without.believe_a_short_list, "terse", 0),
 ]
 
 

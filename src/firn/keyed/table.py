@@ -179,13 +179,14 @@ class KeyedTable:
     @cached_property
     def journal(self) -> ManifestJournal:
         """The table's manifests and L0 objects."""
-        poll_max = self.settings.poll_max
+        settings = self.settings
         return ManifestJournal(
             self.bucket,
             self.prefix,
             pointers=self.pointers,
             clock=self.clock,
-            poll_max_s=poll_max,
+            poll_max_s=settings.poll_max,
+            l0_min_age_s=settings.l0_min_age,
             table=self.definition.id,
         )
 

@@ -15,7 +15,7 @@ from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.entries import Entries
 from firn.journal.envelope import Envelopes, number, optional_number, text, truth
 from firn.journal.manifest.layout import parse_manifest_name
-from firn.journal.manifest.model import EpochInfo, Pointer, SSTInfo
+from firn.journal.manifest.model import EpochInfo, Pointer, Replacement, SSTInfo
 
 DEFINITION: Final = "definition"
 """The feature of manifests of tables that were altered. Frozen."""
@@ -38,7 +38,8 @@ class ManifestFile:
     Full: `base` is None and `adds` are all SSTs. Incremental: what `base` has, without the SSTs whose files are in
     `deletes`, and with `adds`. `chain` are the names of all objects that it stands on, a Full one first, its
     own last. `last_compacted` is the L0 number, `last_epoch` the epoch of the writer of that flush (None for
-    neither). `definition` is how the table was altered: each manifest has all of it.
+    neither). `definition` is how the table was altered: each manifest has all of it. `replaced` is what a Full one
+    tells of the commits of late; empty in those of an older Firn.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ManifestFile:
     next_sst: int
     compactor_epoch: int
     definition: Entries = field(default_factory=Entries)
+    replaced: tuple[Replacement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,16 @@ def encode_manifest(file: ManifestFile) -> bytes:
         fields["ssts"], fields["changes"] = adds, None
     else:
         fields["ssts"], fields["changes"] = None, {"adds": adds, "deletes": list(file.deletes)}
+    if file.replaced:
+        fields["replaced"] = [
+            {
+                "manifest": step.manifest,
+                "last_compacted": step.last_compacted,
+                "ssts": list(step.ssts),
+                "time_ms": step.time_ms,
+            }
+            for step in file.replaced
+        ]
     if not file.definition:
         return _ENVELOPES.encode("manifest", fields)
     fields["definition"] = file.definition.to_json()
@@ -212,6 +224,16 @@ def _manifest(raw: Mapping[str, Any]) -> ManifestFile:
         next_sst=number(raw["next_sst"]),
         compactor_epoch=number(raw["compactor_epoch"]),
         definition=Entries.from_json(raw.get("definition", {}), name),
+        replaced=tuple(_replacement(step) for step in raw.get("replaced", ())),
+    )
+
+
+def _replacement(raw: Mapping[str, Any]) -> Replacement:
+    return Replacement(
+        manifest=_name(raw["manifest"]),
+        last_compacted=number(raw["last_compacted"], least=-1),
+        ssts=tuple(text(file) for file in raw["ssts"]),
+        time_ms=number(raw["time_ms"]),
     )
 
 

@@ -201,23 +201,23 @@ def garbage(
     settled_manifest = Numbered(
         pointer.compactor_epoch, current.number if _is_current(pointer, current) else 0
     )
+    if lately.since is not None:
+        settled_manifest = min(settled_manifest, lately.since)
     compacted = _compacted_l0(layout, manifest, lately, listed.l0, live, before_ms)
     data, fences = _zombies(layout, pointer, manifest, listed.l0, live, before_ms)
-    spared = Live(ssts=set(live.ssts), manifests=set(live.manifests))
-    for each in lately.manifests:
-        _name(layout, spared, each)
+    spared = live.ssts.union(layout.sst_key(file) for file in lately.ssts)
     return Garbage(
         l0=(*(info for info in compacted if info.size), *data),
         fences=(*(info for info in compacted if not info.size), *fences),
         ssts=tuple(
             info
             for info in listed.ssts
-            if info.key not in spared.ssts and _below(layout.parse_sst(info.key), settled_sst)
+            if info.key not in spared and _below(layout.parse_sst(info.key), settled_sst)
         ),
         manifests=tuple(
             info
             for info in listed.manifests
-            if info.key not in spared.manifests and _below(layout.parse_manifest(info.key), settled_manifest)
+            if info.key not in live.manifests and _below(layout.parse_manifest(info.key), settled_manifest)
         ),
     )
 

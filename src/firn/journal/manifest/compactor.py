@@ -21,6 +21,7 @@ from firn.journal.entries import Entries
 from firn.journal.manifest.codec import ManifestFile, encode_manifest, encode_pointer
 from firn.journal.manifest.layout import NO_MANIFEST, manifest_name
 from firn.journal.manifest.model import Manifest, Pointer, SSTInfo, View
+from firn.journal.manifest.replaced import remembered
 from firn.journal.manifest.store import ManifestStore, applied
 from firn.journal.manifest.views import read_view
 from firn.journal.manifest.walk import reduced, walk
@@ -250,7 +251,8 @@ class CompactorSession:
         if not full:
             return file
         after = applied(base, [replace(file, base=base.name)])
-        return replace(file, adds=after.ssts, deletes=())
+        replaced = remembered(after.replaced, self._store.clock.now_ms(), self._store.l0_min_age_s)
+        return replace(file, adds=after.ssts, deletes=(), replaced=replaced)
 
     def _put_manifest(self, file: ManifestFile) -> None:
         key, data = self._store.layout.manifest_key(file.name), encode_manifest(file)

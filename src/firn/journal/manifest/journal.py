@@ -36,7 +36,7 @@ from firn.journal.manifest.model import (
     ViewChange,
 )
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
-from firn.journal.manifest.replaced import replaced
+from firn.journal.manifest.replaced import Replaced, replaced
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.writer import WriterSession
 
@@ -53,6 +53,8 @@ class ManifestJournal:
         clock: time, for expiry, the age of a look at the pointer, and waits between retries.
         poll_max_s: rule 7: for how many seconds a look at the pointer lets a writer acknowledge flushes.
         max_chain: rule 13: how many manifests at most have to be read for one view.
+        l0_min_age_s: rule 21: for how long what was replaced is told by manifests. A collection by a greater age has
+            to read some more.
         table: the `table` that the pointer's settings have, if any; that of a later table of the name is refused.
 
     Example:
@@ -78,6 +80,7 @@ class ManifestJournal:
         clock: Clock | None = None,
         poll_max_s: float = 30.0,
         max_chain: int = 10,
+        l0_min_age_s: float = 600.0,
         table: str | None = None,
     ) -> None:
         self.bucket = bucket
@@ -85,7 +88,7 @@ class ManifestJournal:
         self.pointers: PointerStore = pointers or BucketPointerStore(bucket, self.layout.pointer_key)
         self.clock: Clock = clock or SystemClock()
         self.store = ManifestStore(
-            bucket, self.layout, self.pointers, self.clock, poll_max_s, max_chain, table
+            bucket, self.layout, self.pointers, self.clock, poll_max_s, max_chain, l0_min_age_s, table
         )
 
     def create(
@@ -288,21 +291,21 @@ class ManifestJournal:
         """Let go of it; a missing one is fine. GET, CAS, DELETE."""
         snapshots.delete(self.store, ref)
 
-    def replaced(self, age_s: float) -> tuple[Manifest, ...]:
-        """The manifests that were current within so many seconds and aren't any more (rule 21).
+    def replaced(self, age_s: float) -> Replaced:
+        """What was replaced within so many seconds (rule 21).
 
-        Cost: that of reading the metadata, 1 PUT, 1 HEAD, 1 LIST, and 1 GET each.
+        Cost: that of reading the metadata, 1 PUT, 1 HEAD, 1 LIST.
         """
         store = self.store
         before_ms = store.now_ms() - round(age_s * 1000)
         pointer, manifest = store.current()
         listed = store.bucket.list(store.layout.manifests_prefix).objects
-        return replaced(store, pointer, manifest, listed, before_ms=before_ms).manifests
+        return replaced(store, pointer, manifest, listed, before_ms=before_ms)
 
     def collect(
         self, *, l0_min_age_s: float | Callable[[Manifest], float], buffer_s: float, dry_run: bool = False
     ) -> CollectReport:
-        """Delete what no view and no snapshot can need (rules 16 to 20).
+        """Delete what no view and no snapshot can need (rules 16 to 21).
 
         Args:
             l0_min_age_s: seconds by the store's clock, or what tells them of the current

@@ -39,6 +39,19 @@ class SSTInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """What the commit of `manifest` took out of a table: the SSTs that it doesn't have any more. `last_compacted` is
+    that of the manifest before. That of a Full one tells of all commits since the Full one before; only it has a
+    `time_ms`, by its compactor's clock.
+    """
+
+    manifest: str
+    last_compacted: int
+    ssts: tuple[str, ...]
+    time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What compaction has settled: SSTs, and the L0 number up to which flushes are in them.
 
@@ -46,6 +59,7 @@ class Manifest:
     SSTs of the same epoch with lower numbers are either named or garbage. `chain` are the names of the objects
     it was read from, a Full one first, `name` last; empty for the empty manifest that a table begins with.
     `definition` is how the table was altered since its creation.
+    `replaced` is what the commits of late took out, oldest first, its own last; of the first one nothing is known.
     `ssts` are in the order of runs: level ascending, run descending, then key.
     """
 
@@ -57,6 +71,7 @@ class Manifest:
     chain: tuple[str, ...] = ()
     last_compacted_epoch: int | None = None
     definition: Entries = field(default_factory=Entries)
+    replaced: tuple[Replacement, ...] = (Replacement(NO_MANIFEST, -1, (), 0),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,47 @@
 """What was replaced a moment ago (rule 21): views that were read before are still being read.
 
-A view is readable for `l0_min_age` after a commit has replaced it. So a collection spares what the manifests of that
-time name: those whose successor in the current chain was put since. Others may be among them that never were current;
-to spare these too does no harm.
+A view is readable for `l0_min_age` after a commit has replaced it. So manifests tell what the commits of that time
+took out of the table, and a collection spares it, without a request of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from firn.bucket.base import ObjectInfo
 from firn.journal.manifest.layout import ManifestLayout, Numbered, parse_manifest_name
-from firn.journal.manifest.model import Manifest, Pointer
+from firn.journal.manifest.model import Manifest, Pointer, Replacement
 from firn.journal.manifest.store import ManifestStore
+
+_FIRST = Numbered(0, 0)
+_SLACK_S = 60.0
+"""How much later a manifest may be in the bucket than its compactor noted: what is told reaches that much further."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The manifests that were current within the age; `compacted`: up to which number L0 was compacted before."""
+    """What stays, though the current manifest doesn't name it: `ssts` by their files, manifests from `since` on, and
+    flushes above the number `compacted`."""
 
-    manifests: tuple[Manifest, ...]
+    ssts: frozenset[str]
+    since: Numbered | None
     compacted: int
+
+
+def remembered(replaced: Sequence[Replacement], now_ms: int, l0_min_age_s: float) -> tuple[Replacement, ...]:
+    """What a Full manifest tells of the commits up to its own, the last of them. Pure.
+
+    The commits since the Full manifest before become one. What is older than the age is forgotten, but for the name
+    of the last such manifest: it tells that all that came later is there.
+    """
+    told = [step for step in replaced if step.time_ms is not None]
+    since = replaced[len(told) :]
+    ssts = dict.fromkeys(file for step in since for file in step.ssts)
+    told.append(Replacement(since[-1].manifest, since[0].last_compacted, tuple(ssts), now_ms))
+    before_ms = now_ms - round((l0_min_age_s + _SLACK_S) * 1000)
+    first = max((at for at, step in enumerate(told) if (step.time_ms or 0) <= before_ms), default=0)
+    return (replace(told[first], last_compacted=-1, ssts=()), *told[first + 1 :])
 
 
 def replaced(
@@ -32,28 +52,31 @@ def replaced(
     *,
     before_ms: int,
 ) -> Replaced:
-    """What was current after `before_ms`, by the store's clock, and isn't any more. 1 GET for each such manifest, and
-    1 for each that these stand on."""
-    chain = [name for name in map(parse_manifest_name, manifest.chain) if name is not None]
-    if not chain:
-        return Replaced((), manifest.last_compacted)
+    """What was current after `before_ms`, by the store's clock, and isn't any more. No request, unless the table was
+    compacted by an older Firn, or another age was in force: then 1 GET for each manifest that is older than what
+    the current one tells of."""
+    steps = manifest.replaced
     there = by_number(store.layout, listed)
-    recent = [number for number in chain if _committed_ms(number, chain, there, pointer) > before_ms]
-    if not recent:
-        return Replaced((), manifest.last_compacted)
-    # Between the last commit that is old enough and the first that isn't, any may have been current.
-    old = [number for number in chain if number < recent[0]]
-    names = [
-        info.key[len(store.layout.manifests_prefix) :]
-        for number, info in sorted(there.items())
-        if (old[-1] if old else Numbered(0, 0)) <= number < chain[-1]
+    if not manifest.chain:
+        return Replaced(frozenset(), None, manifest.last_compacted)
+    first = next(
+        (at for at, s in enumerate(steps) if _committed_ms(s, steps, there, pointer) > before_ms), None
+    )
+    if first is None:
+        return Replaced(frozenset(), None, manifest.last_compacted)
+    ssts = frozenset(file for step in steps[first:] for file in step.ssts)
+    if first:
+        full = [step.manifest for step in steps[:first] if step.time_ms is not None]
+        return Replaced(ssts, parse_manifest_name(full[-1]), steps[first].last_compacted)
+    # Of what the first replaced, nothing is known. Any manifest below may have been current, or none.
+    end = parse_manifest_name(steps[0].manifest) or _FIRST
+    below = [
+        info for number, info in sorted(there.items()) if Numbered(pointer.first_epoch, 0) <= number < end
     ]
-    found = store.whole_manifests(names)
-    first = old[0] if old else min(there, default=recent[0])
-    compacted = min(m.last_compacted for m in (manifest, *found))
-    if first >= recent[0] or len(found) < len(names):
-        compacted = -1  # nothing was committed before, or nobody knows what: all of L0 may be in a view
-    return Replaced(tuple(found), compacted)
+    found = store.whole_manifests([info.key[len(store.layout.manifests_prefix) :] for info in below])
+    whole = len(found) == len(below) > 0 and below[0].modified_ms <= before_ms
+    compacted = min(m.last_compacted for m in found) if whole else -1
+    return Replaced(ssts.union(sst.file for m in found for sst in m.ssts), _FIRST, compacted)
 
 
 def by_number(layout: ManifestLayout, listed: Sequence[ObjectInfo]) -> Mapping[Numbered, ObjectInfo]:
@@ -63,9 +86,10 @@ def by_number(layout: ManifestLayout, listed: Sequence[ObjectInfo]) -> Mapping[N
 
 
 def _committed_ms(
-    number: Numbered, chain: Sequence[Numbered], there: Mapping[Numbered, ObjectInfo], pointer: Pointer
+    step: Replacement, steps: Sequence[Replacement], there: Mapping[Numbered, ObjectInfo], pointer: Pointer
 ) -> int:
-    """About when a manifest of the chain became current; of the current one, not before."""
-    if number == chain[-1] and pointer.modified_ms is not None:
+    """About when a manifest became current; of the current one, not before. One that is gone: long ago."""
+    if step is steps[-1] and pointer.modified_ms is not None:
         return pointer.modified_ms
+    number = parse_manifest_name(step.manifest) or _FIRST
     return there[number].modified_ms if number in there else 0

@@ -14,7 +14,7 @@ from firn.errors import CorruptObjectError, ObjectNotFoundError, TableNotFoundEr
 from firn.journal.backoff import Backoff, whole
 from firn.journal.manifest.codec import ManifestFile, decode_manifest, decode_pointer
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
-from firn.journal.manifest.model import L0File, Manifest, Pointer, SSTInfo
+from firn.journal.manifest.model import L0File, Manifest, Pointer, Replacement, SSTInfo
 from firn.journal.manifest.pointer_store import PointerStore
 
 
@@ -28,6 +28,7 @@ class ManifestStore:
     clock: Clock
     poll_max_s: float
     max_chain: int
+    l0_min_age_s: float
     table: str | None = None
 
     def backoff(self) -> Backoff:
@@ -152,9 +153,15 @@ class ManifestStore:
 def applied(stands_on: Manifest, files: Sequence[ManifestFile]) -> Manifest:
     """The manifest after these objects, in order (rule 13). A Full one begins anew."""
     ssts = {sst.file: sst for sst in stands_on.ssts}
+    replaced, last_compacted = stands_on.replaced, stands_on.last_compacted
     for file in files:
         if file.base is None:
             ssts.clear()
+            replaced = file.replaced or (Replacement(file.name, -1, (), 0),)
+        else:
+            gone_now = set(file.deletes).difference(sst.file for sst in file.adds)
+            replaced = (*replaced, Replacement(file.name, last_compacted, tuple(sorted(gone_now))))
+        last_compacted = file.last_compacted
         for gone in file.deletes:
             if ssts.pop(gone, None) is None:
                 raise CorruptObjectError(
@@ -172,6 +179,7 @@ def applied(stands_on: Manifest, files: Sequence[ManifestFile]) -> Manifest:
         last_compacted_epoch=newest.last_epoch,
         chain=newest.chain,
         definition=newest.definition,
+        replaced=replaced,
     )
 
 

@@ -179,7 +179,9 @@ def _names_others(table: KeyedTable, age_s: Callable[[Manifest], float]) -> bool
     if _foreign(now):
         return True
     checkpoints = (table.journal.view_of(ref).manifest for ref in table.journal.snapshots())
-    return any(map(_foreign, checkpoints)) or any(map(_foreign, table.journal.replaced(age_s(now))))
+    return any(map(_foreign, checkpoints)) or any(
+        file.startswith("/") for file in table.journal.replaced(age_s(now)).ssts
+    )
 
 
 def _foreign(manifest: Manifest) -> bool:

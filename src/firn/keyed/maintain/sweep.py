@@ -33,8 +33,9 @@ def sweep(
             or reads by an old view; "0s" drops the minute for skewed clocks too.
         dry_run: only tell what would go.
 
-    Cost: that of reading the table's metadata, 4 LISTs, 1 PUT, 1 HEAD, 1 GET a checkpoint, 1 GET a manifest that was
-    replaced within that age, and the DELETEs.
+    Cost: that of reading the table's metadata, 4 LISTs, 1 PUT, 1 HEAD, 1 GET a checkpoint, and the DELETEs. Where an
+    older Firn has compacted within that age, or the age has grown, also 1 GET for each manifest that the current one
+    doesn't tell of.
 
     Example:
         >>> import firn

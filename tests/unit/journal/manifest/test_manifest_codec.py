@@ -23,6 +23,7 @@ from firn.journal.manifest.codec import (
     encode_snapshot,
 )
 from firn.journal.manifest.layout import ManifestLayout, manifest_name, parse_manifest_name, sst_name
+from firn.journal.manifest.model import Replacement
 from manifest_tables import Table
 
 NUMBERS = st.integers(0, 10**18 - 1)
@@ -41,6 +42,9 @@ SSTS = st.builds(
     NUMBERS,
     st.none() | st.integers(-(2**63), 2**63 - 1),
     st.integers(-1, 2**63 - 1),
+)
+REPLACED = st.builds(
+    Replacement, NAMES, st.integers(-1, 10**18), st.lists(st.text(), max_size=2).map(tuple), NUMBERS
 )
 INFOS = st.lists(st.tuples(NUMBERS, NUMBERS, st.text(max_size=4)), max_size=4).map(
     lambda drawn: tuple(
@@ -79,8 +83,9 @@ def test_a_pointer_comes_back(pointer):
     st.integers(-1, 10**18),
     st.none() | NUMBERS,
     NUMBERS,
+    st.lists(REPLACED, max_size=2),
 )
-def test_a_manifest_comes_back(name, base, ssts, last, epoch, number):
+def test_a_manifest_comes_back(name, base, ssts, last, epoch, number, replaced):
     file = ManifestFile(
         name=name,
         base=base,
@@ -91,6 +96,7 @@ def test_a_manifest_comes_back(name, base, ssts, last, epoch, number):
         last_epoch=None if last < 0 else epoch,
         next_sst=number,
         compactor_epoch=number,
+        replaced=tuple(replaced),
     )
     assert decode_manifest(name, encode_manifest(file), where="m") == file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firn.errors import AccessDeniedError, CorruptObjectError, FencedError
-from firn.journal.manifest import ManifestJournal
+from firn.journal.manifest import ManifestJournal, compactor
 from firn.journal.manifest.pointer_store import BucketPointerStore, StoredPointer
 from firn.testing import CRASH_AFTER, LOST_ACK, Crashed, delayed, retried
 from manifest_tables import Before, Table, merge, names, put
@@ -396,13 +396,54 @@ def test_rule_21_what_was_replaced_a_moment_ago_is_spared(table):
     ]
 
 
-def test_rule_21_costs_a_get_for_each_manifest_that_was_replaced_since(table):
-    table.write(0, 1, 2)
-    session = table.compact(0)
+def churned(table, **options):
+    """One commit of long ago, and ten since: each is a Full manifest, as each replaces all that there is."""
+    table.write(*range(12))
+    session = table.compact(0, table.journal("compactor", **options).open_compactor())
     table.age(1000)
-    table.compact(1, session)
-    table.compact(2, session)
-    journal = table.journal()
+    before = table.read()
+    for n in range(1, 11):
+        table.compact(n, session)
+        table.age(20)
+    return before
+
+
+def collected(table):
+    """GETs of a collection, and what it deletes."""
+    journal = table.journal("collector")
     before = journal.bucket.counters.as_dict()
-    journal.collect(l0_min_age_s=300, buffer_s=0)
-    assert journal.bucket.counters.since(before)["get"] == 1 + 1 + 2
+    report = journal.collect(l0_min_age_s=300, buffer_s=0)
+    return journal.bucket.counters.since(before)["get"], report.deleted
+
+
+def test_rule_21_costs_no_request(table):
+    """However many commits there were: the pointer and its manifest are read."""
+    churned(table)
+    assert collected(table) == (2, (table.l0(1, 0),)), "what was compacted long ago"
+    table.age(299)
+    assert [(n, len(gone)) for n, gone in [collected(table)]] == [(2, 3 * 10)], "flushes, SSTs and manifests"
+
+
+def test_rule_21_manifests_forget_what_is_old(table):
+    table.write(0)
+    session = table.compact()
+    for _ in range(20):
+        table.age(100)
+        table.compact(0, session)
+    told = table.read().manifest.replaced
+    assert [len(step.ssts) for step in told] == [0, *[1] * 7], (
+        "of the age, a minute, and the name of the one before"
+    )
+
+
+@pytest.mark.parametrize("older", [True, False], ids=["older", "shorter"])
+def test_rule_21_where_manifests_tell_too_little_others_are_read(table, monkeypatch, older):
+    """Those of an older Firn tell nothing; those that were made for a shorter age less."""
+    if older:
+        monkeypatch.setattr(compactor, "remembered", lambda *args: ())
+    churned(table, l0_min_age_s=0)
+    told = table.read().manifest.replaced
+    assert collected(table) == (2 + 11 - len(told), (table.l0(1, 0),))
+    assert len(told) == (1 if older else 4)
+    table.age(299)
+    assert len(collected(table)[1]) == 3 * 10
