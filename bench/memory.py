@@ -20,7 +20,7 @@ from bench.figures import FIRN, RESULTS, ROOT, Figures, arguments, counted, fini
 from bench.lineitem import lineitem
 
 if TYPE_CHECKING:
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.lake.table import LakeTable
 
 SPARK_CASES = (

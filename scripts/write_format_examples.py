@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 import firn
 from firn.bucket.base import BytesLike
+from firn.database.writer_tables import WriterTables
 from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format import layout
@@ -51,7 +52,6 @@ from firn.records.row_tables import RowTable
 from firn.records.write.transaction import begin
 from firn.runner import LocalRunner
 from firn.testing import SimStore, seeded_entropy
-from firn.writers import WriterTables
 
 FORMATS = Path(__file__).resolve().parents[1] / "docs/format"
 BLOCK = re.compile(r"(<!-- bytes: ([a-z0-9-]+) -->\n```\w*\n)(.*?)^(```)$", re.DOTALL | re.MULTILINE)

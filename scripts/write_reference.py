@@ -22,10 +22,10 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "database": (
         "Databases",
         (
-            "firn.database.connect",
-            "firn.database.Database",
+            "firn.database.database.connect",
+            "firn.database.database.Database",
             "firn.lake.results.DropReport",
-            "firn.copies.CopyReport",
+            "firn.database.copies.CopyReport",
             "firn.journal.writer.federation.federation.WriterInfo",
             "firn.journal.writer.maintain.prune.PruneReport",
             "firn.journal.writer.rebuild.rebuild.RebuildReport",
@@ -110,7 +110,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Page → title and what stands on it; a package stands for all of its `__all__`, a module for its classes."""
 
-PARTS = frozenset(("firn.upkeep.WriterUpkeep", "firn.transactions.Transactions"))
+PARTS = frozenset(("firn.database.upkeep.WriterUpkeep", "firn.database.transactions.Transactions"))
 """Classes that are parts of another one on a page, and have no entry of their own."""
 
 _SECTION = re.compile(r"(Args|Raises|Example|Cost):(.*)")

@@ -32,4 +32,4 @@ def warnings_are_said_again() -> None:
 def no_session_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests outside of tests/spark run without Spark, also in a process that has run those inside."""
     if SPARK not in request.path.parents:
-        monkeypatch.setattr("firn.engines._active_session", lambda: None)
+        monkeypatch.setattr("firn.database.engines._active_session", lambda: None)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from firn.alter import AlterResult
-    from firn.database import Database, connect
+    from firn.database.database import Database, connect
     from firn.errors import (
         AccessDeniedError,
         AlreadyExistsError,
@@ -177,7 +177,7 @@ __all__ = [
 _MODULES = (
     "firn.errors",
     "firn.alter",
-    "firn.database",
+    "firn.database.database",
     "firn.journal.lock",
     "firn.journal.model",
     "firn.journal.manifest.model",

@@ -48,7 +48,7 @@ class DefaultSource(DataSource):  # type: ignore[misc]
 
     @property
     def _table(self) -> TableSource:
-        from firn.database import connect, split_table_url
+        from firn.database.database import connect, split_table_url
         from firn.spark.session.options import SourceOptions
         from firn.spark.source import TableSource
 

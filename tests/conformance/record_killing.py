@@ -19,8 +19,8 @@ import firn
 from firn.bucket.base import Bucket
 from firn.errors import SnapshotTooOldError
 from firn.journal.sequence import RowWrite
-from firn.records.apply import apply as applying
-from firn.records.maintain import collection as collecting
+from firn.records.apply import apply
+from firn.records.maintain import collection
 from firn.records.objects.store import RecordStore
 from firn.testing import History
 from simulation.records_model import Model
@@ -125,7 +125,7 @@ def examine(place: Place, said: Sequence[Said]) -> Counter[str]:
     for one in said:
         if one.recorded is not None:
             model.history.add(one.recorded)
-    applying.settle(store)
+    apply.settle(store)
     with model.history.begin("last") as last:
         tx = firn.connect(f"{place.url}/{PREFIX}", options=place.options).begin()
         for row in tx.scan("lists"):
@@ -165,9 +165,9 @@ def _body(store: RecordStore, said: Sequence[Said], write: RowWrite) -> bytes:
 def _indices_and_rows_are_one(store: RecordStore, bucket: Bucket) -> None:
     """After a sweep there is an entry for each version in each index, no other one, and each finds its row."""
     quiet = RecordStore(bucket, PREFIX, clock=store.clock, freshness_s=0.0)
-    applying.settle(quiet)
+    apply.settle(quiet)
     has_all_entries(quiet, all_rows(quiet), Objects(bucket))
-    collecting.sweep(quiet, orphan_age_s=0)
+    collection.sweep(quiet, orphan_age_s=0)
     rows = all_rows(quiet)
     has_all_entries(quiet, rows, Objects(bucket))
     left = entries_there(quiet, Objects(bucket)) - entries_of(quiet, rows)

@@ -16,7 +16,7 @@ from record_client import MIX, Said, Worker, line, open_store, parsed
 from record_killing import PREFIX, examine, prepare, work_and_kill
 
 from firn.journal.sequence import SequenceLog
-from firn.records.apply import apply as applying
+from firn.records.apply import apply
 from firn.records.objects.row import Row
 from firn.records.objects.store import RecordStore
 from firn.records.write import transaction
@@ -71,9 +71,9 @@ class Run:
             if number % 3 == 0:
                 next(one)  # has begun, and reads when the other one's commit is in rows
                 deque(two)
-                applying.settle(self.store)
+                apply.settle(self.store)
             deque(zip_longest(one, two))  # both read, then both commit
-        applying.settle(self.store)
+        apply.settle(self.store)
         self.said = list(last.values())
 
     def alter(self, which: Callable[[Said], Any], change: Callable[[Said], Said]) -> None:

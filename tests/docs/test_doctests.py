@@ -34,4 +34,6 @@ def test_examples_on_spark(tmp_path):
 
 
 def test_the_verbs_that_users_meet_have_examples():
-    assert {"firn.database", "firn.lake.table", "firn.lake.read.scan", "firn.journal.lock"} <= set(MODULES)
+    assert {"firn.database.database", "firn.lake.table", "firn.lake.read.scan", "firn.journal.lock"} <= set(
+        MODULES
+    )

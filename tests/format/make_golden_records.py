@@ -19,8 +19,8 @@ from make_golden import GOLDEN
 
 import firn
 from firn.bucket import open_bucket
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.journal.sequence import Horizon, truncate
-from firn.record_tables import RecordOptions, RecordTables
 from firn.records.apply.apply import settle
 
 CATALOG, MANY = "0.1.0+catalog", 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firn.record_tables import RecordTables
+from firn.database.record_tables import RecordTables
 from firn.records.apply.apply import settle
 from firn.testing import SimStore
 

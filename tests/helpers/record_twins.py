@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from firn.concurrency.aio import Threads
-from firn.database import Database
+from firn.database.database import Database
 from firn.records.aio import AsyncTransaction
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable

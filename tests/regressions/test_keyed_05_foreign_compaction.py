@@ -95,7 +95,7 @@ def test_l0_comes_first_where_the_rest_takes_long(table: KeyedTable) -> None:
 def test_a_writers_own_compaction_goes_on_with_l0_too(
     table: KeyedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from firn.keyed.maintain import local_compaction as own_compaction
+    from firn.keyed.maintain import local_compaction
 
     def meanwhile() -> None:
         Beside.steps[-1]()  # nothing to do
@@ -104,7 +104,7 @@ def test_a_writers_own_compaction_goes_on_with_l0_too(
         Beside.steps[-1]()
         assert kv.stats().l0 == 0
 
-    monkeypatch.setattr(own_compaction, "RUNNER", Slow(meanwhile))
+    monkeypatch.setattr(local_compaction, "RUNNER", Slow(meanwhile))
     with table.open(compaction=False) as kv:
         for _ in range(4):
             for n in range(8):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from firn.journal.sequence import Horizon, truncate
-from firn.journal.sequence import history as reading
+from firn.journal.sequence import Horizon, history, truncate
 from firn.journal.sequence.store import SequenceStore
-from firn.records.maintain import collection as collecting
+from firn.records.maintain import collection
 from firn.records.write.transaction import begin
 from record_processes import Processes, spent
 
@@ -52,14 +51,14 @@ def test_few_records_are_in_memory_at_a_time(db, monkeypatch):
 
 
 def test_what_a_sweep_reads_of_the_log_is_read_in_parts(db, monkeypatch):
-    monkeypatch.setattr(reading, "CHUNK", 10)
+    monkeypatch.setattr(history, "CHUNK", 10)
     db.age(3600)
     db.put(last={"n": 1})
     store = db.store(pack_bytes=10_000)
     store.log.refresh()
     widths = watched(store.log, monkeypatch)
-    collecting.collect(store, retention_s=0)
-    collecting.sweep(store, orphan_age_s=0)
+    collection.collect(store, retention_s=0)
+    collection.sweep(store, orphan_age_s=0)
     assert max(widths) <= 10
 
 
@@ -80,5 +79,5 @@ def test_who_reads_many_packs_lists_them_once(db):
     store = db.store()
     store.log.refresh()
     packs = len(sizes(db))
-    cost = spent(store, lambda: list(reading.history(store.log, 0, 40)))
+    cost = spent(store, lambda: list(history.history(store.log, 0, 40)))
     assert cost == {"list": 1, "get": 1 + packs}

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
-from firn.record_tables import RecordOptions, RecordTables
 from firn.records.apply.apply import apply
 from firn.records.definition.definition import Index
 from firn.testing import SimStore

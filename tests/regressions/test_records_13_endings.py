@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 
 import firn
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import FirnError, ObjectLockedError, TransactionTimedOutError
-from firn.record_tables import RecordOptions, RecordTables
 from firn.testing import SimStore
 
 

@@ -8,9 +8,9 @@ import random
 import pytest
 
 import firn
+from firn.database.record_tables import RecordOptions
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
 from firn.inspect.fsck.records import check_records
-from firn.record_tables import RecordOptions
 from firn.records.apply.apply import settle
 from record_databases import Processes
 

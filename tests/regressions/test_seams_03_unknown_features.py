@@ -9,11 +9,11 @@ import pytest
 
 import firn
 from cli_runs import done
-from firn import writers
+from firn.database import writer_tables
+from firn.database.upkeep import orphan_ages
 from firn.journal.sealed import seal
 from firn.journal.writer.federation.definition import Definition
 from firn.lake.definition.definition import Descriptor
-from firn.upkeep import orphan_ages
 
 TELEPORT = {"firn": 5, "features": ["teleport"]}
 
@@ -36,7 +36,7 @@ def test_seams_03_a_sweep_of_writers_goes_on(monkeypatch: pytest.MonkeyPatch) ->
     db = firn.connect("memory://", writer="w")
     for name in ("cpu", "new"):
         db.create_table(name, journal="writer").append([{"n": 1}])
-    described = writers._described
+    described = writer_tables._described
 
     def newer(definition: Definition) -> Descriptor:
         found = described(definition)
@@ -44,7 +44,7 @@ def test_seams_03_a_sweep_of_writers_goes_on(monkeypatch: pytest.MonkeyPatch) ->
             raise firn.UnsupportedError("the definition of new needs the feature 'teleport'")
         return found
 
-    monkeypatch.setattr(writers, "_described", newer)
+    monkeypatch.setattr(writer_tables, "_described", newer)
     with pytest.warns(firn.DegradedReadWarning, match="teleport"):
         unknown = orphan_ages(db._writer_tables)("new")
     assert unknown > 10**15 > orphan_ages(db._writer_tables)("cpu") > 0

@@ -130,7 +130,7 @@ def test_the_shell_prints_what_the_log_warns_of(monkeypatch: pytest.MonkeyPatch)
         logging.getLogger("firn.keyed").warning("another")
         return []
 
-    monkeypatch.setattr("firn.database.Database.tables", tables)
+    monkeypatch.setattr("firn.database.database.Database.tables", tables)
     before = list(logging.getLogger("firn").handlers)
     found = run("tables", "memory://")
     assert found.err.splitlines()[:2] == [

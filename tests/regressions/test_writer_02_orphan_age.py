@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from firn.database.writer_tables import WriterTables
 from firn.errors import AppendExpiredError, ConflictError, TableNotFoundError
 from firn.journal.model import Commit
 from firn.lake.definition.definition import Descriptor
@@ -15,7 +16,6 @@ from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 from firn.runner import LocalRunner
 from firn.testing import GatedBucket, SimStore
-from firn.writers import WriterTables
 
 SHORT = {"orphan_age": "1s"}
 
@@ -182,7 +182,7 @@ def test_a_database_is_swept_by_the_age_of_each_table() -> None:
     short = db.create_table("short", journal="writer", properties=SHORT)
     long = db.create_table("long", journal="writer", properties={"orphan_age": "30d"})
     db.create_table("usual", journal="writer")
-    from firn.upkeep import orphan_ages
+    from firn.database.upkeep import orphan_ages
 
     ages = orphan_ages(db._writer_tables)
     day = 86_400_000

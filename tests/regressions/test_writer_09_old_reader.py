@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from firn.database.writer_tables import WriterTables
 from firn.errors import SnapshotTooOldError
 from firn.journal.writer.maintain.prune import prune
 from firn.lake.definition.definition import Descriptor
@@ -11,7 +12,6 @@ from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner
 from firn.testing import GatedBucket, SimStore
-from firn.writers import WriterTables
 
 
 def tables(bucket: GatedBucket, writer: str | None = None) -> WriterTables:

@@ -8,7 +8,7 @@ import pytest
 
 from firn.keyed.encoding.entries import PUT, Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.sst import sink as sst_sink
+from firn.keyed.sst import sink
 from firn.keyed.sst.writer import SstWriter
 
 ROOM = 32 << 20
@@ -25,13 +25,13 @@ def write(*, finish: bool) -> None:
 @pytest.mark.parametrize("finish", [True, False])
 def test_the_bytes_of_an_sst_go_with_it(finish: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    rooms = sst_sink._Room.__init__
+    rooms = sink._Room.__init__
 
-    def watched(room: sst_sink._Room, size: int) -> None:
+    def watched(room: sink._Room, size: int) -> None:
         rooms(room, size)
         made.append((size, weakref.ref(room), weakref.ref(room._data)))
 
-    monkeypatch.setattr(sst_sink._Room, "__init__", watched)
+    monkeypatch.setattr(sink._Room, "__init__", watched)
     write(finish=finish)
     assert [size >= ROOM for size, *_ in made] == [True]
     assert [ref() for _, *refs in made for ref in refs] == [None, None]

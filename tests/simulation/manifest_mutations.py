@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 
 from firn.errors import FencedError, ObjectChangedError, ObjectExistsError, OutcomeUnknownError
-from firn.journal.manifest import collection as collecting
-from firn.journal.manifest import compactor as compacting
-from firn.journal.manifest import journal, opening, snapshots
-from firn.journal.manifest import views as reading
+from firn.journal.manifest import collection, compactor, journal, opening, snapshots, views
 from firn.journal.manifest.codec import encode_snapshot
 from firn.journal.manifest.compactor import CompactorSession
 from firn.journal.manifest.layout import NO_MANIFEST
@@ -123,19 +120,19 @@ def list_after_the_pointer(patch: pytest.MonkeyPatch) -> None:
         files = store.list_l0(listed_after(store.layout, pointer, manifest.last_compacted))
         return View(pointer, manifest, walk(pointer.infos, manifest.last_compacted, files))
 
-    patch.setattr(reading, "read_view", read)
-    for module in (compacting, snapshots):
+    patch.setattr(views, "read_view", read)
+    for module in (compactor, snapshots):
         patch.setattr(module, "read_view", read)
 
 
 def take_a_fence_for_a_flush(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: "gone" includes empty."""
-    patch.setattr(reading, "read_l0", lambda store, file: store.fetch(file.key).data)
+    patch.setattr(views, "read_l0", lambda store, file: store.fetch(file.key).data)
 
 
 def never_restart_a_read(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: what is gone was replaced."""
-    patch.setattr(reading, "restarting", lambda store, view, read: (view, read(view)))
+    patch.setattr(views, "restarting", lambda store, view, read: (view, read(view)))
 
 
 # -- compact
@@ -153,7 +150,7 @@ def believe_an_unanswered_epoch(patch: pytest.MonkeyPatch) -> None:
     def take(store: ManifestStore) -> int:
         pointer = store.pointer()
         with suppress(ObjectChangedError, OutcomeUnknownError):
-            compacting.swap_pointer(store, replace(pointer, compactor_epoch=pointer.compactor_epoch + 1))
+            compactor.swap_pointer(store, replace(pointer, compactor_epoch=pointer.compactor_epoch + 1))
         return pointer.compactor_epoch + 1
 
     patch.setattr(journal, "take_epoch", take)
@@ -192,9 +189,9 @@ def publish_after_another_compactor(patch: pytest.MonkeyPatch) -> None:
     def publish(self: CompactorSession, manifest: Manifest) -> Pointer:
         pointer = self._view.pointer
         while True:
-            infos = compacting.reduced(pointer.infos, manifest.last_compacted)
+            infos = compactor.reduced(pointer.infos, manifest.last_compacted)
             try:
-                return compacting.swap_pointer(
+                return compactor.swap_pointer(
                     self._store, replace(pointer, manifest=manifest.name, infos=infos)
                 )
             except (ObjectChangedError, OutcomeUnknownError):
@@ -207,13 +204,13 @@ def forget_new_writers(patch: pytest.MonkeyPatch) -> None:
     """Rule 11: on a conflict reduce the infos again, those that are there now."""
 
     def publish(self: CompactorSession, manifest: Manifest) -> Pointer:
-        infos = compacting.reduced(self._view.pointer.infos, manifest.last_compacted)
+        infos = compactor.reduced(self._view.pointer.infos, manifest.last_compacted)
         while True:
             pointer = self._store.pointer()
             if pointer.compactor_epoch != self.epoch:
                 raise FencedError("another compactor")
             try:
-                return compacting.swap_pointer(
+                return compactor.swap_pointer(
                     self._store, replace(pointer, manifest=manifest.name, infos=infos)
                 )
             except (ObjectChangedError, OutcomeUnknownError):
@@ -224,7 +221,7 @@ def forget_new_writers(patch: pytest.MonkeyPatch) -> None:
 
 def keep_the_last_info_only(patch: pytest.MonkeyPatch) -> None:
     """Rule 12: one is needed for as long as numbers of its own aren't compacted."""
-    patch.setattr(compacting, "reduced", lambda infos, last_compacted: tuple(infos[-1:]))
+    patch.setattr(compactor, "reduced", lambda infos, last_compacted: tuple(infos[-1:]))
 
 
 def keep_no_info(patch: pytest.MonkeyPatch) -> None:
@@ -233,7 +230,7 @@ def keep_no_info(patch: pytest.MonkeyPatch) -> None:
     def reduced(infos: Sequence[EpochInfo], last_compacted: int) -> tuple[EpochInfo, ...]:
         return tuple(info for info in infos if info.starting_sst > last_compacted)
 
-    patch.setattr(compacting, "reduced", reduced)
+    patch.setattr(compactor, "reduced", reduced)
 
 
 def apply_the_newest_changes_only(patch: pytest.MonkeyPatch) -> None:
@@ -270,9 +267,7 @@ def snapshot_without_a_second_look(patch: pytest.MonkeyPatch) -> None:
     """Rule 14: GET the pointer after the PUT."""
 
     def take(store: ManifestStore, view: View | None, *, name: str | None, expires_ms: int | None) -> Any:
-        return snapshots._put(
-            store, snapshots._file(store, view or reading.read_view(store), name, expires_ms)
-        )
+        return snapshots._put(store, snapshots._file(store, view or views.read_view(store), name, expires_ms))
 
     patch.setattr(snapshots, "take", take)
 
@@ -298,7 +293,7 @@ def refresh_by_a_plain_put(patch: pytest.MonkeyPatch) -> None:
 
 def expire_without_a_tombstone(patch: pytest.MonkeyPatch) -> None:
     """Rule 16: CAS to a tombstone, then delete."""
-    patch.setattr(collecting, "bury", lambda store, key, file, etag: None)
+    patch.setattr(collection, "bury", lambda store, key, file, etag: None)
 
 
 def take_a_refreshed_one_for_dead(patch: pytest.MonkeyPatch) -> None:
@@ -308,7 +303,7 @@ def take_a_refreshed_one_for_dead(patch: pytest.MonkeyPatch) -> None:
         with suppress(ObjectChangedError, OutcomeUnknownError):
             snapshots.bury(store, key, file, etag)
 
-    patch.setattr(collecting, "bury", bury)
+    patch.setattr(collection, "bury", bury)
 
 
 def list_snapshots_once(patch: pytest.MonkeyPatch) -> None:
@@ -318,47 +313,47 @@ def list_snapshots_once(patch: pytest.MonkeyPatch) -> None:
         before_ms = store.clock.now_ms() - round(buffer_s * 1000)
         kept, buried = [], []
         for key, file, etag in snapshots.list_snapshots(store):
-            if file is not None and not collecting._is_over(file, before_ms):
+            if file is not None and not collection._is_over(file, before_ms):
                 kept.append(file)
             elif file is not None and (
-                file.expired or collecting._bury(store, key, file, etag, store.backoff())
+                file.expired or collection._bury(store, key, file, etag, store.backoff())
             ):
                 store.bucket.delete(key)
                 buried.append(key)
         return buried, kept
 
-    patch.setattr(collecting, "_expire", expire)
+    patch.setattr(collection, "_expire", expire)
 
 
 def no_buffer_for_skew(patch: pytest.MonkeyPatch) -> None:
     """Rule 16: expired, plus a buffer."""
-    sound = collecting._expire
-    patch.setattr(collecting, "_expire", lambda store, buffer_s, dry_run: sound(store, 0, dry_run))
+    sound = collection._expire
+    patch.setattr(collection, "_expire", lambda store, buffer_s, dry_run: sound(store, 0, dry_run))
 
 
 def forget_snapshots(patch: pytest.MonkeyPatch) -> None:
     """Rule 17: what snapshots name is live."""
-    sound = collecting.live_objects
+    sound = collection.live_objects
     patch.setattr(
-        collecting, "live_objects", lambda store, manifest, kept, listed: sound(store, manifest, (), listed)
+        collection, "live_objects", lambda store, manifest, kept, listed: sound(store, manifest, (), listed)
     )
 
 
 def forget_l0_of_snapshots(patch: pytest.MonkeyPatch) -> None:
     """Rule 17: their L0 lists."""
-    sound = collecting.live_objects
+    sound = collection.live_objects
 
     def live(store: ManifestStore, manifest: Manifest, kept: Iterable[Any], listed: Any) -> Any:
         found = sound(store, manifest, kept, listed)
         found.l0.clear()
         return found
 
-    patch.setattr(collecting, "live_objects", live)
+    patch.setattr(collection, "live_objects", live)
 
 
 def forget_chains(patch: pytest.MonkeyPatch) -> None:
     """Rule 17: a manifest stands on all of its chain."""
-    sound = collecting.live_objects
+    sound = collection.live_objects
 
     def live(store: ManifestStore, manifest: Manifest, kept: Iterable[Any], listed: Any) -> Any:
         found = sound(store, manifest, kept, listed)
@@ -366,13 +361,13 @@ def forget_chains(patch: pytest.MonkeyPatch) -> None:
         found.manifests = {store.layout.manifest_key(name) for name in names}
         return found
 
-    patch.setattr(collecting, "live_objects", live)
+    patch.setattr(collection, "live_objects", live)
 
 
 def forget_what_was_replaced(patch: pytest.MonkeyPatch) -> None:
     """Rule 21: views of a moment ago are still being read."""
     patch.setattr(
-        collecting,
+        collection,
         "replaced",
         lambda store, pointer, manifest, listed, *, before_ms: Replaced(
             frozenset(), None, manifest.last_compacted
@@ -403,38 +398,38 @@ def believe_a_short_list(patch: pytest.MonkeyPatch) -> None:
 
 def snapshots_before_the_lists(patch: pytest.MonkeyPatch) -> None:
     """Collect: in this order. A snapshot listed before the objects misses those that it came to keep."""
-    sound = collecting._expire
+    sound = collection._expire
     listed: dict[int, Any] = {}
-    collect = collecting.collect
+    collect = collection.collect
 
     def early(store: ManifestStore, *, l0_min_age_s: float, buffer_s: float, dry_run: bool) -> Any:
         listed[id(store)] = sound(store, buffer_s, dry_run)
         return collect(store, l0_min_age_s=l0_min_age_s, buffer_s=buffer_s, dry_run=dry_run)
 
-    patch.setattr(collecting, "collect", early)
-    patch.setattr(collecting, "_expire", lambda store, buffer_s, dry_run: listed.pop(id(store)))
+    patch.setattr(collection, "collect", early)
+    patch.setattr(collection, "_expire", lambda store, buffer_s, dry_run: listed.pop(id(store)))
 
 
 def collect_what_is_in_flight(patch: pytest.MonkeyPatch) -> None:
     """Rule 18: SSTs of the compactor's epoch from `next_sst` on are still to be named."""
-    patch.setattr(collecting, "_below", lambda name, settled: name is not None)
+    patch.setattr(collection, "_below", lambda name, settled: name is not None)
 
 
 def collect_the_new_epochs(patch: pytest.MonkeyPatch) -> None:
     """Rule 18: where the current manifest is of an older epoch, the new epoch's are spared."""
-    patch.setattr(collecting, "_is_current", lambda pointer, current: True)
+    patch.setattr(collection, "_is_current", lambda pointer, current: True)
 
 
 def collect_l0_at_once(patch: pytest.MonkeyPatch) -> None:
     """Rule 19: a fence has to outlive what its zombie may still believe."""
-    sound = collecting._compacted_l0
-    patch.setattr(collecting, "_compacted_l0", lambda *args: sound(*args[:-1], 2**62))
+    sound = collection._compacted_l0
+    patch.setattr(collection, "_compacted_l0", lambda *args: sound(*args[:-1], 2**62))
 
 
 def collect_fences_at_once(patch: pytest.MonkeyPatch) -> None:
     """Rule 20: fences when the pointer hasn't changed for long."""
-    sound = collecting._zombies
-    patch.setattr(collecting, "_zombies", lambda *args: sound(*args[:-1], 2**62))
+    sound = collection._zombies
+    patch.setattr(collection, "_zombies", lambda *args: sound(*args[:-1], 2**62))
 
 
 def collect_what_is_not_walked(patch: pytest.MonkeyPatch) -> None:
@@ -453,4 +448,4 @@ def collect_what_is_not_walked(patch: pytest.MonkeyPatch) -> None:
         ]
         return [info for info in gone if info.size], []
 
-    patch.setattr(collecting, "_zombies", zombies)
+    patch.setattr(collection, "_zombies", zombies)

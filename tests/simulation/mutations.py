@@ -21,8 +21,7 @@ from firn.journal.leaderless.format.layout import new_log_name, parse_log_name, 
 from firn.journal.leaderless.journal import LeaderlessJournal
 from firn.journal.leaderless.maintain import cleanup, lease, session, sweep
 from firn.journal.leaderless.maintain.session import MaintenanceSession
-from firn.journal.leaderless.replay import checkpoint, horizon, loader
-from firn.journal.leaderless.replay import replay as fold
+from firn.journal.leaderless.replay import checkpoint, horizon, loader, replay
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import Commit
 from simulation import leaderless_table
@@ -147,10 +146,10 @@ def announce_after_publishing(patch: pytest.MonkeyPatch) -> None:
 # -- rule 11
 
 
-def _rebuilt(patch: pytest.MonkeyPatch, change: Callable[[fold.State, Commit, Log], Log]) -> None:
-    made = fold.maintenance_log
+def _rebuilt(patch: pytest.MonkeyPatch, change: Callable[[replay.State, Commit, Log], Log]) -> None:
+    made = replay.maintenance_log
 
-    def changed(state: fold.State, commit: Commit, **options: Any) -> Log:
+    def changed(state: replay.State, commit: Commit, **options: Any) -> Log:
         return change(state, commit, made(state, commit, **options))
 
     patch.setattr(session, "maintenance_log", changed)
@@ -159,7 +158,7 @@ def _rebuilt(patch: pytest.MonkeyPatch, change: Callable[[fold.State, Commit, Lo
 def carry_own_words(patch: pytest.MonkeyPatch) -> None:
     """Paths as the log that first named them has them: the reference's way."""
 
-    def change(state: fold.State, commit: Commit, log: Log) -> Log:
+    def change(state: replay.State, commit: Commit, log: Log) -> Log:
         first: dict[str, bool] = {}
         for earlier in state.logs:
             for file in earlier.files:
@@ -171,7 +170,7 @@ def carry_own_words(patch: pytest.MonkeyPatch) -> None:
 
 
 def carry_touched_paths(patch: pytest.MonkeyPatch) -> None:
-    def change(state: fold.State, commit: Commit, log: Log) -> Log:
+    def change(state: replay.State, commit: Commit, log: Log) -> Log:
         touched = {*commit.removes, *(f.path for f in commit.adds)}
         return replace(log, files=[f for f in log.files if f.path in touched])
 
@@ -186,7 +185,7 @@ def tombstone_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def age_from_the_stamp(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fold, "effective_time", lambda t, log, modified_ms: t)
+    patch.setattr(replay, "effective_time", lambda t, log, modified_ms: t)
 
 
 def no_margin_for_skew(patch: pytest.MonkeyPatch) -> None:
@@ -414,7 +413,7 @@ def take_batches_over_unvoided(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_batches_when_merging(patch: pytest.MonkeyPatch) -> None:
-    def change(state: fold.State, commit: Commit, log: Log) -> Log:
+    def change(state: replay.State, commit: Commit, log: Log) -> Log:
         notes: Mapping[str, Any] = {k: v for k, v in log.notes.items() if k != "batches"}
         return replace(log, notes=notes)
 

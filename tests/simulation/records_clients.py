@@ -10,6 +10,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import (
     ConflictError,
     DuplicateKeyError,
@@ -23,14 +24,11 @@ from firn.errors import (
     TableNotFoundError,
 )
 from firn.journal.sequence import GroupCommit
-from firn.record_tables import RecordOptions, RecordTables
-from firn.records.apply import apply as applying
+from firn.records.apply import apply
 from firn.records.apply.commit_applier import IDLE_S, PATIENCE_S, Applier
 from firn.records.definition.definition import read_definition
 from firn.records.documents.predicates import Range
-from firn.records.maintain import alter as altering
-from firn.records.maintain import collection as collecting
-from firn.records.maintain import indexes as indexing
+from firn.records.maintain import alter, collection, indexes
 from firn.records.objects.store import RecordStore
 from firn.records.write.transaction import Transaction, begin
 from firn.testing import SimClient
@@ -207,10 +205,10 @@ class Clients:
             self.rest(client, 2 * self.habits.pause_s)
             try:
                 if client.random.random() < 0.5:
-                    applying.settle(store)
+                    apply.settle(store)
                 else:
                     store.log.refresh()
-                    applying.apply(store)
+                    apply.apply(store)
                 self.model.happened["applied"] += 1
             except (*STORE, ConflictError):
                 continue
@@ -220,11 +218,11 @@ class Clients:
         for _ in range(self.habits.rounds):
             self.rest(client, 4 * self.habits.pause_s)
             try:
-                done = collecting.collect(store, retention_s=0)
+                done = collection.collect(store, retention_s=0)
                 self.model.happened["versions dropped"] += done.versions
                 self.model.happened["truncated"] += done.lo > 0
                 if client.random.random() < 0.3:
-                    swept = collecting.sweep(store, orphan_age_s=10**7)
+                    swept = collection.sweep(store, orphan_age_s=10**7)
                     self.model.happened["entries swept"] += swept.entries
             except (*STORE, ConflictError, SnapshotTooOldError):
                 continue
@@ -237,10 +235,10 @@ class Clients:
             self.rest(client, 4 * self.habits.pause_s)
             try:
                 if field in store.log.refresh().catalog[table].fields and client.random.random() < 0.4:
-                    indexing.drop_index(store, table, field)
+                    indexes.drop_index(store, table, field)
                     self.model.happened["index dropped"] += 1
                 else:
-                    indexing.build_index(store, table, field, unique=unique)
+                    indexes.build_index(store, table, field, unique=unique)
                     self.model.happened["index built"] += 1
             except DuplicateKeyError:
                 self.model.happened["index refused"] += 1
@@ -271,13 +269,13 @@ class Clients:
             return "table dropped"
         if roll < 0.7:
             inline = client.random.choice(["8B", "4MB", None])
-            altering.alter(store, definition, {"inline": inline}, dry_run=False)
+            alter.alter(store, definition, {"inline": inline}, dry_run=False)
             return "altered"
         state = store.log.refresh().catalog.get("orders")
         if state is not None and "n" in state.fields:
-            indexing.drop_index(store, "orders", "n")
+            indexes.drop_index(store, "orders", "n")
             return "index dropped"
-        indexing.build_index(store, "orders", "n")
+        indexes.build_index(store, "orders", "n")
         return "index built"
 
 

@@ -16,23 +16,22 @@ from firn.journal.sequence import (
     Record,
     SequenceLog,
     Transaction,
-    committing,
     log,
     opening,
+    proposal,
+    truncation,
 )
-from firn.journal.sequence import truncation as truncating
 from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
 from firn.journal.sequence.model import Pack
 from firn.journal.sequence.opening import Opened, open_log
 from firn.journal.sequence.probe import Probed
 from firn.journal.sequence.store import SequenceStore
-from firn.records.maintain import collection as collecting
+from firn.records.maintain import collection
 from firn.records.names.layout import RecordLayout
 from firn.records.objects.staged import staged_ref
 from firn.records.objects.store import RecordStore, Table
 from firn.records.read.snapshot import Seen
-from firn.records.write import transaction, uniqueness, writes
-from firn.records.write import validation as validating
+from firn.records.write import transaction, uniqueness, validation, writes
 from firn.records.write.transaction import Transaction as Open
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -114,12 +113,12 @@ def put_packs_over_one_another(patch: pytest.MonkeyPatch) -> None:
         )
         return records[last]
 
-    patch.setattr(truncating, "_pack", pack)
+    patch.setattr(truncation, "_pack", pack)
 
 
 def delete_rows(patch: pytest.MonkeyPatch) -> None:
     """Rule 4: never, as a stalled applier would bring them back."""
-    sound = collecting._prune
+    sound = collection._prune
 
     def prune(
         store: RecordStore, layout: RecordLayout, id: str, horizon: int, written: int, dry_run: bool
@@ -130,7 +129,7 @@ def delete_rows(patch: pytest.MonkeyPatch) -> None:
             store.bucket.delete(layout.row(id))
         return done
 
-    patch.setattr(collecting, "_prune", prune)
+    patch.setattr(collection, "_prune", prune)
 
 
 def use_entries_again(patch: pytest.MonkeyPatch) -> None:
@@ -248,7 +247,7 @@ def refer_to_a_catalog_that_has_changed(patch: pytest.MonkeyPatch) -> None:
 
 def truncate_a_catalog_that_is_needed(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: the horizon has the catalog that records refer to which stay."""
-    patch.setattr(truncating, "is_large", lambda catalog, whole_bytes: False)
+    patch.setattr(truncation, "is_large", lambda catalog, whole_bytes: False)
 
 
 def take_any_catalog_of_the_horizon(patch: pytest.MonkeyPatch) -> None:
@@ -266,7 +265,7 @@ def take_any_catalog_of_the_horizon(patch: pytest.MonkeyPatch) -> None:
 
 def forget_own_commits(patch: pytest.MonkeyPatch) -> None:
     """Rule 13: own txid → it had succeeded."""
-    patch.setattr(committing, "find", lambda txid, records: None)
+    patch.setattr(proposal, "find", lambda txid, records: None)
 
 
 def overwrite_others(patch: pytest.MonkeyPatch) -> None:
@@ -276,7 +275,7 @@ def overwrite_others(patch: pytest.MonkeyPatch) -> None:
         transaction,
         "conflict",
         lambda footprint, others, matches, *, serializable: sound(
-            validating.Footprint(footprint.reads, footprint.predicates),
+            validation.Footprint(footprint.reads, footprint.predicates),
             others,
             matches,
             serializable=serializable,
@@ -296,7 +295,7 @@ def forget_reads(patch: pytest.MonkeyPatch) -> None:
         transaction,
         "conflict",
         lambda footprint, others, matches, *, serializable: sound(
-            validating.Footprint(set(), footprint.predicates, footprint.writes),
+            validation.Footprint(set(), footprint.predicates, footprint.writes),
             others,
             matches,
             serializable=serializable,
@@ -311,7 +310,7 @@ def forget_predicates(patch: pytest.MonkeyPatch) -> None:
         transaction,
         "conflict",
         lambda footprint, others, matches, *, serializable: sound(
-            validating.Footprint(footprint.reads, [], footprint.writes),
+            validation.Footprint(footprint.reads, [], footprint.writes),
             others,
             matches,
             serializable=serializable,
@@ -334,8 +333,8 @@ def forget_misses(patch: pytest.MonkeyPatch) -> None:
 
 def admit_all_into_a_group(patch: pytest.MonkeyPatch) -> None:
     """Rule 15: against the earlier members."""
-    sound = committing.Moment
-    patch.setattr(committing, "Moment", lambda head, since, earlier, *shared: sound(head, since, (), *shared))
+    sound = proposal.Moment
+    patch.setattr(proposal, "Moment", lambda head, since, earlier, *shared: sound(head, since, (), *shared))
 
 
 def use_the_indices_of_the_snapshot(patch: pytest.MonkeyPatch) -> None:
@@ -357,7 +356,7 @@ def check_at_the_first_attempt_only(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledge_ghosts(patch: pytest.MonkeyPatch) -> None:
     """Rule 17: the horizon after the PUT."""
-    patch.setattr(committing, "_counts", lambda log, head, record: True)
+    patch.setattr(proposal, "_counts", lambda log, head, record: True)
 
 
 def go_on_at_the_next_number(patch: pytest.MonkeyPatch) -> None:
@@ -375,7 +374,7 @@ def go_on_at_the_next_number(patch: pytest.MonkeyPatch) -> None:
             except OutcomeUnknownError:
                 record = replace(record, number=record.number + 1)
 
-    patch.setattr(committing, "_put", put)
+    patch.setattr(proposal, "_put", put)
 
 
 def give_up_without_an_answer(patch: pytest.MonkeyPatch) -> None:
@@ -391,9 +390,9 @@ def give_up_without_an_answer(patch: pytest.MonkeyPatch) -> None:
             raise StoreUnavailableError("failed") from error
         return sent_s
 
-    patch.setattr(committing, "_put", put)
+    patch.setattr(proposal, "_put", put)
 
 
 def report_failures_at_once(patch: pytest.MonkeyPatch) -> None:
     """Rule 19: settle every attempted number first."""
-    patch.setattr(committing, "_settled", lambda log, txid, sent, error: error)
+    patch.setattr(proposal, "_settled", lambda log, txid, sent, error: error)

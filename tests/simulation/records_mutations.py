@@ -14,24 +14,20 @@ from typing import Any
 import pytest
 
 from firn.errors import ObjectChangedError, ObjectExistsError, OutcomeUnknownError
-from firn.journal.sequence import Catalog, Head, Horizon, Record, SequenceLog, TableState
-from firn.journal.sequence import truncation as truncating
+from firn.journal.sequence import Catalog, Head, Horizon, Record, SequenceLog, TableState, truncation
 from firn.journal.sequence.catalog import after
 from firn.journal.sequence.store import SequenceStore
 from firn.records.apply import apply as applying
-from firn.records.apply import commit_applier as applier
-from firn.records.apply import lost
-from firn.records.maintain import collection as collecting
+from firn.records.apply import commit_applier, lost
+from firn.records.maintain import collection, indexes
 from firn.records.maintain import ddl as definitions
-from firn.records.maintain import indexes as indexing
 from firn.records.names.names import id_part
 from firn.records.objects.row import Row, Version
 from firn.records.objects.store import RecordStore, Table
 from firn.records.read.candidates import candidates
 from firn.records.read.order import ALL, Page
 from firn.records.read.snapshot import Seen, Snapshot, Where
-from firn.records.write import transaction, uniqueness
-from firn.records.write import validation as validating
+from firn.records.write import transaction, uniqueness, validation
 from firn.records.write.transaction import Transaction as Open
 
 # -- read and find
@@ -212,7 +208,7 @@ def done_before_it_is(patch: pytest.MonkeyPatch) -> None:
         finally:
             store.log.mark_applied = mark  # type: ignore[method-assign]
 
-    for module in (applying, transaction, indexing):
+    for module in (applying, transaction, indexes):
         if hasattr(module, "apply"):
             patch.setattr(module, "apply", apply)
 
@@ -234,12 +230,12 @@ def own_commits_stand_for_others(patch: pytest.MonkeyPatch) -> None:
                 store.log.mark_applied(record.number)
         return count
 
-    patch.setattr(applier, "apply_own", apply_own)
+    patch.setattr(commit_applier, "apply_own", apply_own)
 
 
 def leave_others_alone(patch: pytest.MonkeyPatch) -> None:
     """Rule 21: what a process that crashed has committed is applied by another."""
-    patch.setattr(applier, "apply_only", lambda store, numbers: 0)
+    patch.setattr(commit_applier, "apply_only", lambda store, numbers: 0)
 
 
 def never_apply(patch: pytest.MonkeyPatch) -> None:
@@ -257,14 +253,14 @@ def _limited(patch: pytest.MonkeyPatch, limit: Callable[[Horizon, SequenceLog, H
             horizon = log.learn(store.horizon())
             last = limit(horizon, log, head)
             if horizon.lo < last:
-                packed = truncating._pack(log, horizon.lo + 1, last, 1 << 30)
+                packed = truncation._pack(log, horizon.lo + 1, last, 1 << 30)
                 if packed is not None:
                     horizon = store.raise_horizon(Horizon(lo=packed.number, catalog=after(packed)))
-            truncating._sweep(log, horizon.lo)
+            truncation._sweep(log, horizon.lo)
             if horizon.lo >= last:
-                return truncating.Truncated(horizon.lo, 0)
+                return truncation.Truncated(horizon.lo, 0)
 
-    patch.setattr(collecting, "truncate", truncate)
+    patch.setattr(collection, "truncate", truncate)
 
 
 def truncate_beyond_what_is_applied(patch: pytest.MonkeyPatch) -> None:
@@ -283,32 +279,32 @@ def truncate_the_last_record(patch: pytest.MonkeyPatch) -> None:
     def newest(store: RecordStore, horizon: Horizon, age_s: float) -> int:
         return store.log.applied
 
-    patch.setattr(collecting, "_newest_unneeded", newest)
+    patch.setattr(collection, "_newest_unneeded", newest)
     _limited(patch, lambda horizon, log, head: min(horizon.horizon, log.applied, head.number))
 
 
 def truncate_without_packs(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: write the pack."""
-    patch.setattr(truncating, "_pack", lambda log, first, last, largest_bytes: log.store.record(last))
+    patch.setattr(truncation, "_pack", lambda log, first, last, largest_bytes: log.store.record(last))
 
 
 def delete_before_the_boundary(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: raise lo, then delete."""
-    sound = truncating._pack
+    sound = truncation._pack
 
     def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> Record | None:
         packed = sound(log, first, last, largest_bytes)
         if packed is not None:
-            truncating._sweep(log, packed.number)
+            truncation._sweep(log, packed.number)
         return packed
 
-    patch.setattr(truncating, "_pack", pack)
+    patch.setattr(truncation, "_pack", pack)
 
 
 def collect_what_is_not_applied(patch: pytest.MonkeyPatch) -> None:
     """Rule 23: H ≤ A."""
     patch.setattr(
-        collecting,
+        collection,
         "_newest_unneeded",
         lambda store, horizon, age_s: max(horizon.horizon, store.log.head().number - 1),
     )
@@ -316,7 +312,7 @@ def collect_what_is_not_applied(patch: pytest.MonkeyPatch) -> None:
 
 def delete_entries_before_the_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 23: raise H first."""
-    raise_horizon, truncate = SequenceStore.raise_horizon, collecting.truncate
+    raise_horizon, truncate = SequenceStore.raise_horizon, collection.truncate
     waiting: dict[int, Horizon] = {}
 
     def later(self: SequenceStore, wanted: Horizon) -> Horizon:
@@ -331,14 +327,14 @@ def delete_entries_before_the_horizon(patch: pytest.MonkeyPatch) -> None:
         return truncate(log, **options)
 
     patch.setattr(SequenceStore, "raise_horizon", later)
-    patch.setattr(collecting, "truncate", now)
+    patch.setattr(collection, "truncate", now)
 
 
 def collect_at_once(patch: pytest.MonkeyPatch) -> None:
     """Rule 23: only where record H + 1 is older than R."""
-    sound = collecting._newest_unneeded
+    sound = collection._newest_unneeded
     patch.setattr(
-        collecting, "_newest_unneeded", lambda store, horizon, before_ms: sound(store, horizon, 1 << 62)
+        collection, "_newest_unneeded", lambda store, horizon, before_ms: sound(store, horizon, 1 << 62)
     )
 
 
@@ -367,9 +363,9 @@ def prune_without_a_mark(patch: pytest.MonkeyPatch) -> None:
 
 def sweep_above_the_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 24: none above H."""
-    sound = collecting._old_entries
+    sound = collection._old_entries
     patch.setattr(
-        collecting,
+        collection,
         "_old_entries",
         lambda store, layout, horizon, damaged: sound(store, layout, store.log.head().number, damaged),
     )
@@ -377,7 +373,7 @@ def sweep_above_the_horizon(patch: pytest.MonkeyPatch) -> None:
 
 def sweep_nothing(patch: pytest.MonkeyPatch) -> None:
     """Rule 24: sweep what rows lack."""
-    patch.setattr(collecting, "_old_entries", lambda store, layout, horizon, damaged: [])
+    patch.setattr(collection, "_old_entries", lambda store, layout, horizon, damaged: [])
 
 
 # -- locks, unique values, indices
@@ -402,7 +398,7 @@ def end_locks_by_the_own_clock(patch: pytest.MonkeyPatch) -> None:
 def lock_without_a_probe(patch: pytest.MonkeyPatch) -> None:
     """Rule 25: then probe, and fail at once if the row moved."""
 
-    def lock(self: Open, key: validating.RowKey) -> None:
+    def lock(self: Open, key: validation.RowKey) -> None:
         if self._locks is not None:
             self._locks.take(self._at.table(key[0]).layout, key[1])
 
@@ -427,18 +423,18 @@ def claim_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def build_without_waiting(patch: pytest.MonkeyPatch) -> None:
     """Rule 27: wait for A ≥ d1."""
-    patch.setattr(indexing, "wait_until_applied", lambda store, number: None)
+    patch.setattr(indexes, "wait_until_applied", lambda store, number: None)
 
 
 def build_without_filling(patch: pytest.MonkeyPatch) -> None:
     """Rule 27: LIST rows and put entries."""
-    patch.setattr(indexing, "backfill", lambda *args, **options: 0)
+    patch.setattr(indexes, "backfill", lambda *args, **options: 0)
 
 
 def fill_the_newest_versions_only(patch: pytest.MonkeyPatch) -> None:
     """Rule 27: for all retained versions."""
     sound = RecordStore.rows
-    backfill = indexing.backfill
+    backfill = indexes.backfill
 
     def filled(store: RecordStore, *args: Any, **options: Any) -> int:
         patched = RecordStore.rows
@@ -448,7 +444,7 @@ def fill_the_newest_versions_only(patch: pytest.MonkeyPatch) -> None:
         finally:
             RecordStore.rows = patched  # type: ignore[method-assign]
 
-    patch.setattr(indexing, "backfill", filled)
+    patch.setattr(indexes, "backfill", filled)
 
 
 def enter_ready_indices_only(patch: pytest.MonkeyPatch) -> None:
@@ -487,7 +483,7 @@ def believe_that_all_was_claimed(patch: pytest.MonkeyPatch) -> None:
 
 def end_a_build_without_a_look_back(patch: pytest.MonkeyPatch) -> None:
     """Rule 27: at what was written since the look at all rows."""
-    patch.setattr(indexing._Ready, "_check", lambda self, members: None)
+    patch.setattr(indexes._Ready, "_check", lambda self, members: None)
 
 
 def end_any_build(patch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from firn.bucket.base import BytesLike
 from firn.journal.sequence import Ddl, Record, RowWrite, SequenceLayout
-from firn.records.apply import apply as applying
+from firn.records.apply import apply
 from firn.records.definition.definition import Index, RecordDefinition, read_definition
-from firn.records.maintain import collection as collecting
+from firn.records.maintain import collection
 from firn.records.maintain.ddl import define
 from firn.records.objects.row import Row
 from firn.records.objects.store import RecordStore
@@ -220,7 +220,7 @@ def fill(store: RecordStore) -> None:
         for shift in SHIFTS:
             for n in range(3):
                 tx.insert("doctors", f"{shift}{n}", {"shift": shift, "on": True})
-    applying.settle(store)
+    apply.settle(store)
 
 
 def final(model: Model, store: RecordStore, objects: Remembering) -> None:
@@ -231,7 +231,7 @@ def final(model: Model, store: RecordStore, objects: Remembering) -> None:
     end_what_was_begun(store)
     with begin(store) as tx:
         tx.upsert("doctors", "day0", {"shift": "day", "on": True})
-    applying.settle(store)
+    apply.settle(store)
     records = whole_log(store)
     rows = all_rows(store)
     follow_the_log(store, records, rows)
@@ -239,13 +239,13 @@ def final(model: Model, store: RecordStore, objects: Remembering) -> None:
     store.clock.sleep(store.log.freshness_s + 10)
     with begin(store) as tx:
         tx.upsert("doctors", "day1", {"shift": "day", "on": True})
-    applying.settle(store)
+    apply.settle(store)
     store.clock.sleep(store.log.freshness_s + 10)
     with begin(store) as tx:
         tx.upsert("doctors", "day2", {"shift": "day", "on": True})
-    applying.settle(store)
-    collecting.collect(store, retention_s=0)
-    swept = collecting.sweep(store, orphan_age_s=0)
+    apply.settle(store)
+    collection.collect(store, retention_s=0)
+    swept = collection.sweep(store, orphan_age_s=0)
     model.happened["swept at the end"] += swept.entries
     records, rows = whole_log(store, packs=False), all_rows(store)
     follow_the_log(store, records, rows, whole=False)

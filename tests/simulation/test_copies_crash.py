@@ -8,17 +8,17 @@ from contextlib import suppress
 
 import pytest
 
-from firn import copies
 from firn.bucket import Bucket
+from firn.database import copies
+from firn.database.lake_tables import LakeTables
+from firn.database.tables import Tables
 from firn.errors import FirnError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.definition.definition import Descriptor
 from firn.lake.table import LakeTable
-from firn.lakes import LakeTables
 from firn.records.apply.apply import settle
 from firn.records.load.copy_cursor import Cursor, StoredCursor, read_cursor, write_cursor
 from firn.records.table import RecordTable
-from firn.tables import Tables
 from firn.testing import CrashPoint, GatedBucket, SimStore, SimulationFailure, crash_points
 from firn.testing.client import Call
 from simulation.test_crash import SimDatabase as Simulated

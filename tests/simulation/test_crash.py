@@ -22,23 +22,24 @@ import pytest
 
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
-from firn.database import Database
+from firn.database.database import Database
+from firn.database.keyed_tables import KeyedTables
+from firn.database.lake_tables import LakeTables
+from firn.database.record_tables import RecordTables
+from firn.database.tables import Tables
+from firn.database.writer_tables import WriterTables
 from firn.errors import TableNotFoundError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import Append
 from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.model import Commit
-from firn.keyed_tables import KeyedTables
 from firn.lake.definition.definition import Descriptor
 from firn.lake.engines import InProcess
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.lake.write.upload import Uploader
-from firn.lakes import LakeTables
-from firn.record_tables import RecordTables
 from firn.runner import LocalRunner
-from firn.tables import Tables
 from firn.testing import (
     CrashMode,
     CrashPoint,
@@ -48,7 +49,6 @@ from firn.testing import (
     SimulationFailure,
     crash_points,
 )
-from firn.writers import WriterTables
 from simulation import mutations
 from simulation.outcomes import Outcome
 

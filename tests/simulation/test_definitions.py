@@ -9,9 +9,8 @@ import pytest
 
 from firn.journal.agreement import Agreement
 from firn.journal.entries import Entries
-from firn.journal.leaderless.replay import replay as fold
-from firn.lake.maintain import alter as altering
-from firn.lake.maintain import maintenance
+from firn.journal.leaderless.replay import replay
+from firn.lake.maintain import alter, maintenance
 from firn.lake.partition.bounds import PartitionBounds
 from firn.lake.partition.partition import PartitionSpec, directory_of, values_of
 from simulation.definitions import Program
@@ -36,7 +35,7 @@ def test_a_definition_that_isnt_carried_is_noticed(monkeypatch: pytest.MonkeyPat
 
 def forgets_types(patch: pytest.MonkeyPatch) -> None:
     """Files carried on lose the types that aren't their schema line's."""
-    patch.setattr(fold, "_note_older_types", lambda *_: None)
+    patch.setattr(replay, "_note_older_types", lambda *_: None)
 
 
 def keeps_statistics(patch: pytest.MonkeyPatch) -> None:
@@ -71,12 +70,12 @@ def deletes_by_shown_names(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_into(patch: pytest.MonkeyPatch) -> None:
     """A resolve sets the type alone, and not what merges have written beside."""
-    original = altering._together
+    original = alter._together
 
     def together(*args: Any) -> Any:
         return {key: value for key, value in original(*args).items() if key[0] == "type"}
 
-    patch.setattr(altering, "_together", together)
+    patch.setattr(alter, "_together", together)
 
 
 def chooses_definitions(patch: pytest.MonkeyPatch) -> None:
@@ -86,7 +85,7 @@ def chooses_definitions(patch: pytest.MonkeyPatch) -> None:
 
 def carries_no_definition(patch: pytest.MonkeyPatch) -> None:
     """Maintenance logs say what they change, and not what was changed before."""
-    original = fold.maintenance_log
+    original = replay.maintenance_log
 
     def maintenance_log(state: Any, commit: Any, **options: Any) -> Any:
         log = original(state, commit, **options)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import FirnError, TableExistsError
-from firn.record_tables import RecordOptions, RecordTables
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import read_definition
 from firn.records.table import RecordTable

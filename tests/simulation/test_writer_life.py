@@ -13,6 +13,7 @@ from itertools import product
 
 import pytest
 
+from firn.database.writer_tables import WriterTables
 from firn.degraded import forget_warnings
 from firn.errors import (
     AppendExpiredError,
@@ -34,7 +35,6 @@ from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 from firn.runner import LocalRunner
 from firn.testing import SimStore
-from firn.writers import WriterTables
 from simulation.seeds import seeds
 
 NAMES = ("short", "usual")

@@ -13,6 +13,7 @@ from functools import cache
 
 import pytest
 
+from firn.database.writer_tables import WriterTables
 from firn.errors import ConflictError, FirnError, SnapshotTooOldError
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
@@ -21,7 +22,6 @@ from firn.lake.engines import InProcess
 from firn.lake.partition.partition import PartitionSpec
 from firn.runner import LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
-from firn.writers import WriterTables
 from simulation.outcomes import Outcome
 
 MODES: dict[bool, tuple[CrashMode, ...]] = {

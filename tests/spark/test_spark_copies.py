@@ -53,7 +53,7 @@ def wanted(stock: RecordTable) -> list[tuple[Any, ...]]:
 def test_a_large_table_is_copied_by_tasks(
     db: firn.Database, stock: RecordTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("firn.copies.TASKS_FROM", 40)
+    monkeypatch.setattr("firn.database.copies.TASKS_FROM", 40)
     frames: list[Any] = []
     asked = stock.engines.records_to_spark
 

@@ -13,7 +13,7 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError, TableNotFoundError
-from firn.spark import sql as spark_sql
+from firn.spark import sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,14 +52,14 @@ def oracle(db: firn.Database) -> Iterator[duckdb.DuckDBPyConnection]:
 def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How many files each table's last placeholder read."""
     counts: dict[str, int] = {}
-    before = spark_sql.pruned_read
+    before = sql.pruned_read
 
     def counting(read: Any, conjuncts: Any) -> Any:
         pruned = before(read, conjuncts)
         counts[read.table] = len(pruned.files)
         return pruned
 
-    monkeypatch.setattr(spark_sql, "pruned_read", counting)
+    monkeypatch.setattr(sql, "pruned_read", counting)
     return counts
 
 

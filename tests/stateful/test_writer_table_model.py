@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from test_lake_model import _PREDICATES, _ROWS, LakeTableMachine, Row, TestLakeTable, _bag
 
+from firn.database.writer_tables import WriterTables
 from firn.errors import SnapshotTooOldError
 from firn.journal.writer.format.metadata import read_metadata
 from firn.journal.writer.maintain.collect import collect
@@ -20,7 +21,6 @@ from firn.journal.writer.maintain.prune import prune
 from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner
-from firn.writers import WriterTables
 
 FAILING = ["s::INTEGER = 1", "len(s) // (id - 1) > 0", "n > 100 OR n = 3", "tags[1] = 'a'"]
 

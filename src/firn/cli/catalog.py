@@ -25,7 +25,7 @@ from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.journal.writer.maintain.prune import PruneReport
     from firn.journal.writer.rebuild.rebuild import RebuildReport
 

@@ -24,7 +24,7 @@ from firn.cli.terminal import output
 from firn.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.inspect.transactions import TransactionLine
     from firn.journal.model import CommitInfo
     from firn.journal.writer.federation.federation import WriterInfo

@@ -49,7 +49,7 @@ from firn.names import fold
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.lake.table import LakeTable
 
 OnlyKind = Annotated[
@@ -105,7 +105,7 @@ def ingest(
     """
     check_format(format)
     if kind is not None:
-        from firn.kinds import check_kind
+        from firn.database.kinds import check_kind
 
         check_kind(kind)
     url, name = locate(to, db)
@@ -393,9 +393,9 @@ def _folded(names: Sequence[str]) -> list[str]:
 
 def _check_columns(frame: DataFrame, asked: _Definition) -> None:
     """Before the table is made: a typing error shouldn't leave an empty one behind."""
+    from firn.database.lake_tables import parse_sort
     from firn.lake.definition.keys import parse_key
     from firn.lake.partition.partition import PartitionSpec
-    from firn.lakes import parse_sort
 
     columns = dict.fromkeys(frame.columns, "VARCHAR")
     spec = PartitionSpec.parse(asked.partition_by, {})

@@ -26,7 +26,7 @@ from firn.degraded import warn_degraded
 from firn.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.keyed.table import KeyedTable
     from firn.lake.read.scan import Scan
     from firn.lake.table import LakeTable

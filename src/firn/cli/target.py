@@ -11,7 +11,7 @@ import typer
 from firn.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.lake.table import LakeTable
 
 TableArg = Annotated[
@@ -99,7 +99,7 @@ def open_database(
 ) -> Database:
     """Connect. A directory that isn't there is an error, unless something is about to be written."""
     from firn.bucket.urls import parse_url
-    from firn.database import connect
+    from firn.database.database import connect
 
     address = parse_url(url)
     if must_exist and address.kind == "directory" and not os.path.isdir(address.name):
@@ -109,7 +109,7 @@ def open_database(
 
 def locate(table: str, db: str | None) -> tuple[str, str]:
     """A table's database and its name, from what was given: its URL, or its name beside --db."""
-    from firn.database import split_table_url
+    from firn.database.database import split_table_url
 
     if "/" not in table:
         if db is None:
@@ -171,7 +171,7 @@ def check_there(database: Database) -> None:
 def _at_url(url: str, options: Sequence[str] | None) -> tuple[Database, str | None]:
     from firn.bucket.keys import key_below
     from firn.bucket.urls import parse_url
-    from firn.database import split_table_url
+    from firn.database.database import split_table_url
     from firn.journal.writer.federation.federation import has_table
 
     address = parse_url(url)

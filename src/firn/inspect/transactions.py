@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal
 
-from firn.database import Database
+from firn.database.database import Database
 from firn.errors import CorruptObjectError, FirnError, NotFoundError, UnsupportedError
 from firn.journal.writer.federation.federation import DEGRADES, Federation, default_name
 from firn.journal.writer.format.actions import Add, Define, Drop, Remove, Tombstones, Transaction

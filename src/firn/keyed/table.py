@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 class Engines(TaskEngines, Protocol):
-    """Where a whole table's work runs; `firn.database` gives every table one."""
+    """Where a whole table's work runs; `firn.database.database` gives every table one."""
 
     def keyed_to_spark(
         self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, at: Any

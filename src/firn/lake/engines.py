@@ -1,6 +1,6 @@
 """What a table asks of the engine above it: where tasks run, and what to do with a DataFrame.
 
-`firn.database` gives every table an `Engines`; the lake itself imports no Spark.
+`firn.database.database` gives every table an `Engines`; the lake itself imports no Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the work of a whole record table runs. `firn.database` gives every table an engine."""
+"""Where the work of a whole record table runs. `firn.database.database` gives every table an engine."""
 
 from __future__ import annotations
 

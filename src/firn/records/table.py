@@ -16,7 +16,7 @@ from firn.records.engines import Engines, InProcess
 from firn.records.load.load import BATCH, RecordLoadReport, check_batch, load
 from firn.records.load.rows import load_rows
 from firn.records.maintain import alter as altering
-from firn.records.maintain import indexes as indexing
+from firn.records.maintain import indexes
 from firn.records.maintain.collection import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
 from firn.records.maintain.repair import RowRepairReport, repair_rows
 from firn.records.names.names import check_id
@@ -393,7 +393,7 @@ class RecordTable:
             return self.engines.runner(sum(row.size for row in rows))
 
         progress = self.engines.progress(f"index {self.name} by {field}")
-        return indexing.build_index(
+        return indexes.build_index(
             self.session.store, self.name, field, unique=unique, choose=choose, progress=progress
         )
 
@@ -403,7 +403,7 @@ class RecordTable:
         Raises:
             NotFoundError: there is none.
         """
-        return indexing.drop_index(self.session.store, self.name, field)
+        return indexes.drop_index(self.session.store, self.name, field)
 
     # -- upkeep
 

@@ -10,7 +10,7 @@ import pytest
 
 import firn
 from firn.errors import UnsupportedError
-from firn.spark.native import parquet as native
+from firn.spark.native import parquet
 from firn.spark.native.parquet import NATIVE_CONF, hadoop_obstacle, native_paths, parquet_frame
 from firn.spark.session.types import spark_schema
 
@@ -33,7 +33,7 @@ class Remote:
 def test_the_log_says_once_why_tasks_read(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "_said", set())
+    monkeypatch.setattr(parquet, "_said", set())
     bucket: Any = Remote()
     with caplog.at_level(logging.INFO, "firn"):
         for _ in range(2):

@@ -8,7 +8,7 @@ import pytest
 
 import firn
 from advice import advises
-from firn.record_tables import RecordOptions, RecordTables
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.records.apply.apply import settle
 from firn.records.table import RecordTable
 from firn.testing import SimStore

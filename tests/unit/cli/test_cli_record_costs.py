@@ -62,9 +62,9 @@ def test_a_command(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     rows.write_text('[{"_id": "x", "n": 1}, {"_id": "y", "n": 2}]')
     words = {"t": tmp_path / "t", "": tmp_path, "ROWS": rows, "ETAG": table.get("r0").etag}
 
-    buckets, real = [], firn.database.open_bucket
+    buckets, real = [], firn.database.database.open_bucket
     monkeypatch.setattr(
-        "firn.database.open_bucket", lambda *a, **o: buckets.append(real(*a, **o)) or buckets[-1]
+        "firn.database.database.open_bucket", lambda *a, **o: buckets.append(real(*a, **o)) or buckets[-1]
     )
     answer = run("records", args[0], *(words.get(arg, arg) for arg in args[1:]), stdin=stdin)
     assert answer.code == 0, answer

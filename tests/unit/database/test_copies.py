@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import firn
-from firn.copies import CopyReport
+from firn.database.copies import CopyReport
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
@@ -109,11 +109,11 @@ def test_an_empty_table(db):
 
 
 def test_a_copy_goes_page_by_page(db, stock, monkeypatch):
-    monkeypatch.setattr("firn.copies.PAGE_ROWS", 2)
+    monkeypatch.setattr("firn.database.copies.PAGE_ROWS", 2)
     assert db.copy("stock", "target", changes=True).rows == 5
     for n in range(7):
         stock.upsert(f"x{n}", {"n": n})
-    monkeypatch.setattr("firn.copies.PAGE_BYTES", 10)
+    monkeypatch.setattr("firn.database.copies.PAGE_BYTES", 10)
     assert db.copy("stock", "target", changes=True).rows == 7
     assert db.copy("stock", "all").rows == 12
     assert len(rows(db)) == 12 == len(rows(db, "all"))

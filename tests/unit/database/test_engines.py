@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import firn
-from firn import engines as module
-from firn.engines import SPARK_FROM_BYTES
+from firn.database import engines as module
+from firn.database.engines import SPARK_FROM_BYTES
 from firn.runner import LocalRunner
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import firn
 from firn.errors import CorruptObjectError, FencedError, InvalidInputError, StoreUnavailableError
-from firn.keyed.maintain import local_compaction as own_compaction
+from firn.keyed.maintain import local_compaction
 from firn.keyed.table import KeyedTable
 
 SLOW = {"flush_ms": 3_600_000}
@@ -84,7 +84,7 @@ def test_compaction_that_fails_for_good_is_told_and_puts_go_on(table, monkeypatc
     def broken(table, compactor, **how):
         raise CorruptObjectError("t/ssts/x.sst: damaged")
 
-    monkeypatch.setattr(own_compaction, "compact_once", broken)
+    monkeypatch.setattr(local_compaction, "compact_once", broken)
     with table.open() as kv:
         for n in range(20):
             kv.put(b"%02d" % n, b"v")  # nobody waits for a compaction that never comes
@@ -106,14 +106,14 @@ def test_puts_never_wait_for_a_compaction_that_has_too_little_to_do(most):
 
 
 def test_compaction_goes_on_after_an_error_of_the_store(table, monkeypatch):
-    sound, errors = own_compaction.compact_once, [StoreUnavailableError("not now")] * 2
+    sound, errors = local_compaction.compact_once, [StoreUnavailableError("not now")] * 2
 
     def shaky(table, compactor, **how):
         if errors:
             raise errors.pop()
         return sound(table, compactor, **how)
 
-    monkeypatch.setattr(own_compaction, "compact_once", shaky)
+    monkeypatch.setattr(local_compaction, "compact_once", shaky)
     with table.open() as kv:
         for n in range(20):
             kv.put(b"%02d" % n, b"v")  # those that are too many wait until it works

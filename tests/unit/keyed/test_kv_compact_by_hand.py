@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 import firn
-from firn.keyed.maintain import compaction
-from firn.keyed.maintain import local_compaction as own_compaction
+from firn.keyed.maintain import compaction, local_compaction
 
 
 def test_by_hand_and_in_the_background_take_turns(monkeypatch):
@@ -32,7 +31,7 @@ def test_by_hand_and_in_the_background_take_turns(monkeypatch):
             background.wait(2)
         return run_plan(*args, **options)
 
-    monkeypatch.setattr(own_compaction, "compact_once", once)
+    monkeypatch.setattr(local_compaction, "compact_once", once)
     monkeypatch.setattr(compaction, "run_plan", run)
     with table.open() as kv:
         kv.compact()

@@ -10,7 +10,7 @@ import pytest
 from firn.bucket import open_bucket
 from firn.keyed.encoding.entries import PUT, Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.maintain import compaction_reads as compact_reads
+from firn.keyed.maintain import compaction_reads
 from firn.keyed.maintain.compaction_reads import RunReads
 from firn.keyed.maintain.key_shares import KeyShare
 from firn.keyed.sst.cache import BlockCache
@@ -80,10 +80,10 @@ def test_small_files_are_fetched_whole_and_only_so_many(monkeypatch):
     sizes = {"a": 60, "b": 50, "c": 30, "d": 101}
     for key, size in sizes.items():
         bucket.put(key, b"x" * size)
-    monkeypatch.setattr(compact_reads, "SMALL_BYTES", 100)
-    monkeypatch.setattr(compact_reads, "FETCHED_BYTES", 100)
-    files = [compact_reads.RunFile(key, size) for key, size in sizes.items()]
-    held = compact_reads.fetched(bucket, files)
+    monkeypatch.setattr(compaction_reads, "SMALL_BYTES", 100)
+    monkeypatch.setattr(compaction_reads, "FETCHED_BYTES", 100)
+    files = [compaction_reads.RunFile(key, size) for key, size in sizes.items()]
+    held = compaction_reads.fetched(bucket, files)
     assert sorted(held) == ["a", "c"]
     before = bucket.counters.as_dict()
     assert held["a"].get_range("a", 10, 5) == b"xxxxx"

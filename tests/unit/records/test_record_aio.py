@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import firn
-from firn.database import Database
+from firn.database.database import Database
 from firn.errors import (
     ConflictError,
     DuplicateKeyError,

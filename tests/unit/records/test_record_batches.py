@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import DuplicateKeyError, InvalidInputError, StaleObjectError
-from firn.record_tables import RecordOptions, RecordTables
 from firn.testing import SimStore
 from record_stores import Database
 from record_twins import twins_of

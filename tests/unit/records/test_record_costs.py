@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import NoSuchKeyError
-from firn.record_tables import RecordOptions, RecordTables
 from firn.records.apply.apply import apply, settle
 from firn.records.definition.definition import Index, read_definition
 from firn.records.maintain.collection import collect, sweep, sweep_all

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import CorruptObjectError, FirnError, NoSuchKeyError, UnsupportedError
 from firn.journal.sequence import truncate
-from firn.record_tables import RecordOptions, RecordTables
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import Index, read_definition
 from firn.records.maintain.collection import collect

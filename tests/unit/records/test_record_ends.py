@@ -15,8 +15,7 @@ from firn.errors import (
 from firn.journal.sequence import Ddl
 from firn.records.maintain.ddl import define
 from firn.records.objects.staged import STAGED_S
-from firn.records.write import retry as transacting
-from firn.records.write import writes
+from firn.records.write import retry, writes
 from firn.records.write.retry import transact
 from firn.records.write.transaction import begin
 from firn.testing import delayed
@@ -149,14 +148,14 @@ def test_what_was_found_out_of_a_commit_stays_so(db):
             tx.insert("t", "a", NEW)
         return tx.count("t")
 
-    settle = transacting.settle
+    settle = retry.settle
 
     def settled(*args):
         plan.on = False
         return settle(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transacting, "settle", settled)
+        patch.setattr(retry, "settle", settled)
         assert transact(store, work) == 1
     assert attempts[0].in_doubt
     assert len(attempts) == 2

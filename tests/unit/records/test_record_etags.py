@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import firn
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import (
     DuplicateKeyError,
     InvalidInputError,
     NoSuchKeyError,
     StaleObjectError,
 )
-from firn.record_tables import RecordOptions, RecordTables
 from firn.testing import SimStore
 from record_stores import Database
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import firn
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import InvalidInputError
-from firn.record_tables import RecordOptions, RecordTables
 from firn.records.apply.apply import settle
 from firn.testing import SimStore
 

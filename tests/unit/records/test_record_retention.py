@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from firn.database.record_tables import RecordOptions, RecordTables
 from firn.errors import SnapshotTooOldError
-from firn.record_tables import RecordOptions, RecordTables
 from firn.records.apply.apply import settle
 from firn.records.maintain.collection import collect, sweep
 from firn.records.write.transaction import begin

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import firn
-from firn.database import Database
+from firn.database.database import Database
+from firn.database.record_tables import RecordTables
 from firn.errors import (
     ConflictError,
     DuplicateKeyError,
@@ -25,7 +26,6 @@ from firn.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from firn.record_tables import RecordTables
 from firn.records.apply.apply import settle
 from firn.records.row_tables import RowTable
 from firn.records.table import IndexInfo, RecordTable

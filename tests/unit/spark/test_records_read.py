@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from firn.database.record_tables import RecordOptions
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
 from firn.predicate.predicate import Predicate
-from firn.record_tables import RecordOptions
 from firn.records.apply.apply import settle
 from firn.records.maintain.collection import collect
 from firn.records.names.names import id_part

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from firn.database.record_tables import RecordOptions
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
-from firn.record_tables import RecordOptions
 from firn.records.table import RecordTable
-from firn.spark.records import changes as records_changes
+from firn.spark.records import changes
 from firn.spark.records.changes import RecordChangesRead, RecordFollower
 from firn.spark.records.read import RecordsRead
 from record_worlds import World, put, rows_of, spent
@@ -39,7 +39,7 @@ def test_changes_are_read_by_tasks(world: World) -> None:
 def test_changes_are_shared_out_by_commits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     table = world.create("t", schema={"n": "INTEGER"})
     seqs = [put(table, {"a": {"n": n}, f"{n}": {"n": n}}) for n in range(7)]
-    monkeypatch.setattr(records_changes, "UNIT_COMMITS", 3)
+    monkeypatch.setattr(changes, "UNIT_COMMITS", 3)
     read = RecordChangesRead.of(table, since=seqs[0])
     assert [(unit.work.after, unit.work.upto) for unit in read.units()] == [
         (seqs[0], seqs[3]),
@@ -90,7 +90,7 @@ def test_a_stream_of_many_commits_is_folded_in_parts(
     offset, _ = follow(follower)
     for n in range(9):
         put(table, {f"{n % 4}": {"n": n}, "x": {"n": n}})
-    monkeypatch.setattr(records_changes, "FOLD_COMMITS", -(-9 // parts))
+    monkeypatch.setattr(changes, "FOLD_COMMITS", -(-9 // parts))
     ended = follower.advance(offset, None, None)
     read = follower.between(offset, ended)
     assert read is not None
@@ -129,7 +129,7 @@ def test_commits_of_other_tables_make_no_batch_until_there_are_many(
     assert follower.advance(offset, None, None) == offset
     # What was looked at isn't looked at again.
     assert "get" in spent(table.bucket, lambda: follower.advance(offset, None, None))
-    monkeypatch.setattr(records_changes, "QUIET_COMMITS", 3)
+    monkeypatch.setattr(changes, "QUIET_COMMITS", 3)
     put(plain, {"a": {}})
     assert follower.advance(offset, None, None) == offset
     put(plain, {"a": {}})

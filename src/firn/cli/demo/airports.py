@@ -12,7 +12,7 @@ from firn.cli.demo.appending import Appended, Share, append_from_processes
 from firn.cli.demo.data import read_flights
 from firn.cli.terminal import waiting
 from firn.cli.terminal.output import plural, size
-from firn.database import connect
+from firn.database.database import connect
 from firn.errors import DegradedReadWarning
 from firn.journal.writer.federation.federation import Federation
 

@@ -102,7 +102,7 @@ def _writer(url: str, options: dict[str, Any], table: str, share: Share, ready: 
     """One process: open the table, wait for the others, append."""
     try:
         from firn.cli.demo.data import read_flights
-        from firn.database import connect
+        from firn.database.database import connect
 
         mine = share.pick(read_flights())
         size = -(-len(mine) // share.batches)

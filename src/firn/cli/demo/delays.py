@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.cli.demo.data import read_flights
 from firn.cli.terminal import waiting
-from firn.database import connect
+from firn.database.database import connect
 from firn.errors import FencedError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
-from firn.database import connect
+from firn.database.database import connect
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence.layout import SequenceLayout
 from firn.records.session import Session

@@ -17,7 +17,7 @@ from firn.cli.demo.processes import Worker
 from firn.cli.demo.stage import Stage, check
 from firn.cli.terminal import waiting
 from firn.cli.terminal.output import plural
-from firn.database import Database, connect
+from firn.database.database import Database, connect
 from firn.errors import StaleObjectError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from firn.cli.demo.stands import Stands
 from firn.cli.ingest import read_frame
 from firn.cli.terminal import waiting
 from firn.cli.terminal.output import plural, size
-from firn.database import Database, connect
+from firn.database.database import Database, connect
 from firn.errors import FirnError, SnapshotTooOldError
 from firn.inspect.report.report import write_report
 

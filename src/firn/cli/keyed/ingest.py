@@ -13,7 +13,7 @@ from firn.names import fold
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.keyed.load.bulk_load import LoadReport
     from firn.keyed.table import KeyedTable
 

@@ -10,7 +10,7 @@ import typer
 from firn.cli.target import locate, open_database
 
 if TYPE_CHECKING:
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.keyed.table import KeyedTable
 
 Hex = Annotated[bool, typer.Option("--hex", help="Keys and values that are bytes are hexadecimal digits.")]

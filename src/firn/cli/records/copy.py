@@ -15,7 +15,7 @@ from firn.errors import InvalidInputError
 from firn.units import parse_duration
 
 if TYPE_CHECKING:
-    from firn.copies import CopyReport
+    from firn.database.copies import CopyReport
 
 
 @records.command()

@@ -19,8 +19,8 @@ from firn.errors import InvalidInputError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from firn.database import Database
-    from firn.record_tables import AnyRecordTable
+    from firn.database.database import Database
+    from firn.database.record_tables import AnyRecordTable
     from firn.records.documents.documents import Documents
 
 Id = Annotated[

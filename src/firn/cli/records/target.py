@@ -14,8 +14,8 @@ from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from firn.database import Database
-    from firn.record_tables import AnyRecordTable
+    from firn.database.database import Database
+    from firn.database.record_tables import AnyRecordTable
     from firn.records.documents.documents import Documents, Record
     from firn.records.table import RecordTable
 

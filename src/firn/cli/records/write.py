@@ -17,7 +17,7 @@ from firn.cli.terminal import output
 from firn.errors import FirnError, InvalidInputError
 
 if TYPE_CHECKING:
-    from firn.database import Database
+    from firn.database.database import Database
     from firn.records.documents.documents import Documents
     from firn.records.write.transaction import Transaction
 

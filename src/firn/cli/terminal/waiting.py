@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from firn.bucket.base import Bucket
-    from firn.database import Database
+    from firn.database.database import Database
 
 
 @contextmanager

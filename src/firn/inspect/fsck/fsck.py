@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from firn.bucket.keys import key_below
-from firn.database import Database
+from firn.database.database import Database
+from firn.database.kinds import read_any
 from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
 from firn.inspect.fsck.findings import Finding, Findings, conflicts, note, of_error
 from firn.inspect.fsck.keyed import check_keyed
@@ -22,7 +23,6 @@ from firn.journal.model import Snapshot
 from firn.journal.writer.federation.definition import definitions
 from firn.journal.writer.format.layout import database_key
 from firn.keyed.table import KeyedTable
-from firn.kinds import read_any
 from firn.lake.prune.soft_deletes import predicates
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from firn.database import Database
+from firn.database.database import Database
 from firn.errors import FirnError, UnsupportedError
 from firn.inspect.report import figures
 from firn.inspect.report.advice import lake_advice

@@ -18,9 +18,7 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.entries import Entries
-from firn.journal.manifest import collection as collecting
-from firn.journal.manifest import history, opening, snapshots
-from firn.journal.manifest import views as reading
+from firn.journal.manifest import collection, history, opening, snapshots, views
 from firn.journal.manifest.codec import ManifestFile, encode_manifest, encode_pointer
 from firn.journal.manifest.compactor import CompactorSession, put_sst, take_epoch, uncommitted
 from firn.journal.manifest.history import ManifestCommit
@@ -193,11 +191,11 @@ class ManifestJournal:
         Raises:
             TableNotFoundError: there is no such table.
         """
-        return reading.read_view(self.store, since)
+        return views.read_view(self.store, since)
 
     def get_changes(self, since: View) -> ViewChange:
         """What is new since a view, and the view that has it. Cost as `read(since)`."""
-        return reading.changes(since, reading.read_view(self.store, since))
+        return views.changes(since, views.read_view(self.store, since))
 
     def read_l0(self, file: L0File) -> bytes:
         """The bytes of a flush. 1 GET.
@@ -206,7 +204,7 @@ class ManifestJournal:
             ObjectNotFoundError: it is gone, or a late fence has taken the place of what was collected (rule 9):
                 refresh the view and restart the read, as `restarting` does.
         """
-        return reading.read_l0(self.store, file)
+        return views.read_l0(self.store, file)
 
     def restarting(self, view: View, read: Callable[[View], T]) -> tuple[View, T]:
         """`read(view)`, again with a refreshed view whenever it raises `ObjectNotFoundError` (rule 9); the
@@ -215,7 +213,7 @@ class ManifestJournal:
         Raises:
             CorruptObjectError: an object is missing from the newest view.
         """
-        return reading.restarting(self.store, view, read)
+        return views.restarting(self.store, view, read)
 
     def open_writer(self, *, wait_for_gaps_s: float = 0.0, strict: bool = False) -> WriterSession:
         """Take over writing (rules 1 to 3): the writer before is fenced. GET, manifest, LIST, PUT, CAS.
@@ -313,7 +311,7 @@ class ManifestJournal:
             buffer_s: seconds that clocks may be apart, before an expired snapshot is taken for one.
             dry_run: only tell.
         """
-        return collecting.collect(self.store, l0_min_age_s=l0_min_age_s, buffer_s=buffer_s, dry_run=dry_run)
+        return collection.collect(self.store, l0_min_age_s=l0_min_age_s, buffer_s=buffer_s, dry_run=dry_run)
 
     def _needs_conditional_puts(self) -> None:
         if not self.bucket.capabilities.conditional_put:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from firn.bucket.keys import key_below
 from firn.concurrency.parallel import in_flight
 from firn.errors import AlreadyExistsError, SnapshotTooOldError, TableNotFoundError
-from firn.generations import Generations
 from firn.journal.definition import read_left
 from firn.journal.entries import Entries
+from firn.journal.generations import Generations
 from firn.journal.manifest import L0File, Manifest, SnapshotRef, SSTInfo
 from firn.keyed.definition.definition import KeyedDefinition, create_definition, read_definition
 from firn.keyed.maintain.checkpoints import PINS, Checkpoint, find

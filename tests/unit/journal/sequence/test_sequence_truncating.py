@@ -10,8 +10,7 @@ from firn.errors import (
     SnapshotTooOldError,
     StaleObjectError,
 )
-from firn.journal.sequence import Horizon, Record, SequenceLayout, SequenceLog, commit, truncate
-from firn.journal.sequence import truncation as truncating
+from firn.journal.sequence import Horizon, Record, SequenceLayout, SequenceLog, commit, truncate, truncation
 from firn.journal.sequence.codec import encode_record
 from firn.testing import crash_points
 from sequence_logs import PREFIX, Before, Database, Put, R, cost, put_of, txids
@@ -103,7 +102,7 @@ def test_what_a_truncation_that_crashed_left_goes_too(db):
     db.apply(4)
     log = db.log()
     store = log.store
-    truncating._pack(log, 1, 3)
+    truncation._pack(log, 1, 3)
     store.raise_horizon(Horizon(lo=3))
     assert truncate(log, largest=1).deleted == 4
     assert [key for key in db.paths() if "_commits" in key] == ["_commits/00000000000000000005"]

@@ -13,9 +13,9 @@ from typing import TypeGuard
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
+from firn.database.kinds import Definition, change_definition
 from firn.errors import TableNotFoundError
-from firn.generations import Generations
-from firn.kinds import Definition, change_definition
+from firn.journal.generations import Generations
 from firn.lake.definition.definition import Descriptor
 from firn.records.definition.definition import RecordDefinition
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
+from firn.database.kinds import Definition, change_definition, read_current
+from firn.database.tombstones import Vacant, mark_dropped
 from firn.errors import TableExistsError, TableNotFoundError
-from firn.generations import Generations
+from firn.journal.generations import Generations
 from firn.journal.sequence import Ddl, TableState
 from firn.journal.writer.federation.federation import default_name
-from firn.kinds import Definition, change_definition, read_current
 from firn.lake.results import DropReport
 from firn.records.definition.definition import (
     Index,
@@ -34,7 +35,6 @@ from firn.records.names.layout import generation_of
 from firn.records.row_tables import RowTable
 from firn.records.session import Session
 from firn.records.table import RecordTable
-from firn.tombstones import Vacant, mark_dropped
 
 if TYPE_CHECKING:
     import pyarrow as pa

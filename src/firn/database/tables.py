@@ -7,13 +7,8 @@ from dataclasses import dataclass
 
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
-from firn.degraded import warn_degraded
-from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
-from firn.journal.definition import definition_key
-from firn.keyed.definition.definition import KeyedDefinition
-from firn.keyed.table import KeyedTable
-from firn.keyed_tables import KeyedTables
-from firn.kinds import (
+from firn.database.keyed_tables import KeyedTables
+from firn.database.kinds import (
     KEYED,
     LAKE,
     RECORDS,
@@ -24,14 +19,19 @@ from firn.kinds import (
     read_current,
     wrong_kind,
 )
+from firn.database.lake_tables import LakeTables
+from firn.database.record_tables import AnyRecordTable, RecordTables
+from firn.database.tombstones import Vacant, counts
+from firn.database.writer_tables import WriterTables
+from firn.degraded import warn_degraded
+from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
+from firn.journal.definition import definition_key
+from firn.keyed.definition.definition import KeyedDefinition
+from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
-from firn.lakes import LakeTables
 from firn.names import is_name
-from firn.record_tables import AnyRecordTable, RecordTables
 from firn.records.definition.definition import RecordDefinition
-from firn.tombstones import Vacant, counts
-from firn.writers import WriterTables
 
 AnyTable = LakeTable | KeyedTable | AnyRecordTable
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from firn.arguments import checked
 from firn.bucket.base import Bucket
-from firn.engines import DatabaseEngines
+from firn.database.engines import DatabaseEngines
+from firn.database.writer_tables import WriterTables
 from firn.errors import NotFoundError
 from firn.journal.model import SweepReport
 from firn.journal.writer.federation.federation import WriterInfo
 from firn.journal.writer.history.history import History
-from firn.journal.writer.maintain import collect as collecting
+from firn.journal.writer.maintain import collect
 from firn.journal.writer.maintain import prune as pruning
 from firn.journal.writer.maintain.collect import Ages
 from firn.journal.writer.maintain.prune import PruneReport
@@ -23,7 +24,6 @@ from firn.journal.writer.unclaimed.repair import RepairReport
 from firn.lake.maintain import rebuild as rebuilding
 from firn.lake.table import Duration
 from firn.units import parse_duration_ms
-from firn.writers import WriterTables
 
 RETENTION = "7d"
 """Of history, unless prune is told otherwise."""
@@ -128,7 +128,7 @@ class WriterUpkeep:
             1
         """
         age = orphan_ages(self._writer_tables) if orphans is None else parse_duration_ms(orphans)
-        return collecting.collect(self._history_of(writer), orphan_age_ms=age, dry_run=dry_run).as_sweep()
+        return collect.collect(self._history_of(writer), orphan_age_ms=age, dry_run=dry_run).as_sweep()
 
     def rebuild(
         self,

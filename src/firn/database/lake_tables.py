@@ -15,7 +15,10 @@ from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import SystemClock
-from firn.engines import DatabaseEngines
+from firn.database.engines import DatabaseEngines
+from firn.database.kinds import LAKE, decode_definition, read_any, wrong_kind
+from firn.database.tombstones import Vacant, counts, is_same, mark_dropped
+from firn.database.writer_tables import WriterTables, writer_exists
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
@@ -23,14 +26,13 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from firn.generations import Generations
 from firn.journal.definition import definition_key
+from firn.journal.generations import Generations
 from firn.journal.leaderless import LeaderlessJournal, Settings
 from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR, generation_of
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
 from firn.journal.writer.federation.database_name import names_in_use
-from firn.kinds import LAKE, decode_definition, read_any, wrong_kind
 from firn.lake.definition.definition import Descriptor, check_properties, create_descriptor, read_times
 from firn.lake.definition.keys import parse_key
 from firn.lake.partition.partition import PartitionSpec
@@ -38,8 +40,6 @@ from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
 from firn.lake.write.sort import sort_keys, unknown_order
 from firn.names import fold
-from firn.tombstones import Vacant, counts, is_same, mark_dropped
-from firn.writers import WriterTables, writer_exists
 
 if TYPE_CHECKING:
     import pyarrow as pa

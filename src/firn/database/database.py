@@ -1,4 +1,4 @@
-"""`Database`: a bucket prefix and the tables below it, of all kinds: `firn.kinds` tells them apart."""
+"""`Database`: a bucket prefix and the tables below it, of all kinds: `firn.database.kinds` tells them apart."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from firn.arguments import checked
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.options import StoreOptions
-from firn.copies import CopyReport, copy
-from firn.engines import DatabaseEngines
+from firn.database.copies import CopyReport, copy
+from firn.database.engines import DatabaseEngines
+from firn.database.keyed_tables import KeyedOptions, KeyedTables
+from firn.database.kinds import KEYED, LAKE, RECORDS, Kind, check_kind, check_options
+from firn.database.lake_tables import LakeOptions, LakeTables
+from firn.database.record_tables import AnyRecordTable, RecordOptions, RecordTables
+from firn.database.tables import AnyTable, Tables
+from firn.database.transactions import Transactions
+from firn.database.upkeep import WriterUpkeep
+from firn.database.writer_tables import WriterTables, WriterTransaction
 from firn.errors import InvalidInputError
 from firn.journal.lock import ExclusiveLock
 from firn.keyed.table import KeyedTable
-from firn.keyed_tables import KeyedOptions, KeyedTables
-from firn.kinds import KEYED, LAKE, RECORDS, Kind, check_kind, check_options
 from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
-from firn.lakes import LakeOptions, LakeTables
 from firn.names import check_name
-from firn.record_tables import AnyRecordTable, RecordOptions, RecordTables
 from firn.records.definition.definition import Index, Isolation
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.runner import Runner
-from firn.tables import AnyTable, Tables
-from firn.transactions import Transactions
-from firn.upkeep import WriterUpkeep
-from firn.writers import WriterTables, WriterTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,23 +12,23 @@ from firn.arrow.inputs import declared_columns
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
-from firn.engines import DatabaseEngines
+from firn.database.engines import DatabaseEngines
+from firn.database.kinds import read_any
+from firn.database.tombstones import Vacant, is_same, mark_dropped
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
     TableExistsError,
     TableNotFoundError,
 )
-from firn.generations import Generations
 from firn.journal.definition import definition_key
+from firn.journal.generations import Generations
 from firn.keyed.definition.definition import KeyedDefinition, create_definition
 from firn.keyed.encoding.entries import expiry
 from firn.keyed.encoding.seqs import WIDE_SEQ
 from firn.keyed.maintain.clones import clones_of, release
 from firn.keyed.table import KeyedTable
-from firn.kinds import read_any
 from firn.lake.results import DropReport
-from firn.tombstones import Vacant, is_same, mark_dropped
 from firn.units import parse_duration_ms
 
 if TYPE_CHECKING:

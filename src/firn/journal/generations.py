@@ -1,8 +1,8 @@
 """Which generation of its name a table is: how many tables of the name were dropped before it, of whatever kind.
 
 What a process had under way for a dropped table lands under the old generation's names, where the next table never
-looks. A definition tells, also that of a dropped table (`firn.tombstones`); `_firn/generations/<table>` of the
-database remembers the count where none does.
+looks. A definition tells, also that of a dropped table (`firn.database.tombstones`); `_firn/generations/<table>` of
+the database remembers the count where none does.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from firn.arguments import checked
-from firn.record_tables import RecordTables
+from firn.database.record_tables import RecordTables
 from firn.records.aio import AsyncTransactions
 from firn.records.session import Duration
 from firn.records.write.retry import ATTEMPTS
