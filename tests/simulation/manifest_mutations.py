@@ -377,9 +377,9 @@ def forget_what_was_replaced(patch: pytest.MonkeyPatch) -> None:
 
 def tell_nothing_of_earlier_chains(patch: pytest.MonkeyPatch) -> None:
     """Rule 21: a Full manifest tells what the commits of late replaced."""
-    sound = compacting.remembered
+    sound = compactor.remembered
     patch.setattr(
-        compacting,
+        compactor,
         "remembered",
         lambda *args: tuple(replace(step, ssts=()) for step in sound(*args)),
     )
@@ -387,13 +387,13 @@ def tell_nothing_of_earlier_chains(patch: pytest.MonkeyPatch) -> None:
 
 def believe_a_short_list(patch: pytest.MonkeyPatch) -> None:
     """Rule 21: of what the first that is told replaced, nothing is known."""
-    sound = collecting.replaced
+    sound = collection.replaced
 
     def replaced(store: ManifestStore, pointer: Pointer, manifest: Manifest, listed: Any, **rest: Any) -> Any:
         complete = (Replacement(NO_MANIFEST, -1, (), 0), *manifest.replaced)
         return sound(store, pointer, replace(manifest, replaced=complete), listed, **rest)
 
-    patch.setattr(collecting, "replaced", replaced)
+    patch.setattr(collection, "replaced", replaced)
 
 
 def snapshots_before_the_lists(patch: pytest.MonkeyPatch) -> None:
