@@ -35,3 +35,20 @@ class Slow(LocalRunner):
         if Beside.steps:
             self.meanwhile()
         return results
+
+
+class Interrupted(LocalRunner):
+    """Compacts while others do something, once: before its tasks have read anything, or `late`, before it commits
+    what they have put."""
+
+    def __init__(self, meanwhile: Callable[[], object], late: bool) -> None:
+        super().__init__(1)
+        self.meanwhile, self.late = [meanwhile], late
+
+    def map(self, *args: Any, **options: Any) -> Any:
+        if self.meanwhile and not self.late:
+            self.meanwhile.pop()()
+        results = super().map(*args, **options)
+        if self.meanwhile:
+            self.meanwhile.pop()()
+        return results

@@ -19,13 +19,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import firn
-from firn.errors import FencedError, FirnError, InvalidInputError, SnapshotTooOldError
+from firn.errors import (
+    FencedError,
+    FirnError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    SnapshotTooOldError,
+)
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT
 from firn.keyed.maintain import l0_steps
 from firn.keyed.merge import fold, large_pieces
 from firn.keyed.table import KeyedTable
 from firn.keyed.write.batch import WriteBatch
 from firn.keyed.write.writer import KeyedWriter
+from kv_compactors import Interrupted
 from kv_twins import Twins
 from twins import Loop
 
@@ -46,6 +53,9 @@ _KEYS = st.sampled_from(_LISTED)
 _TYPES = {"d": "DECIMAL(38,3)", "u": "UUID"}
 _OPS = st.tuples(st.sampled_from([PUT, PUT, DELETE, MERGE]), _KEYS, st.integers(-3, 99))
 _LONG_TTLS = st.sampled_from([1e18, 1e15, 2.5e11, "80000000000h", "2000000d"])
+_BESIDE = st.sampled_from(
+    ["change", "compact", "writer", "load", "sweep", "sweep at once", "checkpoint", "crash"]
+)
 _BOUNDS = st.one_of(st.none(), st.binary(max_size=2), _KEYS)
 
 
@@ -95,7 +105,8 @@ class KeyedMachine(RuleBasedStateMachine):
         large_pieces.MOST_BYTES = 300 if small else MOST_BYTES
         fold.fold_piece = narrow
         self.promised = True
-        db = firn.connect(f"memory://model-{uuid.uuid4().hex}")
+        self.url = f"memory://model-{uuid.uuid4().hex}"
+        db = firn.connect(self.url)
         properties = {**PROPERTIES, "compaction": policy}
         if small:
             properties["block_cache"] = 1  # nothing is read that isn't there any more
@@ -228,6 +239,24 @@ class KeyedMachine(RuleBasedStateMachine):
     @rule(full=st.booleans())
     def compact(self, full: bool) -> None:
         self.table.compact(full=full)
+
+    @rule(full=st.booleans(), late=st.booleans(), op=_OPS, beside=st.lists(_BESIDE, min_size=1, max_size=3))
+    def a_slow_compaction(self, full: bool, late: bool, op: Op, beside: list[str]) -> None:
+        """By another process, which reads, and commits only after others have done as they like."""
+        done = {
+            "change": lambda: self.change(op, True),
+            "compact": lambda: self.compact(True),
+            "writer": self.the_writers_own_compaction,
+            "load": lambda: self.load([op[1]], 7),
+            "sweep": lambda: self.sweep(False),
+            "sweep at once": lambda: self.sweep(True),
+            "checkpoint": lambda: self.checkpoint("one"),
+            "crash": self.crash,
+        }
+        slow = Interrupted(lambda: [done[each]() for each in beside], late)
+        # Who is fenced, or whose inputs were replaced and swept, has changed nothing.
+        with suppress(FencedError, ObjectNotFoundError):
+            firn.connect(self.url).table("t", kind="keyed").compact(full=full, runner=slow)
 
     @rule(full=st.booleans())
     def the_writer_compacts(self, full: bool) -> None:
