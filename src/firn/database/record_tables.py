@@ -158,6 +158,12 @@ class RecordTables:
             return None if definition.dropped else definition
         return None if self._state(definition) is None else self._end(definition)
 
+    def defines(self, name: str) -> bool:
+        """Whether the log has a table of the name, whatever its definition says. 1 LIST, and as `SequenceLog.refresh`
+        where there is a log."""
+        log = self.session.store.log
+        return log.store.last(0) > 0 and name in log.refresh().catalog
+
     def drop(self, definition: RecordDefinition, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
         if not dry_run:

@@ -26,6 +26,7 @@ from firn.database.writer_tables import WriterTables
 from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.definition import definition_key
+from firn.journal.manifest.layout import ManifestLayout
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport, MendReport
@@ -169,7 +170,19 @@ class Tables:
             return self.keyed.open(definition)
         return self.lakes.open(definition)
 
-    def _no_table(self, name: str) -> TableNotFoundError:
+    def _no_table(self, name: str) -> TableNotFoundError | CorruptObjectError:
+        key = self.bucket.uri(definition_key(self._prefix(name)))
+        if self.bucket.list(ManifestLayout(self._prefix(name)).pointer_key).objects:
+            return CorruptObjectError(
+                f"{key} is missing, and files of a keyed table are there. Copy it back from a backup; until then "
+                "nobody can open the table."
+            )
+        if self.records.defines(name):
+            return CorruptObjectError(
+                f"{key} is missing, and the log of record tables has the table. Copy it back from a backup; or say "
+                f"what it was by create_table({name!r}, kind='records', …), which raises TableExistsError and keeps "
+                "the rows."
+            )
         there = self.names(None)
         close = difflib.get_close_matches(name, there, n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else self._other_level(name)

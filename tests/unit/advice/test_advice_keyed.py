@@ -263,6 +263,22 @@ def test_a_damaged_manifest_is_copied_back(db: firn.Database, table: KeyedTable)
     assert rows(db) == BOTH
 
 
+def test_a_manifest_that_a_checkpoint_needs_is_copied_back(db: firn.Database, table: KeyedTable) -> None:
+    table.checkpoint("noon")
+    manifest = f"t/_metadata/manifests/{table.journal.read().manifest.name}"
+    back = damaged(db, manifest, None)
+    with pytest.raises(firn.CorruptObjectError, match=manifest):
+        table.history()
+    with advises("keeps a view of which an object is missing", names=manifest):
+        table.reader(at="noon")
+    back()
+    assert dict(table.reader(at="noon").scan()) == BOTH
+    damaged(db, manifest, None)
+    (checkpoint,) = table.checkpoints()
+    checkpoint.delete()
+    assert table.checkpoints() == []
+
+
 def test_a_manifest_of_another_chain_is_copied_back(db: firn.Database, table: KeyedTable) -> None:
     for n in range(8):
         table.load([{"key": b"%d" % n, "value": b"v"}])

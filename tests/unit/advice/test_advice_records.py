@@ -9,6 +9,7 @@ import pytest
 import firn
 from advice import advises
 from firn.database.record_tables import RecordOptions, RecordTables
+from firn.inspect.fsck.fsck import check
 from firn.records.apply.apply import settle
 from firn.records.table import RecordTable
 from firn.testing import SimStore
@@ -297,3 +298,48 @@ def test_a_damaged_staged_document_is_copied_back_or_written_anew():
         else:
             db.put(a={"n": 1, "text": "x" * 100})
         assert db.begin().get("t", "a")["n"] == 1
+
+
+def test_a_lost_horizon_is_copied_back():
+    db = Damaged()
+    for n in range(5):
+        db.t.upsert("a", {"n": n})
+    db.settle()
+    db.age(60)
+    db.sweep(db.t)
+    assert db.log.store.horizon().lo > 2
+    bucket, key = db.store.bucket(), "db/_firn/horizon"
+    body = bucket.get(key).data
+    bucket.delete(key)
+    new = db.tables.describe("new", RecordOptions())
+    for verb in (lambda: db.fresh().get("a"), lambda: db.process().create(new)):
+        with advises("Copy back from a backup what it has of the two", names=key):
+            verb()
+    bucket.put(key, body)
+    assert db.fresh().get("a")["n"] == 4
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "row"])
+@pytest.mark.parametrize("again", [False, True], ids=["copied back", "said again"])
+def test_a_lost_definition_is_copied_back_or_said_again(db, isolation, again):
+    options = {"kind": "records", "isolation": isolation, "schema": {"n": "BIGINT"}}
+    table = db.create_table("t", **options)
+    table.insert("a", {"n": 1})
+    if isinstance(table, RecordTable):
+        settle(table.session.store)
+    key = "t/_firn/table.json"
+    body = db.bucket.get(key).data
+    db.bucket.delete(key)
+    verbs = [lambda: db.table("t"), lambda: db.drop_table("t")]
+    for verb in verbs:
+        with advises("which raises TableExistsError and keeps ", names=key):
+            verb()
+    (problem,) = check(db).problems
+    assert key in str(problem)
+    if again:
+        with pytest.raises(firn.TableExistsError):
+            db.create_table("t", **options)
+    else:
+        db.bucket.put(key, body)
+    assert [dict(row) for row in db.table("t").scan()] == [{"_id": "a", "n": 1}]
+    assert check(db).problems == ()

@@ -18,7 +18,6 @@ from firn.inspect.fsck.writer import check_catalog
 from firn.inspect.transactions import chosen_writers, federation_of
 from firn.journal.definition import definition_key
 from firn.journal.leaderless import LeaderlessJournal
-from firn.journal.manifest.layout import ManifestLayout
 from firn.journal.model import Snapshot
 from firn.journal.writer.federation.definition import definitions
 from firn.journal.writer.format.layout import database_key
@@ -103,21 +102,21 @@ def _logs(db: Database, table: str | None, footers: bool, blocks: bool) -> list[
     for name in names:
         if federation.is_table(name):
             found.append(partial(_log, db, name, footers, blocks))
-        elif db.bucket.list(ManifestLayout(key_below(db.prefix, name)).pointer_key).objects:
+        elif _undefined(db, name).problems:
             found.append(partial(_undefined, db, name))
     return found
 
 
 def _undefined(db: Database, name: str) -> Findings:
-    return Findings(
-        [
-            Finding(
-                db.bucket.uri(definition_key(key_below(db.prefix, name))),
-                "it is missing, and files of a keyed table are there",
-                "Copy it back from a backup; nobody can open the table until then",
-            )
-        ]
-    )
+    """Of what may be a table whose definition is lost."""
+    if not {"_metadata", "data"}.isdisjoint(db.bucket.list_dirs(key_below(db.prefix, name, ""))):
+        try:
+            db.table(name)
+        except TableNotFoundError:
+            pass
+        except FirnError as error:
+            return Findings([of_error(db.bucket.uri(definition_key(key_below(db.prefix, name))), error)])
+    return Findings()
 
 
 def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:

@@ -66,6 +66,8 @@ def history(store: ManifestStore, limit: int | None = None) -> list[ManifestComm
             files[name] = decode_manifest(name, blob.data, where=store.bucket.uri(info.key))
             times[name] = info.modified_ms
     current = pointer.manifest
+    if current not in files:
+        store.current()  # raises where it is lost, and not only replaced and collected in between
     chain = files[current].chain if current in files else ()
     found, before = [], _Before({}, -1)
     for name, file in files.items():

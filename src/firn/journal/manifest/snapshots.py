@@ -179,12 +179,16 @@ def refs(store: ManifestStore) -> list[SnapshotRef]:
 
 
 def view_of(store: ManifestStore, ref: SnapshotRef) -> View:
-    """The view that a snapshot keeps. 1 GET, and 1 a manifest of its chain."""
+    """The view that a snapshot keeps. 1 GET, and 1 a manifest of its chain; 1 more where one is missing."""
     file, _ = _alive(store, ref)
     try:
         manifest = store.manifest(file.pointer.manifest)
     except ObjectNotFoundError as error:
-        raise _too_old(store, ref) from error
+        _alive(store, ref)  # nothing that it needs is collected before it is dead
+        raise CorruptObjectError(
+            f"{store.bucket.uri(ref.key)} keeps a view of which an object is missing: {error}. Copy that back from a "
+            "backup, or delete the checkpoint to give it up."
+        ) from error
     l0 = tuple(L0File(e, n, store.layout.l0_key(e, n), size) for e, n, size in file.l0)
     view = View(file.pointer, manifest, l0)
     if view.last_l0 != file.last_l0 or manifest.chain != file.chain:

@@ -30,7 +30,10 @@ def open_log(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> O
 
     It is at or behind what the horizon says is applied, too. The next numbers tell whether it is right there; if not,
     the log is listed from there on. 2 GETs of the horizon, 2 behind the end, and 1 a record that isn't applied;
-    1 LIST sequence of what is behind that where there is more than one.
+    1 LIST sequence of what is behind that where there is more than one, or where there is no log yet.
+
+    Raises:
+        CorruptObjectError: the horizon is missing, and the log's beginning was truncated.
     """
     applied = store.horizon().applied
     start = max(behind, applied)
@@ -42,6 +45,8 @@ def open_log(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> O
         return None
     if probed.began_s is None:
         top = store.last(top)
+    elif not top and store.has_lost_horizon():
+        raise store.incomplete()
     if top and top not in there:
         last = store.record(top)
         if last is None:

@@ -133,8 +133,18 @@ class SequenceStore:
         blob = self.find(self.layout.pack_key(first))
         return None if blob is None else decode_pack(first, blob.data, where=self.bucket.uri(blob.info.key))
 
+    def has_lost_horizon(self) -> bool:
+        """Whether commits are there and the first is not, though no horizon says that any were truncated. 1 LIST
+        sequence, and 2 GETs where there are commits."""
+        return self.last(0) > 0 and self.record(1) is None and self.find(self.layout.horizon_key) is None
+
     def incomplete(self) -> CorruptObjectError:
         """For a log that isn't whole however often it is read: no truncation takes that long. GET, LIST."""
+        if self.has_lost_horizon():
+            return CorruptObjectError(
+                f"{self.bucket.uri(self.layout.horizon_key)} is missing, and so is commit 1, though later ones are "
+                "there. Copy back from a backup what it has of the two."
+            )
         low = self.horizon().lo
         names = (
             self.layout.parse_record(i.key) for i in self.bucket.list(self.layout.records_prefix).objects

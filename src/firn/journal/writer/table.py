@@ -111,6 +111,7 @@ class WriterTable:
         """What all writers did to the table, as far as it isn't pruned, by time. 1 GET a transaction."""
         union = self.federation.load()
         self._learn(union)
+        self._warn(union)
         lines = [
             line
             for writer in union.versions
@@ -169,10 +170,12 @@ class WriterTable:
                 found = union_snapshot(union, self.table, self.rules)
                 self._latest = key, replace(found, warnings=(*found.warnings, *self.notes))
                 self._note(union)
-                where = self.bucket.uri(key_below(self.federation.prefix, self.table))
-                for text in union.degraded:
-                    warn_degraded(where, text)
+                self._warn(union)
             return self._latest[1]
+
+    def _warn(self, union: Union) -> None:
+        for text in union.degraded:
+            warn_degraded(self.bucket.uri(key_below(self.federation.prefix, self.table)), text)
 
     def _above_seen(self, state: State, clock: str) -> str:
         """The clock with a number above all rows that this connection has seen: who changes a row of another writer,
