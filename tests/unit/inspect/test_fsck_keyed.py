@@ -127,14 +127,6 @@ def test_an_object_that_is_cut_short_is_named(db: firn.Database, table: KeyedTab
         assert any(key in f"{f.object} {f.what}" for f in found), (length, found)
 
 
-@pytest.mark.parametrize("what", ["SST", "manifest"])
-def test_an_object_that_is_missing_is_named(db: firn.Database, table: KeyedTable, what: str) -> None:
-    key = NAMED[what](table)
-    db.bucket.delete(key)
-    found = check(db, footers=False).problems
-    assert any(key in f"{f.object} {f.what}" for f in found), found
-
-
 def test_what_only_a_checkpoint_needs_is_checked_too(db: firn.Database, table: KeyedTable) -> None:
     (ref,) = table.journal.snapshots()
     kept = table.journal.view_of(ref).l0[0].key

@@ -1,25 +1,16 @@
-"""Bits that flip, in any object of a database of record tables: the answer is the right one, or an error that names
-the object. Never another answer."""
+"""Bits that flip, anywhere in an object of a database of record tables: the answer is the right one, or an error that
+names the object. Never another answer. Objects that are cut short or gone are in `test_damage`."""
 
 from __future__ import annotations
 
 import pytest
 
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.record_tables import RecordTables
 from firn.errors import CorruptObjectError, FirnError, NoSuchKeyError, UnsupportedError
-from firn.journal.sequence import truncate
-from firn.records.apply.apply import settle
-from firn.records.definition.definition import Index, read_definition
-from firn.records.maintain.collection import collect
+from firn.records.definition.definition import read_definition
 from firn.records.write.transaction import begin
-from firn.testing import SimStore
+from record_databases import ROWS, of_every_object
 
-ROWS = {
-    "ada": {"n": 1, "email": "ada@example.com"},
-    "bob": {"n": 1, "email": None},
-    "cyd": {"n": 2, "email": "cyd@example.com", "text": "x" * 60},
-    "dee": {"n": 2, "email": None},
-}
 STEP = 5
 """Of every so many bytes a bit is flipped."""
 
@@ -31,24 +22,7 @@ def tables(store):
 
 @pytest.fixture(scope="module")
 def objects():
-    """A log with a pack and a record that isn't applied, rows with versions, a staged document, a held lock."""
-    store = SimStore()
-    made = tables(store)
-    options = RecordOptions(indices=["n", Index("email", unique=True)], properties={"inline": "60B"})
-    table = made.create(made.describe("t", options))
-    records = made.session.store
-    for id, document in list(ROWS.items())[:3]:
-        table.upsert(id, {"n": 0})
-        table.upsert(id, document)
-    settle(records)
-    store.time.advance(40_000)
-    table.upsert("bob", ROWS["bob"])
-    settle(records)
-    collect(records, retention_s=0)
-    assert truncate(records.log).lo > 0
-    table.upsert("dee", ROWS["dee"])
-    holder = begin(records, lock=True)
-    holder.update("t", "cyd", ROWS["cyd"])
+    store = of_every_object()
     return {key: store.fetch(key).data for key in store.keys("db/") if "/indices/" not in key}, store
 
 
