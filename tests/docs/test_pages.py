@@ -35,7 +35,7 @@ def test_blocks_run(page, tmp_path):
 
 def test_the_readme_runs_something():
     languages = [block.language for block in run_page.blocks(ROOT / "README.md")]
-    assert set(languages) == {"python", "console"}
+    assert {"python", "console"} <= set(languages)
 
 
 def test_a_block_that_fails_is_reported(tmp_path):
