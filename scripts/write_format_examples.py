@@ -32,7 +32,7 @@ from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format import layout
 from firn.journal.manifest import ManifestJournal, SSTInfo, View
 from firn.journal.model import Commit, DataFile
-from firn.journal.sequence import Ddl, SequenceLayout
+from firn.journal.sequence import SequenceLayout
 from firn.journal.writer.format import frame
 from firn.journal.writer.format.actions import Define
 from firn.journal.writer.format.catalog_pb2 import Transaction
@@ -88,7 +88,12 @@ def record_log_examples() -> dict[str, str]:
 def record_examples() -> dict[str, str]:
     """The same of the page of record tables."""
     with _fixed_names():
-        return {**_life_of_records(), **_life_of_a_lone_row(), **_life_of_a_cursor()}
+        return {
+            **_life_of_records(),
+            **_life_of_a_lone_row(),
+            **_life_of_a_cursor(),
+            **_life_of_elements(),
+        }
 
 
 PAGES: Mapping[Path, Callable[[], dict[str, str]]] = {
@@ -417,7 +422,7 @@ def _people() -> tuple[_Recorder, RecordDefinition]:
     made = create_definition(bucket, "prod/people", definition)
     bucket.put(definition_key("prod/people"), replace(made, state="ready").encode())
     records = RecordStore(bucket, "prod", clock=bucket.client.clock)
-    define(records, Ddl("create", "people", indices=(("city", False), ("email", True))))
+    define(records, made.creation())
 
     with begin(records) as tx:
         tx.insert("people", "ada", {"city": "London", "email": "ada@example.com"})
@@ -430,6 +435,26 @@ def _people() -> tuple[_Recorder, RecordDefinition]:
         tx.delete("people", "bob/2")
     settle(records)
     return store, definition
+
+
+def _life_of_elements() -> dict[str, str]:
+    """Posts with tags; of one these change."""
+    store = _Recorder()
+    bucket = store.bucket()
+    definition = RecordDefinition("posts", db="prod", indices=(Index("tags", each=True),))
+    made = replace(create_definition(bucket, "prod/posts", definition), state="ready")
+    records = RecordStore(bucket, "prod", clock=bucket.client.clock, definitions={"posts": made}.get)
+    define(records, made.creation())
+    with begin(records) as tx:
+        tx.insert("posts", "1", {"tags": ["sea", "sun", "sea"]})
+        tx.insert("posts", "2", {"tags": []})
+    with begin(records) as tx:
+        tx.update("posts", "1", {"tags": ["sun", 7]})
+    settle(records)
+    return {
+        "element-keys": "\n".join(key for key in store.keys("prod") if "/indices/" in key),
+        "element-commit": store.fetch(f"prod/_commits/{3:020}").data.decode(),
+    }
 
 
 def _life_of_a_cursor() -> dict[str, str]:

@@ -86,6 +86,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.load.load.RecordLoadReport",
             "firn.records.maintain.collection.RecordSweepReport",
             "firn.records.maintain.repair.RowRepairReport",
+            "firn.records.documents.predicates.Contains",
             "firn.records.documents.predicates.Prefix",
             "firn.records.documents.predicates.Range",
             "firn.records.row_tables.RowTable",

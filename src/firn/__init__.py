@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from firn.lake.table import LakeTable
     from firn.records.definition.definition import Index
     from firn.records.documents.documents import Record
-    from firn.records.documents.predicates import Prefix, Range
+    from firn.records.documents.predicates import Contains, Prefix, Range
     from firn.records.load.load import RecordLoadReport
     from firn.records.maintain.collection import RecordSweepReport
     from firn.records.maintain.repair import RowRepairReport
@@ -105,6 +105,7 @@ __all__ = [
     "CommitInfo",
     "CompactionReport",
     "ConflictError",
+    "Contains",
     "CorruptObjectError",
     "DataFile",
     "Database",

@@ -26,6 +26,10 @@ from firn.records.apply.apply import settle
 CATALOG, MANY = "0.1.0+catalog", 12
 """The version whose records refer to one another's catalogs (feature `catalog`); how many tables make one large."""
 
+EACH = "0.1.0+each"
+"""The version with an index of the elements of lists (feature `each`)."""
+TAGS = (None, "", "sea", "x" * 300, 7, 7.5, True)
+
 COLUMNS = {
     "text": "VARCHAR",
     "n": "BIGINT",
@@ -55,8 +59,9 @@ def typed() -> dict[str, dict[str, Any]]:
     }
 
 
-def make(path: Path, *, many: int = 0) -> None:
-    """Write the database's objects and what they hold; with `many` tables more, so that its catalog is large."""
+def make(path: Path, *, many: int = 0, each: bool = False) -> None:
+    """Write the database's objects and what they hold; with `many` tables more, so that its catalog is large, or one
+    with indices of elements."""
     url = f"memory://{uuid.uuid4().hex}"
     bucket = open_bucket(url)
     made = RecordTables(bucket, "", "golden", background=False)
@@ -70,6 +75,11 @@ def make(path: Path, *, many: int = 0) -> None:
     store = made.session.store
     for n in range(many):
         create(f"many{n}", indices=["a field of some length", "another one"])
+    if each:
+        tagged = create("tagged", indices=[firn.Index("tags", each=True)])
+        tagged.insert_many({f"row {n}": {"tags": [*TAGS[:n], *TAGS[:n]], "keys": [n]} for n in range(8)})
+        tagged.update("row 1", {"tags": ["sea", 7], "keys": [1, "one"]})
+        tagged.create_index("keys", unique=True, each=True)
     gone = create("people", indices=["city"])
     gone.insert("ada", {"city": "Atlantis"})
     drop(gone)
@@ -98,7 +108,7 @@ def make(path: Path, *, many: int = 0) -> None:
     visits.insert("gone", {"n": 1})
     visits.delete("gone")
     settle(store)
-    store.log.store.raise_horizon(Horizon(horizon=8 + many))
+    store.log.store.raise_horizon(Horizon(horizon=8 + many + 5 * each))
     truncate(store.log)
     people.update("cyd", {"city": "Rome", "n": 7})
     people.insert("dee", {"city": "Oslo", "email": "dee@example.com"})
@@ -140,6 +150,11 @@ def read(url: str) -> dict[str, Any]:
     for field in COLUMNS:
         for id, document in typed().items():
             finds[f"{field} of {id}"] = sorted(row.id for row in tx.find("typed", {field: document[field]}))
+    if "tagged" in db.tables("records"):
+        for tag in TAGS:
+            found = tx.find("tagged", tags=firn.Contains(tag))
+            finds[f"tagged {tag}"] = sorted(row.id for row in found)
+        finds["key one"] = [row.id for row in tx.find("tagged", keys=firn.Contains("one"))]
     horizon = log.store.horizon()
     return {
         "tables": {name: name in db.tables("records") for name in ("people", "typed", "visits")},
@@ -158,6 +173,7 @@ def read(url: str) -> dict[str, Any]:
         "indices": {
             table: {
                 name: [index.unique, index.stage, index.built, index.ready, index.generation]
+                + ["each"] * index.each
                 for name, index in sorted(state.fields.items())
             }
             for table, state in sorted(head.catalog.items())
@@ -169,3 +185,5 @@ if __name__ == "__main__":
     make(GOLDEN / firn.__version__ / "records.json")
     (GOLDEN / CATALOG).mkdir(exist_ok=True)
     make(GOLDEN / CATALOG / "records.json", many=MANY)
+    (GOLDEN / EACH).mkdir(exist_ok=True)
+    make(GOLDEN / EACH / "records.json", each=True)

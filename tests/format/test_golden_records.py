@@ -6,7 +6,7 @@ import json
 
 import pytest
 from make_golden import GOLDEN
-from make_golden_records import CATALOG, MANY, make, open_golden, read
+from make_golden_records import CATALOG, EACH, MANY, make, open_golden, read
 
 import firn
 from firn.bucket import open_bucket
@@ -57,7 +57,7 @@ def test_they_have_objects_of_all_kinds(version):
         return {
             info.key.rpartition("/")[0].partition("/indices")[0]
             for info in open_bucket(url).list("").objects
-            if not info.key.startswith("many")
+            if not info.key.startswith(("many", "tagged"))
         }
 
     assert kinds(golden(version)[0]) == {
@@ -83,8 +83,31 @@ def test_records_refer_to_a_large_catalog_and_the_horizon_has_it():
     assert pack["features"] == ["catalog"]
 
 
-@pytest.mark.parametrize("many", [0, MANY])
-def test_a_golden_database_can_be_made(many, tmp_path):
-    make(tmp_path / "records.json", many=many)
+def test_rows_are_found_by_elements_and_all_that_tells_of_them_needs_the_feature():
+    url, expected = golden(EACH)
+    finds = expected["finds"]
+    assert finds["tagged sea"] == ["row 1", *(f"row {n}" for n in range(3, 8))]
+    assert finds["tagged True"] == ["row 7"] and finds["key one"] == ["row 1"]
+    assert (
+        expected["indices"]["tagged"]["keys"][0] is True and "each" in expected["indices"]["tagged"]["keys"]
+    )
+    bucket = open_bucket(url)
+    keys = [
+        info.key for info in bucket.list("").objects if info.key.startswith(("_commits/", "_firn/packs/"))
+    ]
+    features = {
+        key: json.loads(bucket.get(key).data)["features"] for key in [*keys, "tagged/_firn/table.json"]
+    }
+    assert len(features) > 3 and set(map(tuple, features.values())) == {("each",)}
+    tagged = firn.connect(url).table("tagged")
+    tagged.update("row 7", {"tags": ["sun"], "keys": []})
+    assert [row.id for row in tagged.find(tags=firn.Contains("sun"))] == ["row 7"]
+    with pytest.raises(firn.DuplicateKeyError):
+        tagged.insert("new", {"keys": ["new", "one"]})
+
+
+@pytest.mark.parametrize("options", [{}, {"many": MANY}, {"each": True}], ids=str)
+def test_a_golden_database_can_be_made(options, tmp_path):
+    make(tmp_path / "records.json", **options)
     url, expected = open_golden(tmp_path / "records.json")
     assert read(url) == expected

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from firn.journal.sequence import Ddl
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import Index, RecordDefinition
 from firn.records.maintain.collection import collect
@@ -29,8 +28,7 @@ class Processes:
 
     def create(self, name: str, *indices: Index) -> None:
         self.definitions.setdefault(name, RecordDefinition(name, db="db", state="ready", indices=indices))
-        named = tuple((index.field, index.unique) for index in indices)
-        define(self.store(), Ddl("create", name, indices=named))
+        define(self.store(), RecordDefinition(name, indices=indices).creation())
 
     def store(self, **options: Any) -> RecordStore:
         bucket = self.objects.bucket()

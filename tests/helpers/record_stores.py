@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from firn.journal.sequence import Ddl
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import Index, RecordDefinition
 from firn.records.maintain.collection import Collected, collect
@@ -39,8 +38,7 @@ class Database:
             self.create(name, *definition.indices)
 
     def create(self, name: str, *indices: Index) -> None:
-        named = tuple((index.field, index.unique) for index in indices)
-        define(self.store("creator"), Ddl("create", name, indices=named))
+        define(self.store("creator"), RecordDefinition(name, indices=indices).creation())
 
     def bucket(self, who: str = "client", *befores: Before, skew_ms: int = 0) -> SimBucket:
         return self.simulated.bucket(who, plan=Plan(*befores), skew_ms=skew_ms)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from operator import methodcaller
 from typing import Any
 
@@ -26,8 +27,8 @@ from firn.errors import (
 from firn.journal.sequence import GroupCommit
 from firn.records.apply import apply
 from firn.records.apply.commit_applier import IDLE_S, PATIENCE_S, Applier
-from firn.records.definition.definition import read_definition
-from firn.records.documents.predicates import Range
+from firn.records.definition.definition import Index, read_definition
+from firn.records.documents.predicates import Contains, Range
 from firn.records.maintain import alter, collection, indexes
 from firn.records.objects.store import RecordStore
 from firn.records.write.transaction import Transaction, begin
@@ -41,6 +42,7 @@ STORE = (StoreUnavailableError, OutcomeUnknownError)
 
 BADGES = (*range(12), None)
 EMAILS = ("ada", "bob", "cyd", "dee", None)
+TAGS = ("sea", "sun", "rain", 1, None)
 SHIFTS = ("day", "night")
 USERS = tuple(f"user{n}" for n in range(5))
 LISTS = tuple(f"list{n}" for n in range(6))
@@ -49,8 +51,8 @@ LISTS = tuple(f"list{n}" for n in range(6))
 @dataclass(frozen=True)
 class Habits:
     """What a world's clients do: `mix` are weights of workloads, `rounds` transactions a thread; `applies`: each
-    process has the thread that applies its commits, and those that others leave behind; `builds`: the table and
-    field of an index that comes and goes, and whether it is unique."""
+    process has the thread that applies its commits, and those that others leave behind; `builds`: tables, and indices
+    of them that come and go."""
 
     mix: Mapping[str, int]
     rounds: int
@@ -63,7 +65,7 @@ class Habits:
     freshness_s: float = 30.0
     max_lag: int = 64
     applies: bool = False
-    builds: tuple[str, str, bool] = ("users", "city", False)
+    builds: tuple[tuple[str, Index], ...] = (("users", Index("city")),)
 
 
 class Watched(Applier):
@@ -228,17 +230,18 @@ class Clients:
                 continue
 
     def indexer(self, client: SimClient) -> None:
-        """Builds an index while others write, and drops it."""
+        """Builds indices while others write, and drops them."""
         store = self._open_store(client.bucket, client.clock)
-        table, field, unique = self.habits.builds
+        builds = cycle(self.habits.builds)
         for _ in range(self.habits.rounds):
             self.rest(client, 4 * self.habits.pause_s)
+            table, index = next(builds)
             try:
-                if field in store.log.refresh().catalog[table].fields and client.random.random() < 0.4:
-                    indexes.drop_index(store, table, field)
+                if index.field in store.log.refresh().catalog[table].fields and client.random.random() < 0.4:
+                    indexes.drop_index(store, table, index.field)
                     self.model.happened["index dropped"] += 1
                 else:
-                    indexes.build_index(store, table, field, unique=unique)
+                    indexes.build_index(store, table, index.field, unique=index.unique, each=index.each)
                     self.model.happened["index built"] += 1
             except DuplicateKeyError:
                 self.model.happened["index refused"] += 1
@@ -517,6 +520,30 @@ class Session:
                 self.delete("badges", id)
             else:
                 self.upsert("badges", id, {"badge": self.random.choice(BADGES), "by": self.tx.txid})
+
+    def tags(self) -> None:
+        """Rows with lists, whose elements are looked for; no two rows may share a key while an index says so."""
+        for id in self.random.sample(USERS, self.random.randint(1, 2)):
+            row = self.get("tagged", id) if self.random.random() < 0.6 else None
+            if row is not None and self.random.random() < 0.2:
+                self.delete("tagged", id)
+                continue
+            lists = {
+                "tags": self.random.choices(TAGS, k=self.random.randrange(4)),
+                "keys": self.random.sample(BADGES, self.random.randrange(3)),
+            }
+            if row is not None and self.random.random() < 0.3:
+                lists = row.document
+            self.upsert("tagged", id, {**lists, "by": self.tx.txid})
+        self.think()
+        for field, elements in (("tags", TAGS), ("keys", BADGES)):
+            index = self.tx._table("tagged").state.fields.get(field)
+            asked = Contains(self.random.choice(elements))
+            if index is not None and 0 < index.ready <= self.tx.snapshot:
+                self.find("tagged", **{field: asked})
+                self.clients.model.happened["index used"] += 1
+            elif self.random.random() < 0.2:
+                self.scan("tagged", **{field: asked})
 
     def _finds_users(self) -> None:
         table = self.tx._table("users")

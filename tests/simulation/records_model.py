@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import orjson
 
-from firn.journal.sequence import Catalog, Record, RowWrite, Transaction
+from firn.journal.sequence import Catalog, IndexState, Record, RowWrite, Transaction
 from firn.journal.sequence.catalog import after
 from firn.records.documents.predicates import matches, predicate_of
 from firn.testing.history import History
@@ -59,6 +59,12 @@ def matching(rows: Found, where: Mapping[str, Any]) -> Found:
     """The rows that match."""
     asked = {name: predicate_of(value) for name, value in where.items()}
     return {id: document for id, document in rows.items() if matches(document, asked)}
+
+
+def indexed(document: Document, field: str, index: IndexState) -> list[Any]:
+    """What a row has in an index: its value, or the different elements of its list."""
+    value = document.get(field)
+    return list(dict.fromkeys(value or ())) if index.each else [value]
 
 
 @dataclass
@@ -246,7 +252,8 @@ def _unique_values_are(state: Mapping[str, Found], record: Record) -> None:
     for table, definition in after(record).items():
         for name, index in definition.fields.items():
             if index.unique and index.stage == "ready":
-                values = [row[name] for row in state.get(table, {}).values() if row[name] is not None]
+                rows = state.get(table, {}).values()
+                values = [v for row in rows for v in indexed(row, name, index) if v is not None]
                 assert len(values) == len(set(values)), (
                     f"after commit {record.number} {table} has {sorted(values)} in a unique index"
                 )

@@ -19,6 +19,7 @@ from firn.journal.sequence.catalog import after
 from firn.journal.sequence.store import SequenceStore
 from firn.records.apply import apply as applying
 from firn.records.apply import commit_applier, lost
+from firn.records.documents.documents import Documents
 from firn.records.maintain import collection, indexes
 from firn.records.maintain import ddl as definitions
 from firn.records.names.names import id_part
@@ -419,6 +420,18 @@ def claim_nothing(patch: pytest.MonkeyPatch) -> None:
         return ()
 
     patch.setattr(transaction, "claims_of", claims_of)
+
+
+def claim_first_elements_only(patch: pytest.MonkeyPatch) -> None:
+    """Rule 26: claim each new element of a list."""
+    sound = uniqueness._indexed
+    patch.setattr(uniqueness, "_indexed", lambda *args: sound(*args)[:1])
+
+
+def enter_first_elements_only(patch: pytest.MonkeyPatch) -> None:
+    """An index of elements has an entry for each."""
+    sound = Documents.index_values
+    patch.setattr(Documents, "index_values", lambda *args, **options: sound(*args, **options)[:1])
 
 
 def build_without_waiting(patch: pytest.MonkeyPatch) -> None:

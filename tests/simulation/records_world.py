@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from firn.bucket.base import BytesLike
-from firn.journal.sequence import Ddl, Record, RowWrite, SequenceLayout
+from firn.journal.sequence import Record, RowWrite, SequenceLayout
 from firn.records.apply import apply
 from firn.records.definition.definition import Index, RecordDefinition, read_definition
+from firn.records.documents.predicates import Contains
 from firn.records.maintain import collection
 from firn.records.maintain.ddl import define
 from firn.records.objects.row import Row
@@ -19,7 +20,7 @@ from firn.records.objects.store import RecordStore
 from firn.records.write.transaction import begin
 from firn.testing import RandomFaults, Replay, SimStore, World
 from simulation.records_clients import SHIFTS, Clients, Habits, tables_of
-from simulation.records_model import TOTAL, Model
+from simulation.records_model import TOTAL, Model, indexed
 
 PREFIX = "db"
 LAYOUT = SequenceLayout(PREFIX)
@@ -35,6 +36,7 @@ DEFINITIONS: Mapping[str, RecordDefinition] = {
     "moved": RecordDefinition("moved", db="db", state="ready", indices=(Index("n"),)),
     "users": RecordDefinition("users", db="db", state="ready", indices=(Index("email", unique=True),)),
     "badges": RecordDefinition("badges", db="db", state="ready"),
+    "tagged": RecordDefinition("tagged", db="db", state="ready"),
     "entries": RecordDefinition("entries", db="db", state="ready", indices=(Index("list"), Index("at"))),
 }
 
@@ -75,7 +77,22 @@ RECORDS_SHAPES: dict[str, RecordsShape] = {
     "unique": RecordsShape(
         clients=3,
         indexers=2,
-        habits=_habits(12, {"badges": 1}, threads=2, pause_s=4, builds=("badges", "badge", True)),
+        habits=_habits(
+            12, {"badges": 1}, threads=2, pause_s=4, builds=(("badges", Index("badge", unique=True)),)
+        ),
+    ),
+    # Rows with lists, while indices of their elements come and go.
+    "elements": RecordsShape(
+        clients=3,
+        indexers=2,
+        habits=_habits(
+            7,
+            {"tags": 1},
+            threads=2,
+            pause_s=4,
+            serializable=0.2,
+            builds=(("tagged", Index("tags", each=True)), ("tagged", Index("keys", unique=True, each=True))),
+        ),
     ),
     "threads": RecordsShape(clients=2, habits=_habits(rounds=8, threads=3, pause_s=2)),
     "sleepers": RecordsShape(clients=5, collectors=2, habits=_habits(pause_s=15), stalls=5, stall_s=600),
@@ -207,8 +224,7 @@ def _faults(seed: int | Replay, shape: RecordsShape) -> RandomFaults | None:
 def create(store: RecordStore) -> None:
     """The tables, and what the workloads begin with."""
     for definition in DEFINITIONS.values():
-        indices = tuple((index.field, index.unique) for index in definition.indices)
-        define(store, Ddl("create", definition.name, indices=indices))
+        define(store, definition.creation())
     fill(store)
 
 
@@ -332,11 +348,10 @@ def entries_of(store: RecordStore, rows: list[tuple[str, Row]], *, ready: bool =
                 document = table.documents.decode(store.body(version))
                 for name_, index in table.state.fields.items():
                     if index.stage == "ready" or not ready:
-                        wanted.add(
-                            table.layout.entry(
-                                name_, document.get(name_), row.id, version.seq, index.generation
-                            )
-                        )
+                        wanted |= {
+                            table.layout.entry(name_, value, row.id, version.seq, index.generation)
+                            for value in indexed(document, name_, index)
+                        }
     return wanted
 
 
@@ -356,6 +371,8 @@ def finds_what_is_there(store: RecordStore, rows: list[tuple[str, Row]]) -> None
         assert found.keys() == alive
         for id, document in found.items():
             assert tx.get(name, id).document == document
-            for indexed, index in state.fields.items():
+            for name_, index in state.fields.items():
                 if index.stage == "ready":
-                    assert id in {row["_id"] for row in tx.find(name, {indexed: document.get(indexed)})}
+                    for value in indexed(document, name_, index):
+                        asked = Contains(value) if index.each else value
+                        assert id in {row["_id"] for row in tx.find(name, {name_: asked})}

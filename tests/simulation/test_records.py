@@ -24,6 +24,7 @@ ALSO = {
     "bank": {"bank: stale_object", "bank: duplicate_key"},
     "users": {"users: duplicate_key", "index built", "index dropped", "index used", "entries swept"},
     "unique": {"badges: duplicate_key", "index built", "index refused", "index dropped"},
+    "elements": {"tags: duplicate_key", "tags: stale_object", "index built", "index refused", "index used"},
     "sleepers": {"transaction_timed_out", "snapshot_too_old"},
     "locks": {"object_locked"},
     "serializable": {"doctors: stale_object", "lists: stale_object"},

@@ -200,15 +200,17 @@ def test_a_build_whose_driver_was_killed_is_ended(
     assert (table.count(n=0), table.count(n=1)) == (835, 832)
 
 
-def test_tasks_find_values_that_cannot_be_in_an_index(spark: SparkSession, db: firn.Database) -> None:
+def test_tasks_find_what_can_and_cannot_be_in_an_index(spark: SparkSession, db: firn.Database) -> None:
     table = db.create_table("t", kind="records")
-    table.load([{"_id": f"r{n}", "n": n, "list": n} for n in range(1500)])
+    table.load([{"_id": f"r{n}", "n": n, "list": n, "tags": [n % 3, "all"]} for n in range(1500)])
     table.upsert("r9", {"n": 1200, "list": [1]})
     with pytest.raises(InvalidInputError, match=r"'r9'.*at list, which is indexed"):
         table.create_index("list", runner=SparkRunner(spark))
     with pytest.raises(DuplicateKeyError, match=r"t/n/.*'r1200' and 'r9'|t/n/.*'r9' and 'r1200'"):
         table.create_index("n", unique=True, runner=SparkRunner(spark))
     assert table.indices() == []
+    table.create_index("tags", each=True, runner=SparkRunner(spark))
+    assert table.count(tags=firn.Contains(2)) == 500 and table.count(tags=firn.Contains("all")) == 1499
 
 
 def test_where_an_index_is_built(

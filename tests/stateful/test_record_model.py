@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import firn
-from firn.journal.sequence import Ddl
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import Index, RecordDefinition
 from firn.records.documents.predicates import matches, predicate_of
@@ -28,7 +27,17 @@ from firn.testing import SimStore
 IDS = st.sampled_from(["a", "b", "c", "é___/.."])
 NUMBERS = st.sampled_from([None, 1, 2, 2.5, True])
 NAMES = st.sampled_from([None, "", "x", "xy", "e\u0301t", "\u00e9t", "~" * 120])
-DOCUMENTS = st.fixed_dictionaries({}, optional={"n": NUMBERS, "name": NAMES, "mail": st.sampled_from("pqr")})
+TAGS = st.sampled_from([None, 1, 1.0, "x", "xy", "e\u0301t"])
+DOCUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "n": NUMBERS,
+        "name": NAMES,
+        "mail": st.sampled_from("pqr"),
+        "tags": st.none() | st.lists(TAGS, max_size=3),
+        "keys": st.lists(st.sampled_from([None, *"uvwxyz"]), max_size=2),
+    },
+)
 WHERE = st.one_of(
     st.fixed_dictionaries({"n": NUMBERS}),
     st.fixed_dictionaries(
@@ -39,6 +48,11 @@ WHERE = st.one_of(
         {"name": st.sampled_from([firn.Prefix("x"), firn.Prefix("é"), firn.Prefix(""), firn.Range("", "y")])}
     ),
     st.fixed_dictionaries({"mail": st.sampled_from("pqr"), "n": NUMBERS}),
+    st.fixed_dictionaries({"tags": TAGS.map(firn.Contains)}, optional={"name": NAMES}),
+    st.fixed_dictionaries(
+        {"tags": st.sampled_from([firn.Prefix("x"), firn.Range(1), firn.Range("", "y")]).map(firn.Contains)}
+    ),
+    st.fixed_dictionaries({"keys": st.sampled_from("uvw").map(firn.Contains)}),
 )
 Rows = dict[str, dict[str, Any]]
 
@@ -97,10 +111,18 @@ class Records:
     def __init__(self) -> None:
         self.store = SimStore(page_size=3)
         self.definition = RecordDefinition(
-            "t", db="db", indices=(Index("n"), Index("name"), Index("mail", unique=True)), state="ready"
+            "t",
+            db="db",
+            indices=(
+                Index("n"),
+                Index("name"),
+                Index("mail", unique=True),
+                Index("tags", each=True),
+                Index("keys", unique=True, each=True),
+            ),
+            state="ready",
         )
-        named = tuple((index.field, index.unique) for index in self.definition.indices)
-        define(self.opened(), Ddl("create", "t", indices=named))
+        define(self.opened(), self.definition.creation())
         self.states: list[Rows] = [{}]
         self.commits: list[Commit] = []
         self.open: dict[int, Model] = {}
@@ -279,11 +301,17 @@ class Records:
             errors.add(firn.StaleObjectError)
         old = self.states[m.snapshot]
         brought = {
-            row["mail"]
+            value
             for id, row in m.writes.items()
-            if row is not None and "mail" in row and old.get(id, {}).get("mail") != row["mail"]
+            if row is not None
+            for value in unique_values(row) - unique_values(old.get(id, {}))
         }
-        mails = [row["mail"] for row in self.seen(m).values() if "mail" in row]
-        if any(mails.count(mail) > 1 for mail in mails) or any(c.claims & brought for c in since):
+        values = [value for row in self.seen(m).values() for value in unique_values(row)]
+        if any(values.count(value) > 1 for value in values) or any(c.claims & brought for c in since):
             errors.add(firn.DuplicateKeyError)
         return errors, brought
+
+
+def unique_values(row: dict[str, Any]) -> set[str]:
+    """What no other row may have."""
+    return {value for value in (row.get("mail"), *row.get("keys", ())) if value is not None}

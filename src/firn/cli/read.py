@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Container
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
@@ -325,7 +326,7 @@ def _record_schema(table: RecordTable | RowTable, json: bool) -> None:
                 "table": table.name,
                 "columns": [{"name": c, "type": t} for c, t in columns.items()],
                 "schema": d.schema,
-                "indices": [{"field": i.field, "unique": i.unique, "ready": i.ready} for i in indices],
+                "indices": [dataclasses.asdict(index) for index in indices],
                 "isolation": d.isolation,
                 "properties": dict(d.properties),
             }
@@ -337,7 +338,8 @@ def _record_schema(table: RecordTable | RowTable, json: bool) -> None:
             "Documents may have any other field." if d.schema is None else "Documents follow a JSON schema."
         )
     for index in indices:
-        kind = ("unique index" if index.unique else "index") + ("" if index.ready else ", being built")
+        kind = "unique index" if index.unique else "index"
+        kind += (" of each element" if index.each else "") + ("" if index.ready else ", being built")
         output.line(f"{kind}: {index.field}")
     output.line(f"isolation: {d.isolation}")
     for name, value in d.properties.items():

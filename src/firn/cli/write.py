@@ -153,6 +153,14 @@ def create(
             "--unique", metavar="FIELD", help="The same, and no two rows have one value. Repeatable."
         ),
     ] = None,
+    each: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--each",
+            metavar="FIELD",
+            help="Of a record table: find rows by each element of this field's lists. Repeatable.",
+        ),
+    ] = None,
     isolation: Annotated[
         str,
         typer.Option(
@@ -190,7 +198,7 @@ def create(
         version_by=version_by,
         merge=merge if merge is None or "=" not in merge else pairs(merge.split(","), "--merge"),
         ttl=ttl,
-        indices=_indices(index, unique),
+        indices=_indices(index, unique, each),
         isolation=isolation,
         properties=pairs(properties, "--property"),
     )
@@ -200,10 +208,14 @@ def create(
         output.line(f"created {made.name} in {url}")
 
 
-def _indices(fields: list[str] | None, unique: list[str] | None) -> list[Any]:
+def _indices(fields: list[str] | None, unique: list[str] | None, each: list[str] | None) -> list[Any]:
     from firn.records.definition.definition import Index
 
-    return [*map(Index, fields or ()), *(Index(field, unique=True) for field in unique or ())]
+    return [
+        *map(Index, fields or ()),
+        *(Index(field, unique=True) for field in unique or ()),
+        *(Index(field, each=True) for field in each or ()),
+    ]
 
 
 @app.command(rich_help_panel=WRITE)

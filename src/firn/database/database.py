@@ -224,7 +224,7 @@ class Database(Transactions, WriterUpkeep):
             journal: "leaderless": any process appends, maintenance takes a lock. "writer": each writer has a
                 history of its own in this database, and `connect` needs `writer=`.
             indices: the fields by which rows of a record table are found: names, dotted paths into documents, or
-                `firn.Index(field, unique=True)`.
+                `firn.Index(field, unique=True)`; `firn.Index(field, each=True)` for the elements of lists.
             isolation: of a record table. "snapshot": in transactions. "row": one by one, at one PUT a write, without
                 transactions and indices.
             properties: see docs/howto/properties.md.

@@ -121,14 +121,7 @@ class RecordTables:
             self._bucket, key_below(self._prefix, name), definition, over=vacant.over
         )
         try:
-            create = Ddl(
-                "create",
-                name,
-                isolation=definition.isolation,
-                indices=tuple((index.field, index.unique) for index in definition.indices),
-                generation=definition.generation,
-            )
-            define(self.session.store, create)
+            define(self.session.store, definition.creation())
         except TableExistsError:  # of a later generation
             raise self._taken(name) from None
         ready = self._end(definition)

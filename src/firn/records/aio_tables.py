@@ -139,9 +139,11 @@ class AsyncRecordTable:
         """The indices that there are now, by field."""
         return await self.run(self.twin.indices)
 
-    async def create_index(self, field: str, *, unique: bool = False, runner: Runner | None = None) -> int:
+    async def create_index(
+        self, field: str, *, unique: bool = False, each: bool = False, runner: Runner | None = None
+    ) -> int:
         """Build an index while others read and write; the number of the commit from which it is used."""
-        return await self.run(self.twin.create_index, field, unique=unique, runner=runner)
+        return await self.run(self.twin.create_index, field, unique=unique, each=each, runner=runner)
 
     async def drop_index(self, field: str) -> int:
         """Use an index no more, from the commit on whose number is returned."""

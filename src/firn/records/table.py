@@ -41,11 +41,13 @@ TASKS_FROM: Final = 10_000
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """An index of a record table: of which field, whether unique, and whether it can be used or is being built."""
+    """An index of a record table: of which field, whether unique, whether it can be used or is being built, and
+    whether it is of each element of lists."""
 
     field: str
     unique: bool
     ready: bool
+    each: bool = False
 
 
 @checked
@@ -366,25 +368,39 @@ class RecordTable:
         catalog = self.session.store.log.refresh().catalog
         state = self.session.store.table(self.name, catalog).state
         return [
-            IndexInfo(field, index.unique, index.stage == "ready")
+            IndexInfo(field, index.unique, index.stage == "ready", index.each)
             for field, index in sorted(state.fields.items())
         ]
 
-    def create_index(self, field: str, *, unique: bool = False, runner: Runner | None = None) -> int:
+    def create_index(
+        self, field: str, *, unique: bool = False, each: bool = False, runner: Runner | None = None
+    ) -> int:
         """Build an index while others read and write; the number of the commit from which it is used. One that was
         interrupted, wherever that was, is ended.
 
-        1 LIST sequence, 1 GET a row and 1 PUT a version that is kept, and 2 commits: 2 PUTs and 4 GETs; a unique one
-        lists and reads the rows once more.
+        1 LIST sequence, 1 GET a row and 1 PUT a version that is kept, or an element of it, and 2 commits:
+        2 PUTs and 4 GETs; a unique one lists and reads the rows once more.
 
         Args:
+            unique: see `firn.Index`.
+            each: see `firn.Index`. As long as there is such an index, the database's record tables need a Firn that
+                knows the feature `each`.
             runner: where rows are read and entries put; by default on Spark where there are 10,000 rows or more and a
                 session is active or given, or they have more than 64 MB.
 
         Raises:
             ConflictError: there is such an index.
-            InvalidInputError: the field can't be indexed, or a row has a list or an object there.
+            InvalidInputError: the field can't be indexed, or a row has a list or an object there; with `each`,
+                anything but a list of values without parts.
             DuplicateKeyError: `unique`, and two rows have one value.
+
+        Example:
+            >>> import firn
+            >>> posts = firn.connect("memory://").create_table("posts", kind="records")
+            >>> _ = posts.insert_many({"1": {"tags": ["sea", "sun"]}, "2": {"tags": ["sun"]}, "3": {}})
+            >>> _ = posts.create_index("tags", each=True)
+            >>> [row.id for row in posts.find(tags=firn.Contains("sun"))]
+            ['1', '2']
         """
 
         def choose(rows: Sequence[ObjectInfo]) -> Runner | None:
@@ -394,7 +410,13 @@ class RecordTable:
 
         progress = self.engines.progress(f"index {self.name} by {field}")
         return indexes.build_index(
-            self.session.store, self.name, field, unique=unique, choose=choose, progress=progress
+            self.session.store,
+            self.name,
+            field,
+            unique=unique,
+            each=each,
+            choose=choose,
+            progress=progress,
         )
 
     def drop_index(self, field: str) -> int:

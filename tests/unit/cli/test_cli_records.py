@@ -57,6 +57,42 @@ def test_find_and_scan(airports: str) -> None:
     assert "Honolulu" in done("records", "scan", airports).out
 
 
+def test_find_by_elements(tmp_path: Path) -> None:
+    posts = str(tmp_path / "posts")
+    done("create", posts, "--kind", "records", "--each", "tags")
+    for id, tags in (("1", ["sea", "sun", 7]), ("2", ["sun"]), ("3", [])):
+        done("records", "put", posts, id, orjson.dumps({"tags": tags, "ns": tags[2:]}).decode())
+    assert found("records", "find", posts, "tags[]=sun") == ["1", "2"]
+    assert (
+        found("records", "find", posts, "tags[]=se*") == found("records", "scan", posts, "ns[]=5..8") == ["1"]
+    )
+    assert found("records", "find", posts, "tags[]=7") == ["1"]
+    assert found("records", "find", posts, 'tags[]="7"') == []
+    assert "needs a field that is indexed (tags by Contains)" in run("records", "find", posts, "tags=sun").err
+    done("records", "index", posts, "ns", "--each", "--unique")
+    assert done("records", "index", posts, "--json").json["indices"] == [
+        {"field": "ns", "unique": True, "ready": True, "each": True},
+        {"field": "tags", "unique": False, "ready": True, "each": True},
+    ]
+    assert "unique each" in done("records", "index", posts).out
+    assert "index of each element: tags" in done("schema", posts).out
+    done("records", "index", posts, "tags", "--drop")
+    assert run("records", "find", posts, "tags[]=sun").code == 2
+    assert fsck(firn.connect(tmp_path)).problems == ()
+
+
+def test_conditions_on_elements_of_columns(tmp_path: Path) -> None:
+    posts = str(tmp_path / "posts")
+    columns = [f"--column={column}" for column in ("tags=VARCHAR[]", "days=DATE[]", "name=VARCHAR")]
+    done("create", posts, "--kind", "records", "--each", "tags", "--each", "days", *columns)
+    done("records", "put", posts, "1", '{"tags": ["7"], "days": ["2026-01-31"]}')
+    assert found("records", "find", posts, "tags[]=7") == ["1"]
+    assert found("records", "find", posts, "days[]=2026-01-31..2026-02-01") == ["1"]
+    assert found("records", "find", posts, "days[]=2026-02-01") == []
+    assert "only lists contain" in run("records", "scan", posts, "name[]=x").err
+    assert "can't be" in run("records", "find", posts, "days[]=soon").err
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -71,7 +107,9 @@ def test_find_and_scan(airports: str) -> None:
         (["put", "X", '{"_etag": "2.f00"}'], "give etag='2.f00' beside"),
         (["find", "city=Detroit"], "(code, state); scan looks through all rows for city"),
         (["index", "--drop"], "name the field"),
-        (["index", "city", "--drop", "--unique"], "--unique is for"),
+        (["index", "city", "--drop", "--unique"], "--unique and --each are for"),
+        (["index", "city", "--drop", "--each"], "--unique and --each are for"),
+        (["index", "--each"], "name the field"),
     ],
 )
 def test_what_is_refused(airports: str, args: list[str], message: str) -> None:

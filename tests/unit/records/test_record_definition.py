@@ -34,6 +34,7 @@ FULL = RecordDefinition(
     "definition",
     [
         FULL,
+        RecordDefinition("t", indices=(Index("city"), Index("tags", unique=True, each=True))),
         RecordDefinition("t"),
         RecordDefinition("t", schema={"type": "object"}),
         RecordDefinition("t", isolation="row", dropped=True),
@@ -74,6 +75,7 @@ def test_the_layout_has_the_name_that_the_database_had():
         (RecordDefinition("t", indices=(Index("_id"),)), "_id"),
         (RecordDefinition("t", columns={"a": "INTERVAL"}), "column 'a'"),
         (RecordDefinition("t", columns={"a": "DATE"}, indices=(Index("b"),)), "no column 'b'"),
+        (RecordDefinition("t", columns={"a": "DATE"}, indices=(Index("a", each=True),)), "no elements"),
         (RecordDefinition("t", schema={"type": 3}), "JSON schema"),
     ],
 )

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import firn
 from firn.arrow.inputs import declared_columns
 from firn.records.documents.documents import MAX_BODY, Documents, Record
-from firn.records.documents.predicates import Equal, Prefix, Range
+from firn.records.documents.predicates import Contains, Equal, Prefix, Range
 
 UTC = dt.timezone.utc
 JSON = st.recursive(
@@ -362,11 +362,33 @@ def test_the_dialect_is_the_schemas_own():
 
 def test_what_an_index_holds():
     document = {"n": 1, "home": {"city": "x"}, "tags": []}
-    assert plain.index_value("a", document, "home.city") == "x"
-    assert plain.index_value("a", document, "nobody") is None
+    assert plain.index_values("a", document, "home.city", each=False) == ("x",)
+    assert plain.index_values("a", document, "nobody", each=False) == (None,)
     for field in ("home", "tags"):
         with pytest.raises(firn.InvalidInputError, match=rf"t\['a'\] has .* at {field}, which is indexed"):
-            plain.index_value("a", document, field)
+            plain.index_values("a", document, field, each=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "values"),
+    [
+        ([], []),
+        (None, []),
+        (["b", "a", "b"], ["b", "a"]),
+        ([1, 1.0, True, "1", None, None], [1.0, True, "1", None]),
+        (["e\u0301", "\u00e9"], ["\u00e9"]),
+        (list(range(100)) * 2, list(range(100))),
+    ],
+)
+def test_what_an_index_of_elements_holds(value, values):
+    found = plain.index_values("a", {"home": {"tags": value}}, "home.tags", each=True)
+    assert [(type(v), v) for v in found] == [(type(v), v) for v in values]
+
+
+@pytest.mark.parametrize("value", ["x", 1, {}, [[]], ["x", {}], list(range(101))])
+def test_what_an_index_of_elements_refuses(value):
+    with pytest.raises(firn.InvalidInputError, match=r"t\['a'\] has .* at tags"):
+        plain.index_values("a", {"tags": value}, "tags", each=True)
 
 
 @pytest.mark.parametrize("field", ["", 3, None, "_id", "\ud800"])
@@ -388,6 +410,21 @@ def test_fields_of_columns_that_can_be_indexed():
             typed.check_field(field)
 
 
+def test_columns_whose_elements_can_be_indexed():
+    lists = Documents("t", columns={"tags": "VARCHAR[]", "deep": "INTEGER[][]", "name": "VARCHAR"})
+    lists.check_field("tags", each=True)
+    plain.check_field("tags", each=True)
+    for field in ("deep", "name"):
+        with pytest.raises(firn.InvalidInputError, match=f"{field} is .*each=True is for lists"):
+            lists.check_field(field, each=True)
+    with pytest.raises(firn.InvalidInputError, match="no column"):
+        lists.check_field("nobody", each=True)
+    with pytest.raises(firn.InvalidInputError, match="index its elements with each=True"):
+        lists.check_field("tags")
+    with pytest.raises(firn.InvalidInputError, match="a field within may be"):
+        lists.check_field("deep")
+
+
 def test_predicates_take_the_columns_kind():
     assert typed.predicate("price", Range(1, 2)) == Range(Decimal(1), Decimal(2))
     assert typed.predicate("ratio", 3) == Equal(3)
@@ -406,6 +443,17 @@ def test_predicates_take_the_columns_kind():
         with pytest.raises(firn.InvalidInputError, match=field):
             typed.predicate(field, asked)
     assert plain.predicate("anything", 3) == Equal(3)
+
+
+def test_what_is_asked_of_elements_takes_their_kind():
+    lists = Documents("t", columns={"days": "DATE[]", "prices": "DECIMAL(5,2)[]", "name": "VARCHAR"})
+    day = dt.date(2026, 1, 31)
+    assert lists.predicate("days", Contains(day)) == Contains(Equal(day))
+    assert lists.predicate("prices", Contains(Range(1, 2))).predicate == Range(Decimal(1), Decimal(2))
+    assert plain.predicate("anything", Contains("x")) == Contains("x")
+    for field, asked in (("days", "2026-01-31"), ("prices", Prefix("1")), ("name", "x")):
+        with pytest.raises(firn.InvalidInputError, match=field):
+            lists.predicate(field, Contains(asked))
 
 
 def test_a_record_is_a_mapping_of_its_document_and_id():

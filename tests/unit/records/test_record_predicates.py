@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import firn
 from firn.records.documents.predicates import (
+    Contains,
     Equal,
     Prefix,
     Range,
@@ -19,6 +20,7 @@ from firn.records.documents.predicates import (
     level_may_match,
     matches,
     may_match,
+    of_values,
     predicate_of,
     sort_key,
     spans_of,
@@ -84,6 +86,29 @@ def listed(values, predicate):
 def test_listing_misses_nothing_that_matches(values, predicate):
     found = [value for value in listed(values, predicate) if predicate.matches(value)]
     assert found == [value for value in values if predicate.matches(value)]
+
+
+@given(st.lists(VALUES, max_size=6), predicates())
+def test_a_list_contains_what_one_of_its_elements_is(values, predicate):
+    asked = Contains(predicate)
+    expected = any(predicate.matches(value) for value in values)
+    assert asked.matches(values) == matches({"a": {"b": values}}, {"a.b": asked}) == expected
+    assert asked.matches([[], *values, {"a": 1}]) == expected
+    assert bool([v for v in listed(values, of_values(asked)) if predicate.matches(v)]) == expected
+    assert not matches({"a": values}, {"a": predicate})
+
+
+@given(VALUES, predicates())
+def test_what_is_no_list_contains_nothing(value, predicate):
+    for found in (value, {"a": value}):
+        assert not matches({"a": found}, {"a": Contains(predicate)})
+    assert not matches({}, {"a": Contains(None)})
+
+
+@pytest.mark.parametrize("element", [Contains(1), ["x"], {"a": 1}, float("nan"), "\ud800"])
+def test_what_no_element_can_be(element):
+    with pytest.raises(firn.InvalidInputError):
+        Contains(element)
 
 
 @given(st.data(), st.sampled_from(sorted(KINDS)), st.booleans())

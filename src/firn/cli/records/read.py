@@ -23,7 +23,9 @@ After = Annotated[
 Where = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="CONDITION...", help="FIELD=VALUE, FIELD=PREFIX* or FIELD=START..END (without END itself)."
+        metavar="CONDITION...",
+        help="FIELD=VALUE, FIELD=PREFIX* or FIELD=START..END (without END itself); FIELD[]=… for an element of a "
+        "list.",
     ),
 ]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
@@ -77,45 +78,63 @@ def json_object(text: str | bytes, what: str) -> dict[str, Any]:
 
 
 def conditions(documents: Documents, words: Sequence[str]) -> dict[str, Any]:
-    """Conditions as `FIELD=VALUE`, `FIELD=PREFIX*` or `FIELD=START..END`; values are JSON where they can be, else
-    text. A quoted JSON string is always text: `code="7"`."""
-    from firn.records.documents.predicates import Prefix, Range
+    """Conditions as `FIELD=VALUE`, `FIELD=PREFIX*` or `FIELD=START..END`, and `FIELD[]=` with these for an element of
+    a list; values are JSON where they can be, else text. A quoted JSON string is always text: `code="7"`."""
+    from firn.records.documents.predicates import Contains
 
     found: dict[str, Any] = {}
     for word in words:
-        field, equals, text = word.partition("=")
+        name, equals, text = word.partition("=")
+        field = name.removesuffix("[]")
         if not equals or not field:
             raise InvalidInputError(
                 f"{word!r} is no condition: write FIELD=VALUE, FIELD=PREFIX* or FIELD=START..END."
             )
         if field in found:
             raise InvalidInputError(f"two conditions on {field}: rows can be asked for one of each field.")
-        if text.startswith('"'):
-            found[field] = _value(documents, field, text)
-        elif text.endswith("*"):
-            found[field] = Prefix(text[:-1])
-        elif ".." in text:
-            start, _, end = text.partition("..")
-            found[field] = Range(
-                _value(documents, field, start) if start else None,
-                _value(documents, field, end) if end else None,
-            )
+        if field == name:
+            found[field] = _condition(text, partial(_value, documents, field))
         else:
-            found[field] = _value(documents, field, text)
+            found[field] = Contains(_condition(text, partial(_element, documents, field)))
     return found
 
 
+def _condition(text: str, value: Callable[[str], Any]) -> Any:
+    from firn.records.documents.predicates import Prefix, Range
+
+    if text.startswith('"'):
+        return value(text)
+    if text.endswith("*"):
+        return Prefix(text[:-1])
+    if ".." in text:
+        start, _, end = text.partition("..")
+        return Range(value(start) if start else None, value(end) if end else None)
+    return value(text)
+
+
 def _value(documents: Documents, field: str, text: str) -> Any:
-    value: Any
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        value = text
+    value = _plain(text)
     if documents.columns and field in documents.columns:
         if documents.columns[field] == "VARCHAR" and not isinstance(value, str):
             value = text
         return documents.from_json({field: value})[field]
     return value
+
+
+def _element(documents: Documents, field: str, text: str) -> Any:
+    value = _plain(text)
+    if documents.columns and field in documents.columns:
+        if documents.columns[field] == "VARCHAR[]" and not isinstance(value, str):
+            value = text
+        return documents.from_json({field: [value]})[field][0]
+    return value
+
+
+def _plain(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
 
 
 def plain_row(documents: Documents, row: Record) -> dict[str, Any]:

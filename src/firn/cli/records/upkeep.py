@@ -22,6 +22,9 @@ def index(
     ] = None,
     db: DbOption = None,
     unique: Annotated[bool, typer.Option("--unique", help="No two rows may have one value.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="The field holds lists: find rows by their elements.")
+    ] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Drop the index.")] = False,
     json: Json = False,
     options: StoreOptions = None,
@@ -29,26 +32,32 @@ def index(
     """Build an index while others read and write, or drop one; without a field print those that there are.
 
     firn records index ./prod/airports state
+
+    firn records index ./prod/airports runways --each
     """
     opened = open_indexed(table, db, options)
     if field is None:
-        if unique or drop:
+        if unique or each or drop:
             raise InvalidInputError("name the field, like: firn records index TABLE state --drop.")
         found = opened.indices()
         if json:
-            lines = [{"field": i.field, "unique": i.unique, "ready": i.ready} for i in found]
-            output.document({"table": opened.name, "indices": lines})
+            output.document({"table": opened.name, "indices": [dataclasses.asdict(index) for index in found]})
         elif found:
             rows = [
-                (i.field, "unique" if i.unique else "", "ready" if i.ready else "being built") for i in found
+                (
+                    i.field,
+                    " ".join(word for word in ("unique", "each") if getattr(i, word)),
+                    "ready" if i.ready else "being built",
+                )
+                for i in found
             ]
             output.table(["field", "", "state"], rows)
         else:
             output.note(f"{opened.name} has no index.", answer=True)
         return
-    if unique and drop:
-        raise InvalidInputError("--unique is for building an index, --drop for dropping one.")
-    number = opened.drop_index(field) if drop else opened.create_index(field, unique=unique)
+    if drop and (unique or each):
+        raise InvalidInputError("--unique and --each are for building an index, --drop for dropping one.")
+    number = opened.drop_index(field) if drop else opened.create_index(field, unique=unique, each=each)
     if json:
         output.document({"table": opened.name, "field": field, "dropped": drop, "commit": number})
     else:

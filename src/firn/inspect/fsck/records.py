@@ -184,15 +184,16 @@ def _expected(
             document = table.documents.decode(store.body(version))
             for name, index in fields.items():
                 try:
-                    value = table.documents.index_value(row.id, document, name)
+                    values = table.documents.index_values(row.id, document, name, each=index.each)
                 except InvalidInputError:
                     if version.seq > index.built:
                         raise
                     continue  # nobody sees it who may use the index
-                yield (
-                    f"{table.layout.entry(name, value, row.id, version.seq, index.generation)}",
-                    row.id if at < seen else None,
-                )
+                for value in values:
+                    yield (
+                        table.layout.entry(name, value, row.id, version.seq, index.generation),
+                        row.id if at < seen else None,
+                    )
 
 
 def _rows(store: RecordStore, table: Table, found: Findings, known: _Rows) -> Iterator[Row]:

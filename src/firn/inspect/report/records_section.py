@@ -34,6 +34,14 @@ def record_children(table: RecordTable | RowTable) -> tuple[str, list[Any]]:
     found = records_advice(url, commits=commits)
     children += [cards(numbers), panel("In short", tag("p", text)), advice_panel(found)]
     if isinstance(table, RecordTable) and (indices := table.indices()):
-        lines = [[i.field, "yes" if i.unique else "", "ready" if i.ready else "being built"] for i in indices]
-        children.append(panel("Indices", grid(["field", "unique", ""], lines, keys=(0,))))
+        lines = [
+            [
+                i.field,
+                "yes" if i.unique else "",
+                "each" if i.each else "",
+                "ready" if i.ready else "being built",
+            ]
+            for i in indices
+        ]
+        children.append(panel("Indices", grid(["field", "unique", "elements", ""], lines, keys=(0,))))
     return url, children

@@ -33,7 +33,10 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
         # One before it was dropped, or its creator never got to the end: who creates a table knows.
         if table is not None and table.generation >= ddl.generation:
             raise TableExistsError(f"the table {ddl.table!r} exists; open it, or choose another name")
-        ready = {name: IndexState("ready", unique, number, number) for name, unique in ddl.indices}
+        ready = {
+            name: IndexState("ready", unique, number, number, each=name in ddl.each)
+            for name, unique in ddl.indices
+        }
         return {**catalog, ddl.table: TableState(number, ddl.isolation, ready, generation=ddl.generation)}
     if table is None:
         raise TableNotFoundError(f"there is no record table {ddl.table!r}: it was dropped, or never created")
@@ -51,7 +54,8 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
             raise ConflictError(
                 f"the table {ddl.table!r} has an index on {ddl.field!r} already; use it, or drop it first"
             )
-        fields[ddl.field] = IndexState("build", ddl.unique, number, 0, table.gone.get(ddl.field, 0))
+        generation = table.gone.get(ddl.field, 0)
+        fields[ddl.field] = IndexState("build", ddl.unique, number, 0, generation, ddl.field in ddl.each)
     elif index is None or (ddl.built and ddl.built != index.built):
         there = (
             f"there is one on {', '.join(sorted(table.fields))}" if table.fields else "there is none at all"

@@ -35,7 +35,7 @@ _ENVELOPES: Final = Envelopes(
         "horizon": "Copy the object back from a backup; nobody can read or commit before.",
         "pack": "Copy the object back from a backup; only clients that stalled for long need it.",
     },
-    frozenset({"catalog", "definition"}),
+    frozenset({"catalog", "definition", "each"}),
 )
 
 REFERS: Final = "catalog"  # frozen
@@ -43,6 +43,9 @@ REFERS: Final = "catalog"  # frozen
 
 ALTERED: Final = "definition"  # frozen
 """The feature of objects with a table that was altered, from the change on."""
+
+EACH: Final = "each"  # frozen
+"""The feature of objects with an index of the elements of lists, and of the change that makes one."""
 
 WHOLE_BYTES: Final = 2 << 10
 """Bytes of a catalog that is in each record. Of a larger one records name another that has it."""
@@ -83,7 +86,7 @@ def encode_horizon(horizon: Horizon) -> bytes:
     fields: dict[str, Any] = {"horizon": horizon.horizon, "lo": horizon.lo, "applied": horizon.applied}
     if horizon.catalog is not None:
         fields["catalog"] = _catalog_fields(horizon.catalog)
-    needs = [] if horizon.catalog is None else [REFERS, *_altered(horizon.catalog)]
+    needs = [] if horizon.catalog is None else [REFERS, *_defined(horizon.catalog)]
     return _ENVELOPES.encode("horizon", fields, needs)
 
 
@@ -163,14 +166,25 @@ def _needs(records: Iterable[Record]) -> set[str]:
     for record in records:
         if record.base:
             needs.add(REFERS)
-        if ALTERED not in needs:
-            alters = any(member.ddl is not None and member.ddl.verb == "alter" for member in record.group)
-            needs |= {ALTERED} if alters else _altered(record.catalog)
+        for member in record.group:
+            if member.ddl is not None and member.ddl.verb == "alter":
+                needs.add(ALTERED)
+            if member.ddl is not None and member.ddl.each:
+                needs.add(EACH)
+        if not needs >= {ALTERED, EACH}:
+            needs |= _defined(record.catalog)
     return needs
 
 
-def _altered(catalog: Catalog) -> set[str]:
-    return {ALTERED} if any(table.properties for table in catalog.values()) else set()
+def _defined(catalog: Catalog) -> set[str]:
+    """What a reader of these definitions must know."""
+    needs = set()
+    for table in catalog.values():
+        if table.properties:
+            needs.add(ALTERED)
+        if any(index.each for index in table.fields.values()):
+            needs.add(EACH)
+    return needs
 
 
 def _record(raw: Mapping[str, Any], catalog_of: CatalogOf) -> Record:
@@ -260,6 +274,7 @@ def _ddl_fields(ddl: Ddl) -> dict[str, Any]:
         "generation": ddl.generation,
         "built": ddl.built,
         **({"properties": dict(ddl.properties)} if ddl.verb == "alter" else {}),
+        **({"each": list(ddl.each)} if ddl.each else {}),
     }
 
 
@@ -274,6 +289,7 @@ def _ddl(raw: Mapping[str, Any]) -> Ddl:
         generation=number(raw["generation"]),
         built=number(raw["built"]),
         properties=tuple((text(name), value) for name, value in raw.get("properties", {}).items()),
+        each=tuple(text(name) for name in raw.get("each", ())),
     )
 
 
@@ -285,6 +301,7 @@ def _table_fields(table: TableState) -> dict[str, Any]:
             "built": index.built,
             "ready": index.ready,
             "generation": index.generation,
+            **({"each": True} if index.each else {}),
         }
         for name, index in table.fields.items()
     }
@@ -314,6 +331,7 @@ def _table(raw: Mapping[str, Any]) -> TableState:
             built=number(index["built"]),
             ready=number(index["ready"]),
             generation=number(index["generation"]),
+            each=truth(index.get("each", False)),
         )
         for name, index in raw["fields"].items()
     }

@@ -40,10 +40,10 @@ class RowWrite:
 @dataclass(frozen=True, slots=True)
 class Ddl:
     """A change of the definitions. `indices` are the fields that a created table is indexed by at once, with
-    whether each is unique; `field` and `unique` are of the index that is built, ready or dropped. `generation`
-    tells the table that is created, and one that is dropped, from others of its name; `built` tells the index that is
-    ready or dropped from others of its field, 0 for whichever there is. `properties` are those that are altered, None
-    for the default again."""
+    whether each is unique; `field` and `unique` are of the index that is built, ready or dropped. `each` are those of
+    the fields of new indices whose lists are indexed by their elements. `generation` tells the table that is created,
+    and one that is dropped, from others of its name; `built` tells the index that is ready or dropped from others of
+    its field, 0 for whichever there is. `properties` are those that are altered, None for the default again."""
 
     verb: DdlVerb
     table: str
@@ -54,6 +54,7 @@ class Ddl:
     generation: int = 0
     built: int = 0
     properties: tuple[tuple[str, Any], ...] = ()
+    each: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class IndexState:
     """An index: writers after `built` add entries; it may be read at snapshots from `ready` on, 0 for not yet.
 
     `generation` is how many indices of its field were dropped before it. Each has entries of its own, so that who is
-    late to delete those of one doesn't harm the next.
+    late to delete those of one doesn't harm the next. `each`: it has an entry for each element of the field's lists.
     """
 
     stage: IndexStage
@@ -80,6 +81,7 @@ class IndexState:
     built: int
     ready: int
     generation: int = 0
+    each: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
+from firn.journal.sequence import Ddl
+from firn.journal.sequence.codec import EACH
 from firn.records.definition.settings import RecordSettings
 from firn.records.documents.documents import Documents
 from firn.records.names.layout import RecordLayout
@@ -42,13 +44,16 @@ class Index:
     Args:
         field: a field of the documents, or a dotted path into them: "address.city".
         unique: whether no two rows may have one value there. Any number may have null.
+        each: whether the field holds lists, whose elements are what rows are found by, with `firn.Contains`: text,
+            numbers and the like, at most 100 different ones a row. `unique` is of each element then.
 
-    >>> Index("email", unique=True)
-    Index(field='email', unique=True)
+    >>> Index("email", unique=True), Index("tags", each=True)
+    (Index(field='email', unique=True, each=False), Index(field='tags', unique=False, each=True))
     """
 
     field: str
     unique: bool = False
+    each: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,17 @@ class RecordDefinition:
     def settings(self) -> RecordSettings:
         return RecordSettings.from_properties(self.properties)
 
+    def creation(self) -> Ddl:
+        """The change by which the log learns of the table."""
+        return Ddl(
+            "create",
+            self.name,
+            isolation=self.isolation,
+            indices=tuple((index.field, index.unique) for index in self.indices),
+            generation=self.generation,
+            each=tuple(index.field for index in self.indices if index.each),
+        )
+
     def layout(self, prefix: str) -> RecordLayout:
         """The names of the table's objects, `prefix` being its directory."""
         return RecordLayout(prefix, self.name, self.db, self.generation)
@@ -110,7 +126,7 @@ class RecordDefinition:
             )
         seen = set()
         for index in self.indices:
-            self.documents.check_field(index.field)
+            self.documents.check_field(index.field, each=index.each)
             if index.field in seen:
                 raise InvalidInputError(f"two indices of {index.field!r}: a field has one.")
             seen.add(index.field)
@@ -120,7 +136,7 @@ class RecordDefinition:
             "id": self.id,
             "name": self.name,
             "db": self.db,
-            "indices": [{"field": index.field, "unique": index.unique} for index in self.indices],
+            "indices": [_index_fields(index) for index in self.indices],
             # A list, since the order of columns counts and keys of a JSON object are sorted.
             "columns": None if self.columns is None else [list(item) for item in self.columns.items()],
             "schema": None if self.schema is None else dict(self.schema),
@@ -131,13 +147,20 @@ class RecordDefinition:
             "generation": self.generation,
             **({"rev": self.rev} if self.rev else {}),
         }
-        return encode_framed(FORMAT_VERSION, KIND, body)
+        features = {EACH} if any(index.each for index in self.indices) else ()
+        return encode_framed(FORMAT_VERSION, KIND, body, features)
 
     @staticmethod
     def decode(data: bytes, where: str) -> RecordDefinition:
         """Raises `CorruptObjectError` and, for a newer format or an unknown feature, `UnsupportedError`."""
         return decode_framed(
-            data, where, RecordDefinition._read, version=FORMAT_VERSION, noun="record table", remedy=_REMEDY
+            data,
+            where,
+            RecordDefinition._read,
+            version=FORMAT_VERSION,
+            noun="record table",
+            remedy=_REMEDY,
+            known={EACH},
         )
 
     @staticmethod
@@ -145,7 +168,9 @@ class RecordDefinition:
         return RecordDefinition(
             name=raw["name"],
             db=raw["db"],
-            indices=tuple(Index(index["field"], index["unique"]) for index in raw["indices"]),
+            indices=tuple(
+                Index(index["field"], index["unique"], index.get("each", False)) for index in raw["indices"]
+            ),
             columns=None if raw["columns"] is None else dict(raw["columns"]),
             schema=raw["schema"],
             isolation=raw["isolation"],
@@ -158,11 +183,15 @@ class RecordDefinition:
         )
 
 
+def _index_fields(index: Index) -> dict[str, Any]:
+    return {"field": index.field, "unique": index.unique, **({"each": True} if index.each else {})}
+
+
 def indices_of(given: Iterable[str | Index]) -> tuple[Index, ...]:
     """The indices that `create_table(indices=…)` asks for.
 
     >>> indices_of(["city", Index("email", unique=True)])
-    (Index(field='city', unique=False), Index(field='email', unique=True))
+    (Index(field='city', unique=False, each=False), Index(field='email', unique=True, each=False))
     """
     if isinstance(given, str | Index):
         raise InvalidInputError(f"indices={given!r}: give a list, like indices=['city'].")

@@ -7,7 +7,7 @@ types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final
@@ -19,8 +19,17 @@ from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.sequence.codec import canonical
 from firn.records.documents.fields import FieldType, field_type, from_json, to_json
 from firn.records.documents.json_schema import JsonSchema
-from firn.records.documents.predicates import Equal, Ids, Predicate, Range, predicate_of, value_at
-from firn.records.names.index_values import IndexValue
+from firn.records.documents.predicates import (
+    Contains,
+    Equal,
+    Ids,
+    Predicate,
+    Range,
+    Scalar,
+    predicate_of,
+    value_at,
+)
+from firn.records.names.index_values import IndexValue, encode_value
 from firn.records.names.json_values import plain_json
 from firn.records.names.names import check_unicode, shown_id
 
@@ -29,6 +38,9 @@ ID: Final = "_id"
 
 MAX_BODY: Final = 16 << 20
 """Bytes that a document's JSON may have."""
+
+MAX_ELEMENTS: Final = 100
+"""Different elements of a list that is indexed by each: a row's record names an entry for each, which is a PUT."""
 
 
 class Record(Mapping[str, Any]):
@@ -189,22 +201,41 @@ class Documents:
         plain: dict[str, Any] = orjson.loads(self.encode("", document))
         return plain
 
-    def index_value(self, id: str, document: Mapping[str, Any], field: str) -> IndexValue:
-        """What the index of a field says of a document that was decoded; None where it is null or missing.
+    def index_values(
+        self, id: str, document: Mapping[str, Any], field: str, *, each: bool
+    ) -> Sequence[IndexValue]:
+        """What the index of a field says of a document that was decoded: its value, None where it is null or missing;
+        with `each` the different elements of the list that is there, none where it is null or missing.
 
         Raises:
-            InvalidInputError: a list or an object is there.
+            InvalidInputError: something else is there, or it has too many elements.
         """
         value = value_at(document, field)
-        if isinstance(value, list | Mapping):
+        if not each:
+            if isinstance(value, list | Mapping):
+                raise InvalidInputError(
+                    f"{self._named(id)} has {shown(value)} at {field}, which is indexed: an index holds text, "
+                    "numbers, bools, dates, times, bytes and null. The elements of lists are indexed with each=True."
+                )
+            return (value,)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or any(isinstance(element, list | Mapping) for element in value):
             raise InvalidInputError(
-                f"{self._named(id)} has {shown(value)} at {field}, which is indexed: an index holds text, numbers, "
-                "bools, dates, times, bytes and null."
+                f"{self._named(id)} has {shown(value)} at {field}, whose elements are indexed: give a list of text, "
+                "numbers, bools, dates, times, bytes and null, or no value."
             )
-        return value  # type: ignore[no-any-return]
+        different = {encode_value(element): element for element in value}
+        if len(different) > MAX_ELEMENTS:
+            raise InvalidInputError(
+                f"{self._named(id)} has a list of {len(different):,} different elements at {field}; an index of "
+                f"elements takes at most {MAX_ELEMENTS} a row."
+            )
+        return tuple(different.values())
 
-    def check_field(self, field: str) -> None:
-        """Refuse a field that no index can be of: not text, unknown to the columns, or of a type with parts."""
+    def check_field(self, field: str, *, each: bool = False) -> None:
+        """Refuse a field that no index can be of: not text, unknown to the columns, or of a type with parts; with
+        `each`, of one that isn't a list of such without parts."""
         if not isinstance(field, str) or not field:
             raise InvalidInputError(
                 f"{shown(field)} can't name an indexed field: give text like 'address.city'."
@@ -214,10 +245,15 @@ class Documents:
             raise InvalidInputError(f"{ID} needs no index: rows are found by their ids with get.")
         if self.types is not None and field in self.types:
             kind = self.types[field]
-            if kind.kind is None:
+            has_elements = kind.item is not None and kind.item.kind is not None
+            if each and not has_elements:
                 raise InvalidInputError(
-                    f"{field} is {kind.name}, which can't be indexed; a field within may be."
+                    f"{field} is {kind.name}, and has no elements that can be indexed: each=True is for lists of "
+                    "text, numbers, bools, dates, times or bytes."
                 )
+            if not each and kind.kind is None:
+                within = "index its elements with each=True" if has_elements else "a field within may be"
+                raise InvalidInputError(f"{field} is {kind.name}, which can't be indexed; {within}.")
         self.must_know(field)
 
     def predicate(self, field: str, given: Any) -> Predicate | Ids:
@@ -234,7 +270,19 @@ class Documents:
         self.must_know(field)
         asked = predicate_of(given)
         kind = None if self.types is None else self.types.get(field)
-        if kind is None or kind.kind is None:
+        if kind is None:
+            return asked
+        if isinstance(asked, Contains):
+            if kind.item is None:
+                raise InvalidInputError(
+                    f"{field} is {kind.name} by {self.table}'s schema: only lists contain anything."
+                )
+            return Contains(self._in_kind(field, kind.item, asked.predicate))
+        return self._in_kind(field, kind, asked)
+
+    def _in_kind(self, field: str, kind: FieldType, asked: Scalar) -> Scalar:
+        """What is asked of values of a type, in the kind that these have."""
+        if kind.kind is None:
             return asked
         if isinstance(asked, Equal):
             return Equal(self._as_column(field, kind, asked.value))

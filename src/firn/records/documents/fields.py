@@ -29,13 +29,15 @@ class FieldType:
     """One type. `to_json(value, path)` raises `InvalidInputError` that names the path; `from_json` gives back what
     `to_json` made.
 
-    `kind` is the sort of value that an index of it holds, None where it can't be indexed.
+    `kind` is the sort of value that an index of it holds, None where it can't be indexed; `item` is the type of a
+    list's elements.
     """
 
     name: str
     to_json: Convert
     from_json: Callable[[Any], Any]
     kind: type | None = None
+    item: FieldType | None = None
 
     @property
     def as_json(self) -> bool:
@@ -197,7 +199,7 @@ def _list(kind: List) -> FieldType:
         return [None if v is None else item.to_json(v, f"{path}[{at}]") for at, v in enumerate(value)]
 
     return FieldType(
-        str(kind), convert, lambda value: [None if v is None else item.from_json(v) for v in value]
+        str(kind), convert, lambda value: [None if v is None else item.from_json(v) for v in value], item=item
     )
 
 

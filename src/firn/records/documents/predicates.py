@@ -1,4 +1,4 @@
-"""What rows can be looked for by: equality, a prefix, a range; whether a value matches, and what to list.
+"""What rows can be looked for by: equality, a prefix, a range, an element; whether a value matches, and what to list.
 
 Everything here is pure. An index is listed by `spans_of`, its names are sifted by `may_match`, and rows by
 `matches`, which alone decides: a name may be of an older version, or end in a hash.
@@ -146,7 +146,42 @@ class Range:
         return self.low <= key < self.high or (self.closed and self.low <= key and key == self.high)
 
 
-Predicate: TypeAlias = Equal | Prefix | Range
+Scalar: TypeAlias = Equal | Prefix | Range
+"""What is asked of one value."""
+
+
+@dataclass(frozen=True)
+class Contains:
+    """The lists that have such an element: a value, or one that a `Prefix` or a `Range` matches.
+
+    Only lists contain anything; lists and objects within them are passed over. An index with `each=True` finds them.
+
+    >>> Contains("sea").matches(["sea", "sun"]), Contains("sea").matches("sea"), Contains(None).matches([])
+    (True, False, False)
+    >>> Contains(Prefix("s")).matches(["sun"]), Contains(Range(1, 3)).matches([0, 3])
+    (True, False)
+    """
+
+    element: Any
+
+    def __post_init__(self) -> None:
+        _ = self.predicate
+
+    @cached_property
+    def predicate(self) -> Scalar:
+        """What an element must be."""
+        found = predicate_of(self.element)
+        if isinstance(found, Contains):
+            raise InvalidInputError(f"Contains({shown(self.element)}): lists in lists can't be looked into.")
+        return found
+
+    def matches(self, value: Any) -> bool:
+        return isinstance(value, list) and any(
+            self.predicate.matches(element) for element in value if not isinstance(element, Mapping | list)
+        )
+
+
+Predicate: TypeAlias = Scalar | Contains
 
 
 def predicate_of(given: Any) -> Predicate:
@@ -155,7 +190,12 @@ def predicate_of(given: Any) -> Predicate:
     Raises:
         InvalidInputError: not a value that an index can hold.
     """
-    return given if isinstance(given, Equal | Prefix | Range) else Equal(given)
+    return given if isinstance(given, Equal | Prefix | Range | Contains) else Equal(given)
+
+
+def of_values(predicate: Predicate) -> Scalar:
+    """What is asked of the values in an index: of elements, where lists are asked for."""
+    return predicate.predicate if isinstance(predicate, Contains) else predicate
 
 
 def sort_key(value: IndexValue) -> tuple[int, Any]:
@@ -259,14 +299,17 @@ Where = Mapping[str, "Predicate | Ids"]
 
 
 def matches(document: Mapping[str, Any], where: Where, id: str = "") -> bool:
-    """Whether a row matches every predicate, by field. Lists and objects match none."""
+    """Whether a row matches every predicate, by field. Lists match none but `Contains`, objects none."""
     for field, predicate in where.items():
         if isinstance(predicate, Ids):
             if not predicate.matches(id):
                 return False
             continue
         value = value_at(document, field)
-        if isinstance(value, Mapping | list) or not predicate.matches(value):
+        is_list = isinstance(value, list)
+        if isinstance(value, Mapping) or is_list != isinstance(predicate, Contains):
+            return False
+        if not predicate.matches(value):
             return False
     return True
 
@@ -284,7 +327,7 @@ class Span:
     last: str = ""
 
 
-def spans_of(predicate: Predicate) -> tuple[Span, ...] | None:
+def spans_of(predicate: Scalar) -> tuple[Span, ...] | None:
     """What to list to find all names that may match.
 
     None for a range of texts whose bounds have no common beginning: `list_dirs` of the index gives its first
@@ -320,7 +363,7 @@ def level_may_match(level: str, predicate: Range) -> bool:
     return _may_hold(predicate, text, text.rstrip("_"))
 
 
-def may_match(segment: str, predicate: Predicate) -> bool:
+def may_match(segment: str, predicate: Scalar) -> bool:
     """Whether a value's directory is of a value that may match: False only if none does."""
     if isinstance(predicate, Equal):
         return segment == encode_value(predicate.value)

@@ -56,13 +56,14 @@ def build_index(
     name: str,
     *,
     unique: bool = False,
+    each: bool = False,
     choose: Choose = _here,
     progress: Progress | None = None,
 ) -> int:
     """Build an index on a field, or go on with a build that was interrupted; the commit from which it is used.
 
-    2 commits; as `apply`; 1 LIST sequence, 1 GET a row and 1 PUT a version that is kept; a unique one: 1 LIST
-    sequence and 1 GET a row more.
+    2 commits; as `apply`; 1 LIST sequence, 1 GET a row and 1 PUT a version that is kept, with `each` 1 PUT an element
+    of these; a unique one: 1 LIST sequence and 1 GET a row more.
 
     Args:
         choose: on which runner rows are read and entries put. A task may run twice, or not to its end: entries of one
@@ -70,20 +71,20 @@ def build_index(
 
     Raises:
         ConflictError: there is such an index.
-        InvalidInputError: a row has a list or an object there; the index is not made.
+        InvalidInputError: a row has there what the index can't hold; the index is not made.
         DuplicateKeyError: two rows have one value; the index is not made.
     """
     opened = store.table(table, store.log.refresh().catalog)
-    opened.documents.check_field(name)
+    opened.documents.check_field(name, each=each)
     if name not in opened.state.fields:
-        define(store, Ddl("build", table, field=name, unique=unique))
+        define(store, Ddl("build", table, field=name, unique=unique, each=(name,) if each else ()))
         opened = store.table(table, store.log.head().catalog)
     index = opened.state.fields.get(name)
     if index is None:
         raise ConflictError(
             f"the index on {name!r} of {table!r} was dropped while it was built; build it again"
         )
-    if index.stage == "ready" or index.unique != unique:
+    if index.stage == "ready" or (index.unique, index.each) != (unique, each):
         raise ConflictError(f"the table {table!r} has an index on {name!r}; use it, or drop it first")
     built = index.built
     try:
@@ -117,7 +118,7 @@ def wait_until_applied(store: RecordStore, number: int) -> None:
 def backfill(store: RecordStore, at: RowsAt, keys: Sequence[str]) -> list[tuple[str, str]]:
     """Put the entries of these rows' versions up to a commit. 1 GET a row, 1 PUT an entry."""
     table, entries = at.table, []
-    generation = table.state.fields[at.field].generation
+    index = table.state.fields[at.field]
     for row in store.rows(keys):
         due = [version for version in row.versions if table.state.since < version.seq <= at.number]
         for version in due:
@@ -125,12 +126,14 @@ def backfill(store: RecordStore, at: RowsAt, keys: Sequence[str]) -> list[tuple[
                 continue
             document = table.documents.decode(store.body(version))
             try:
-                value = table.documents.index_value(row.id, document, at.field)
+                values = table.documents.index_values(row.id, document, at.field, each=index.each)
             except InvalidInputError:
                 if version is due[0]:
                     raise
                 continue  # a version that nobody sees who may use the index
-            entries.append(table.layout.entry(at.field, value, row.id, version.seq, generation))
+            entries += [
+                table.layout.entry(at.field, value, row.id, version.seq, index.generation) for value in values
+            ]
     store.bucket.put_many([(key, b"") for key in entries])
     return []
 

@@ -53,8 +53,8 @@ class Table:
         body = self.documents.encode(check_id(id), document)
         if self.state.fields:
             kept = self.documents.decode(body)
-            for name in self.state.fields:
-                self.documents.index_value(id, kept, name)
+            for name, index in self.state.fields.items():
+                self.documents.index_values(id, kept, name, each=index.each)
         return body
 
 

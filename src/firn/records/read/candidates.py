@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from firn.bucket.base import Bucket, ObjectInfo
-from firn.records.documents.predicates import Predicate, Range, Span, level_may_match, may_match, spans_of
+from firn.records.documents.predicates import Range, Scalar, Span, level_may_match, may_match, spans_of
 from firn.records.names.layout import Entry
 from firn.records.objects.store import Table
 
@@ -22,7 +22,7 @@ LIST_COST: Final = 12
 
 
 def candidates(
-    bucket: Bucket, table: Table, number: int, where: Mapping[str, Predicate], fields: Sequence[str]
+    bucket: Bucket, table: Table, number: int, where: Mapping[str, Scalar], fields: Sequence[str]
 ) -> dict[str, int]:
     """The parts of names that stand for ids, of all rows that may match at commit `number`: those that each index
     that was listed to its end has; with each the number of its newest entry that was listed. 1 LIST sequence of the
@@ -44,7 +44,7 @@ def candidates(
 
 
 def entries(
-    bucket: Bucket, table: Table, number: int, field: str, predicate: Predicate | None, most: int | None
+    bucket: Bucket, table: Table, number: int, field: str, predicate: Scalar | None, most: int | None
 ) -> list[Entry] | None:
     """The entries of an index that may count at commit `number`, and may match if a predicate is given; None if they
     are more than `most` pages. 1 LIST sequence."""
@@ -72,7 +72,7 @@ class _Listing:
     """The entries of one index that may match, a page at a time."""
 
     def __init__(
-        self, bucket: Bucket, table: Table, number: int, field: str, predicate: Predicate | None
+        self, bucket: Bucket, table: Table, number: int, field: str, predicate: Scalar | None
     ) -> None:
         self._bucket, self._table, self._number = bucket, table, number
         self._field, self._predicate = field, predicate

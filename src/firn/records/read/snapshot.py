@@ -11,7 +11,18 @@ from firn.errors import InvalidInputError, NoSuchKeyError
 from firn.journal.sequence import Head, RowWrite
 from firn.records.apply.lost import must_have
 from firn.records.documents.documents import ID, Record
-from firn.records.documents.predicates import Equal, Ids, Predicate, Prefix, Range, Where, matches
+from firn.records.documents.predicates import (
+    Contains,
+    Equal,
+    Ids,
+    Predicate,
+    Prefix,
+    Range,
+    Scalar,
+    Where,
+    matches,
+    of_values,
+)
 from firn.records.names.index_values import IndexValue
 from firn.records.names.layout import Entry
 from firn.records.names.names import digest, id_part, part_text
@@ -109,7 +120,7 @@ class Snapshot:
         listed = [field for field in fields if not walked or field != page.order.first]
         names: dict[str, int] | None = None
         if listed:
-            names = candidates(self.store.bucket, table, self.number, _of_fields(where), listed)
+            names = candidates(self.store.bucket, table, self.number, _of_values(where), listed)
             names = {name: seq for name, seq in names.items() if _ids(where).may_match(name)}
         elif ID in where or not walked:
             names = dict.fromkeys(self._names(table, where), 0)
@@ -154,29 +165,41 @@ class Snapshot:
     def holders(self, table: Table, field: str, value: IndexValue, without: Collection[str] = ()) -> set[str]:
         """The ids of the rows with that value, by an index that new writes are entered in (rule 26). Those in
         `without` aren't read, and may be damaged."""
-        return {seen.id for seen in self.through(table, [field], {field: Equal(value)}, without=without)}
+        asked: Predicate = Contains(value) if table.state.fields[field].each else Equal(value)
+        return {seen.id for seen in self.through(table, [field], {field: asked}, without=without)}
 
     def _indexed(self, table: Table, where: Where) -> list[str]:
         """The fields whose indices can be used, those first that may have the fewest entries: equalities before
         prefixes, and these before ranges; a unique index before others, but for null, which any number of rows may
         have."""
-        usable = [field for field in where if self._is_usable(table, field)]
+        usable = [
+            field for field in where if self._is_usable(table, field, each=isinstance(where[field], Contains))
+        ]
         if not usable and ID not in where:
-            there = ", ".join(sorted(table.state.fields)) or "none"
+            fields = sorted(table.state.fields.items())
+            there = (
+                ", ".join(f"{name} by Contains" if index.each else name for name, index in fields) or "none"
+            )
             raise InvalidInputError(
                 f"find in {table.name!r} needs a field that is indexed ({there}); scan looks through all rows for "
                 f"{', '.join(where) or 'anything'}, and an index may be built while others read and write"
             )
 
+        values = _of_values(where)
+
         def entries(field: str) -> tuple[int, bool]:
-            kind = (Equal, Prefix, Range).index(type(where[field]))
-            return kind, not table.state.fields[field].unique or where[field] == Equal(None)
+            asked = values[field]
+            kind = (Equal, Prefix, Range).index(type(asked))
+            return kind, not table.state.fields[field].unique or asked == Equal(None)
 
         return sorted(usable, key=entries)
 
-    def _is_usable(self, table: Table, field: str) -> bool:
+    def _is_usable(self, table: Table, field: str, *, each: bool = False) -> bool:
+        """Whether there is an index to search, of values or of each element."""
         index = table.state.fields.get(field)
-        return index is not None and index.stage == "ready" and index.ready <= self.number
+        if index is None or index.each != each:
+            return False
+        return index.stage == "ready" and index.ready <= self.number
 
     def _changes(self, table: Table, without: Collection[str] = ()) -> Mapping[str, tuple[int, RowWrite]]:
         """The last writes of rows that may not be in their objects. How far rows are applied is looked at before any
@@ -232,7 +255,7 @@ class Snapshot:
         costs less to read these."""
         field = page.order.first
         most = None if names is None else len(names) // LIST_COST
-        found = entries(self.store.bucket, table, self.number, field, _of_fields(where).get(field), most)
+        found = entries(self.store.bucket, table, self.number, field, _of_values(where).get(field), most)
         if found is None:
             return None
         return [entry for entry in found if names is None or entry.id_name in names]
@@ -296,8 +319,11 @@ def without_ids(names: Mapping[str, int], ids: Collection[str]) -> Mapping[str, 
     return {name: seq for name, seq in names.items() if name not in left_out} if left_out else names
 
 
-def _of_fields(where: Where) -> dict[str, Predicate]:
-    return {field: predicate for field, predicate in where.items() if not isinstance(predicate, Ids)}
+def _of_values(where: Where) -> dict[str, Scalar]:
+    """What is asked of the values in indices."""
+    return {
+        field: of_values(predicate) for field, predicate in where.items() if not isinstance(predicate, Ids)
+    }
 
 
 def _ids(where: Where) -> Ids:

@@ -72,9 +72,10 @@ class Reads:
         index more.
 
         Args:
-            where: what fields must be: a value, `firn.Prefix` or `firn.Range`. At least one field has an index, or is
-                `_id`: names of rows tell their ids. As keywords, too, where the field's name can be one. Where
-                several have an index, a page of each is listed in turn until one has come to its end, whatever their
+            where: what fields must be: a value, `firn.Prefix` or `firn.Range`; of lists, what they contain:
+                `firn.Contains`. At least one field has an index, for `Contains` one with `each=True`, or is `_id`:
+                names of rows tell their ids. As keywords, too, where the field's name can be one. Where several have
+                an index, a page of each is listed in turn until one has come to its end, whatever their
                 order, and more of the others as long as that costs less than the GETs that it spares.
             order_by: a field, or a list of them, like "n desc"; the rows' ids by default.
             limit: rows to return at most. In the order of a field without an index all that match are read all the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from firn.concurrency.parallel import in_flight
 from firn.errors import DuplicateKeyError
@@ -99,10 +100,16 @@ def _must_be_free(claim: str, id: str, taken: set[str]) -> None:
 
 
 def values_of(table: Table, field: str, write: RowWrite, body: bytes) -> Iterator[str]:
-    """The value that a row has after a write, as a claim; none where it is null."""
-    value = table.documents.index_value(write.id, table.documents.decode(body), field)
-    if value is not None:
+    """The values that a row has in an index after a write, as claims; none where they are null."""
+    for value in _indexed(table, write.id, table.documents.decode(body), field):
         yield claim_of(table.name, field, value)
+
+
+def _indexed(table: Table, id: str, document: Mapping[str, Any], field: str) -> list[IndexValue]:
+    """What a document has in a unique index, but for null."""
+    each = table.state.fields[field].each
+    values = table.documents.index_values(id, document, field, each=each)
+    return [value for value in values if value is not None]
 
 
 def _unclaimed(snapshot: Snapshot, table: Table, others: Iterable[Unseen]) -> Iterator[tuple[str, str]]:
@@ -137,12 +144,7 @@ def _values(table: Table, writes: Iterable[Pending]) -> Iterator[tuple[str, str,
             continue
         document = table.documents.decode(write.body)
         for field in unique:
-            value = table.documents.index_value(write.id, document, field)
-            before = (
-                None
-                if write.base is None
-                else table.documents.index_value(write.id, write.base.document, field)
-            )
-            if value is not None:
-                is_new = before is None or encode_value(before) != encode_value(value)
-                yield write.id, field, value, is_new
+            old = () if write.base is None else _indexed(table, write.id, write.base.document, field)
+            before = {encode_value(value) for value in old}
+            for value in _indexed(table, write.id, document, field):
+                yield write.id, field, value, encode_value(value) not in before

@@ -144,7 +144,7 @@ class Buffer:
         """The writes with their index entries, by the definitions of these tables (rule 16).
 
         Raises:
-            InvalidInputError: a field that is indexed holds a list or an object.
+            InvalidInputError: a field that is indexed holds what an index can't.
         """
         return tuple(_to_log(tables[write.table], write) for write in self._writes.values())
 
@@ -154,10 +154,9 @@ def _to_log(table: Table, write: Pending) -> RowWrite:
         return RowWrite(write.table, write.id)
     document = table.documents.decode(write.body, write.id)
     stems = tuple(
-        table.layout.stem(
-            name, table.documents.index_value(write.id, document, name), write.id, index.generation
-        )
+        table.layout.stem(name, value, write.id, index.generation)
         for name, index in table.state.fields.items()
+        for value in table.documents.index_values(write.id, document, name, each=index.each)
     )
     staged = write.ref is not None
     return RowWrite(write.table, write.id, None if staged else write.body, write.ref, stems)

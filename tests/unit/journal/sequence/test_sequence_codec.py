@@ -66,12 +66,15 @@ DDL = st.builds(
     st.dictionaries(TEXT, st.booleans(), max_size=2).map(lambda d: tuple(sorted(d.items()))),
     TEXT,
     st.booleans(),
+    each=st.lists(TEXT, max_size=2).map(tuple),
 )
 GROUP = st.lists(
     st.builds(Transaction, TEXT, NUMBERS, st.lists(WRITES, max_size=3).map(tuple), ENTRIES, st.none() | DDL),
     max_size=3,
 ).map(tuple)
-INDICES = st.builds(IndexState, st.sampled_from(["build", "ready"]), st.booleans(), NUMBERS, NUMBERS)
+INDICES = st.builds(
+    IndexState, st.sampled_from(["build", "ready"]), st.booleans(), NUMBERS, NUMBERS, NUMBERS, st.booleans()
+)
 CATALOGS = st.dictionaries(
     TEXT, st.builds(TableState, NUMBERS, ISOLATIONS, st.dictionaries(TEXT, INDICES, max_size=2)), max_size=2
 )
@@ -219,6 +222,35 @@ def test_a_change_that_does_not_fit_is_refused(ddl, error):
     catalog = changed({}, Ddl("create", "t", indices=(("email", True),)), 3)
     with pytest.raises(error):
         changed(catalog, ddl, 4)
+
+
+def test_an_index_of_elements_is_of_the_field_that_says_so():
+    create = Ddl("create", "t", indices=(("email", True), ("tags", False)), each=("tags",))
+    catalog = changed({}, create, 3)
+    assert [index.each for index in catalog["t"].fields.values()] == [False, True]
+    catalog = changed(catalog, Ddl("build", "t", field="roles", unique=True, each=("roles",)), 5)
+    catalog = changed(catalog, Ddl("ready", "t", field="roles", unique=True), 8)
+    assert catalog["t"].fields["roles"] == IndexState("ready", True, 5, 8, each=True)
+    catalog = changed(catalog, Ddl("unindex", "t", field="tags"), 9)
+    catalog = changed(catalog, Ddl("build", "t", field="tags"), 10)
+    assert catalog["t"].fields["tags"] == IndexState("build", False, 10, 0, 1)
+
+
+def test_objects_with_an_index_of_elements_need_its_feature():
+    def needs(data):
+        return orjson.loads(data)["features"]
+
+    plain = {"t": TableState(1, "snapshot", {"n": IndexState("ready", True, 1, 1)})}
+    each = {"t": TableState(1, "snapshot", {"n": IndexState("ready", True, 1, 1, each=True)})}
+    builds = Transaction("a", 8, ddl=Ddl("build", "t", field="m", each=("m",)))
+    assert needs(encode_record(replace(RECORD, catalog=plain))) == []
+    assert needs(encode_record(replace(RECORD, catalog=each))) == ["each"]
+    assert needs(encode_record(replace(RECORD, catalog=each, base=4))) == ["catalog", "each"]
+    assert needs(encode_record(replace(RECORD, group=(builds,)))) == ["each"]
+    assert needs(encode_horizon(Horizon(catalog=plain))) == ["catalog"]
+    assert needs(encode_horizon(Horizon(catalog=each))) == ["catalog", "each"]
+    later = replace(RECORD, number=10, catalog=each)
+    assert needs(encode_pack(Pack((RECORD, later)))) == ["each"]
 
 
 def test_a_record_carries_the_definitions_before_it():
