@@ -62,7 +62,7 @@ def test_help_loads_no_heavy_library() -> None:
         "from firn.cli import main\n"
         "sys.argv = ['firn', '--help']\n"
         "try:\n    main()\nexcept SystemExit as end:\n    code = end.code\n"
-        "heavy = {'pyarrow', 'numpy', 'pyspark', 'duckdb', 'sqlglot', 'plotly', 'obstore', 'pandas'}\n"
+        "heavy = {'pyarrow', 'numpy', 'pyspark', 'duckdb', 'sqlglot', 'obstore', 'pandas'}\n"
         "print(code, sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     source = Path(firn.__file__).parents[1]

@@ -37,8 +37,8 @@ def test_facts(db: firn.Database, table: KeyedTable) -> None:
     table.checkpoint("monday", ttl="7d")
     facts = keyed_facts(table)
     assert (facts.entries, facts.flushes, facts.sorted_runs, facts.files) == (3, 0, 1, 1)
-    assert facts.key == {"airport": "VARCHAR"} and facts.columns == {"flights": "BIGINT"}
-    assert facts.last_compacted_ms is not None
+    assert facts.table.definition.columns == {"flights": "BIGINT"}
+    assert facts.view.pointer.last_compacted_ms is not None
     listed = db.bucket.list("delays/").objects
     assert sum(count for count, _ in facts.stored.values()) == len(listed)
     assert sum(size for _, size in facts.stored.values()) == sum(info.size for info in listed)

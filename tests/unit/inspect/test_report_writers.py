@@ -35,26 +35,24 @@ def db(tmp_path: Path) -> firn.Database:
 
 def test_the_facts_of_a_writers_table(db: firn.Database) -> None:
     facts = table_facts(db.table("cpu"))
-    assert (facts.rows, facts.files, facts.name) == (5, 4, "cpu")
-    assert facts.version == "a=7,b=2"
-    assert {p: x.files for p, x in facts.partitions} == {"host=x": 3, "host=y": 1}
+    assert (facts.rows, facts.files, facts.table.name) == (5, 4, "cpu")
+    assert facts.snapshot.version == "a=7,b=2"
+    assert {p: x.files for p, x in facts.partitions.items()} == {"host=x": 3, "host=y": 1}
     assert [(w.name, w.revision, w.health) for w in facts.writers] == [("a", 7, "ok"), ("b", 2, "ok")]
-    assert facts.mergeable == 2  # both of b's in one partition; a has merged its own
+    assert facts.merges == [2]  # both of b's in one partition; a has merged its own
     live = db.table("cpu").snapshot().files
-    assert facts.stored.live == (4, sum(f.size for f in live))
-    assert facts.stored.replaced[0] == 2 + 1  # merged, and the one of no revision
+    assert facts.stored["live"] == (4, sum(f.size for f in live))
+    assert facts.stored["replaced"][0] == 2 + 1  # merged, and the one of no revision
     every = [k for w in ("a", "b") for k in keys(db.bucket, f"{w}/")]
     others = [k for k in every if "/data/mem/" in k]
-    assert sum(
-        s[0] for s in (facts.stored.live, facts.stored.replaced, facts.stored.logs, facts.stored.other)
-    ) == (len(every) - len(others))
+    assert sum(number for number, _ in facts.stored.values()) == len(every) - len(others)
     logs = [k for k in every if any(f"/{part}/" in k for part in ("transactions", "claims", "markers"))]
-    assert facts.stored.logs[0] == len(logs)
+    assert facts.stored["logs"][0] == len(logs)
 
 
 def test_the_history_counts_back_to_nothing(db: firn.Database) -> None:
     points = table_facts(db.table("cpu")).points
-    assert [(p.op, p.rows, p.files) for p in points] == [
+    assert [(p.commit.op, p.rows, p.files) for p in points] == [
         ("create", 0, 0),
         ("append", 1, 1),
         ("append", 2, 2),
@@ -70,7 +68,7 @@ def test_a_writer_that_drops_its_part_takes_its_files_out_of_the_history(db: fir
     database_of_b.drop_table("cpu")
     database_of_b.table("cpu").append([{"host": "z", "cores": 1}])
     last = table_facts(db.table("cpu")).points[-3:]
-    assert [(p.op, p.files, p.files_removed) for p in last] == [
+    assert [(p.commit.op, p.files, p.commit.files_removed) for p in last] == [
         ("append", 4, 0),
         ("drop", 2, 2),
         ("append", 3, 0),

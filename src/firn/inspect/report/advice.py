@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from firn.inspect.report.facts import TableFacts
 from firn.inspect.report.keyed_facts import KeyedFacts
 from firn.inspect.report.words import count
-from firn.units import parse_size, size_text
+from firn.units import size_text
 
 MANY_RUNS = 4
 """Sorted runs of a keyed table from which on a compaction is worth its reads."""
@@ -37,24 +37,25 @@ def lake_advice(facts: TableFacts) -> list[Advice]:
     """For a lake table, what wins most first; nothing if all is in order."""
     writer = " --writer ID" if facts.writers else ""
     each = ", by each writer" if facts.writers else ""
+    mergeable, merged = sum(facts.merges), len(facts.merges)
     found = []
-    if facts.mergeable > facts.merged_into:
+    if mergeable > merged:
         found.append(
             Advice(
-                f"Merge: {count(facts.mergeable, 'small file')} would become {facts.merged_into:,}{each}, so a scan "
-                f"of all rows makes {count(facts.mergeable - facts.merged_into, 'request')} less.",
+                f"Merge: {count(mergeable, 'small file')} would become {merged:,}{each}, so a scan "
+                f"of all rows makes {count(mergeable - merged, 'request')} less.",
                 f"firn merge {facts.url}{writer}",
             )
         )
-    elif facts.mergeable:
+    elif mergeable:
         found.append(
             Advice(
-                f"Merge: {count(facts.mergeable, 'file')} with soft deletes would be written without the rows that "
+                f"Merge: {count(mergeable, 'file')} with soft deletes would be written without the rows that "
                 f"are deleted{each}; until then every reader filters them.",
                 f"firn merge {facts.url}{writer}",
             )
         )
-    waiting, weight = facts.stored.replaced
+    waiting, weight = facts.stored["replaced"]
     if waiting and facts.writers:
         found.append(
             Advice(
@@ -77,7 +78,7 @@ def lake_advice(facts: TableFacts) -> list[Advice]:
 
 def _partitions(facts: TableFacts) -> list[Advice]:
     """No merge joins files of two partitions."""
-    number, target = len(facts.partitions), parse_size(facts.target_size)
+    number, target = len(facts.partitions), facts.target_size
     if number < MANY_PARTITIONS or facts.bytes * SMALL > number * target:
         return []
     return [
@@ -93,7 +94,7 @@ def keyed_advice(facts: KeyedFacts) -> list[Advice]:
     """For a keyed table, what wins most first; nothing if all is in order."""
     found = []
     deletes = sum(run.deletes or 0 for run in facts.runs)
-    never = facts.last_compacted_ms is None and facts.sorted_runs > 1
+    never = facts.view.pointer.last_compacted_ms is None and facts.sorted_runs > 1
     if facts.sorted_runs >= MANY_RUNS or never:
         since = "nothing was ever compacted, and " if never else ""
         found.append(

@@ -1,12 +1,11 @@
-"""What a report says of a table: collected once, from one snapshot, the history and one listing."""
+"""What a report says of a lake table: collected once, from one snapshot, the history and one listing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
+from firn.bucket.base import ObjectInfo
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import CommitInfo, Snapshot
 from firn.journal.writer.federation.federation import Union, WriterInfo
@@ -19,6 +18,9 @@ from firn.units import parse_size
 
 CHANGES_DATA = ("merge", "rewrite", "delete", "remove", "overwrite", "restore", "forget")
 """Commits that replace or remove files: the ones that a report compares before and after."""
+
+Weights = Mapping[str, tuple[int, int]]
+"""Objects by what they are: (count, bytes)."""
 
 
 @dataclass(frozen=True)
@@ -35,61 +37,52 @@ class Step:
 class Point:
     """One commit or sweep, with the table's live rows and files right after it (None: not known)."""
 
-    time: datetime
-    op: str
-    version: str
+    commit: CommitInfo
     rows: int | None
     files: int
-    rows_added: int | None
-    rows_removed: int | None
-    files_added: int
-    files_removed: int
-    bytes_added: int
-    bytes_removed: int | None
-    summary: Mapping[str, Any]
 
+    @property
+    def rows_removed(self) -> int | None:
+        return _removed(self.commit, "rows_removed")
 
-@dataclass(frozen=True)
-class Stored:
-    """Objects below the table's prefix, by what they are: (count, bytes). Of a table of writers' catalogs, `logs` and
-    `other` are those of all tables of its writers."""
-
-    live: tuple[int, int] = (0, 0)
-    replaced: tuple[int, int] = (0, 0)
-    logs: tuple[int, int] = (0, 0)
-    other: tuple[int, int] = (0, 0)
+    @property
+    def bytes_removed(self) -> int | None:
+        return _removed(self.commit, "bytes_removed")
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """All that a report shows of one table."""
+    """All that a report shows of one table. `merges` are the files that each merge would take together, if every
+    writer merged its own; each makes about one file of them. Where writers have catalogs, `stored` counts those of
+    all tables of the writers under `logs` and `other`."""
 
-    name: str
-    url: str
-    version: str
-    time: datetime | None
-    rows: int | None
-    file_sizes: tuple[int, ...]
-    columns: Mapping[str, str]
-    partition_by: tuple[str, ...]
-    sort_by: tuple[str, ...]
-    properties: Mapping[str, Any]
-    partitions: tuple[tuple[str, Partition], ...]
-    points: tuple[Point, ...]
-    stored: Stored
-    mergeable: int
-    merged_into: int
-    target_size: int | str
-    warnings: tuple[str, ...]
-    writers: tuple[WriterInfo, ...] = ()
+    table: LakeTable
+    snapshot: Snapshot
+    partitions: Mapping[str, Partition]
+    points: Sequence[Point]
+    stored: Weights
+    merges: Sequence[int]
+    writers: Sequence[WriterInfo] = ()
+
+    @property
+    def url(self) -> str:
+        return self.table.bucket.uri(self.table.prefix)
+
+    @property
+    def rows(self) -> int | None:
+        return _live_rows(self.snapshot)
 
     @property
     def bytes(self) -> int:
-        return sum(self.file_sizes)
+        return sum(f.size for f in self.snapshot.files)
 
     @property
     def files(self) -> int:
-        return len(self.file_sizes)
+        return len(self.snapshot.files)
+
+    @property
+    def target_size(self) -> int:
+        return parse_size(self.table.descriptor.setting("target_size"))
 
 
 def table_facts(table: LakeTable) -> TableFacts:
@@ -100,31 +93,20 @@ def table_facts(table: LakeTable) -> TableFacts:
     journal = table.journal
     union = journal.federation.load() if isinstance(journal, WriterJournal) else None
     held = {} if union is None else _files_by_writer(union, table.name)
-    rows = [f.live_rows for f in snapshot.files]
-    known_rows = None if None in rows else sum(r for r in rows if r is not None)
-    merges = _merges(table, snapshot, held.values() if union is not None else [live])
     return TableFacts(
-        name=table.name,
-        url=table.bucket.uri(table.prefix),
-        version=snapshot.version,
-        time=snapshot.time,
-        rows=known_rows,
-        file_sizes=tuple(f.size for f in snapshot.files),
-        columns=dict(snapshot.columns),
-        partition_by=tuple(str(f) for f in table.partition_spec.fields),
-        sort_by=table.descriptor.sort_by,
-        properties=dict(table.descriptor.properties),
-        partitions=tuple(table.partitions_of(snapshot).items()),
-        points=tuple(history_points(table.history(), known_rows, len(snapshot.files))),
+        table=table,
+        snapshot=snapshot,
+        partitions=table.partitions_of(snapshot),
+        points=history_points(table.history(), _live_rows(snapshot), len(snapshot.files)),
         stored=_stored(table, live, held),
-        mergeable=sum(merges),
-        merged_into=len(merges),
-        target_size=table.descriptor.setting("target_size"),
-        warnings=snapshot.warnings,
-        writers=()
-        if union is None
-        else tuple(w for w in union.infos() if w.name in held or w.health == "broken"),
+        merges=_merges(table, snapshot, [live] if union is None else held.values()),
+        writers=[] if union is None else [w for w in union.infos() if w.name in held or w.health == "broken"],
     )
+
+
+def _live_rows(snapshot: Snapshot) -> int | None:
+    rows = [f.live_rows for f in snapshot.files]
+    return None if None in rows else sum(r for r in rows if r is not None)
 
 
 def _files_by_writer(union: Union, table: str) -> dict[str, set[str]]:
@@ -134,7 +116,6 @@ def _files_by_writer(union: Union, table: str) -> dict[str, set[str]]:
 
 
 def _merges(table: LakeTable, snapshot: Snapshot, parts: Iterable[set[str]]) -> list[int]:
-    """The files that each merge takes together, if every writer merged its own; each makes about one file of them."""
     size = parse_size(table.descriptor.setting("target_size"))
     found: list[int] = []
     for paths in parts:
@@ -156,34 +137,23 @@ def history_points(history: Sequence[CommitInfo], rows_now: int | None, files_no
     points: list[Point] = []
     rows, files = rows_now, files_now
     for commit in reversed(history):
-        swept = commit.op == "sweep"
-        removed = commit.summary.get("rows_removed", None if commit.files_removed and not swept else 0)
-        bytes_removed = commit.summary.get("bytes_removed", None if commit.files_removed and not swept else 0)
-        added = 0 if swept else commit.rows_added
-        points.append(
-            Point(
-                commit.time,
-                commit.op,
-                commit.version,
-                rows,
-                files,
-                added,
-                removed,
-                commit.files_added,
-                commit.files_removed,
-                commit.bytes_added,
-                bytes_removed,
-                commit.summary,
-            )
-        )
-        if not swept:
+        points.append(Point(commit, rows, files))
+        if commit.op != "sweep":
+            added, removed = commit.rows_added, points[-1].rows_removed
             rows = None if rows is None or added is None or removed is None else rows - added + removed
             files += commit.files_removed - commit.files_added
-    points.reverse()
-    return points
+    return points[::-1]
 
 
-def _stored(table: LakeTable, live: set[str], writers: Iterable[str]) -> Stored:
+def _removed(commit: CommitInfo, what: str) -> int | None:
+    """A sweep removes nothing that is live."""
+    number: int | None = commit.summary.get(
+        what, None if commit.files_removed and commit.op != "sweep" else 0
+    )
+    return number
+
+
+def _stored(table: LakeTable, live: set[str], writers: Iterable[str]) -> Weights:
     """1 LIST sequence; of a table of writers' catalogs 1 for each of them."""
     journal = table.journal
     if isinstance(journal, WriterJournal):
@@ -194,16 +164,16 @@ def _stored(table: LakeTable, live: set[str], writers: Iterable[str]) -> Stored:
     else:
         prefixes, data = [f"{table.prefix}/"], ()
         logs = (journal.layout.log_prefix,) if isinstance(journal, LeaderlessJournal) else ()
-    counts = {"live": (0, 0), "replaced": (0, 0), "logs": (0, 0), "other": (0, 0)}
+    found: dict[str, list[ObjectInfo]] = {"live": [], "replaced": [], "logs": [], "other": []}
     for info in (i for prefix in prefixes for i in table.bucket.list(prefix).objects):
         if info.key in live:
-            kind = "live"
+            found["live"].append(info)
         elif table.places.directory_of(info.key) is not None:
-            kind = "replaced"
-        elif info.key.startswith(data):
-            continue  # another table's
-        else:
-            kind = "logs" if info.key.startswith(logs) else "other"
-        count, size = counts[kind]
-        counts[kind] = (count + 1, size + info.size)
-    return Stored(**counts)
+            found["replaced"].append(info)
+        elif not info.key.startswith(data):  # another table's
+            found["logs" if info.key.startswith(logs) else "other"].append(info)
+    return weights(found)
+
+
+def weights(found: Mapping[str, Sequence[ObjectInfo]]) -> Weights:
+    return {kind: (len(infos), sum(info.size for info in infos)) for kind, infos in found.items()}

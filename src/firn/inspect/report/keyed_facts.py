@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from firn.bucket.base import ObjectInfo
 from firn.inspect.dump.keyed import shown_key
-from firn.journal.manifest.model import EpochInfo, SnapshotRef
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
+from firn.inspect.report.facts import Weights, weights
+from firn.journal.manifest.model import SnapshotRef, View
+from firn.keyed.table import KeyedTable
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,19 @@ class Run:
 class KeyedFacts:
     """All that a report shows of one keyed table. `stored`: objects by what they are, as (count, bytes)."""
 
-    name: str
-    url: str
-    version: str
-    runs: tuple[Run, ...]
-    flushes: int
-    writers: tuple[EpochInfo, ...]
-    compactor_epoch: int
-    last_compacted_ms: int | None
-    checkpoints: tuple[SnapshotRef, ...]
-    key: Mapping[str, str]
-    columns: Mapping[str, str]
-    merge: str | Mapping[str, str] | None
-    ttl_ms: int | None
-    properties: Mapping[str, Any]
-    stored: Mapping[str, tuple[int, int]]
+    table: KeyedTable
+    view: View
+    runs: Sequence[Run]
+    checkpoints: Sequence[SnapshotRef]
+    stored: Weights
+
+    @property
+    def url(self) -> str:
+        return self.table.bucket.uri(self.table.prefix)
+
+    @property
+    def flushes(self) -> int:
+        return len(self.view.l0)
 
     @property
     def bytes(self) -> int:
@@ -69,28 +67,12 @@ class KeyedFacts:
 def keyed_facts(table: KeyedTable) -> KeyedFacts:
     """Collect a keyed table's facts. What opening a reader costs, 2 LIST sequences, and 1 GET a checkpoint."""
     view = table.journal.read()
-    d = table.definition
     live = {f.key for f in view.l0} | {table.journal.layout.sst_key(s.file) for s in view.manifest.ssts}
-    return KeyedFacts(
-        name=table.name,
-        url=table.bucket.uri(table.prefix),
-        version=view.version,
-        runs=tuple(runs_of(view)),
-        flushes=len(view.l0),
-        writers=view.pointer.infos,
-        compactor_epoch=view.pointer.compactor_epoch,
-        last_compacted_ms=view.pointer.last_compacted_ms,
-        checkpoints=tuple(table.journal.snapshots()),
-        key=dict(d.key or {"key": "BLOB"}),
-        columns=dict(d.columns or {"value": "BLOB"}),
-        merge=d.merge,
-        ttl_ms=d.ttl_ms,
-        properties=dict(d.properties),
-        stored=_stored(table, live),
-    )
+    checkpoints = tuple(table.journal.snapshots())
+    return KeyedFacts(table, view, runs_of(view), checkpoints, _stored(table, live))
 
 
-def runs_of(view: Any) -> list[Run]:
+def runs_of(view: View) -> list[Run]:
     """A view's runs, the newest first."""
     found = []
     if view.l0:
@@ -113,14 +95,14 @@ def runs_of(view: Any) -> list[Run]:
     return found
 
 
-def _stored(table: KeyedTable, live: set[str]) -> dict[str, tuple[int, int]]:
+def _stored(table: KeyedTable, live: set[str]) -> Weights:
     """1 LIST sequence."""
     layout = table.journal.layout
-    counts = {
-        "live files": (0, 0),
-        "compacted files, fences": (0, 0),
-        "manifests, checkpoints": (0, 0),
-        "definition": (0, 0),
+    found: dict[str, list[ObjectInfo]] = {
+        "live files": [],
+        "compacted files, fences": [],
+        "manifests, checkpoints": [],
+        "definition": [],
     }
     for info in table.bucket.list(f"{table.prefix}/").objects:
         if info.key in live:
@@ -131,6 +113,5 @@ def _stored(table: KeyedTable, live: set[str]) -> dict[str, tuple[int, int]]:
             kind = "manifests, checkpoints"
         else:
             kind = "definition"
-        count, size = counts[kind]
-        counts[kind] = (count + 1, size + info.size)
-    return counts
+        found[kind].append(info)
+    return weights(found)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from firn.inspect.report.advice import records_advice
-from firn.inspect.report.advice_panel import advice_panel
-from firn.inspect.report.page import cards, grid, panel, tag
+from firn.inspect.report.page import grid, panel
+from firn.inspect.report.section import Section
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.units import size_text
 
 
-def record_children(table: RecordTable | RowTable) -> tuple[str, list[Any]]:
-    """The table's URL, and what stands below it on the page. 1 LIST sequence of rows and one of index
-    entries, and 1 GET."""
+def record_section(table: RecordTable | RowTable) -> Section:
+    """1 LIST sequence of rows and one of index entries, and 1 GET."""
     layout = table.definition.layout(table.prefix)
     rows, entries = (table.bucket.list(part).objects for part in (layout.rows, layout.indices))
     numbers = {
@@ -23,25 +20,22 @@ def record_children(table: RecordTable | RowTable) -> tuple[str, list[Any]]:
         "index entries": f"{len(entries):,}",
     }
     text = "Rows are changed one by one, without transactions."
-    children: list[Any] = []
-    commits = 0
+    commits, panels = 0, []
     if isinstance(table, RecordTable):
         head, log = table.session.store.log.refresh(), table.session.store.log
         commits = head.number - log.learn(log.store.horizon()).lo
         numbers |= {"last commit": f"{head.number:,}", "not applied yet": f"{log.lag:,}"}
         text = f"The commit log is at {head.number:,}; all up to {log.applied:,} are in rows and indices."
-    url = table.bucket.uri(table.prefix)
-    found = records_advice(url, commits=commits)
-    children += [cards(numbers), panel("In short", tag("p", text)), advice_panel(found)]
-    if isinstance(table, RecordTable) and (indices := table.indices()):
-        lines = [
-            [
-                i.field,
-                "yes" if i.unique else "",
-                "each" if i.each else "",
-                "ready" if i.ready else "being built",
+        if indices := table.indices():
+            lines = [
+                (
+                    i.field,
+                    "yes" if i.unique else "",
+                    "each" if i.each else "",
+                    "ready" if i.ready else "being built",
+                )
+                for i in indices
             ]
-            for i in indices
-        ]
-        children.append(panel("Indices", grid(["field", "unique", "elements", ""], lines, keys=(0,))))
-    return url, children
+            panels.append(panel("Indices", grid(["field", "unique", "elements", ""], lines, keys=(0,))))
+    url = table.bucket.uri(table.prefix)
+    return Section(url, numbers, [text], records_advice(url, commits=commits), panels)

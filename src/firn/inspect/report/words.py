@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from firn.inspect.report.facts import CHANGES_DATA, Point, TableFacts
+from firn.inspect.report.facts import Point, TableFacts
+from firn.journal.model import CommitInfo
 from firn.units import size_text
 
-_NOUNS = {
-    "append": "append",
-    "merge": "merge",
-    "rewrite": "rewrite",
-    "delete": "delete",
-    "remove": "partition removal",
-    "overwrite": "overwrite",
-    "restore": "restore",
-    "forget": "loss",
-    "register": "registration",
-    "sweep": "sweep",
-}
+_NOUNS = {"remove": "partition removal", "forget": "loss", "register": "registration"}
+"""Of operations whose name isn't one already."""
 
 
 def count(number: int | None, noun: str) -> str:
@@ -31,34 +22,38 @@ def count(number: int | None, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def known(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
+
+
 def sentences(facts: TableFacts) -> list[str]:
     """What a person should know of the table, most important first."""
     said = [_what_it_holds(facts)]
     if facts.points:
         said.append(_what_happened(facts))
-    commits = [p for p in facts.points if p.op in CHANGES_DATA]
-    if merges := [p for p in commits if p.op == "merge" and p.files_removed]:
-        said.append(_change("The last merge", merges[-1]))
-    if sweeps := [p for p in facts.points if p.op == "sweep"]:
-        said.append(_sweep(sweeps[-1]))
-    said.extend(f"Warning: {w}" for w in facts.warnings)
+    if merges := [p for p in facts.points if p.commit.op == "merge" and p.commit.files_removed]:
+        said.append(_merge(merges[-1]))
+    if sweeps := [p for p in facts.points if p.commit.op == "sweep"]:
+        said.append(_sweep(sweeps[-1].commit))
+    said.extend(f"Warning: {w}" for w in facts.snapshot.warnings)
     return said
 
 
 def _what_it_holds(facts: TableFacts) -> str:
     where = ""
-    if facts.partition_by:
-        where = f" of {count(len(facts.partitions), 'partition')} (by {', '.join(facts.partition_by)})"
-    order = f", each sorted by {', '.join(facts.sort_by)}" if facts.sort_by else ""
+    if by := ", ".join(map(str, facts.table.partition_spec.fields)):
+        where = f" of {count(len(facts.partitions), 'partition')} (by {by})"
+    sort_by = facts.table.descriptor.sort_by
+    order = f", each sorted by {', '.join(sort_by)}" if sort_by else ""
     return (
-        f"{facts.name} holds {count(facts.rows, 'row')} with {count(len(facts.columns), 'column')} in "
+        f"{facts.table.name} holds {count(facts.rows, 'row')} with {count(len(facts.snapshot.columns), 'column')} in "
         f"{count(facts.files, 'file')}{where}, {size_text(facts.bytes)}{order}."
     )
 
 
 def _what_happened(facts: TableFacts) -> str:
-    first, last = facts.points[0], facts.points[-1]
-    ops = Counter(p.op for p in facts.points)
+    first, last = facts.points[0].commit, facts.points[-1].commit
+    ops = Counter(p.commit.op for p in facts.points)
     listed = [count(n, _NOUNS.get(op, op)) for op, n in ops.most_common()]
     what = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
     seconds = (last.time - first.time).total_seconds()
@@ -77,18 +72,19 @@ def duration(seconds: float) -> str:
     return count(max(1, round(seconds)), "second")
 
 
-def _change(what: str, point: Point) -> str:
+def _merge(point: Point) -> str:
+    c = point.commit
     before = "" if point.bytes_removed is None else f", {size_text(point.bytes_removed)}"
     return (
-        f"{what}, at {point.time:%H:%M:%S}, made {count(point.files_added, 'file')} "
-        f"({size_text(point.bytes_added)}) of {count(point.files_removed, 'file')}{before}."
+        f"The last merge, at {c.time:%H:%M:%S}, made {count(c.files_added, 'file')} "
+        f"({size_text(c.bytes_added)}) of {count(c.files_removed, 'file')}{before}."
     )
 
 
-def _sweep(point: Point) -> str:
-    s = point.summary
+def _sweep(commit: CommitInfo) -> str:
+    s = commit.summary
     return (
-        f"The last sweep, at {point.time:%H:%M:%S}, deleted {count(s.get('data_files', 0), 'replaced file')}, "
+        f"The last sweep, at {commit.time:%H:%M:%S}, deleted {count(s.get('data_files', 0), 'replaced file')}, "
         f"{count(s.get('logs', 0), 'log')} and {count(s.get('orphans', 0), 'orphan')}: "
         f"{size_text(s.get('bytes', 0))}. Versions before that can't be read any more."
     )

@@ -1,0 +1,94 @@
+"""Live rows and files after each commit, as SVG: steps, a mark for each commit, a dotted line for each sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firn.inspect.report.facts import Point
+from firn.inspect.report.page import Html, joined, legend, tag
+from firn.units import size_text
+
+COLOURS = {
+    "append": "#4c8dd6",
+    "register": "#35a5b5",
+    "merge": "#35a36f",
+    "rewrite": "#e08a2e",
+    "delete": "#d8574f",
+    "remove": "#c05a9a",
+    "overwrite": "#a9812e",
+    "restore": "#8470d8",
+    "forget": "#b03a34",
+    "sweep": "#8a93a3",
+}
+WIDTH, HEIGHT = 500, 100
+"""Units of a drawing, which is stretched to the page's width. Of commits in one unit the last one is drawn."""
+
+
+def history_chart(points: Sequence[Point]) -> Html:
+    """The charts by time, and folded away those by commit."""
+    start, end = points[0].commit.time, points[-1].commit.time
+    seconds = [(p.commit.time - start).total_seconds() for p in points]
+    ends = f"{start:%Y-%m-%d %H:%M:%S}", f"{end:%Y-%m-%d %H:%M:%S} UTC"
+    by_time, by_commit = (
+        joined(_steps(points, x, what, ends) for what in ("rows", "files"))
+        for x, ends in ((seconds, ends), (range(len(points)), ("the first", f"commit {len(points):,}")))
+    )
+    named = {p.commit.op: colour(p.commit.op) for p in points}
+    return joined(
+        [legend(named), by_time, tag("details", tag("summary", "The same, commit by commit"), by_commit)]
+    )
+
+
+def colour(op: str) -> str:
+    return COLOURS.get(op, COLOURS["sweep"])
+
+
+def _steps(points: Sequence[Point], xs: Sequence[float], what: str, ends: tuple[str, str]) -> Html:
+    values: list[int | None] = [getattr(p, what) for p in points]
+    most, span = max((v for v in values if v is not None), default=0), max(xs) or 1
+    line: dict[int, float | None] = {}
+    marks: dict[tuple[int, str], tuple[float | None, Point]] = {}
+    for point, position, value in zip(points, xs, values, strict=True):
+        x = round(WIDTH * position / span)
+        y = None if value is None else round(HEIGHT * (1 - value / (most or 1)), 1)
+        line[x] = y
+        marks[x, point.commit.op] = y, point
+    drawn = [tag("path", d=_path(line), class_="line")]
+    for (x, op), (y, point) in marks.items():
+        if y is not None:
+            d, kind = (f"M{x} 0V{HEIGHT}", "sweep") if op == "sweep" else (f"M{x} {y}h.01", "mark")
+            drawn.append(
+                tag("path", tag("title", described(point)), d=d, class_=kind, style=f"stroke:{colour(op)}")
+            )
+    text = f"{what}: {'?' if values[-1] is None else f'{values[-1]:,}'} now, {most:,} at most"
+    svg = tag("svg", *drawn, viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", role="img")
+    return tag("figure", tag("figcaption", text), svg, tag("div", *(tag("span", e) for e in ends)))
+
+
+def _path(line: dict[int, float | None]) -> str:
+    """Steps down to the axis; where a value isn't known, there is a gap."""
+    parts, drawing = [], False
+    for x, y in line.items():
+        if y is not None:
+            parts.append(f"H{x}V{y}" if drawing else f"M{x} {HEIGHT}V{y}")
+        elif drawing:
+            parts.append(f"H{x}V{HEIGHT}")
+        drawing = y is not None
+    return "".join([*parts, f"V{HEIGHT}" if drawing else ""])
+
+
+def described(point: Point) -> str:
+    """A commit in a few lines."""
+    c = point.commit
+    lines = [f"{c.op} {c.time:%Y-%m-%d %H:%M:%S} UTC"]
+    if c.op == "sweep":
+        shown = {k: v for k, v in c.summary.items() if isinstance(v, int)}
+        lines += [f"{k.replace('_', ' ')}: {size_text(v) if k == 'bytes' else v}" for k, v in shown.items()]
+    else:
+        lines.append(f"files +{c.files_added:,} −{c.files_removed:,}")
+        if c.rows_added is not None:
+            lines.append(
+                f"rows +{c.rows_added:,}" + (f" −{point.rows_removed:,}" if point.rows_removed else "")
+            )
+        lines += [f"{name}: {c.summary[name]}" for name in ("where", "query") if name in c.summary]
+    return "\n".join(lines)
