@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import firn
+from firn.bucket.keys import key_below
 from firn.errors import FencedError, TableNotFoundError
 from firn.keyed.table import KeyedTable
 from stores.places import Place
@@ -79,10 +80,15 @@ def test_the_whole_life_of_a_table(place: Place) -> None:
     assert sorted(db.tables()) == ["delays", "what_if"]
     db.drop_table("what_if")
     db.drop_table("delays")
-    left = [info.key for info in db.bucket.list("db/").objects]
-    assert db.tables() == [] and all(key.startswith("db/_firn/generations/") for key in left)
+    left = db.bucket.list(key_below(db.prefix, "")).objects
+    assert db.tables() == [] and {info.key.rpartition("/")[2] for info in left} == {"table.json"}
     with pytest.raises(TableNotFoundError):
         table.reader()
+    again = db.create_table("delays", kind="keyed")
+    with again.open() as kv:
+        kv.put(b"a", b"1")
+    assert again.compact(full=True).rows_out == 1 and again.clone("what_if").reader().get(b"a") == b"1"
+    assert pairs(opened(place).table("delays", kind="keyed").reader()) == {b"a": b"1"}
 
 
 def test_a_second_writer_fences_the_first(place: Place) -> None:

@@ -65,7 +65,7 @@ def test_keyed_13_a_reader_and_a_writer_of_a_dropped_table_end(db: firn.Database
     kv.put(b"a", b"old")
     db.drop_table("t")
     new = db.create_table("t", kind="keyed")
-    with pytest.raises(firn.TableNotFoundError, match="Get the table anew"):
+    with pytest.raises(firn.TableNotFoundError, match=r"was dropped\. Get the table anew"):
         reader.get(b"a")
     with pytest.raises(firn.FencedError):
         kv.poll()

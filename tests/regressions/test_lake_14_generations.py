@@ -89,8 +89,10 @@ def test_lake_14_all_kinds_of_a_name_have_one_count(db: firn.Database) -> None:
     db.drop_table("t")
     assert db.create_table("t").descriptor.generation == 2
     db.drop_table("t")
-    db.create_table("t", kind="keyed")  # whose definition doesn't tell
-    assert orjson.loads(db.bucket.get("_firn/generations/t").data)["generation"] == 3
+    assert db.create_table("t", kind="keyed").definition.generation == 3
+    db.drop_table("t")
+    assert db.create_table("t", kind="records").definition.generation == 4
+    assert not db.bucket.list("_firn/generations/").objects
 
 
 def test_lake_14_a_log_in_another_store(tmp_path: Path) -> None:

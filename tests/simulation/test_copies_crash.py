@@ -27,11 +27,17 @@ from simulation.test_crash import SimDatabase as Simulated
 class SimLakes(LakeTables):
     """Lake tables in the time of the store."""
 
-    def open(self, descriptor: Descriptor) -> LakeTable:
+    def open(self, descriptor: Descriptor, *, undefined: bool = False) -> LakeTable:
         bucket, prefix = self.bucket, f"{self.prefix}/{descriptor.name}"
         assert isinstance(bucket, GatedBucket)
         journal = LeaderlessJournal(
-            bucket, prefix, declared=descriptor.columns, clock=bucket.clock, renew_in_background=False
+            bucket,
+            prefix,
+            declared=descriptor.columns,
+            clock=bucket.clock,
+            renew_in_background=False,
+            undefined=undefined,
+            generation=descriptor.generation,
         )
         return LakeTable(bucket, prefix, descriptor, journal, self.engines)
 

@@ -305,7 +305,7 @@ class SimDatabase(Database):
             bucket, self.prefix, self.url, self.engines, writer=None, strict=False, clock=bucket.clock
         )
         self._lakes = LakeTables(bucket, self.prefix, {}, self.engines, self._writer_tables, None)
-        self._keyed = KeyedTables(bucket, self.prefix, {}, self.engines)
+        self._keyed = KeyedTables(bucket, self.prefix, {}, self.engines, bucket.clock)
         self._records = RecordTables(bucket, self.prefix, self.url, clock=bucket.clock, background=False)
         self._tables = Tables(
             bucket, self.prefix, self.url, self._lakes, self._keyed, self._records, self._writer_tables

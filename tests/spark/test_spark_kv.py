@@ -29,7 +29,11 @@ DELAYS = {"delay": "BIGINT", "mean": "DOUBLE"}
 
 @pytest.fixture
 def db(spark: SparkSession, tmp_path: Path) -> Iterator[firn.Database]:
-    yield firn.connect(tmp_path / "db", spark=spark)
+    database = firn.connect(tmp_path / "db", spark=spark)
+    for name in ("t", "stats"):  # the tables that are read have directories of a generation
+        database.create_table(name, kind="keyed")
+        database.drop_table(name)
+    yield database
     for query in spark.streams.active:
         query.stop()
 

@@ -234,7 +234,7 @@ class Database(Transactions, WriterUpkeep):
             InvalidInputError: a name, type, transform or property that can't be.
             UnsupportedError: a keyed or record table in a store without conditional puts.
 
-        Cost: 1 PUT + 1 LIST; of a keyed table 2 PUTs, 2 GETs and 1 LIST; of a record table 3 PUTs, 2 GETs and
+        Cost: 1 PUT + 1 LIST; of a keyed table 2 PUTs, 3 GETs and 2 LISTs; of a record table 3 PUTs, 2 GETs and
         1 LIST, and what beginning a transaction costs.
 
         Example:
@@ -317,9 +317,9 @@ class Database(Transactions, WriterUpkeep):
         The definition goes first to a state in which nobody opens the table; a crash leaves it there, and
         dropping or creating it again ends the work. Registered files outside the table stay.
 
-        The definition of a lake or record table stays, marked as dropped, so that the next table of the name has
-        objects of its own, and no process that is late in the drop can harm it. Those of keyed tables and of tables
-        that are shared with the reference go last. Open transactions see a record table's rows vanish.
+        The definition stays, marked as dropped, so that the next table of the name has objects of its own, and no
+        process that is late in the drop can harm it. That of a table that is shared with the reference goes last.
+        Open transactions see a record table's rows vanish.
 
         Of a table of writers' catalogs, the connection's writer drops its own part by one commit; `prune`
         and `sweep` give the space back. Other writers' rows stay until they drop theirs.
@@ -333,8 +333,8 @@ class Database(Transactions, WriterUpkeep):
 
         Cost: 3 GETs, 1 PUT, 1 LIST sequence and the DELETEs; with the log in another store 2 LIST sequences more; of
         a table that is shared with the reference 2 GETs and 1 PUT more.
-        Of a keyed table 6 GETs, 2 PUTs, 3 LIST sequences and the DELETEs. Of a table of writers'
-        catalogs: what reading all writers costs, and one commit.
+        Of a keyed table 4 GETs, 1 GET a checkpoint, 1 PUT, 3 LIST sequences and the DELETEs; of a clone what letting
+        go of its parent costs. Of a table of writers' catalogs: what reading all writers costs, and one commit.
 
         Example:
             >>> import firn

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from firn.arrow.inputs import declared_columns
@@ -13,8 +14,8 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.database.engines import DatabaseEngines
-from firn.database.kinds import read_any
-from firn.database.tombstones import Vacant, is_same, mark_dropped
+from firn.database.kinds import Definition, change_definition, read_any
+from firn.database.tombstones import Vacant, is_left, is_same, mark_dropped
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
@@ -23,6 +24,7 @@ from firn.errors import (
 )
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
+from firn.journal.manifest.pointer_store import has_pointer
 from firn.keyed.definition.definition import KeyedDefinition, create_definition
 from firn.keyed.encoding.entries import expiry
 from firn.keyed.encoding.seqs import WIDE_SEQ
@@ -80,24 +82,33 @@ class KeyedTables:
         return definition
 
     def create(self, definition: KeyedDefinition, vacant: Vacant) -> KeyedTable:
-        """Make a table. 2 PUTs: the definition, which claims the name, then the pointer; over the definition of a
-        table with a generation 1 GET and 1 PUT more."""
-        vacant.remember(self.generations)
+        """Make a table. 2 PUTs: the definition, which claims the name, then the pointer; 1 GET for the generation;
+        where no definition was there, 1 LIST.
+
+        Raises:
+            TableExistsError: there is one; or another table has the pointer of the property `pointer_url`.
+            CorruptObjectError: there was one, which has lost its definition.
+        """
         prefix = key_below(self.prefix, definition.name)
-        made = create_definition(self.bucket, prefix, definition, over=vacant.over)
-        table = self.open(made)
+        if (
+            vacant.there is None
+            and has_pointer(self.bucket, prefix)
+            and read_any(self.bucket, prefix) is None
+        ):
+            raise CorruptObjectError(
+                f"{self.bucket.uri(definition_key(prefix))} is missing, and files of a keyed table are there. Copy "
+                "it back from a backup, or choose another name."
+            )
+        definition = replace(definition, generation=vacant.generation(self.generations))
+        table = self.open(create_definition(self.bucket, prefix, definition, over=vacant.over))
         try:
             table.found()
         except TableExistsError:
             with suppress(TableNotFoundError):  # it is another table's
                 table.journal.pointer()
                 return table  # whose reader was faster
-            key = definition_key(table.prefix)
-            self.bucket.delete(key)  # else readers would take it for a later table's
-            raise CorruptObjectError(
-                f"{self.bucket.uri(key)} is missing, and files of a keyed table are there. Copy it back from a "
-                "backup, or choose another name."
-            ) from None
+            change_definition(self.bucket, prefix, partial(_given_up, table.definition), self.clock)
+            raise
         return table
 
     def open(self, definition: KeyedDefinition) -> KeyedTable:
@@ -120,25 +131,29 @@ class KeyedTables:
 
     def erase(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
         """Delete a dropped table's objects: the pointer first, without which no writer acknowledges anything, then
-        what it led to, the definition last. Nothing, where another process has ended the drop.
-
-        The count of the name's generations is raised, as ever: so the next table of another kind has directories
-        that neither this nor a writer of the dropped table looks into."""
-        prefix = key_below(self.prefix, definition.name)
-        key = definition_key(prefix)
-        if not dry_run:
-            if not is_same(read_any(self.bucket, prefix), definition):
+        what it led to. The definition stays, for the next table of the name to replace: nobody who is late here
+        deletes anything of that one, whose directories are others, as its pointer's place is."""
+        table, key = self.open(definition), definition_key(key_below(self.prefix, definition.name))
+        own = {i.key: i.size for i in self.bucket.list(f"{table.prefix}/").objects if i.key != key}
+        if not dry_run and (own or table.settings.pointer_url):
+            if not is_left(self.bucket, self.prefix, definition):
                 return DropReport((), 0)
-            self.generations.raise_to(definition.name, self.generations.of(definition.name) + 1)
-        own = {i.key: i.size for i in self.bucket.list(f"{prefix}/").objects}
-        if not dry_run:
-            self.open(definition).journal.drop()
-            own.update((i.key, i.size) for i in self.bucket.list(f"{prefix}/").objects)  # flushed meanwhile
-            self.bucket.delete_many([name for name in own if name != key])
-            release(self.open(definition))
-            self.bucket.delete(key)
+            table.journal.drop()
+            flushed = {i.key: i.size for i in self.bucket.list(f"{table.prefix}/").objects if i.key != key}
+            if is_left(self.bucket, self.prefix, definition):
+                self.bucket.delete_many(list(flushed))
+                own.update(flushed)
+            release(table)
         return DropReport(tuple(sorted(own)), sum(own.values()), dry_run=dry_run)
 
     @property
     def generations(self) -> Generations:
         return Generations(self.bucket, self.prefix, self.clock)
+
+
+def _given_up(made: KeyedDefinition, now: Definition | None) -> Definition | None:
+    """The definition of a table that got no pointer, as that of a dropped one, whose drop leaves another's alone."""
+    if not is_same(now, made):
+        return None
+    properties = {name: value for name, value in made.properties.items() if name != "pointer_url"}
+    return replace(made, properties=properties, dropped=True)

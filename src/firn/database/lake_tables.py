@@ -16,8 +16,8 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import SystemClock
 from firn.database.engines import DatabaseEngines
-from firn.database.kinds import LAKE, decode_definition, read_any, wrong_kind
-from firn.database.tombstones import Vacant, counts, is_same, mark_dropped
+from firn.database.kinds import LAKE, decode_definition, wrong_kind
+from firn.database.tombstones import Vacant, counts, is_left, mark_dropped
 from firn.database.writer_tables import WriterTables, writer_exists
 from firn.errors import (
     CorruptObjectError,
@@ -27,9 +27,10 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.definition import definition_key
+from firn.journal.directories import generation_of
 from firn.journal.generations import Generations
 from firn.journal.leaderless import LeaderlessJournal, Settings
-from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR, generation_of
+from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
 from firn.journal.writer.federation.database_name import names_in_use
@@ -266,20 +267,15 @@ class LakeTables:
         if dry_run or not report.objects:
             return report
         # The next table writes nothing before its definition is there: so nothing of what was listed is its.
-        if not self._is_left(descriptor):
+        if not is_left(self.bucket, self.prefix, descriptor):
             return DropReport((), 0)
         if not counts(descriptor):
             self.generations.raise_to(descriptor.name, descriptor.generation + 1)
         logs.delete_many([i.key for i in elsewhere])
         self.bucket.delete_many([i.key for i in own if i.key != key])
-        if not counts(descriptor) and self._is_left(descriptor):
+        if not counts(descriptor) and is_left(self.bucket, self.prefix, descriptor):
             self.bucket.delete(key)
         return report
-
-    def _is_left(self, descriptor: Descriptor) -> bool:
-        """Whether the name still has this dropped table's definition. 1 GET."""
-        there = read_any(self.bucket, key_below(self.prefix, descriptor.name))
-        return there is not None and there.dropped and is_same(there, descriptor)
 
     def _log_place(self, descriptor: Descriptor) -> tuple[Bucket, str]:
         """Where a table's `_log` is: beside its data, or in a store of its own."""

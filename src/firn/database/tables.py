@@ -26,7 +26,7 @@ from firn.database.writer_tables import WriterTables
 from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.definition import definition_key
-from firn.journal.manifest.layout import ManifestLayout
+from firn.journal.manifest.pointer_store import has_pointer
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport, MendReport
@@ -171,18 +171,8 @@ class Tables:
         return self.lakes.open(definition)
 
     def _no_table(self, name: str) -> TableNotFoundError | CorruptObjectError:
-        key = self.bucket.uri(definition_key(self._prefix(name)))
-        if self.bucket.list(ManifestLayout(self._prefix(name)).pointer_key).objects:
-            return CorruptObjectError(
-                f"{key} is missing, and files of a keyed table are there. Copy it back from a backup; until then "
-                "nobody can open the table."
-            )
-        if self.records.defines(name):
-            return CorruptObjectError(
-                f"{key} is missing, and the log of record tables has the table. Copy it back from a backup; or say "
-                f"what it was by create_table({name!r}, kind='records', …), which raises TableExistsError and keeps "
-                "the rows."
-            )
+        if (lost := self._lost(name)) is not None:
+            return lost
         there = self.names(None)
         close = difflib.get_close_matches(name, there, n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else self._other_level(name)
@@ -193,6 +183,24 @@ class Tables:
             )
         where = "the working directory" if self.url == "." else self.url
         return TableNotFoundError(f"there is no table {name!r} in {where}.{hint}")
+
+    def _lost(self, name: str) -> CorruptObjectError | None:
+        """What to say of a table that has no definition any more. 1 GET, and 1 LIST or more where there is none."""
+        if read_any(self.bucket, self._prefix(name)) is not None:
+            return None
+        key = self.bucket.uri(definition_key(self._prefix(name)))
+        if has_pointer(self.bucket, self._prefix(name)):
+            return CorruptObjectError(
+                f"{key} is missing, and files of a keyed table are there. Copy it back from a backup; until then "
+                "nobody can open the table."
+            )
+        if self.records.defines(name):
+            return CorruptObjectError(
+                f"{key} is missing, and the log of record tables has the table. Copy it back from a backup; or say "
+                f"what it was by create_table({name!r}, kind='records', …), which raises TableExistsError and keeps "
+                "the rows."
+            )
+        return None
 
     def _other_level(self, name: str) -> str:
         """What to say if a database was named for a table, or a table for its database. 1 LIST, 2 GETs."""

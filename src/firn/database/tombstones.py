@@ -1,7 +1,7 @@
 """What a dropped table leaves: its definition in the state `dropped`, which the next table of the name replaces.
 
 It is never deleted, so nobody who is late in a drop deletes the next table's; and it counts the tables of its name.
-Keyed tables, and lake tables that are shared with the reference, have no generation: they leave no definition, and
+Lake tables that are shared with the reference have no generation: they leave no definition, and
 `_firn/generations/<table>` counts in their stead.
 """
 
@@ -13,11 +13,10 @@ from typing import TypeGuard
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
-from firn.database.kinds import Definition, change_definition
+from firn.database.kinds import Definition, change_definition, read_any
 from firn.errors import TableNotFoundError
 from firn.journal.generations import Generations
 from firn.lake.definition.definition import Descriptor
-from firn.records.definition.definition import RecordDefinition
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,8 @@ class Vacant:
     over: str | None = None
 
     def generation(self, generations: Generations) -> int:
-        """The generation of the next table. 1 GET where the definition doesn't tell."""
-        there = self.there
-        return there.generation + 1 if counts(there) else generations.of(self.name)
+        """The generation of the next table. 1 GET where the definition may not tell."""
+        return generations.after(self.name, self.there.generation if counts(self.there) else None)
 
     def remember(self, generations: Generations) -> None:
         """Before a definition that has no generation replaces one that has: keep the count. 1 GET and 1 PUT then."""
@@ -39,18 +37,25 @@ class Vacant:
             generations.raise_to(self.name, there.generation + 1)
 
 
-def counts(there: Definition | None) -> TypeGuard[Descriptor | RecordDefinition]:
+def counts(there: Definition | None) -> TypeGuard[Definition]:
     """Whether a definition tells the table's generation, and so stays when the table is dropped."""
-    return isinstance(there, RecordDefinition) or (isinstance(there, Descriptor) and not there.shared)
+    return there is not None and not (isinstance(there, Descriptor) and there.shared)
 
 
 def is_same(there: Definition | None, definition: Definition) -> bool:
     """Whether a definition that was read is this very table's, whatever has changed of it since."""
-    return (
-        there is not None
-        and (there.kind, there.id) == (definition.kind, definition.id)
-        and getattr(there, "generation", 0) == getattr(definition, "generation", 0)
+    return there is not None and (there.kind, there.id, there.generation) == (
+        definition.kind,
+        definition.id,
+        definition.generation,
     )
+
+
+def is_left(bucket: Bucket, prefix: str, definition: Definition) -> bool:
+    """Whether the name still has this dropped table's definition: then what was listed before is no later table's, as
+    that writes nothing before its definition is there. 1 GET."""
+    there = read_any(bucket, key_below(prefix, definition.name))
+    return there is not None and there.dropped and is_same(there, definition)
 
 
 def mark_dropped(bucket: Bucket, prefix: str, definition: Definition, clock: Clock | None = None) -> None:

@@ -37,6 +37,11 @@ class Generations:
         """The generation of the next table of the name, where no definition tells. 1 GET."""
         return self._read(name)[0]
 
+    def after(self, name: str, left: int | None) -> int:
+        """The generation of the next table of the name, the last one's being `left`; None where no definition tells.
+        1 GET, but after a table that was the second or a later one: earlier versions counted here."""
+        return left + 1 if left else max(self.of(name), 0 if left is None else 1)
+
     def raise_to(self, name: str, wanted: int) -> None:
         """Remember that the next table of the name is of this generation, or a later one. 1 GET and 1 PUT."""
         backoff = Backoff(self.clock)

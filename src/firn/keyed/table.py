@@ -173,8 +173,8 @@ class KeyedTable:
         if url is not None:
             from firn.journal.manifest.dynamo import open_pointers
 
-            return open_pointers(url, self.options)
-        return BucketPointerStore(self.bucket, ManifestJournal(self.bucket, self.prefix).layout.pointer_key)
+            return open_pointers(url, self.options, generation=self.definition.generation)
+        return BucketPointerStore(self.bucket, self.definition.layout(self.prefix).pointer_key)
 
     @cached_property
     def journal(self) -> ManifestJournal:
@@ -188,6 +188,7 @@ class KeyedTable:
             poll_max_s=settings.poll_max,
             l0_min_age_s=settings.l0_min_age,
             table=self.definition.id,
+            generation=self.definition.generation,
         )
 
     # -- one writer, many readers

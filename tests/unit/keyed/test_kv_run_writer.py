@@ -15,6 +15,7 @@ import pytest
 
 from firn.bucket import Bucket, open_bucket
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
+from firn.journal.manifest.layout import ManifestLayout
 from firn.keyed.definition.settings import KeyedSettings
 from firn.keyed.encoding.seqs import NARROW
 from firn.keyed.encoding.values import Values
@@ -47,7 +48,9 @@ def bucket() -> Bucket:
 
 
 def writer(bucket: Bucket, numbers: range = range(1000), settings: KeyedSettings = SETTINGS) -> RunWriter:
-    return RunWriter(bucket, "t", VALUES.schema, settings, epoch=3, numbers=numbers, level=2, run=5)
+    return RunWriter(
+        bucket, ManifestLayout("t"), VALUES.schema, settings, epoch=3, numbers=numbers, level=2, run=5
+    )
 
 
 def keys_in(bucket: Bucket, ssts: list[Any]) -> list[list[bytes]]:

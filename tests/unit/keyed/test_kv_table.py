@@ -19,9 +19,13 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from firn.journal.definition import definition_key
+from firn.inspect.dump.dump import dump_object
+from firn.inspect.fsck.fsck import check
+from firn.inspect.report.keyed_facts import keyed_facts
+from firn.journal.definition import decode_framed, definition_key
 from firn.keyed.definition.definition import KeyedDefinition, create_definition
 from firn.keyed.definition.settings import KEYED_PROPERTIES, KeyedSettings
+from firn.keyed.maintain.clones import clones_of
 
 SLOW = {"flush_ms": 3_600_000}
 VERBS = ("get", "put", "list", "head", "delete")
@@ -138,12 +142,12 @@ def test_each_flipped_bit_of_a_definition_is_noticed():
 # -- dropped, and created again
 
 
-def test_dropping_leaves_the_names_generation_alone(db):
+def test_dropping_leaves_the_definition_alone(db):
     fill(new(db), b"a", b"b")
     planned = db.drop_table("t", dry_run=True)
     assert db.table("t").reader().get(b"a") == b"v"
     assert db.drop_table("t").objects == planned.objects
-    assert db.tables() == [] and [i.key for i in db.bucket.list("").objects] == ["_firn/generations/t"]
+    assert db.tables() == [] and [i.key for i in db.bucket.list("").objects] == [definition_key("t")]
     with pytest.raises(TableNotFoundError):
         db.table("t")
 
@@ -219,10 +223,76 @@ def test_a_table_is_not_dropped_under_its_clones(db):
         db.drop_table("t")
     db.drop_table("c")
     db.drop_table("t")
-    assert all(i.key.startswith("_firn/generations/") for i in db.bucket.list("").objects)
+    assert [i.key for i in db.bucket.list("").objects] == [definition_key("c"), definition_key("t")]
+
+
+def test_a_later_table_of_a_name_has_directories_of_its_own_and_a_feature_that_says_so(db):
+    fill(new(db), b"a")
+    first = {info.key for info in db.bucket.list("t/").objects}
+    db.drop_table("t")
+    fill(table := new(db), b"b")
+    table.compact(full=True)
+    table.checkpoint("c")
+    table.sweep(older_than="0s")
+    fill(table, b"c")
+    listed = {info.key for info in db.bucket.list("t/").objects}
+    assert {key.split("/")[1] for key in listed} == {"_firn", "_firn~1", "_metadata~1", "l0~1", "ssts~1"}
+    assert listed & first == {definition_key("t")}
+    kinds = {key: dump_object(db.bucket, key).kind for key in listed if key.split("/")[1] != "_firn~1"}
+    of_keyed = ("pointer", "manifest", "snapshot", "flush", "fence", "SST")
+    assert {*kinds.values()} == {"table definition", *(f"{kind} of a keyed table" for kind in of_keyed)}
+    data = db.bucket.get(definition_key("t")).data
+    assert KeyedDefinition.decode(data, "t") == table.definition
+    with pytest.raises(UnsupportedError, match="t needs generation; this version of Firn reads keyed tables"):
+        decode_framed(data, "t", dict, version=3, noun="keyed table", remedy="", known=["wide-seq"])
+    assert check(db).problems == () and keyed_facts(table).files == 2
+    db.bucket.delete(definition_key("t"))
+    assert [finding.object for finding in check(db).problems] == [db.bucket.uri(definition_key("t"))]
+    with pytest.raises(CorruptObjectError, match="files of a keyed table are there"):
+        new(db)
+
+
+def test_clones_count_generations_too(db):
+    fill(new(db), b"a")
+    db.drop_table("t")
+    fill(table := new(db), b"b")
+    table.clone("c")
+    db.drop_table("c")
+    clone = table.clone("c", at=table.checkpoint("kept"))
+    assert (clone.definition.generation, [key for key, _ in clone.reader().scan()]) == (1, [b"b"])
+    fill(clone, b"c")
+    clone.compact(full=True)
+    assert all("/ssts~1/" in "/" + sst.file for sst in clone.view().manifest.ssts)
+    assert [key for key, _ in table.clone("d").reader().scan()] == [b"b"]
+    with pytest.raises(InvalidInputError, match="clones read its objects: c, d"):
+        db.drop_table("t")
+    db.drop_table("d")
+    clone.sweep(older_than="0s")
+    db.drop_table("t")
+    assert [key for key, _ in db.table("c").reader().scan()] == [b"b", b"c"]
+    db.create_table("t").append([{"x": 1}])
+    db.drop_table("c")  # which has nothing of its parent's to let go any more
+    assert db.tables() == ["t"]
+
+
+def test_a_drop_leaves_the_pin_of_a_clone_that_was_cut_short_to_the_next_sweep(db):
+    fill(table := new(db), b"a")
+    clone = table.clone("c")
+    db.bucket.put(definition_key("c"), replace(clone.definition, dropped=True).encode())
+    assert clones_of(table) == []
+    db.drop_table("t")
+    assert db.tables() == []
 
 
 # -- what it costs
+
+
+def test_dropping_and_creating_again(db):
+    table = new(db)
+    fill(table, b"a")
+    assert spent(table, lambda: db.drop_table("t"))[0] == {"get": 4, "put": 1, "list": 3, "delete": 2}
+    assert spent(table, lambda: new(db))[0] == {"get": 3, "put": 2, "list": 1}
+    assert spent(table, lambda: new(db, "u"))[0] == {"get": 3, "put": 2, "list": 2}
 
 
 def test_opening_a_writer(db):

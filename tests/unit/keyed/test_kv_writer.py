@@ -18,6 +18,7 @@ from firn.errors import (
     OutcomeUnknownError,
     SnapshotTooOldError,
     StoreUnavailableError,
+    TableExistsError,
 )
 from firn.keyed.table import KeyedTable
 from firn.keyed.write.batch import WriteBatch
@@ -422,6 +423,15 @@ def test_a_pointer_elsewhere(db, twins, monkeypatch):
             kv.compact()
         assert twins.reader(db.table("t")).get(b"a") == b"1"
         assert not [info.key for info in table.bucket.list("t/").objects if "current_manifest" in info.key]
+        with pytest.raises(TableExistsError, match="pointers/t exists"):
+            db.create_table("u", kind="keyed", properties=table.definition.properties)
+        assert db.tables() == ["t"] and table.pointers.get() is not None
+        assert db.create_table("u", kind="keyed").definition.generation == 1
+        db.drop_table("t")
+        again = new(db, properties=table.definition.properties)
+        assert again.pointers.where == "dynamodb://pointers/t~1"
+        assert table.pointers.get() is None and again.pointers.get() is not None
+        assert db.table("t").reader().get(b"a") is None
 
 
 def test_what_arrow_used_is_given_back_when_a_writer_is_closed(db, monkeypatch):

@@ -20,11 +20,13 @@ from firn.keyed.sst.tail import DamagedError, decode_tail, tail_bytes
 POINTER, MANIFEST, SNAPSHOT = "pointer", "manifest", "snapshot"
 _NUMBERS = rf"\d{{{DIGITS}}}\.\d{{{DIGITS}}}"
 _KINDS = (
-    (re.compile(r"(^|/)_metadata/current_manifest$"), POINTER),
-    (re.compile(rf"(^|/)_metadata/manifests/manifest\.{_NUMBERS}$"), MANIFEST),
-    (re.compile(rf"(^|/)_metadata/snapshots/manifest\.{_NUMBERS}\.[0-9a-f]+$"), SNAPSHOT),
+    (re.compile(r"(^|/)_metadata(~\d+)?/current_manifest$"), POINTER),
+    (re.compile(rf"(^|/)_metadata(~\d+)?/manifests/manifest\.{_NUMBERS}$"), MANIFEST),
+    (re.compile(rf"(^|/)_metadata(~\d+)?/snapshots/manifest\.{_NUMBERS}\.[0-9a-f]+$"), SNAPSHOT),
 )
-_SST = re.compile(rf"(^|/)(?P<room>l0|ssts)/(?P<epoch>\d{{{DIGITS}}})\.(?P<number>\d{{{DIGITS}}})\.sst$")
+_SST = re.compile(
+    rf"(^|/)(?P<room>l0|ssts)(~\d+)?/(?P<epoch>\d{{{DIGITS}}})\.(?P<number>\d{{{DIGITS}}})\.sst$"
+)
 _TIMES = ("last_compacted_time", "created_ms", "expires_ms")
 SHOWN_KEY = 24
 """Bytes of a key."""

@@ -109,7 +109,8 @@ def _logs(db: Database, table: str | None, footers: bool, blocks: bool) -> list[
 
 def _undefined(db: Database, name: str) -> Findings:
     """Of what may be a table whose definition is lost."""
-    if not {"_metadata", "data"}.isdisjoint(db.bucket.list_dirs(key_below(db.prefix, name, ""))):
+    dirs = db.bucket.list_dirs(key_below(db.prefix, name, ""))
+    if not {"_metadata", "data"}.isdisjoint(each.partition("~")[0] for each in dirs):
         try:
             db.table(name)
         except TableNotFoundError:

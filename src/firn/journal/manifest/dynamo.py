@@ -30,6 +30,7 @@ from firn.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+from firn.journal.directories import directory
 from firn.journal.manifest.pointer_store import StoredPointer
 
 MAX_ITEM_BYTES: Final = 400_000
@@ -73,13 +74,18 @@ class DynamoPointerStore:
         self._connected: Any = None
 
     @classmethod
-    def from_url(cls, url: str, *, credentials: Mapping[str, str] | None = None) -> DynamoPointerStore:
+    def from_url(
+        cls, url: str, *, credentials: Mapping[str, str] | None = None, generation: int = 0
+    ) -> DynamoPointerStore:
         """The store of `dynamodb://table/item?region=…&endpoint=…`, as the table property `pointer_url` has it. The
-        item is percent-decoded and may have slashes. No request.
+        item is percent-decoded and may have slashes; that of a later table of the name ends in its generation. No
+        request.
 
         Example:
             >>> DynamoPointerStore.from_url("dynamodb://pointers/prod/delays?region=eu-west-1").where
             'dynamodb://pointers/prod/delays'
+            >>> DynamoPointerStore.from_url("dynamodb://pointers/prod/delays", generation=2).where
+            'dynamodb://pointers/prod/delays~2'
         """
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -92,7 +98,7 @@ class DynamoPointerStore:
             )
         return cls(
             parts.netloc,
-            unquote(parts.path.lstrip("/")),
+            directory(unquote(parts.path.lstrip("/")), generation),
             region=options.get("region"),
             endpoint=options.get("endpoint"),
             credentials=credentials,
@@ -229,14 +235,14 @@ class DynamoPointerStore:
         return {**self.__dict__, "_connected": None}
 
 
-def open_pointers(url: str, options: Mapping[str, Any]) -> DynamoPointerStore:
+def open_pointers(url: str, options: Mapping[str, Any], *, generation: int = 0) -> DynamoPointerStore:
     """The pointer store of a table property `pointer_url`. `options` are the bucket's: credentials are taken
     of them, by their names in either case; endpoints and regions are the store's own, so those stand in the
-    URL. No request.
+    URL. Of later tables of a name, of a `generation`, the item is another. No request.
     """
     given = {str(name).lower(): str(value) for name, value in options.items()}
     credentials = {name: given[name] for name in _CREDENTIALS if name in given}
-    return DynamoPointerStore.from_url(url, credentials=credentials)
+    return DynamoPointerStore.from_url(url, credentials=credentials, generation=generation)
 
 
 def _boto3() -> tuple[Any, Any]:

@@ -54,6 +54,7 @@ class ManifestJournal:
         l0_min_age_s: rule 21: for how long what was replaced is told by manifests. A collection by a greater age has
             to read some more.
         table: the `table` that the pointer's settings have, if any; that of a later table of the name is refused.
+        generation: how many tables of the name were dropped before, whose objects have other names.
 
     Example:
         >>> from firn.bucket import open_bucket
@@ -80,9 +81,10 @@ class ManifestJournal:
         max_chain: int = 10,
         l0_min_age_s: float = 600.0,
         table: str | None = None,
+        generation: int = 0,
     ) -> None:
         self.bucket = bucket
-        self.layout = ManifestLayout(prefix)
+        self.layout = ManifestLayout(prefix, generation)
         self.pointers: PointerStore = pointers or BucketPointerStore(bucket, self.layout.pointer_key)
         self.clock: Clock = clock or SystemClock()
         self.store = ManifestStore(

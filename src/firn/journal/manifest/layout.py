@@ -7,6 +7,8 @@
     <table>/ssts/<epoch>.<number>.sst                           a compactor's output
     <table>/_firn/clock                                         written to learn the store's time
 
+Of the second table of a name on, the directories are `_metadata~1`, `l0~1`, `ssts~1` and `_firn~1`.
+
 Epochs and numbers have 18 digits, so that keys sort by them. Names that don't parse are nobody's: they are
 left alone.
 """
@@ -19,11 +21,13 @@ from typing import NamedTuple
 
 from firn.bucket.keys import key_below
 from firn.errors import InvalidInputError
+from firn.journal.directories import directory
 
 DIGITS = 18  # frozen
 LARGEST = 10**DIGITS - 1
 
-_METADATA = "_metadata"  # frozen
+METADATA_DIR = "_metadata"  # frozen
+_L0, _SSTS, _FIRN = "l0", "ssts", "_firn"  # frozen
 _NAME = re.compile(r"(\d{18})\.(\d{18})\.sst")
 _MANIFEST = re.compile(r"manifest\.(\d{18})\.(\d{18})")
 _SNAPSHOT = re.compile(r"(manifest\.\d{18}\.\d{18})\.([0-9a-f]{16,64})")
@@ -70,7 +74,8 @@ NO_MANIFEST = f"manifest.{0:018}.{0:018}"  # frozen
 
 @dataclass(frozen=True, slots=True)
 class ManifestLayout:
-    """Keys of one keyed table. `prefix` is its whole key prefix without a trailing slash.
+    """Keys of one keyed table. `prefix` is its whole key prefix without a trailing slash. Later tables of a name, of
+    a `generation`, have other directories: whoever still deletes an earlier one's objects never meets theirs.
 
     Example:
         >>> layout = ManifestLayout("prod/delays")
@@ -80,33 +85,39 @@ class ManifestLayout:
         Numbered(epoch=3, number=7)
         >>> layout.sst_key("/prod/parent/ssts/x.sst")
         'prod/parent/ssts/x.sst'
+        >>> ManifestLayout("prod/delays", 2).pointer_key
+        'prod/delays/_metadata~2/current_manifest'
     """
 
     prefix: str
+    generation: int = 0
+
+    def _below(self, room: str, *parts: str) -> str:
+        return key_below(self.prefix, directory(room, self.generation), *parts)
 
     @property
     def pointer_key(self) -> str:
-        return key_below(self.prefix, _METADATA, "current_manifest")
+        return self._below(METADATA_DIR, "current_manifest")
 
     @property
     def manifests_prefix(self) -> str:
-        return key_below(self.prefix, _METADATA, "manifests", "")
+        return self._below(METADATA_DIR, "manifests", "")
 
     @property
     def snapshots_prefix(self) -> str:
-        return key_below(self.prefix, _METADATA, "snapshots", "")
+        return self._below(METADATA_DIR, "snapshots", "")
 
     @property
     def l0_prefix(self) -> str:
-        return key_below(self.prefix, "l0", "")
+        return self._below(_L0, "")
 
     @property
     def ssts_prefix(self) -> str:
-        return key_below(self.prefix, "ssts", "")
+        return self._below(_SSTS, "")
 
     @property
     def clock_key(self) -> str:
-        return key_below(self.prefix, "_firn", "clock")
+        return self._below(_FIRN, "clock")
 
     def manifest_key(self, name: str) -> str:
         return self.manifests_prefix + name
@@ -127,7 +138,7 @@ class ManifestLayout:
 
     def sst_file(self, epoch: int, number: int) -> str:
         """The name of an SST as manifests hold it: relative to the table."""
-        return f"ssts/{sst_name(epoch, number)}"
+        return f"{directory(_SSTS, self.generation)}/{sst_name(epoch, number)}"
 
     def sst_key(self, file: str) -> str:
         """The key of an SST by its name in a manifest; one that begins with `/` is a key of the whole bucket."""

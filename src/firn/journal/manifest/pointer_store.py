@@ -12,6 +12,8 @@ from typing import Protocol
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
 from firn.errors import ObjectNotFoundError, StoreUnavailableError
+from firn.journal.directories import generation_of
+from firn.journal.manifest.layout import METADATA_DIR, ManifestLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +83,11 @@ class BucketPointerStore:
 
     def delete(self) -> None:
         self._bucket.delete(self._key)
+
+
+def has_pointer(bucket: Bucket, prefix: str) -> bool:
+    """Whether a keyed table has its pointer in this directory, of whatever generation it is. 1 LIST, and 1 GET for
+    each that may have."""
+    found = (generation_of(name, METADATA_DIR) for name in bucket.list_dirs(f"{prefix}/"))
+    keys = [ManifestLayout(prefix, each).pointer_key for each in found if each is not None]
+    return any(blob is not None for blob in bucket.get_many(keys))

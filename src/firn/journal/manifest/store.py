@@ -48,7 +48,8 @@ class ManifestStore:
         found = self.find_pointer()
         if found is None:
             raise TableNotFoundError(
-                f"{self.pointers.where} does not exist: there is no keyed table here, or it was dropped"
+                f"{self.pointers.where} does not exist: there is no keyed table here, or it was dropped. Get the "
+                "table anew with db.table()."
             )
         if self.table is not None and found.settings.get("table", self.table) != self.table:
             raise TableNotFoundError(

@@ -14,6 +14,7 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
+from firn.journal.manifest.layout import ManifestLayout
 from firn.keyed.definition.settings import KeyedSettings
 from firn.keyed.encoding.key_cells import KEY_TYPES
 from firn.keyed.encoding.keys import Keys
@@ -25,8 +26,10 @@ from firn.names import fold
 KIND = "keyed"  # frozen
 FORMAT_VERSION = 3  # frozen: lake tables have 1 and 2, so that each version of Firn names what it can't read
 
-FEATURES = frozenset((WIDE_SEQ, KEY_TYPES))
-"""Those that this version knows. All new tables have the first, those whose keys need it the other."""
+GENERATION = "generation"  # frozen: directories end in `~` and the generation
+FEATURES = frozenset((WIDE_SEQ, KEY_TYPES, GENERATION))
+"""Those that this version knows. All new tables have the first, those whose keys need it the second, those of a name
+that had a table before the third."""
 
 _REMEDY = (
     "Its data and manifests are untouched: restore the object from a backup, or write it again with the properties "
@@ -44,6 +47,7 @@ class KeyedDefinition:
     first writer's and the first compactor's epoch is `first_epoch`: above all of a dropped table's of that name.
     `features` are what a reader must know: `wide-seq`, `key-types`. A clone has its parent's.
     A clone's `parent` names the table that it was made of and the checkpoint that pins it.
+    The definition of a dropped table stays: the next of its name has the next `generation`, and objects of its own.
     """
 
     name: str
@@ -57,8 +61,13 @@ class KeyedDefinition:
     dropped: bool = False
     parent: Mapping[str, str] | None = None
     features: tuple[str, ...] = ()
+    generation: int = 0
 
     kind = KIND
+
+    def layout(self, prefix: str) -> ManifestLayout:
+        """The names of the table's objects, `prefix` being its directory."""
+        return ManifestLayout(prefix, self.generation)
 
     @cached_property
     def keys(self) -> Keys:
@@ -98,6 +107,7 @@ class KeyedDefinition:
             )
 
     def encode(self) -> bytes:
+        counted = {GENERATION: self.generation} if self.generation else {}
         body = {
             "id": self.id,
             "name": self.name,
@@ -110,8 +120,9 @@ class KeyedDefinition:
             "first_epoch": self.first_epoch,
             "dropped": self.dropped,
             "parent": None if self.parent is None else dict(self.parent),
+            **counted,
         }
-        return encode_framed(FORMAT_VERSION, KIND, body, self.features)
+        return encode_framed(FORMAT_VERSION, KIND, body, (*self.features, *counted))
 
     @staticmethod
     def decode(data: bytes, where: str) -> KeyedDefinition:
@@ -139,7 +150,8 @@ class KeyedDefinition:
             id=raw["id"],
             dropped=raw["dropped"],
             parent=raw["parent"],
-            features=tuple(raw["features"]),
+            features=tuple(name for name in raw["features"] if name != GENERATION),
+            generation=raw.get(GENERATION, 0),
         )
 
 

@@ -252,7 +252,7 @@ def _with_seq(chunk: pa.RecordBatch, seq: int) -> pa.RecordBatch:
 def _writer(bucket: Bucket, context: LoadContext, numbers: Sequence[int]) -> RunWriter:
     return RunWriter(
         bucket,
-        context.prefix,
+        context.definition.layout(context.prefix),
         Values(context.definition.columns).schema,
         context.definition.settings,
         epoch=context.epoch,

@@ -112,7 +112,7 @@ def _written(
     settings = context.definition.settings
     with RunWriter(
         bucket,
-        context.prefix,
+        context.definition.layout(context.prefix),
         values.schema,
         settings,
         epoch=context.epoch,

@@ -46,7 +46,7 @@ class RunWriter:
     def __init__(
         self,
         bucket: Bucket,
-        prefix: str,
+        layout: ManifestLayout,
         values: pa.Schema,
         settings: KeyedSettings,
         *,
@@ -58,7 +58,7 @@ class RunWriter:
         seqs: Seqs = NARROW,
     ) -> None:
         self._bucket, self._values, self._settings, self._seqs = bucket, values, settings, seqs
-        self._layout = ManifestLayout(prefix)
+        self._layout = layout
         self._epoch, self._level, self._run = epoch, level, run
         self._numbers = numbers
         self._free = iter(numbers)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+from firn.journal.directories import directory
 from firn.journal.model import ColumnTypes
 
 LOG_DIR = "_log"  # frozen
@@ -30,27 +31,6 @@ FIRN_DIR = "_firn"  # frozen
 _SUFFIX = ".jsonl"  # frozen
 
 _MS_NAME = re.compile(r"(\d{13,16})_(m_)?(.+)\.jsonl")
-
-
-def directory(name: str, generation: int) -> str:
-    """A table's directory.
-
-    >>> directory(LOG_DIR, 0), directory(LOG_DIR, 2)
-    ('_log', '_log~2')
-    """
-    return f"{name}~{generation}" if generation else name
-
-
-def generation_of(found: str, name: str) -> int | None:
-    """The generation of the table that has a directory of this name; None if it is another one.
-
-    >>> generation_of("_log", LOG_DIR), generation_of("_log~2", LOG_DIR), generation_of("_data", LOG_DIR)
-    (0, 2, None)
-    """
-    base, tilde, number = found.partition("~")
-    if base != name or (tilde and not number.isdecimal()):
-        return None
-    return int(number or 0)
 
 
 class LogName(NamedTuple):
