@@ -13,6 +13,7 @@ import pytest
 import firn
 from firn.journal.model import Commit
 from firn.journal.sealed import seal
+from firn.lake.definition import definition as descriptors
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 
@@ -114,8 +115,25 @@ def test_lake_14_shared_tables_keep_the_references_paths(db: firn.Database) -> N
     db.drop_table("t")
     table = db.create_table("t", properties={"shared": "icedb"})
     table.append([{"x": 1}])
-    assert table.descriptor.generation == 0 and db.table("t").scan().count() == 1
-    assert any(info.key.startswith("t/_log/") for info in db.bucket.list("t/").objects)
+    table.merge()
+    assert table.descriptor.generation == 1 and db.table("t").scan().count() == 1
+    listed = {info.key.split("/")[1] for info in db.bucket.list("t/").objects}
+    assert listed == {"_data", "_firn", "_firn~1", "_log"}
+    with (
+        pytest.raises(firn.UnsupportedError, match="has format version 5"),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(descriptors, "FEATURES_FORMAT_VERSION", None)  # to earlier versions
+        db.table("t")
+
+
+def test_lake_14_a_lost_definition_is_said_again(db: firn.Database) -> None:
+    db.create_table("t")
+    db.drop_table("t")
+    db.create_table("t").append([{"x": 1}])
+    db.bucket.delete("t/_firn/table.json")
+    table = db.create_table("t")
+    assert table.descriptor.generation == 1 and table.scan().to_arrow().to_pylist() == [{"x": 1}]
 
 
 def test_lake_14_a_feature_that_isnt_known_is_named(db: firn.Database) -> None:

@@ -193,9 +193,12 @@ def test_lake_14_what_the_reference_wrote_after_a_drop_stays(db: firn.Database) 
     table.append([{"x": 1}])
     there = {i.key: db.bucket.get(i.key).data for i in db.bucket.list("t/").objects if i.key != KEY}
     db.drop_table("t")
-    assert db.bucket.list("t/").objects == ()
+    assert [info.key for info in db.bucket.list("t/").objects] == [KEY]
     for key, data in there.items():
         db.bucket.put(key, data)
+    with pytest.raises(firn.TableNotFoundError):
+        db.drop_table("t")
+    assert db.tables() == [] and check(db).findings == ()
     assert holds_a_row(db.create_table("t", **NEXT["shared"]))
 
 

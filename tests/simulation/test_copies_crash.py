@@ -38,6 +38,7 @@ class SimLakes(LakeTables):
             renew_in_background=False,
             undefined=undefined,
             generation=descriptor.generation,
+            shared=descriptor.shared,
         )
         return LakeTable(bucket, prefix, descriptor, journal, self.engines)
 

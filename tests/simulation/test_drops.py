@@ -1,5 +1,5 @@
-"""Drops of keyed tables: whoever stalls in one, for as long as others end it and make the next table of the name,
-harms nothing of that one."""
+"""Drops of keyed tables, and of lake tables that are shared with the reference: whoever stalls in one, for as long as
+others end it and make the next table of the name, harms nothing of that one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -64,7 +65,7 @@ def begun(kind: str) -> SimStore:
 
 
 @pytest.mark.parametrize("following", [*KINDS])
-@pytest.mark.parametrize("dropped", ["keyed"])
+@pytest.mark.parametrize("dropped", ["keyed", "shared"])
 def test_whoever_stalls_in_a_drop_leaves_the_next_table(dropped: str, following: str) -> None:
     template, stall = begun(dropped), 1  # the drop has read the definition
     while _stalled_at(stall, template.copy(), KINDS[following]):
@@ -107,13 +108,14 @@ def drop(bucket: GatedBucket) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_drop_is_ended_by_dropping_or_creating_again(before: int) -> None:
+@pytest.mark.parametrize("kind", ["keyed", "shared"])
+def test_a_drop_is_ended_by_dropping_or_creating_again(kind: str, before: int) -> None:
     """Whole or gone, of the first table of a name and of a later one; and the next one begins empty."""
-    template = begun("keyed")
+    template = begun(kind)
     for _ in range(before):
         db = SimDatabase(template.bucket())
         db.drop_table("t")
-        write(db.create_table("t", **KINDS["keyed"]), 0)
+        write(db.create_table("t", **KINDS[kind]), 0)
 
     def look(left: SimStore, point: CrashPoint) -> None:
         db = SimDatabase(left.bucket("later"))
@@ -126,9 +128,12 @@ def test_a_drop_is_ended_by_dropping_or_creating_again(before: int) -> None:
         with suppress(firn.TableNotFoundError):  # gone already
             db.drop_table("t")
         assert left.keys() == [DEFINITION] and check(db).findings == ()
-        again = SimDatabase(other.bucket("again")).create_table("t", **KINDS["keyed"])
-        assert rows(again) == [] and again.definition.generation == before + 1
+        again = SimDatabase(other.bucket("again"))
+        assert rows(again.create_table("t", **KINDS[kind])) == []
+        assert orjson.loads(other.contents()[DEFINITION])["generation"] == before + 1
         assert all("~" in key for key in other.contents() if key != DEFINITION)
+        write(again.table("t"), 5)
+        assert rows(again.table("t")) == [5, 6]
 
     assert crash_points(lambda: template, drop, look, modes=MODES) > 40
 

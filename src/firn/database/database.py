@@ -318,8 +318,7 @@ class Database(Transactions, WriterUpkeep):
         dropping or creating it again ends the work. Registered files outside the table stay.
 
         The definition stays, marked as dropped, so that the next table of the name has objects of its own, and no
-        process that is late in the drop can harm it. That of a table that is shared with the reference goes last.
-        Open transactions see a record table's rows vanish.
+        process that is late in the drop can harm it. Open transactions see a record table's rows vanish.
 
         Of a table of writers' catalogs, the connection's writer drops its own part by one commit; `prune`
         and `sweep` give the space back. Other writers' rows stay until they drop theirs.
@@ -332,7 +331,7 @@ class Database(Transactions, WriterUpkeep):
             InvalidInputError: the table is of writers' catalogs, and the connection has no writer.
 
         Cost: 3 GETs, 1 PUT, 1 LIST sequence and the DELETEs; with the log in another store 2 LIST sequences more; of
-        a table that is shared with the reference 2 GETs and 1 PUT more.
+        a table that is shared with the reference 1 GET and 1 PUT more.
         Of a keyed table 4 GETs, 1 GET a checkpoint, 1 PUT, 3 LIST sequences and the DELETEs; of a clone what letting
         go of its parent costs. Of a table of writers' catalogs: what reading all writers costs, and one commit.
 

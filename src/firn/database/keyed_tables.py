@@ -148,7 +148,7 @@ class KeyedTables:
 
     @property
     def generations(self) -> Generations:
-        return Generations(self.bucket, self.prefix, self.clock)
+        return Generations(self.bucket, self.prefix)
 
 
 def _given_up(made: KeyedDefinition, now: Definition | None) -> Definition | None:

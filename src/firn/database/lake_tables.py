@@ -14,10 +14,9 @@ from firn.arrow.inputs import declared_columns
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
-from firn.clock import SystemClock
 from firn.database.engines import DatabaseEngines
 from firn.database.kinds import LAKE, decode_definition, wrong_kind
-from firn.database.tombstones import Vacant, counts, is_left, mark_dropped
+from firn.database.tombstones import Vacant, is_left, mark_dropped, mark_erased
 from firn.database.writer_tables import WriterTables, writer_exists
 from firn.errors import (
     CorruptObjectError,
@@ -94,7 +93,9 @@ class LakeTables:
         """Make a table with a log of its own. See `Database.create_table`."""
         name = descriptor.name
         prefix = key_below(self.prefix, name)
-        if vacant.there is None and self.has_log_to_define(name):
+        generation = vacant.generation(self.generations)
+        found = self.log_to_define(name) if vacant.there is None else None
+        if found is not None:
             # A table of the reference's, or one that lost its definition: defining it keeps its data.
             logs = self._bare_journal(name).loader.load(every=True).logs
             clocks = [file.clocks for log in logs for file in log.files]
@@ -110,10 +111,8 @@ class LakeTables:
                 )
             if not descriptor.properties.get("shared") and not any(log.nonce for log in logs):
                 descriptor = shared(descriptor)
-        if not counts(descriptor):
-            vacant.remember(self.generations)
-        else:
-            descriptor = replace(descriptor, generation=vacant.generation(self.generations))
+            generation = found
+        descriptor = replace(descriptor, generation=generation)
         return self.open(create_descriptor(self.bucket, prefix, descriptor, over=vacant.over))
 
     def open(self, descriptor: Descriptor, *, undefined: bool = False) -> LakeTable:
@@ -131,6 +130,7 @@ class LakeTables:
             definition=None if undefined or descriptor.shared else descriptor.fields(),
             undefined=undefined,
             generation=descriptor.generation,
+            shared=descriptor.shared,
             times=descriptor.time_entries,
             read_times=partial(read_times, self.bucket, prefix) if descriptor.shared else None,
         )
@@ -208,9 +208,9 @@ class LakeTables:
         there may be one."""
         return self._log_generation(name, self._dirs_of(name))
 
-    def has_log_to_define(self, name: str) -> bool:
-        """The same as `has_log`, for a name that a table is about to get. 1 LIST more for each directory that may be
-        of a catalog.
+    def log_to_define(self, name: str) -> int | None:
+        """The same as `log_generation`, for a name that a table is about to get. 1 LIST more for each directory that
+        may be of a catalog.
 
         Raises:
             TableExistsError: the name is a writer's, whatever is left of the database's record of writers.
@@ -218,7 +218,7 @@ class LakeTables:
         dirs = self._dirs_of(name)
         if names_in_use(self.bucket, self.prefix, {name: dirs}):
             raise writer_exists(name, self.bucket.uri(self.prefix))
-        return self._log_generation(name, dirs) is not None
+        return self._log_generation(name, dirs)
 
     def _dirs_of(self, name: str) -> list[str]:
         return self.bucket.list_dirs(f"{key_below(self.prefix, name)}/")
@@ -231,26 +231,32 @@ class LakeTables:
 
     @property
     def generations(self) -> Generations:
-        return Generations(self.bucket, self.prefix, SystemClock())
+        return Generations(self.bucket, self.prefix)
 
     def drop(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
         if descriptor.journal == "writer":
             return self.writers.drop(descriptor.name, dry_run=dry_run)
-        if not dry_run:
-            mark_dropped(self.bucket, self.prefix, descriptor)
-        return self.erase(descriptor, dry_run=dry_run)
+        if dry_run:
+            return self.erase(descriptor, dry_run=True)
+        mark_dropped(self.bucket, self.prefix, descriptor)
+        report = self.erase(descriptor)
+        if descriptor.shared:
+            mark_erased(self.bucket, self.prefix, descriptor)
+        return report
 
     def erase(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
         """Delete a dropped table's objects. Its definition stays, for the next table of the name to replace: nobody
         who is late here deletes that one's.
 
-        Of a table that is shared with the reference, the definition goes, too, at last: the reference knows none, and
-        may fill the same paths anew.
+        Nothing of a table that is shared with the reference, once that is done: the reference may have filled the
+        same paths anew.
         """
+        if descriptor.erased:
+            return DropReport((), 0, dry_run=dry_run)
         prefix = key_below(self.prefix, descriptor.name)
         key = definition_key(prefix)
-        own = [i for i in self.bucket.list(f"{prefix}/").objects if i.key != key or not counts(descriptor)]
+        own = [i for i in self.bucket.list(f"{prefix}/").objects if i.key != key]
         logs, log_root = self._log_place(descriptor)
         apart = (logs.url, log_root) != (self.bucket.url, prefix)
         elsewhere = [
@@ -269,12 +275,8 @@ class LakeTables:
         # The next table writes nothing before its definition is there: so nothing of what was listed is its.
         if not is_left(self.bucket, self.prefix, descriptor):
             return DropReport((), 0)
-        if not counts(descriptor):
-            self.generations.raise_to(descriptor.name, descriptor.generation + 1)
         logs.delete_many([i.key for i in elsewhere])
-        self.bucket.delete_many([i.key for i in own if i.key != key])
-        if not counts(descriptor) and is_left(self.bucket, self.prefix, descriptor):
-            self.bucket.delete(key)
+        self.bucket.delete_many([i.key for i in own])
         return report
 
     def _log_place(self, descriptor: Descriptor) -> tuple[Bucket, str]:

@@ -68,7 +68,7 @@ class RecordTables:
         self._engines = engines
         self._bucket, self._prefix, self._url = bucket, prefix, url
         self._clock: Clock = clock or SystemClock()
-        self._generations = Generations(bucket, prefix, self._clock)
+        self._generations = Generations(bucket, prefix)
         self.session = Session(bucket, prefix, clock=self._clock, background=background)
 
     def describe(self, name: str, asked: RecordOptions) -> RecordDefinition:

@@ -21,7 +21,7 @@ from firn.database.kinds import (
 )
 from firn.database.lake_tables import LakeTables
 from firn.database.record_tables import AnyRecordTable, RecordTables
-from firn.database.tombstones import Vacant, counts
+from firn.database.tombstones import Vacant
 from firn.database.writer_tables import WriterTables
 from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
@@ -124,7 +124,7 @@ class Tables:
         elif there is not None:
             taken = not there.dropped
         else:
-            taken = kind != LAKE and self.lakes.has_log_to_define(name)
+            taken = kind != LAKE and self.lakes.log_to_define(name) is not None
         if taken:
             raise self._exists(name)
         return self._cleared(Vacant(name, there, over))
@@ -150,7 +150,7 @@ class Tables:
             self.keyed.erase(there)
         else:
             self.lakes.erase(there)
-        return left if counts(there) else Vacant(left.name)
+        return left
 
     def _exists(self, name: str, what: str = "is a table already") -> TableExistsError:
         return TableExistsError(

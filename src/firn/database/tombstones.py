@@ -1,14 +1,13 @@
 """What a dropped table leaves: its definition in the state `dropped`, which the next table of the name replaces.
 
 It is never deleted, so nobody who is late in a drop deletes the next table's; and it counts the tables of its name.
-Lake tables that are shared with the reference have no generation: they leave no definition, and
-`_firn/generations/<table>` counts in their stead.
+Of a lake table that is shared with the reference, it says in the end that all is erased: the reference, which knows
+no definition, may have filled the same paths anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeGuard
 
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
@@ -29,17 +28,7 @@ class Vacant:
 
     def generation(self, generations: Generations) -> int:
         """The generation of the next table. 1 GET where the definition may not tell."""
-        return generations.after(self.name, self.there.generation if counts(self.there) else None)
-
-    def remember(self, generations: Generations) -> None:
-        """Before a definition that has no generation replaces one that has: keep the count. 1 GET and 1 PUT then."""
-        if counts(there := self.there):
-            generations.raise_to(self.name, there.generation + 1)
-
-
-def counts(there: Definition | None) -> TypeGuard[Definition]:
-    """Whether a definition tells the table's generation, and so stays when the table is dropped."""
-    return there is not None and not (isinstance(there, Descriptor) and there.shared)
+        return generations.after(self.name, None if self.there is None else self.there.generation)
 
 
 def is_same(there: Definition | None, definition: Definition) -> bool:
@@ -51,11 +40,27 @@ def is_same(there: Definition | None, definition: Definition) -> bool:
     )
 
 
+def is_dropped(there: Definition | None, definition: Definition) -> bool:
+    """Whether a definition that was read is this very table's, which was dropped and isn't known to be erased."""
+    erased = isinstance(there, Descriptor) and there.erased
+    return there is not None and there.dropped and not erased and is_same(there, definition)
+
+
 def is_left(bucket: Bucket, prefix: str, definition: Definition) -> bool:
     """Whether the name still has this dropped table's definition: then what was listed before is no later table's, as
     that writes nothing before its definition is there. 1 GET."""
-    there = read_any(bucket, key_below(prefix, definition.name))
-    return there is not None and there.dropped and is_same(there, definition)
+    return is_dropped(read_any(bucket, key_below(prefix, definition.name)), definition)
+
+
+def mark_erased(bucket: Bucket, prefix: str, definition: Descriptor) -> None:
+    """Say of a dropped table, if it still has the name, that its objects are gone. 1 GET, 1 PUT."""
+
+    def erase(now: Definition | None) -> Definition | None:
+        return (
+            replace(now, erased=True) if isinstance(now, Descriptor) and is_dropped(now, definition) else None
+        )
+
+    change_definition(bucket, key_below(prefix, definition.name), erase, SystemClock())
 
 
 def mark_dropped(bucket: Bucket, prefix: str, definition: Definition, clock: Clock | None = None) -> None:

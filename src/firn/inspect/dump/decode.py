@@ -36,7 +36,7 @@ def decode_object(name: str, size: int, read: Read) -> Decoded:
     if (kind := catalog.kind_of(name, head)) is not None:
         return catalog.decode_framed(kind, read(0, size))
     data = read(0, size)
-    if head[:8] == checkpoint.MAGIC or name.endswith("_firn/checkpoint.bin"):
+    if head[:8] == checkpoint.MAGIC or re.search(r"_firn(~[0-9]+)?/checkpoint\.bin$", name):
         return _checkpoint(data)
     if re.search(r"(^|/)_log(~\d+)?/[^/]+\.jsonl$", name) or _looks_like_log(data):
         return _log(name, data)
@@ -52,7 +52,7 @@ _INDEX_ENTRY = r"(?:^|/)indices(?:~[0-9]+)?/([^/]+)/[^/]+/([^/]+)/[^/]+?___[^/]+
 
 _JSON_KINDS = (
     (r"_firn/table\.json$", "table definition"),
-    (r"_firn/lock\.json$", "maintenance lock"),
+    (r"_firn(~[0-9]+)?/lock\.json$", "maintenance lock"),
     (r"(^|/)_commits/[0-9]{20}$", "commit of record tables"),
     (r"_firn/horizon$", "horizon of record tables"),
     (r"_firn/packs/[0-9]{20}$", "pack of commits"),
@@ -61,8 +61,8 @@ _JSON_KINDS = (
     (r"_firn/copies(~[0-9]+)?/[^/]+$", "cursor of a copy of a record table"),
     (r"_firn/generations/[^/]+$", "how many tables had a name"),
     (r"(^|/)data(~[0-9]+)?/[^/]+\.json$", "row of a record table"),
-    (r"_firn/sweep\.json$", "record of sweeps"),
-    (r"_firn/batches/[^/]+$", "batch claim"),
+    (r"_firn(~[0-9]+)?/sweep\.json$", "record of sweeps"),
+    (r"_firn(~[0-9]+)?/batches/[^/]+$", "batch claim"),
     (r"_firn/newest-checkpoint$", "hint to a writer's newest checkpoint"),
     (r"_firn/database\.json$", "name of a database of writers' catalogs"),
 )

@@ -48,13 +48,14 @@ class LeaderlessJournal(TableLog):
         definition: Mapping[str, Any] | None = None,
         undefined: bool = False,
         generation: int = 0,
+        shared: bool = False,
         times: Entries | None = None,
         read_times: Callable[[], tuple[Settings, Entries] | None] | None = None,
     ) -> None:
         super().__init__(
             bucket,
             log_bucket or bucket,
-            TableLayout(prefix, log_root or prefix, generation),
+            TableLayout(prefix, log_root or prefix, generation, shared),
             rules=rules or Rules(declared or {}),
             settings=settings or Settings(),
             clock=clock or SystemClock(),

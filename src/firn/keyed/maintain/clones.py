@@ -83,7 +83,7 @@ def clone(table: KeyedTable, name: str, at: str | Checkpoint | None = None) -> K
 def _defined(table: KeyedTable, prefix: str, definition: KeyedDefinition) -> KeyedDefinition:
     """The clone's definition, written where none is: 1 GET and 1 PUT. Over what a dropped table left 2 GETs, 1 LIST
     and 1 PUT more."""
-    generations = Generations(table.bucket, table.prefix.rpartition("/")[0], table.clock)
+    generations = Generations(table.bucket, table.prefix.rpartition("/")[0])
 
     def written(left: Left | None) -> KeyedDefinition:
         generation = generations.after(definition.name, None if left is None else left.generation)

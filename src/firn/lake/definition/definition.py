@@ -76,7 +76,8 @@ class Descriptor:
     """A table's definition.
 
     `rev` is how often the object was altered, and `times` are the values of protocol times by property and Unix ms as
-    `time_entry` names them, the first one at 0; both of shared tables alone.
+    `time_entry` names them, the first one at 0; both of shared tables alone. So is `erased`: the table was dropped,
+    and what is there now is the reference's.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Descriptor:
     generation: int = 0
     rev: int = 0
     times: Mapping[str, int] = field(default_factory=dict)
+    erased: bool = False
 
     @property
     def time_entries(self) -> Entries:
@@ -162,6 +164,7 @@ class Descriptor:
             "dropped": self.dropped,
             **keyed,
             **({"rev": self.rev, "time": dict(self.times)} if self.rev else {}),
+            **({"erased": True} if self.erased else {}),
         }
 
     def encode(self) -> bytes:
@@ -192,6 +195,7 @@ class Descriptor:
                 generation=raw.get("generation", 0),
                 rev=raw.get("rev", 0),
                 times=raw.get("time", {}),
+                erased=raw.get("erased", False),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptObjectError(

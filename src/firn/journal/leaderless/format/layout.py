@@ -7,6 +7,7 @@
     <table>/_firn/…                                     all else: the reference crashes on other keys in _log*
 
 Of the second table of a name on, they are `_data~1`, `_log~1` and `_firn~1`; `_firn/table.json` stays where it is.
+Of a table that is shared with the reference, which knows two names alone, only `_firn~1` is another.
 
 Sweep tells parts of maintenance from parts of appends by name; the reference's parts are bare UUIDs, which
 never begin with `p`, and count as appends. No base name begins with `_` or `.`: Spark hides such files.
@@ -111,19 +112,25 @@ class DataNamer:
 class TableLayout:
     """Keys of one table. `prefix` is the table's whole key prefix without a trailing slash; `log_root`
     the same in the store of the log, which may be another one. Of later tables of a name, of a `generation`, the
-    directories are others: what was under way when the table before was dropped never lands in them."""
+    directories are others: what was under way when the table before was dropped never lands in them. Those of the log
+    and the data of a table that is `shared` are the reference's, always."""
 
     prefix: str
     log_root: str
     generation: int = 0
+    shared: bool = False
+
+    @property
+    def _of_rows(self) -> int:
+        return 0 if self.shared else self.generation
 
     @property
     def log_prefix(self) -> str:
-        return f"{self.log_root}/{directory(LOG_DIR, self.generation)}/"
+        return f"{self.log_root}/{directory(LOG_DIR, self._of_rows)}/"
 
     @property
     def data_prefix(self) -> str:
-        return f"{self.prefix}/{directory(DATA_DIR, self.generation)}/"
+        return f"{self.prefix}/{directory(DATA_DIR, self._of_rows)}/"
 
     @property
     def firn_prefix(self) -> str:
