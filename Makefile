@@ -7,7 +7,10 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 VENV_41 := .venv-spark41
+VENV_LOWEST := .venv-lowest
+VENV_TOOLS := .venv-tools
 BIN := $(VENV)/bin
+UV := $(VENV_TOOLS)/bin/uv
 
 # Rooms whose files are shared out to two processes; then those that start Spark, which needs both cores itself.
 WORKERS ?= 2
@@ -16,6 +19,10 @@ SPARK_ROOMS := tests/docs tests/spark
 PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+
+# On which the built wheel is tried, as far as they are on this machine; and on which the lowest versions are.
+PYTHONS ?= 3.10 3.11 3.12 3.13
+PYTHON_LOWEST ?= 3.10
 
 # How long `make soak` runs: seeds for each simulation, and seconds after which no new seed begins.
 SEEDS ?= 1000
@@ -66,12 +73,33 @@ check: lint test smoke-4.1 ## What CI runs: lint, test, and the smoke suite on t
 setup-spark41: $(VENV_41)/.firn-packages $(VENV)/.firn-java
 
 $(VENV_41)/.firn-packages: pyproject.toml scripts/make-venv
-	@scripts/make-venv $(VENV_41) '.[spark,testing]' 'pyspark[connect]==4.1.*' 'pytest>=8.3' 'pytest-timeout>=2.3' 'psutil>=6'
+	@scripts/make-venv $(VENV_41) '.[spark,testing]' 'pyspark[connect]==4.1.*' 'moto>=5.1' 'pytest>=8.3' 'pytest-timeout>=2.3' 'psutil>=6'
 	@touch $@
 
 .PHONY: smoke-4.1
 smoke-4.1: setup setup-spark41 ## A few end-to-end tests on PySpark 4.1, the oldest that Firn supports
 	$(VENV_41)/bin/python -m pytest tests/spark41 $(PYTEST_ARGS)
+
+# uv, which builds Firn and resolves lowest versions; neither needs Spark or a Java.
+$(VENV_TOOLS)/.firn-packages: scripts/make-venv
+	@scripts/make-venv $(VENV_TOOLS) 'uv>=0.13'
+	@touch $@
+
+$(VENV_LOWEST)/.firn-packages: pyproject.toml $(VENV_TOOLS)/.firn-packages
+	@$(UV) venv --quiet --clear --no-project --python $(PYTHON_LOWEST) $(VENV_LOWEST)
+	@$(UV) pip install --quiet --resolution lowest-direct --python $(VENV_LOWEST)/bin/python \
+	  -e '.[pandas,polars,dynamodb,testing]' 'moto>=5.1' 'pytest>=8.3' 'pytest-timeout>=2.3'
+	@touch $@
+
+.PHONY: test-lowest
+test-lowest: $(VENV_LOWEST)/.firn-packages ## A few end-to-end tests on the oldest libraries that Firn supports
+	$(VENV_LOWEST)/bin/python -m pytest -W default::DeprecationWarning -W default::FutureWarning tests/lowest $(PYTEST_ARGS)
+
+.PHONY: build
+build: $(VENV_TOOLS)/.firn-packages ## Build the sdist, and the wheel from it; try the wheel on each Python that is here
+	rm -rf dist
+	$(UV) build --quiet --out-dir dist
+	scripts/check-build $(UV) $(PYTHONS)
 
 .PHONY: test-stores
 test-stores: setup ## The suites on a real S3 server and on Azurite (builds both; needs Go and Node)
@@ -105,5 +133,5 @@ docs: setup ## Write docs/reference and the bytes on the format page anew
 
 .PHONY: clean
 clean: ## Remove what the commands above made, but for bench/results
-	rm -rf $(VENV) $(VENV_41) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	rm -rf $(VENV) $(VENV_41) $(VENV_LOWEST) $(VENV_TOOLS) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
 	  build dist demo-db demo-db-* spark-warehouse

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -140,5 +142,60 @@ def test_make_test_runs_every_suite():
     plan = subprocess.run(
         ["make", "-C", str(ROOT), "-n", "test"], capture_output=True, text=True, check=True
     ).stdout
-    rooms = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - {"spark41", "stores"}
+    rooms = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - {
+        "lowest",
+        "spark41",
+        "stores",
+    }
     assert {room for room in rooms if f"tests/{room}" not in plan} == set()
+
+
+def test_workflows_run_commands_that_there_are():
+    targets = set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    called: set[str] = set()
+    for path in (ROOT / ".github/workflows").glob("*.yml"):
+        text = path.read_text("utf-8")
+        called |= set(re.findall(r"run: make ([a-z0-9.-]+)$", text, re.MULTILINE))
+        called |= set(re.findall(r" target: \[?([a-z0-9.-]+)[,\]]", text))
+    assert called <= targets
+    assert {"test", "lint", "smoke-4.1", "test-stores", "test-lowest", "build"} <= called
+
+
+def test_hooks_are_the_linters_of_make_lint():
+    plan = subprocess.run(
+        ["make", "-C", str(ROOT), "-n", "lint"], capture_output=True, text=True, check=True
+    ).stdout
+    entries = re.findall(r"entry: (.*)$", (ROOT / ".pre-commit-config.yaml").read_text("utf-8"), re.MULTILINE)
+    linters = set(re.findall(r"^\.venv/bin/(\S+(?: (?:check|format))?)", plan, re.MULTILINE))
+    assert {re.sub(r" --.*", "", entry).removeprefix(".venv/bin/") for entry in entries} == linters
+
+
+def test_the_wheel_is_looked_into(machine, tmp_path):
+    """A wheel that lacks a file, or holds a test, is refused before it is installed."""
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    shutil.copy(ROOT / "scripts/check-build", scripts)
+    for name in ("ls", "awk", "mktemp", "basename"):
+        found = shutil.which(name)
+        assert found is not None
+        (machine.bin / name).symlink_to(found)
+    machine.add("uv", "exit 1")
+    machine.add("python", f'exec {sys.executable} "$@"')
+    needed = re.search(r"for needed in (.*?); do", (ROOT / "scripts/check-build").read_text(), re.DOTALL)
+    assert needed is not None
+    whole = needed.group(1).replace("\\", "").split()
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist/firn-1.tar.gz").touch()
+
+    def said(names: list[str]) -> str:
+        with zipfile.ZipFile(tmp_path / "dist/firn-1.whl", "w") as wheel:
+            for name in names:
+                wheel.writestr(name, "")
+        done = machine.run(str(scripts / "check-build"), str(machine.bin / "uv"), "3.99")
+        assert done.returncode != 0
+        return done.stdout + done.stderr
+
+    assert "lacks firn/py.typed" in said([name for name in whole if name != "firn/py.typed"])
+    assert "doesn't belong there: tests/test_x.py" in said([*whole, "tests/test_x.py"])
+    assert "holds tests" in said([*whole, "firn/tests/x.py"])
+    assert "None of these Pythons is here: 3.99" in said(whole)
