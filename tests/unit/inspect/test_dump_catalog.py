@@ -13,7 +13,7 @@ import pytest
 import firn
 from cli_runs import done, run
 from firn.inspect.dump.dump import Dump, dump_object, dump_url
-from firn.inspect.dump.wire import MOST_PROBLEMS, WireReader
+from firn.inspect.dump.wire import MOST_PROBLEMS, read_message
 from firn.journal.writer.format import catalog_pb2, frame, marker
 from writer_databases import keys, layout, newest, two_writers
 
@@ -162,23 +162,26 @@ def test_a_wrong_checksum_alone_hides_nothing(db: firn.Database) -> None:
     assert len(found.problems) == 1
 
 
-def test_fields_and_values_of_no_known_version_are_shown() -> None:
+def test_what_no_known_version_has_is_told() -> None:
     problems: list[str] = []
-    message = WireReader(problems).message(
-        catalog_pb2.Transaction.DESCRIPTOR, b"\x0a\x02\xff\xfe\x18\x05\x98\x06\x07\x22\x01z\x08\x01"
-    )
-    assert message["revision"] == 5
-    assert message["field 99"] == [7]
-    assert message["uuid"] == b"z"
-    assert message["writer"] == 1  # as a number, which it shouldn't be
-    assert any("it isn't UTF-8" in p for p in problems)
-    assert any("a field 99" in p for p in problems)
-    assert any("wire type 0, not 2" in p for p in problems)
+    not_utf8, revision, unknown, uuid, writer_as_number = (
+        b"\x0a\x02\xff\xfe", b"\x18\x05", b"\x98\x06\x07", b"\x22\x01z", b"\x08\x01"
+    )  # fmt: skip
+    action = b"\x32\x05" + b"\x1a\x03" + unknown
+    data = not_utf8 + revision + unknown + uuid + writer_as_number + action
+    message = read_message(catalog_pb2.Transaction, data, problems)
+    assert (message.revision, message.uuid, message.writer) == (5, b"z", "")
+    assert [problem.partition(" of the payload: ")[::2] for problem in problems] == [
+        ("writer, byte 0", "it can't be decoded: 0a02 fffe"),
+        ("field 99, byte 6", "it has a field that no version known here has"),
+        ("writer, byte 12", "it has a field that no version known here has"),
+        ("actions, byte 14", "it has a field that no version known here has"),
+    ]
 
 
 def test_of_random_bytes_only_so_many_problems_are_told() -> None:
     problems: list[str] = []
-    WireReader(problems).message(catalog_pb2.Transaction.DESCRIPTOR, b"\x98\x06\x07" * 1000)
+    read_message(catalog_pb2.Transaction, b"\x98\x06\x07" * 1000, problems)
     assert len(problems) == MOST_PROBLEMS + 1
 
 
@@ -187,10 +190,11 @@ def test_a_broken_inner_message_leaves_its_neighbours_whole() -> None:
     bad = b"\x2a\x04\x0a\xff\xff\xff"
     data = b"".join(b"\x32" + bytes([len(a)]) + a for a in (first, bad, first))
     problems: list[str] = []
-    found = WireReader(problems).message(catalog_pb2.Transaction.DESCRIPTOR, data)
-    assert [list(a) for a in found["actions"]] == [["drop"], ["remove"], ["drop"]]
-    assert len(problems) == 1
-    assert problems[0].startswith("actions.remove, byte ")
+    found = read_message(catalog_pb2.Transaction, data, problems)
+    assert [a.drop.table for a in found.actions] == ["x", "x"]
+    assert problems == [
+        f"actions, byte {2 + len(first)} of the payload: it can't be decoded: 3206 2a04 0aff ffff"
+    ]
 
 
 def test_the_command_prints_any_of_them(db: firn.Database, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import orjson
 
 from firn.errors import FirnError
 from firn.inspect.dump.decoded import SHOWN_BYTES, Decoded, when
-from firn.inspect.dump.wire import WireReader
+from firn.inspect.dump.wire import read_message
 from firn.journal.writer.format import catalog_pb2, frame, marker, metadata
 from firn.journal.writer.format.messages import decode_checkpoint, decode_transaction
 
@@ -58,7 +58,7 @@ def _framed(found: Decoded, data: bytes, *, is_checkpoint: bool) -> None:
         "" if head.crc == head.actual else f", but it is {head.actual:08x}"
     )
     kind = pb.Checkpoint if is_checkpoint else pb.Transaction
-    message = WireReader(found.problems).message(kind.DESCRIPTOR, payload)
+    message = read_message(kind, payload, found.problems)
     (_checkpoint if is_checkpoint else _transaction)(message, found)
     decode: Callable[..., object] = decode_checkpoint if magic == frame.CHECKPOINT else decode_transaction
     _judged(found, lambda: decode(data, where="the object"))
@@ -77,117 +77,110 @@ def _judged(found: Decoded, read: Callable[[], object]) -> None:
 # -- transactions
 
 
-def _transaction(message: Mapping[str, Any], found: Decoded) -> None:
+def _transaction(message: Any, found: Decoded) -> None:
     _identity(message, found)
-    actions = _dicts(message.get("actions"))
-    commits = _dicts([a.get("commit") for a in actions])
-    if len(commits) != 1 or not isinstance(actions[-1].get("commit"), dict):
-        found.problems.append(f"it has {len(commits)} commits; the last action should be the only one")
-    for commit in commits[-1:]:
-        found.fields["op"] = commit.get("op", "")
-        found.fields["time"] = when(commit.get("time_ms", 0))
-        found.fields["previous"] = _hex(commit.get("previous", b"")) or "none"
-        found.fields["by claims"] = commit.get("claimed", False)
-        found.fields["summary"] = _json(commit.get("summary", b""))
-        if commit.get("batches"):
-            found.sections["batches"] = [
-                f"{b.get('table')}  {b.get('id')}" for b in _dicts(commit["batches"])
-            ]
+    kinds = [action.WhichOneof("kind") for action in message.actions]
+    if kinds.count("commit") != 1 or kinds[-1] != "commit":
+        found.problems.append(
+            f"it has {kinds.count('commit')} commits; the last action should be the only one"
+        )
+    if "commit" in kinds:
+        commit = [action.commit for action in message.actions if action.HasField("commit")][-1]
+        found.fields["op"] = commit.op
+        found.fields["time"] = when(commit.time_ms)
+        found.fields["previous"] = commit.previous.hex() or "none"
+        found.fields["by claims"] = commit.claimed
+        found.fields["summary"] = _json(commit.summary)
+        if commit.batches:
+            found.sections["batches"] = [f"{b.table}  {b.id}" for b in commit.batches]
     found.sections["actions"] = [
-        _action(name, value) for a in actions for name, value in a.items() if name != "commit"
+        _action(kind, action) for kind, action in zip(kinds, message.actions, strict=True) if kind != "commit"
     ]
     _schemas(message, found)
 
 
-def _identity(message: Mapping[str, Any], found: Decoded) -> None:
-    found.fields["writer"] = message.get("writer", "")
-    found.fields["database"] = message.get("database", "")
-    found.fields["revision"] = message.get("revision", 0)
-    found.fields["uuid"] = _hex(message.get("uuid", b""))
+def _identity(message: Any, found: Decoded) -> None:
+    found.fields["writer"] = message.writer
+    found.fields["database"] = message.database
+    found.fields["revision"] = message.revision
+    found.fields["uuid"] = message.uuid.hex()
 
 
-def _action(name: str, value: Any) -> str:
-    if not isinstance(value, dict):
-        return f"{name}  {_plain(value)}"
-    table = value.get("table", "")
-    if name == "add":
-        return f"add to {table}  {_file(value.get('file') or {})}"
-    if name == "remove":
-        return f"remove  {value.get('path', '')}"
-    if name == "tombstones":
-        files = value.get("files") or []
-        shown = ", ".join(map(str, files[:PATHS_SHOWN])) + (", …" if len(files) > PATHS_SHOWN else "")
-        return f"delete rows of {table} where {value.get('predicate', '')}  in {len(files):,} files: {shown}"
-    if name == "define":
-        return f"define {table}  {_plain(_json(value.get('spec', b'')))}"
-    if name == "drop":
-        return f"drop {table}"
-    if name == "resolve":
-        return f"resolve revision {value.get('revision', 0)}: keep {_hex(value.get('keep', b''))}"
-    return f"{name}  {_plain(value)}"
+def _action(kind: str | None, action: Any) -> str:
+    if kind is None:
+        return "an action of no known kind"
+    value = getattr(action, kind)
+    if kind == "upgrade":
+        return f"upgrade to format {value.format}"
+    if kind == "add":
+        return f"add to {value.table}  {_file(value.file)}"
+    if kind == "remove":
+        return f"remove  {value.path}"
+    if kind == "tombstones":
+        shown = ", ".join(value.files[:PATHS_SHOWN]) + (", …" if len(value.files) > PATHS_SHOWN else "")
+        return f"delete rows of {value.table} where {value.predicate}  in {len(value.files):,} files: {shown}"
+    if kind == "define":
+        return f"define {value.table}  {_plain(_json(value.spec))}"
+    if kind == "drop":
+        return f"drop {value.table}"
+    return f"resolve revision {value.revision}: keep {value.keep.hex()}"
 
 
 def _file(file: Any) -> str:
-    if not isinstance(file, dict):
-        return str(_plain(file))
-    rows = f"{file['rows']:,} rows" if type(file.get("rows")) is int else "rows unknown"
-    size = f"{file['size']:,} bytes" if type(file.get("size")) is int else "0 bytes"
-    created = when(file.get("created_ms", 0))
-    text = f"{file.get('path', '')}  {size}, {rows}, schema {file.get('schema', 0)}, {created}"
-    rest: dict[str, Any] = {}
-    for entry in _dicts(file.get("statistics")):
-        bounds = [_value(entry.get("min")), _value(entry.get("max")), entry.get("nulls")]
-        rest[str(entry.get("column", ""))] = [*bounds, *filter(None, [entry.get("family")])]
-    if rest:
-        text += f"  statistics {_plain(rest)}"
-    if file.get("extra"):
-        text += f"  {_plain(_json(file['extra']))}"
-    return text
+    rows = f"{file.rows:,} rows" if file.HasField("rows") else "rows unknown"
+    text = f"{file.path}  {file.size:,} bytes, {rows}, schema {file.schema}, {when(file.created_ms)}"
+    if file.statistics:
+        known = {
+            entry.column: [
+                _value(entry.min),
+                _value(entry.max),
+                entry.nulls if entry.HasField("nulls") else None,
+                *filter(None, [entry.family]),
+            ]
+            for entry in file.statistics
+        }
+        text += f"  statistics {_plain(known)}"
+    return f"{text}  {_plain(_json(file.extra))}" if file.extra else text
 
 
 def _value(message: Any) -> Any:
-    return next(iter(message.values()), None) if isinstance(message, dict) else message
+    kind = message.WhichOneof("kind")
+    return None if kind is None else getattr(message, kind)
 
 
-def _schemas(message: Mapping[str, Any], found: Decoded) -> None:
-    lines = []
-    for number, schema in enumerate(_dicts(message.get("schemas"))):
-        columns = _dicts(schema.get("columns"))
-        lines.append(f"{number}: " + ", ".join(f"{c.get('name', '')} {c.get('type', '')}" for c in columns))
-    if lines:
-        found.sections["schemas"] = lines
+def _schemas(message: Any, found: Decoded) -> None:
+    if message.schemas:
+        found.sections["schemas"] = [
+            f"{number}: " + ", ".join(f"{c.name} {c.type}" for c in schema.columns)
+            for number, schema in enumerate(message.schemas)
+        ]
 
 
 # -- checkpoints
 
 
-def _checkpoint(message: Mapping[str, Any], found: Decoded) -> None:
+def _checkpoint(message: Any, found: Decoded) -> None:
     _identity(message, found)
-    found.fields["time"] = when(message.get("time_ms", 0))
-    found.fields["format of the catalog"] = message.get("format", 0)
-    found.fields["by claims"] = message.get("claimed", False)
-    for table in _dicts(message.get("tables")):
-        name = table.get("name", "")
-        predicates = _dicts(table.get("predicates"))
-        found.fields[f"table {name}"] = _json(table.get("spec", b""))
-        found.sections[f"files of {name}"] = [_live(f, predicates) for f in _dicts(table.get("files"))]
-        if table.get("batches"):
-            found.sections[f"batch ids of {name}"] = [
-                f"{b.get('id', '')}  revision {b.get('revision', 0)}, {when(b.get('time_ms', 0))}"
-                for b in _dicts(table["batches"])
+    found.fields["time"] = when(message.time_ms)
+    found.fields["format of the catalog"] = message.format
+    found.fields["by claims"] = message.claimed
+    for table in message.tables:
+        found.fields[f"table {table.name}"] = _json(table.spec)
+        found.sections[f"files of {table.name}"] = [_live(f, table.predicates) for f in table.files]
+        if table.batches:
+            found.sections[f"batch ids of {table.name}"] = [
+                f"{b.id}  revision {b.revision}, {when(b.time_ms)}" for b in table.batches
             ]
     _schemas(message, found)
 
 
-def _live(entry: Mapping[str, Any], predicates: Sequence[Mapping[str, Any]]) -> str:
-    text = f"{_file(entry.get('file') or {})}, of revision {entry.get('revision', 0)}"
-    for index in entry.get("predicates") or []:
-        known = type(index) is int and index < len(predicates)
-        text += (
-            f", without rows where {predicates[index].get('predicate', '')}"
-            if known
-            else f", predicate {index}?"
-        )
+def _live(entry: Any, predicates: Sequence[Any]) -> str:
+    text = f"{_file(entry.file)}, of revision {entry.revision}"
+    for index in entry.predicates:
+        if index < len(predicates):
+            text += f", without rows where {predicates[index].predicate}"
+        else:
+            text += f", predicate {index}?"
     return text
 
 
@@ -233,18 +226,8 @@ def _record(value: bytes, found: Decoded) -> None:
 # -- words
 
 
-def _dicts(values: Any) -> list[Mapping[str, Any]]:
-    return [v for v in values if isinstance(v, dict)] if isinstance(values, list) else []
-
-
-def _hex(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _json(value: Any) -> Any:
+def _json(value: bytes) -> Any:
     """The JSON in a field; what isn't JSON as text."""
-    if not isinstance(value, bytes):
-        return value
     try:
         return orjson.loads(value) if value else {}
     except orjson.JSONDecodeError as error:
@@ -252,4 +235,4 @@ def _json(value: Any) -> Any:
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value, default=_hex).decode()
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
