@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firn.cli.input.time_formats import strptime_format
+from firn.cli.input.time_formats import spark_pattern
 from firn.errors import AccessDeniedError, InvalidInputError, ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -138,14 +138,17 @@ def read_rows(
     """
     data = read_bytes(name) if data is None else data
     chosen = format_of(name, data[:64]) if format == "auto" else format
-    times = None if timestamp_format is None else strptime_format(timestamp_format)
+    if timestamp_format is not None:
+        spark_pattern(timestamp_format)  # a format that `firn ingest` takes, too
     shown = "standard input" if name == "-" else name
     try:
         if chosen == "parquet":
             return _parquet(data)
         if chosen == "csv":
-            return _csv(data, delimiter or ("\t" if name.endswith(".tsv") else ","), times, known or {})
-        return _json(data, chosen, times, known or {}, shown)
+            return _csv(
+                data, delimiter or ("\t" if name.endswith(".tsv") else ","), timestamp_format, known or {}
+            )
+        return _json(data, chosen, timestamp_format, known or {}, shown)
     except (ValueError, TypeError, NotImplementedError, OSError) as error:
         # Arrow's errors for bad content, mixed types, formats it can't read and pages that can't be decompressed
         # derive from these, in that order, and orjson's from the first; so does the one that already has its message.
