@@ -38,8 +38,8 @@ from firn.journal.writer.format.actions import Define
 from firn.journal.writer.format.catalog_pb2 import Transaction
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction
+from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor, create_descriptor
-from firn.lake.engines import InProcess
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.write.append import write
 from firn.records.apply.apply import settle
@@ -243,7 +243,7 @@ def _life_of_a_catalog() -> dict[str, str]:
     with seeded_entropy(
         random.Random(2002)
     ):  # how much it draws depends on what this process has done before
-        written, _ = write(table, rows, append.namer)
+        written, _ = write(table.context, rows, append.namer)
     (real,) = written.files
     pairs = pq.read_metadata(pa.BufferReader(bucket.get(real.path).data)).metadata
     bucket.delete(real.path)

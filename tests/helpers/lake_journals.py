@@ -144,7 +144,7 @@ EVERY_LAKE: Mapping[str, type[Lake]] = {**LAKES, "writer-by-listing": ListingWri
 
 def abandon(table: LakeTable, rows: Sequence[Mapping[str, Any]]) -> set[str]:
     """The files of an append whose process died before it was committed."""
-    written, _ = write(table, rows, table.journal.begin_append().namer)
+    written, _ = write(table.context, rows, table.journal.begin_append().namer)
     return {file.path for file in written.files}
 
 

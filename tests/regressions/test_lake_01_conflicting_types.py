@@ -13,7 +13,7 @@ import pytest
 import firn
 from firn.journal.model import Commit
 from firn.lake.table import LakeTable
-from firn.lake.write.write import write_batches
+from firn.lake.write.write import WriteSpec, write_batches
 
 Reading = Callable[[LakeTable], list[dict[str, Any]]]
 VALUES = [5, 5.5, "five", True, [5], {"a": 5}]
@@ -179,7 +179,7 @@ def test_lake_01_who_has_a_column_stays_when_a_log_lands_late() -> None:
     table.merge()
     ticket = table.journal.begin_append()
     columns = {"n": "BIGINT", "x": "BIGINT"}
-    spec = table.write_spec(columns, ticket.namer)
+    spec = WriteSpec.of(table.context, columns, ticket.namer)
     files = write_batches(table.bucket, spec, [pa.table({"n": [9], "x": [9]})])
     clock = table.journal.clock  # type: ignore[attr-defined]
     table.journal.clock = Shifted(clock, -3_600_000)  # type: ignore[attr-defined]

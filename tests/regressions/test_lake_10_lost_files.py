@@ -177,4 +177,4 @@ def test_what_sweep_took_is_no_loss(lake):
     table.merge()
     lake.forget(table)
     with pytest.raises(firn.SnapshotTooOldError):
-        firn.Scan(table, snapshot=old).to_arrow()
+        firn.Scan(table.context, snapshot=old).to_arrow()

@@ -22,7 +22,7 @@ def straddling(table: LakeTable) -> Any:
     """An append that has written its files and put no log yet; not the handle's first."""
     table.append([{"x": 9}])
     ticket = table.journal.begin_append()
-    written, _ = write(table, [{"x": 0}], ticket.namer)
+    written, _ = write(table.context, [{"x": 0}], ticket.namer)
     return lambda: ticket.commit(Commit("append", written.files, columns=written.columns))
 
 
@@ -61,7 +61,7 @@ def test_lake_14_a_drop_that_was_cut_short_counts(db: firn.Database) -> None:
     old = db.create_table("t")
     commit = straddling(old)
     key = "t/_firn/table.json"
-    db.bucket.put(key, replace(old.created, dropped=True).encode())
+    db.bucket.put(key, replace(old.descriptor, dropped=True).encode())
     new = db.create_table("t")
     commit()
     assert new.scan().count() == 0 and new.descriptor.generation == 1
@@ -142,7 +142,7 @@ def test_lake_14_a_feature_that_isnt_known_is_named(db: firn.Database) -> None:
     db.drop_table("t")
     table = db.create_table("t")
     assert orjson.loads(db.bucket.get("t/_firn/table.json").data)["firn"] == 5
-    fields = {**table.created.fields(), "features": ["generation", "teleport"]}
+    fields = {**table.descriptor.fields(), "features": ["generation", "teleport"]}
     db.bucket.put("t/_firn/table.json", seal(fields, indent=True))
     with pytest.raises(firn.UnsupportedError, match=r"table\.json needs the feature 'teleport'"):
         db.table("t")

@@ -135,7 +135,7 @@ def test_lake_14_a_dropped_tables_name_is_free_for_all_kinds(db: firn.Database) 
         assert check(db).problems == ()
         with pytest.raises(firn.TableExistsError):
             db.create_table("t")
-        definition = table.created if isinstance(table, firn.LakeTable) else table.definition
+        definition = table.descriptor if isinstance(table, firn.LakeTable) else table.definition
         generations.append(getattr(definition, "generation", None) or 0)
         db.drop_table("t")
         assert db.tables() == [] and check(db).findings == ()
@@ -153,7 +153,7 @@ def test_lake_14_the_count_goes_on_where_version_before_left_off(db: firn.Databa
     db.bucket.put(MARK, orjson.dumps({"firn": 1, "generation": 3}))
     table = db.create_table("t")
     assert table.descriptor.generation == 3
-    db.bucket.put(KEY, replace(table.created, dropped=True).encode())
+    db.bucket.put(KEY, replace(table.descriptor, dropped=True).encode())
     db.bucket.put(MARK, orjson.dumps({"firn": 1, "generation": 4}))
     assert db.create_table("t").descriptor.generation == 4
 

@@ -17,7 +17,7 @@ def test_a_writer_that_begins_while_its_catalog_is_looked_at_is_no_loss(
     firn.connect(url, writer="a").create_table("t", journal="writer", schema={"id": "BIGINT"})
     table = firn.connect(url, writer="b").table("t")
     write(
-        table, [{"id": 0}], table.journal.begin_append().namer
+        table.context, [{"id": 0}], table.journal.begin_append().namer
     )  # b is there, and nothing of it is committed
     reader = firn.connect(url, strict=True)
     lists, overtaken = reader.bucket.list, []

@@ -10,8 +10,8 @@ import pytest
 from firn.errors import InvalidInputError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit
+from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
-from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner
 from firn.testing import Rule, Script, SimStore, stalled

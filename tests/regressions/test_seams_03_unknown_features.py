@@ -22,7 +22,7 @@ def test_seams_03_tables_and_checkpoint_go_on(tmp_path: Path) -> None:
     db = firn.connect(tmp_path)
     db.create_table("other").append([{"x": 1}])
     table = db.create_table("t")
-    db.bucket.put("t/_firn/table.json", seal({**table.created.fields(), **TELEPORT}, indent=True))
+    db.bucket.put("t/_firn/table.json", seal({**table.descriptor.fields(), **TELEPORT}, indent=True))
     with pytest.warns(firn.DegradedReadWarning, match="teleport"):
         assert db.checkpoint() == {"other": 1}
     with warnings.catch_warnings():

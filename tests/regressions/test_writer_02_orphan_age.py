@@ -10,8 +10,8 @@ import pytest
 from firn.database.writer_tables import WriterTables
 from firn.errors import AppendExpiredError, ConflictError, TableNotFoundError
 from firn.journal.model import Commit
+from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
-from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 from firn.runner import LocalRunner
@@ -122,7 +122,7 @@ def test_a_commit_without_an_answer_isnt_sent_again_once_its_files_may_be_swept(
     table.append([{"id": 1}])
     handle = made.own._opened()
     ticket = table.journal.begin_append()
-    written, _ = write(table, [{"id": 2}], ticket.namer)
+    written, _ = write(table.context, [{"id": 2}], ticket.namer)
 
     def unanswered(*args: object, **more: object) -> object:
         from firn.errors import OutcomeUnknownError
@@ -148,7 +148,7 @@ def test_a_sweep_of_one_table_spares_anothers_first_append(bucket: GatedBucket) 
     cpu = made.find("cpu")
     assert cpu is not None
     ticket = cpu.journal.begin_append()
-    written, _ = write(cpu, [{"id": 1}], ticket.namer)
+    written, _ = write(cpu.context, [{"id": 1}], ticket.namer)
     for number in (2, 3):
         mem.append([{"id": number}])
     bucket.clock.sleep(1.5)
@@ -163,7 +163,7 @@ def test_a_table_that_was_dropped_meanwhile_takes_no_files_from_before(bucket: G
     cpu, mem = define(made, "cpu"), define(made, "mem", **SHORT)
     cpu.append([{"id": 1}])
     ticket = cpu.journal.begin_append()
-    written, _ = write(cpu, [{"id": 2}], ticket.namer)
+    written, _ = write(cpu.context, [{"id": 2}], ticket.namer)
     made.drop("cpu")
     mem.append([{"id": 3}])
     bucket.clock.sleep(1.5)

@@ -34,8 +34,8 @@ from firn.journal.leaderless.append import Append
 from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.model import Commit
+from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
-from firn.lake.engines import InProcess
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.lake.write.upload import Uploader
@@ -364,7 +364,7 @@ def test_create_table_over_a_dropped_one(ended: bool) -> None:
     if ended:
         db.drop_table("t")
     else:
-        dropped.bucket("dropper").put(DEFINITION, replace(old.created, dropped=True).encode())
+        dropped.bucket("dropper").put(DEFINITION, replace(old.descriptor, dropped=True).encode())
 
     def create(bucket: GatedBucket) -> None:
         SimDatabase(bucket).create_table("t", sort_by=["place"])

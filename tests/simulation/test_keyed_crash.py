@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from firn.journal.leaderless import LeaderlessJournal
+from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.definition.keys import KeySpec
-from firn.lake.engines import InProcess
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner

@@ -29,8 +29,8 @@ from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
+from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
-from firn.lake.engines import InProcess
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 from firn.runner import LocalRunner
@@ -239,7 +239,7 @@ class Life:
         rows = self.fresh(tables)
         table = self.table(tables, name)
         ticket = table.journal.begin_append()
-        written, _ = write(table, rows, ticket.namer)
+        written, _ = write(table.context, rows, ticket.namer)
         self.bucket.clock.sleep(self.rng.choice([1, 200]))
         other = self.table(tables, "short")
         for _ in range(2):
@@ -262,7 +262,7 @@ class Life:
         handles = [self.table(each, name) for each in (*self.writers.values(), self.reader)]
         old, defined, rows = self.made[name], late.writer in self.parts[name], self.fresh(late)
         ticket = self.table(late, name).journal.begin_append()
-        written, _ = write(handles[0], rows, ticket.namer)
+        written, _ = write(handles[0].context, rows, ticket.namer)
 
         self.drop_part(tables, name)
         gone, maker = not self.parts[name], self.rng.choice([None, self.any()])

@@ -17,8 +17,8 @@ from firn.database.writer_tables import WriterTables
 from firn.errors import ConflictError, FirnError, SnapshotTooOldError
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
+from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
-from firn.lake.engines import InProcess
 from firn.lake.partition.partition import PartitionSpec
 from firn.runner import LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,7 +237,7 @@ def test_maintenance_by_sparks_tasks_folds_them(spark: SparkSession, table: Lake
         def runner(self, input_bytes: int) -> Any:
             return SparkRunner(spark)
 
-    table.engines = OnSpark(table.engines)
+    table.context = replace(table.context, engines=OnSpark(table.context.engines))
     result = table.delete("k = 9 AND s = 'a'", soft=False)
     assert result.rows_added == 6
     assert table.merge().rows_added == 13

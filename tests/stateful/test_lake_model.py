@@ -24,8 +24,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from firn.arrow.types import arrow_schema
 from firn.errors import InvalidInputError, NotFoundError, SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
+from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
-from firn.lake.engines import InProcess
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import ChangeResult
 from firn.lake.table import LakeTable

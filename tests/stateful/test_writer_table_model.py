@@ -18,7 +18,7 @@ from firn.errors import SnapshotTooOldError
 from firn.journal.writer.format.metadata import read_metadata
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
-from firn.lake.engines import InProcess
+from firn.lake.context import InProcess
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
 from firn.errors import UnsupportedError
-from firn.journal.model import Namer
-from firn.lake.table import LakeTable
+from firn.journal.model import Namer, Snapshot
+from firn.lake.context import LakeContext
+from firn.lake.read.scan import Scan
 from firn.runner import LocalRunner, Progress, Runner
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class DatabaseEngines:
         return type(data).__module__.startswith("pyspark.sql")
 
     def write(
-        self, table: LakeTable, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
+        self, table: LakeContext, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
     ) -> Any:
         if not table.bucket.capabilities.shareable:
             raise UnsupportedError(
@@ -67,9 +68,12 @@ class DatabaseEngines:
 
         return write_dataframe(table, data, namer, query=query, aside=aside)
 
-    def to_spark(self, scan: Any) -> Any:
+    def to_spark(
+        self, table: LakeContext, snapshot: Snapshot, *, columns: Sequence[str] | None, where: str | None
+    ) -> Any:
         from firn.spark.lake.read import LakeRead
 
+        scan = Scan(table, columns=columns, where=where, snapshot=snapshot)
         return LakeRead.of(scan).frame(self.session())
 
     def keyed_to_spark(

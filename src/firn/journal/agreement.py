@@ -51,8 +51,8 @@ class Rules:
         properties = definition.of(PROPERTY)
         return replace(
             self,
-            explicit={name: kind for name, kind in definition.of(TYPE).items() if kind is not None},
-            into={name: other for name, other in definition.of(INTO).items() if other is not None},
+            explicit=definition.present(TYPE),
+            into=definition.present(INTO),
             on_conflict=(properties["on_conflict"] or "aside")
             if "on_conflict" in properties
             else self.on_conflict,

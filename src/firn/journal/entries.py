@@ -63,6 +63,10 @@ class Entries:
         """Name → value of one kind; None where it was taken back."""
         return {name: entry.value for (found, name), entry in self.map.items() if found == kind}
 
+    def present(self, kind: str) -> dict[str, Any]:
+        """`of` without what was taken back."""
+        return {name: value for name, value in self.of(kind).items() if value is not None}
+
     def joined(self, other: Entries) -> Entries:
         if not other.map or other is self:
             return self

@@ -11,35 +11,21 @@ from firn.alter import AlterResult
 from firn.arguments import checked
 from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
-from firn.errors import InvalidInputError
-from firn.journal.entries import TYPE
-from firn.journal.model import (
-    ColumnTypes,
-    CommitInfo,
-    DataFile,
-    LakeJournal,
-    Namer,
-    Places,
-    Snapshot,
-    SweepReport,
-)
+from firn.journal.model import CommitInfo, LakeJournal, Places, Snapshot, SweepReport
+from firn.lake.context import Engines, InProcess, LakeContext
 from firn.lake.definition.definition import Descriptor
 from firn.lake.definition.keys import KeySpec
-from firn.lake.engines import Engines, InProcess
 from firn.lake.maintain import alter as altering
-from firn.lake.maintain import key_verbs as keyed
-from firn.lake.maintain import maintenance
+from firn.lake.maintain import key_verbs, maintenance
 from firn.lake.maintain.alter import ColumnConflict, TableDefinition
 from firn.lake.maintain.lost_files import forget_files
-from firn.lake.maintain.retention import expired_partitions
+from firn.lake.maintain.retention import expire
 from firn.lake.partition.partition import PartitionSpec
-from firn.lake.read.decode import ReadSpec
 from firn.lake.read.scan import Scan
 from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
-from firn.lake.write import append as appends
+from firn.lake.write.append import append
 from firn.lake.write.register import register
-from firn.lake.write.write import WriteSpec
-from firn.units import parse_duration, parse_size
+from firn.units import parse_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,63 +50,45 @@ class LakeTable:
         journal: LakeJournal,
         engines: Engines | None = None,
     ) -> None:
-        self.bucket = bucket
-        self.prefix = prefix
-        self.created = descriptor
-        self.journal = journal
-        self.engines: Engines = engines or InProcess()
+        self.context = LakeContext(bucket, prefix, descriptor, journal, engines or InProcess())
 
     def __repr__(self) -> str:
         return f"<LakeTable {self.bucket.uri(self.prefix)}>"
 
     @property
-    def descriptor(self) -> Descriptor:
-        """The table's definition, with what was changed since its creation as far as this process has read."""
-        return self.created.altered(self.journal.definition)
+    def bucket(self) -> Bucket:
+        return self.context.bucket
+
+    @property
+    def prefix(self) -> str:
+        return self.context.prefix
+
+    @property
+    def journal(self) -> LakeJournal:
+        return self.context.journal
 
     @property
     def name(self) -> str:
-        return self.created.name
+        return self.context.name
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """The table's definition, with what was changed since its creation as far as this process has read."""
+        return self.context.descriptor
 
     @property
     def places(self) -> Places:
         """Where the table's data files lie."""
-        return self.journal.places
+        return self.context.places
 
     @property
     def partition_spec(self) -> PartitionSpec:
-        return self.descriptor.partition
-
-    @property
-    def required_columns(self) -> tuple[str, ...]:
-        """Columns by which rows find their place: those that the table is partitioned by, and its key's."""
-        keys = () if self.keys is None else self.keys.columns
-        return tuple(dict.fromkeys([*keys, *(f.source for f in self.descriptor.partition.fields)]))
+        return self.context.partition_spec
 
     @property
     def keys(self) -> KeySpec | None:
         """What makes rows versions of one row, if the table has a key."""
-        return self.descriptor.keys
-
-    @property
-    def delete_retention(self) -> float:
-        """For how many seconds merges remember deleted keys, so that older versions may land late."""
-        return parse_duration(self.descriptor.setting("delete_retention"))
-
-    @property
-    def explicit_types(self) -> ColumnTypes:
-        """The types that were set for columns: these take in what converts."""
-        types = self.journal.definition.of(TYPE)
-        return {name: kind for name, kind in types.items() if kind is not None}
-
-    @property
-    def target_size(self) -> int:
-        """Parquet bytes of a merged file."""
-        return parse_size(self.descriptor.setting("target_size"))
-
-    @property
-    def pruning_spec(self) -> PartitionSpec:
-        return self.descriptor.partition
+        return self.context.keys
 
     # -- writing
 
@@ -148,7 +116,7 @@ class LakeTable:
             >>> flights.append([{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]).files
             2
         """
-        return appends.append(self, data, batch_id=batch_id, query=query)
+        return append(self.context, data, batch_id=batch_id, query=query)
 
     def upsert(self, data: Any, *, batch_id: str | None = None, query: str | None = None) -> AppendResult:
         """Add rows to a table with a key, each in place of the row of its key: `append`, by the name that says
@@ -171,8 +139,7 @@ class LakeTable:
             >>> sorted(row["n"] for row in stock.scan().to_arrow().to_pylist())
             [4, 6]
         """
-        keyed.require_keys(self, "upsert")
-        return appends.append(self, data, batch_id=batch_id, query=query)
+        return key_verbs.upsert(self.context, data, batch_id=batch_id, query=query)
 
     def update(self, where: str, set: Mapping[str, str], *, dry_run: bool = False) -> ChangeResult:
         """Change rows of a table with a key: those that satisfy a predicate get new values.
@@ -199,7 +166,7 @@ class LakeTable:
             >>> stock.update("id = 1", {"n": "n - 1"}).rows_added
             1
         """
-        return keyed.update(self, where, set, dry_run=dry_run)
+        return key_verbs.update(self.context, where, set, dry_run=dry_run)
 
     def delete_keys(self, data: Any, *, dry_run: bool = False) -> ChangeResult:
         """Delete the rows with these keys from a table with a key, whether they are there or not.
@@ -221,7 +188,7 @@ class LakeTable:
             >>> stock.scan().count()
             1
         """
-        return keyed.delete_keys(self, data, dry_run=dry_run)
+        return key_verbs.delete_keys(self.context, data, dry_run=dry_run)
 
     def overwrite(
         self,
@@ -243,7 +210,7 @@ class LakeTable:
 
         Cost: that of an append, plus the lock (1 GET + 2 PUTs) and 3 PUTs to publish.
         """
-        return maintenance.overwrite(self, data, where=where, partitions=partitions, dry_run=dry_run)
+        return maintenance.overwrite(self.context, data, where=where, partitions=partitions, dry_run=dry_run)
 
     def register(self, paths: str | Sequence[str]) -> AppendResult:
         """Make existing Parquet files of the bucket part of the table, without rewriting them.
@@ -257,7 +224,7 @@ class LakeTable:
 
         Cost: 1 or 2 ranged GETs a file, for its footer, + 1 PUT.
         """
-        return register(self, [paths] if isinstance(paths, str) else list(paths))
+        return register(self.context, paths)
 
     # -- reading
 
@@ -291,7 +258,7 @@ class LakeTable:
             >>> t.scan(where="a > 3", limit=2).to_arrow().num_rows
             2
         """
-        return Scan(self, columns=columns, where=where, at=at, limit=limit)
+        return Scan(self.context, columns=columns, where=where, at=at, limit=limit)
 
     @property
     def version(self) -> str:
@@ -313,33 +280,14 @@ class LakeTable:
     def partitions(self, at: At = None) -> list[Partition]:
         """The partitions that hold files, with their sizes. Files in which a column of the partitions is set aside
         are partitions of their own, without its value."""
-        return list(self.partitions_of(self.snapshot(at)).values())
-
-    def partitions_of(self, snapshot: Snapshot) -> dict[str, Partition]:
-        """Partitions of a snapshot by their directory, as `PartitionSpec.place_of` says it."""
-        members: dict[str, list[DataFile]] = {}
-        told: dict[str, dict[str, str | None]] = {}
-        for file in snapshot.files:
-            directory, values = self.partition_spec.place_of(file, self.places)
-            members.setdefault(directory, []).append(file)
-            told.setdefault(directory, values)
-        found = {}
-        for directory, files in sorted(members.items()):
-            rows = [f.live_rows for f in files]
-            found[directory] = Partition(
-                told[directory],
-                len(files),
-                None if None in rows else sum(r for r in rows if r is not None),
-                sum(f.size for f in files),
-            )
-        return found
+        return list(self.context.partitions_of(self.snapshot(at)).values())
 
     # -- definition
 
     def definition(self, at: At = None) -> TableDefinition:
         """What the table is now, or was at a version: columns, types that were set, partitions, order, key and
         properties. Cost: that of `snapshot`."""
-        return altering.definition(self, at)
+        return altering.definition(self.context, at)
 
     def alter(
         self,
@@ -381,7 +329,10 @@ class LakeTable:
             >>> t.alter(set_properties={"codec": None}).changes, t.definition().properties
             (('unset codec',), {})
         """
-        return altering.alter(self, set_properties or {}, types or {}, dry_run)
+        altered, result = altering.alter(self.context, set_properties or {}, types or {}, dry_run)
+        if altered is not None:
+            self.context = replace(self.context, created=altered)
+        return result
 
     def conflicts(self) -> list[ColumnConflict]:
         """Values that don't fit their column, and are shown as a column of their own: of which type, and in which
@@ -414,7 +365,7 @@ class LakeTable:
             >>> t.scan().to_arrow().to_pylist()
             [{'price': 5.0}, {'price': 5.5}]
         """
-        return altering.resolve(self, column, to, into, dry_run)
+        return altering.resolve(self.context, column, to, into, dry_run)
 
     # -- maintenance
 
@@ -442,10 +393,9 @@ class LakeTable:
         Cost: 1 LIST + 1 GET a log; 1 GET a source file (ranged ones for large files), 1 PUT a merged one;
         the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish.
         """
-        size = None if target_size is None else parse_size(target_size)
-        if size is not None and size <= 0:
-            raise InvalidInputError(f"target_size is {target_size!r}; it must be positive.")
-        return maintenance.merge(self, target_size=size, partitions=partitions, query=query, dry_run=dry_run)
+        return maintenance.merge(
+            self.context, target_size=target_size, partitions=partitions, query=query, dry_run=dry_run
+        )
 
     def delete(self, where: str, *, soft: bool | None = None, dry_run: bool = False) -> ChangeResult:
         """Delete the rows that satisfy a predicate; rows for which it is null stay.
@@ -474,9 +424,7 @@ class LakeTable:
         Cost: the lock and 3 PUTs to publish; copy-on-write also 1 GET a file that may match (ranged ones for
         large files), and 1 PUT a file that did; on a table with a key a scan of the rows, and 1 PUT a partition.
         """
-        if self.keys is not None:
-            return keyed.delete(self, where, soft=soft, dry_run=dry_run)
-        return maintenance.delete(self, where, soft=soft, dry_run=dry_run)
+        return maintenance.delete(self.context, where, soft=soft, dry_run=dry_run)
 
     def rewrite(
         self,
@@ -495,7 +443,7 @@ class LakeTable:
         All or nothing: the log is written after every part. A file that keeps no row becomes an empty one.
         Rows that soft deletes took aren't seen, and aren't in what is written.
         """
-        return maintenance.rewrite(self, query, partitions=partitions, dry_run=dry_run)
+        return maintenance.rewrite(self.context, query, partitions=partitions, dry_run=dry_run)
 
     def remove_partitions(
         self, where: str | Sequence[Partition | Mapping[str, Any]], *, dry_run: bool = False
@@ -505,20 +453,12 @@ class LakeTable:
         Args:
             where: a predicate over partition values, like `date_month < '2001-02'`, or a list of partitions.
         """
-        return maintenance.remove_partitions(self, where, dry_run=dry_run)
+        return maintenance.remove_partitions(self.context, where, dry_run=dry_run)
 
     def expire(self, older_than: Duration | None = None, *, dry_run: bool = False) -> ChangeResult:
         """Remove partitions of a time whose end is older than `older_than`, or than the table's `retention`
         (the papers' TTL). Needs a field like `month(date)` in partition_by."""
-        snapshot = self.snapshot()
-        age = older_than if older_than is not None else self.descriptor.setting("retention")
-        if age is None:
-            raise InvalidInputError(
-                f"{self.name} has no retention; pass expire(older_than='90d'), or set it with "
-                "alter(set_properties={'retention': '90d'})."
-            )
-        chosen = expired_partitions(self, snapshot, parse_duration(age))
-        return maintenance.remove_partitions(self, chosen, dry_run=dry_run)
+        return expire(self.context, older_than, dry_run=dry_run)
 
     def forget_files(self, paths: str | Sequence[str], *, dry_run: bool = False) -> ForgetResult:
         """Let data files go that are lost or damaged, so that the others can be read. Their rows are lost; the
@@ -550,7 +490,7 @@ class LakeTable:
             >>> t.forget_files(lost).rows, t.scan().count()
             (1, 1)
         """
-        return forget_files(self, [paths] if isinstance(paths, str) else list(paths), dry_run=dry_run)
+        return forget_files(self.context, paths, dry_run=dry_run)
 
     def restore(self, at: At, *, dry_run: bool = False) -> ChangeResult:
         """Make the table as it was at a version or time. Itself a commit: history stays, and can be restored.
@@ -560,9 +500,7 @@ class LakeTable:
         Raises:
             SnapshotTooOldError: files of that version are gone, or may be going.
         """
-        if at is None:
-            raise InvalidInputError("restore needs a version or a time; see history().")
-        return maintenance.restore(self, at, dry_run=dry_run)
+        return maintenance.restore(self.context, at, dry_run=dry_run)
 
     def sweep(
         self,
@@ -590,48 +528,3 @@ class LakeTable:
     def checkpoint(self) -> int:
         """Write a replay cache, so that opening costs 1 LIST + 1 GET + newer logs. The logs it covers."""
         return self.journal.checkpoint()
-
-    # -- for engines
-
-    def read_spec(
-        self, snapshot: Snapshot, *, columns: ColumnTypes | None = None, where: str | None = None
-    ) -> ReadSpec:
-        """What tasks need to read files of a snapshot: `columns` (all by default), rows of `where`."""
-        return ReadSpec(
-            columns=dict(snapshot.columns if columns is None else columns),
-            where=where,
-            table_columns=dict(snapshot.columns),
-            loose=snapshot.loose,
-            aside=snapshot.aside,
-        )
-
-    def write_spec(
-        self,
-        columns: ColumnTypes,
-        namer: Namer,
-        *,
-        target_size: int | None = None,
-        aside: frozenset[str] = frozenset(),
-    ) -> WriteSpec:
-        """What tasks need to write files of this table. `aside` are those of `columns` that hold what was set
-        aside."""
-        d = self.descriptor
-        spec = WriteSpec(
-            namer=namer,
-            columns=dict(columns),
-            partition=d.partition,
-            sort_by=d.sort_by,
-            target_size=target_size or self.target_size,
-            stats_columns=int(d.setting("stats_columns")),
-            bloom_filters=d.bloom_filters,
-            keys=d.keys,
-            aside=aside,
-            loose=frozenset(self.explicit_types),
-        )
-        if d.setting("codec") is not None:
-            spec = replace(spec, codec=d.setting("codec"))
-        if d.setting("row_group_rows") is not None:
-            spec = replace(spec, row_group_rows=int(d.setting("row_group_rows")))
-        if d.setting("memory_budget") is not None:
-            spec = replace(spec, memory_budget=parse_size(d.setting("memory_budget")))
-        return spec

@@ -137,8 +137,8 @@ def plan_write(table: LakeTable, schema: StructType) -> WriteSpec:
         raise SchemaConflictError(
             f"the rows for {table.name} have no column with a type: there is nothing to store"
         )
-    columns = agreed_columns(table, known, incoming, began, schema.names)
-    return table.write_spec(columns, table.journal.begin_append().namer)
+    columns = agreed_columns(table.context, known, incoming, began, schema.names)
+    return WriteSpec.of(table.context, columns, table.journal.begin_append().namer)
 
 
 def write_task(

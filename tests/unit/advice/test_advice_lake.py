@@ -14,10 +14,10 @@ from advice import advises
 from firn.journal.leaderless.format.codec import decode, encode
 from firn.journal.model import Commit, SoftDelete
 from firn.journal.writer.format.metadata import read_metadata
-from firn.lake.engines import InProcess
+from firn.lake.context import InProcess
 from firn.lake.maintain.rebuild import restored_file
 from firn.lake.parquet.footer import read_footer
-from firn.lake.write.write import write_batches
+from firn.lake.write.write import WriteSpec, write_batches
 from regressions.test_lake_01_conflicting_types import race, rows
 
 ROWS = [{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]
@@ -390,14 +390,15 @@ def test_a_column_that_does_not_fit_another_makes_it_text():
 def test_a_table_by_itself_knows_no_spark(db):
     table = db.create_table("flights")
     table.append(ROWS)
-    engines, table.engines = table.engines, InProcess()
+    engines = table.context.engines
+    table.context = replace(table.context, engines=InProcess())
     for use in (
         lambda: table.scan().to_spark(),
-        lambda: table.engines.write(table, ROWS, None, query=None, aside=frozenset()),
+        lambda: table.context.engines.write(table.context, ROWS, None, query=None, aside=frozenset()),
     ):
         with advises("was made without a database: get it by firn.connect(…).table(…)", names="flights"):
             use()
-    assert type(db.table("flights").engines) is type(engines) is not InProcess
+    assert type(db.table("flights").context.engines) is type(engines) is not InProcess
 
 
 def test_a_soft_delete_of_no_firn_is_restored_away():
@@ -429,7 +430,7 @@ def test_a_file_that_says_it_is_another_is_copied_back():
 
 def test_batches_get_the_same_columns(db):
     table = db.create_table("flights")
-    spec = table.write_spec({"delay": "BIGINT"}, table.journal.begin_append().namer)
+    spec = WriteSpec.of(table.context, {"delay": "BIGINT"}, table.journal.begin_append().namer)
     one, two = pa.record_batch({"delay": [66]}), pa.record_batch({"delay": [95], "origin": ["HNL"]})
     with advises("give every batch the same columns", names="'origin'"):
         write_batches(table.bucket, spec, [one, two])

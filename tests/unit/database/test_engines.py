@@ -22,7 +22,8 @@ def started(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["keyed", "lake"])
 def test_small_work_runs_in_this_process_and_large_work_starts_spark(tmp_path, started, kind):
-    engines = firn.connect(tmp_path).create_table("t", kind=kind).engines
+    table = firn.connect(tmp_path).create_table("t", kind=kind)
+    engines = getattr(table, "context", table).engines
     assert isinstance(engines.runner(SPARK_FROM_BYTES), LocalRunner) and started == []
     assert engines.runner(SPARK_FROM_BYTES + 1) == ("on", "new") and started == ["new"]
 

@@ -15,6 +15,7 @@ import firn
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.settings import Settings
 from firn.lake.table import LakeTable
+from firn.lake.write.write import WriteSpec
 
 Open = Callable[[], LakeTable]
 
@@ -64,7 +65,7 @@ def test_a_property_is_set_and_taken_back(opens: Open) -> None:
     assert opens().definition().properties == {"codec": "snappy", "retention": "9d"}
     other = opens()
     other.append([{"x": 2}])
-    assert other.write_spec({"x": "BIGINT"}, other.journal.begin_append().namer).codec == "snappy"
+    assert WriteSpec.of(other.context, {"x": "BIGINT"}, other.journal.begin_append().namer).codec == "snappy"
     again = other.alter(set_properties={"codec": "snappy"})
     assert again.changes == () and again.version == other.snapshot().version
     assert other.alter(set_properties={"codec": None}).changes == ("unset codec",)
@@ -102,7 +103,7 @@ def test_an_open_handle_goes_by_a_change_after_its_next_look(opens: Open) -> Non
     stale.append([{"x": 1}])
     opens().alter(set_properties={"target_size": "1MB", "on_conflict": "error"})
     stale.snapshot()
-    assert stale.target_size == 1 << 20 and stale.descriptor.setting("on_conflict") == "error"
+    assert stale.descriptor.target_size == 1 << 20 and stale.descriptor.setting("on_conflict") == "error"
 
 
 def test_what_cant_be_changed(opens: Open) -> None:

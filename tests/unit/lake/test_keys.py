@@ -268,7 +268,8 @@ def test_merged_files_of_the_target_size_share_no_key(db: firn.Database) -> None
     table = db.create_table("t", key=["id"])
     for n in range(2):
         table.upsert([{"id": id, "n": n} for id in range(500)])
-    table.created = replace(table.created, properties={"row_group_rows": 5})
+    created = replace(table.context.created, properties={"row_group_rows": 5})
+    table.context = replace(table.context, created=created)
     table.merge(target_size="16KB")
     assert len(table.snapshot().files) > 1
     (group,) = table.scan().groups()
@@ -321,7 +322,7 @@ def test_a_log_that_lost_its_clocks_is_said_to_be_corrupt(stock: LakeTable) -> N
     stock.upsert([{"id": 1, "n": 1}])
     snapshot = stock.snapshot()
     bare = [file._replace(extra={"rows": 1}) for file in snapshot.files]
-    scan = Scan(stock, snapshot=replace(snapshot, files=tuple(bare)))
+    scan = Scan(stock.context, snapshot=replace(snapshot, files=tuple(bare)))
     with pytest.raises(firn.CorruptObjectError, match="has no clock"):
         scan.count()
 

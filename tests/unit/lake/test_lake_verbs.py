@@ -84,7 +84,7 @@ def test_types_widen_and_old_files_are_read_by_the_new_type(
     assert table.snapshot().columns == {"x": name}
     assert table.scan(where="x < 2").to_arrow()["x"].type == wide
     table.merge()
-    assert values(table.scan(where="x IS NOT NULL").table, "x", where="x IS NOT NULL") == [1, 2]
+    assert values(table, "x", where="x IS NOT NULL") == [1, 2]
 
 
 def test_append_passes_rows_through_a_query_before_partitioning(flights: LakeTable) -> None:

@@ -14,6 +14,7 @@ import pytest
 import firn
 from cli_runs import done
 from firn.lake.definition.definition import Descriptor, read_descriptor
+from firn.lake.write.write import WriteSpec
 from firn.testing import LOST_ACK, Call, Fault, Rule, Script
 from regressions.test_lake_15_shared_times import made, opened
 
@@ -45,7 +46,10 @@ def test_a_property_is_set_and_taken_back(db: firn.Database) -> None:
     for handle in (table, db.table("t")):
         assert handle.definition().properties["codec"] == "snappy"
         assert handle.journal.rules.on_conflict == "error"
-        assert handle.write_spec({"x": "BIGINT"}, handle.journal.begin_append().namer).codec == "snappy"
+        assert (
+            WriteSpec.of(handle.context, {"x": "BIGINT"}, handle.journal.begin_append().namer).codec
+            == "snappy"
+        )
     assert stale.definition().properties == {"shared": "icedb", "codec": "gzip"}
     assert stale.alter(set_properties={"codec": "snappy"}) == firn.AlterResult("1", ())
     assert stale.definition().properties["retention"] == "9d"
@@ -173,7 +177,7 @@ def test_who_loses_all_the_time_says_so() -> None:
     store = made()
     other = opened(store)
 
-    change = lambda: other.alter(set_properties={"stats_columns": other.created.rev + 1})  # noqa: E731
+    change = lambda: other.alter(set_properties={"stats_columns": other.context.created.rev + 1})  # noqa: E731
     table = opened(store, store.bucket(plan=Racing(change, always=True)))
     with pytest.raises(firn.ConflictError, match="all the time; retry"):
         table.alter(set_properties={"retention": "1d"})

@@ -18,7 +18,7 @@ from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.model import Commit, DataFile, SoftDelete, with_deletes
 from firn.lake.maintain.plan import plan_merge
 from firn.lake.prune.soft_deletes import frozen, living, predicates
-from firn.lake.read.read import read_file
+from firn.lake.read.read import ReadSpec, read_file
 from firn.lake.table import LakeTable
 from firn.predicate.predicate import Predicate
 
@@ -223,7 +223,7 @@ def test_a_loosely_widened_column_is_still_compared_as_what_it_was() -> None:
     file = table.snapshot().files[0]
     marked = with_deletes(file, frozen(Predicate.parse("n > 25", {"n": "BIGINT"}), {"n": "BIGINT"}))
     snapshot = replace(table.snapshot(), columns={"n": "VARCHAR"}, loose=frozenset("n"))
-    found = list(read_file(table.bucket, marked, table.read_spec(snapshot)))
+    found = list(read_file(table.bucket, marked, ReadSpec.of(snapshot)))
     assert [t["n"].to_pylist() for t in found] == [["5"]]
 
 
@@ -232,7 +232,7 @@ def test_a_text_that_came_without_casts_is_taken_over_todays_types() -> None:
     table.append(pa.table({"n": pa.array([1, 2, 3], pa.int32())}))
     table.append(pa.table({"n": [2**40]}))
     (old, new), known = table.snapshot().files, table.snapshot().columns
-    spec = table.read_spec(table.snapshot())
+    spec = ReadSpec.of(table.snapshot())
     found = [t.to_pydict() for t in read_file(table.bucket, with_deletes(old, "n > 2", "N = 1"), spec)]
     assert (found, known) == ([{"n": [2]}], {"n": "BIGINT"})
     assert list(read_file(table.bucket, with_deletes(new, "n > 2"), spec)) == []
@@ -241,7 +241,7 @@ def test_a_text_that_came_without_casts_is_taken_over_todays_types() -> None:
 def test_a_column_that_the_table_has_no_more_is_null() -> None:
     table = make()
     table.append([{"k": 1}, {"k": 2}])
-    file, spec = table.snapshot().files[0], table.read_spec(table.snapshot())
+    file, spec = table.snapshot().files[0], ReadSpec.of(table.snapshot())
     for text in (
         "gone = 5 OR k = 1",
         "CAST(\"gone\" AS DATE) > DATE '2000-01-01' OR k = 1",
@@ -327,7 +327,7 @@ def test_a_predicate_that_cant_be_read_is_an_error_that_names_the_file(text: str
 def test_hundreds_of_predicates_on_one_file() -> None:
     table = make()
     table.append([{"k": k} for k in range(400)])
-    file, spec = table.snapshot().files[0], table.read_spec(table.snapshot())
+    file, spec = table.snapshot().files[0], ReadSpec.of(table.snapshot())
     marked = with_deletes(file, *(f"k = {k}" for k in range(300)))
     assert [t["k"].to_pylist() for t in read_file(table.bucket, marked, spec)] == [list(range(300, 400))]
 

@@ -306,7 +306,7 @@ def test_a_first_commit_under_way_is_no_loss(connect: Connect) -> None:
     connect("a").create_table("t", journal="writer", schema={"id": "BIGINT"})
     table = connect("b").table("t")
     ticket = table.journal.begin_append()
-    written, _ = write(table, [{"id": 1}], ticket.namer)
+    written, _ = write(table.context, [{"id": 1}], ticket.namer)
     assert [(w.name, w.revision, w.health) for w in connect().writers()] == [("a", 1, "ok"), ("b", 0, "ok")]
     assert ids(connect(strict=True).table("t")) == []
     ticket.commit(Commit("append", written.files, columns=written.columns))

@@ -14,7 +14,6 @@ from firn.lake.maintain.plan import plan_folds, plan_merge
 from firn.lake.partition.placement import scattered_by
 from firn.lake.results import Partition
 from firn.lake.table import LakeTable
-from firn.units import parse_size
 
 CHANGES_DATA = ("merge", "rewrite", "delete", "remove", "overwrite", "restore", "forget")
 """Commits that replace or remove files: the ones that a report compares before and after."""
@@ -82,7 +81,7 @@ class TableFacts:
 
     @property
     def target_size(self) -> int:
-        return parse_size(self.table.descriptor.setting("target_size"))
+        return self.table.descriptor.target_size
 
 
 def table_facts(table: LakeTable) -> TableFacts:
@@ -96,7 +95,7 @@ def table_facts(table: LakeTable) -> TableFacts:
     return TableFacts(
         table=table,
         snapshot=snapshot,
-        partitions=table.partitions_of(snapshot),
+        partitions=table.context.partitions_of(snapshot),
         points=history_points(table.history(), _live_rows(snapshot), len(snapshot.files)),
         stored=_stored(table, live, held),
         merges=_merges(table, snapshot, [live] if union is None else held.values()),
@@ -116,7 +115,7 @@ def _files_by_writer(union: Union, table: str) -> dict[str, set[str]]:
 
 
 def _merges(table: LakeTable, snapshot: Snapshot, parts: Iterable[set[str]]) -> list[int]:
-    size = parse_size(table.descriptor.setting("target_size"))
+    size = table.descriptor.target_size
     found: list[int] = []
     for paths in parts:
         files = [f for f in snapshot.files if f.path in paths]

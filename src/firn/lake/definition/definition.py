@@ -110,6 +110,22 @@ class Descriptor:
         """The columns that the table property of this name asks for."""
         return parse_bloom_filters(self.setting("bloom_filters"))
 
+    @property
+    def target_size(self) -> int:
+        """Parquet bytes of a merged file."""
+        return parse_size(self.setting("target_size"))
+
+    @property
+    def delete_retention(self) -> float:
+        """For how many seconds merges remember deleted keys, so that older versions may land late."""
+        return parse_duration(self.setting("delete_retention"))
+
+    @property
+    def required_columns(self) -> tuple[str, ...]:
+        """Columns by which rows find their place: those of the key, and those that the table is partitioned by."""
+        keys = () if self.keys is None else self.keys.columns
+        return tuple(dict.fromkeys([*keys, *(f.source for f in self.partition.fields)]))
+
     def altered(self, definition: Entries) -> Descriptor:
         """With the properties that were set since; None stands for the default."""
         changes = definition.of(PROPERTY)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.alter import AlterResult
 from firn.arrow.inputs import declared_columns
@@ -20,13 +20,11 @@ from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format.settings import PROTOCOL_TIMES
 from firn.journal.leaderless.format.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes, Commit, Snapshot
+from firn.lake.context import LakeContext
 from firn.lake.definition.definition import Descriptor, check_names, check_properties
 from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
 from firn.names import fold
-
-if TYPE_CHECKING:
-    from firn.lake.table import LakeTable
 
 Changes = Mapping[tuple[str, str], Any]
 
@@ -78,16 +76,16 @@ class ColumnConflict:
     common_type: str
 
 
-def definition(table: LakeTable, at: Any) -> TableDefinition:
+def definition(table: LakeContext, at: Any) -> TableDefinition:
     """See `LakeTable.definition`."""
-    snapshot = table.snapshot(at)
+    snapshot = table.journal.snapshot(at)
     entries = snapshot.definition
     described = table.created.altered(entries)
     return TableDefinition(
         snapshot.version,
         dict(snapshot.columns),
-        {name: kind for name, kind in entries.of(TYPE).items() if kind is not None},
-        {name: other for name, other in entries.of(INTO).items() if other is not None},
+        entries.present(TYPE),
+        entries.present(INTO),
         described.partition,
         described.sort_by,
         described.keys,
@@ -111,9 +109,9 @@ def conflicts(snapshot: Snapshot) -> list[ColumnConflict]:
 
 
 def alter(
-    table: LakeTable, set_properties: Mapping[str, Any], types: Mapping[str, str], dry_run: bool
-) -> AlterResult:
-    """See `LakeTable.alter`."""
+    table: LakeContext, set_properties: Mapping[str, Any], types: Mapping[str, str], dry_run: bool
+) -> tuple[Descriptor | None, AlterResult]:
+    """See `LakeTable.alter`. Also the definition that it wrote, if the table is shared with the reference."""
     if not set_properties and not types:
         raise InvalidInputError(
             f"{table.name}: alter was told nothing to change. Pass set_properties={{name: value}} or "
@@ -130,10 +128,10 @@ def alter(
             wanted[TYPE, column] = _fitting(table, snapshot, column, kind)
         return wanted
 
-    return _commit(table, "alter", plan, dry_run)
+    return None, _commit(table, "alter", plan, dry_run)
 
 
-def resolve(table: LakeTable, column: str, to: str | None, into: str | None, dry_run: bool) -> AlterResult:
+def resolve(table: LakeContext, column: str, to: str | None, into: str | None, dry_run: bool) -> AlterResult:
     """See `LakeTable.resolve`."""
 
     def plan(snapshot: Snapshot, described: Descriptor) -> dict[tuple[str, str], Any]:
@@ -159,7 +157,7 @@ def resolve(table: LakeTable, column: str, to: str | None, into: str | None, dry
 
 
 def _together(
-    table: LakeTable, snapshot: Snapshot, column: str, to: str | None
+    table: LakeContext, snapshot: Snapshot, column: str, to: str | None
 ) -> dict[tuple[str, str], Any]:
     """One type for a column and all that is set aside of it."""
     beside = [each for each in snapshot.conflicts if each.column == column]
@@ -184,7 +182,7 @@ def _together(
     return {(TYPE, column): kind, **{(INTO, each.aside): column for each in beside}}
 
 
-def _fitting(table: LakeTable, snapshot: Snapshot, column: str, kind: str) -> str:
+def _fitting(table: LakeContext, snapshot: Snapshot, column: str, kind: str) -> str:
     """The type's canonical name, if all values that are the column's fit it."""
     wanted = declared_columns({column: kind})[column]
     _refuse_placing(table, column)
@@ -205,17 +203,17 @@ def _fitting(table: LakeTable, snapshot: Snapshot, column: str, kind: str) -> st
     return wanted
 
 
-def _refuse_placing(table: LakeTable, column: str) -> None:
+def _refuse_placing(table: LakeContext, column: str) -> None:
     """Columns by which rows of a table with a key find their place keep their types: directories and hashes follow
     from these."""
-    if table.keys is not None and fold(column) in {fold(name) for name in table.required_columns}:
+    if table.keys is not None and fold(column) in {fold(name) for name in table.created.required_columns}:
         raise UnsupportedError(
             f"{table.name}: {column!r} is of the key or the partitions of a table with a key, and its values' places "
             "follow from its type. Copy the rows to a new table."
         )
 
 
-def _column(table: LakeTable, snapshot: Snapshot, name: str) -> str:
+def _column(table: LakeContext, snapshot: Snapshot, name: str) -> str:
     found = [name] if name in snapshot.columns else []
     found = found or [known for known in snapshot.columns if fold(known) == fold(name)]
     if not found:
@@ -253,7 +251,7 @@ def _properties(described: Descriptor, changes: Mapping[str, Any], now_ms: int) 
     return wanted
 
 
-def _commit(table: LakeTable, op: str, plan: Any, dry_run: bool) -> AlterResult:
+def _commit(table: LakeContext, op: str, plan: Any, dry_run: bool) -> AlterResult:
     if table.created.shared:
         raise UnsupportedError(
             f"{table.name} is shared with the reference, whose merge drops what Firn notes of columns: {op} can't "
@@ -261,7 +259,7 @@ def _commit(table: LakeTable, op: str, plan: Any, dry_run: bool) -> AlterResult:
             "table."
         )
     if dry_run:
-        snapshot = table.snapshot()
+        snapshot = table.journal.snapshot()
         wanted = _new(snapshot.definition, plan(snapshot, table.created.altered(snapshot.definition)))
         return AlterResult(snapshot.version, _lines(snapshot.definition, wanted))
     with table.journal.exclusive(op) as session:
@@ -278,7 +276,9 @@ def _commit(table: LakeTable, op: str, plan: Any, dry_run: bool) -> AlterResult:
         return AlterResult(session.publish(commit), changes)
 
 
-def _alter_shared(table: LakeTable, changes: Mapping[str, Any], dry_run: bool) -> AlterResult:
+def _alter_shared(
+    table: LakeContext, changes: Mapping[str, Any], dry_run: bool
+) -> tuple[Descriptor | None, AlterResult]:
     """Change the properties of a shared table in its definition itself, as the reference's merge would drop them from
     the log."""
     created, journal = table.created, table.journal
@@ -301,10 +301,10 @@ def _alter_shared(table: LakeTable, changes: Mapping[str, Any], dry_run: bool) -
             held.enter_context(journal.exclusive("alter"))
         altered, lines = replace_object(table.bucket, table.prefix, change, clock=journal.clock)
     if dry_run:
-        return AlterResult(str(altered.rev - bool(lines)), lines)
-    table.created, journal.rules = altered, altered.rules
+        return None, AlterResult(str(altered.rev - bool(lines)), lines)
+    journal.rules = altered.rules
     journal.define(LeaderlessSettings.from_properties(altered.properties), altered.time_entries)
-    return AlterResult(str(altered.rev), lines)
+    return altered, AlterResult(str(altered.rev), lines)
 
 
 def _altered_shared(
@@ -359,7 +359,7 @@ def _lines(before: Entries, changes: Changes) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _or_cast(table: LakeTable, column: str, kind: str) -> str:
+def _or_cast(table: LakeContext, column: str, kind: str) -> str:
     """The other way out, on tables whose rows can be rewritten."""
     if table.keys is not None:
         return ""

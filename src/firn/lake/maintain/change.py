@@ -6,22 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
+from firn.lake.context import LakeContext
 from firn.lake.partition.partition import directory_of, match_partitions, parse_dir, told_values
 from firn.lake.results import ChangeResult, Partition
-
-if TYPE_CHECKING:
-    from firn.lake.table import LakeTable
-
 
 DELETING = frozenset(("delete", "remove"))
 """Changes whose rows are gone if no new file has them."""
 
 
-def by_owner(table: LakeTable, files: Iterable[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
+def by_owner(table: LakeContext, files: Iterable[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
     """Files that this connection may replace or remove, and other writers'."""
     mine: list[DataFile] = []
     foreign: list[DataFile] = []
@@ -30,7 +27,7 @@ def by_owner(table: LakeTable, files: Iterable[DataFile]) -> tuple[list[DataFile
     return mine, foreign
 
 
-def refuse_keys(table: LakeTable, what: str, instead: str) -> None:
+def refuse_keys(table: LakeContext, what: str, instead: str) -> None:
     """Raise `UnsupportedError` on a table with a key, whose files hold versions of rows, not rows."""
     if table.keys is not None:
         raise UnsupportedError(
@@ -39,7 +36,7 @@ def refuse_keys(table: LakeTable, what: str, instead: str) -> None:
 
 
 def run_tasks(
-    table: LakeTable,
+    table: LakeContext,
     session: Session,
     fn: Callable[..., Any],
     tasks: Sequence[Any],
@@ -62,7 +59,7 @@ def run_tasks(
 
 
 def publish(
-    table: LakeTable,
+    table: LakeContext,
     session: Session,
     op: str,
     adds: Sequence[DataFile],
@@ -141,7 +138,7 @@ def _rows(files: Sequence[DataFile]) -> int | None:
 
 
 def in_partitions(
-    table: LakeTable, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]] | None
+    table: LakeContext, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]] | None
 ) -> list[DataFile]:
     """The files of these partitions; all, if None."""
     if partitions is None:
@@ -151,7 +148,7 @@ def in_partitions(
 
 
 def removable(
-    table: LakeTable, snapshot: Snapshot, where: str | Sequence[Partition | Mapping[str, Any]]
+    table: LakeContext, snapshot: Snapshot, where: str | Sequence[Partition | Mapping[str, Any]]
 ) -> tuple[list[DataFile], int]:
     """The files of the partitions that are wanted; and how many others stay that lie in directories of such
     partitions, with rows of others."""
@@ -178,7 +175,7 @@ def removable(
 
 
 def directories(
-    table: LakeTable, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]]
+    table: LakeContext, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]]
 ) -> set[str]:
     """Directories of partitions given by their values; naming one that isn't there is an error."""
     by_values = {
@@ -200,7 +197,7 @@ def directories(
     return found
 
 
-def matching_directories(table: LakeTable, snapshot: Snapshot, where: str) -> set[str]:
+def matching_directories(table: LakeContext, snapshot: Snapshot, where: str) -> set[str]:
     """Directories of the partitions whose values satisfy a predicate."""
     partitions = table.partitions_of(snapshot)
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,18 +18,16 @@ from firn.arrow.types import conform
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
+from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.maintain.change import nothing, publish, run_tasks
 from firn.lake.read.latest import LatestSpec, VersionGroup, read_latest
 from firn.lake.read.scan import Scan
-from firn.lake.results import ChangeResult
+from firn.lake.results import AppendResult, ChangeResult
+from firn.lake.write.append import append
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.predicate.predicate import outline, parse_value
-
-if TYPE_CHECKING:
-    from firn.lake.table import LakeTable
-
 
 SOURCE = "~rows"
 """What the rows at hand are called in the queries made here. No column has this name: a field of a struct of the
@@ -56,7 +54,7 @@ def revise_task(bucket: Bucket, context: ReviseContext, group: VersionGroup) -> 
     return write_batches(bucket, context.write, revised())
 
 
-def require_keys(table: LakeTable, verb: str) -> KeySpec:
+def require_keys(table: LakeContext, verb: str) -> KeySpec:
     """The table's key; `InvalidInputError` if it has none."""
     if table.keys is None:
         raise InvalidInputError(
@@ -66,7 +64,13 @@ def require_keys(table: LakeTable, verb: str) -> KeySpec:
     return table.keys
 
 
-def update(table: LakeTable, where: str, set_: Mapping[str, str], *, dry_run: bool) -> ChangeResult:
+def upsert(table: LakeContext, data: Any, *, batch_id: str | None, query: str | None) -> AppendResult:
+    """See `LakeTable.upsert`."""
+    require_keys(table, "upsert")
+    return append(table, data, batch_id=batch_id, query=query)
+
+
+def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.update`."""
     keys = require_keys(table, "update")
     if dry_run:
@@ -81,7 +85,7 @@ def update(table: LakeTable, where: str, set_: Mapping[str, str], *, dry_run: bo
         replaced = ", ".join(f"(\n{value}\n) AS {_quoted(name)}" for name, value in changed.items())
         context = ReviseContext(
             scan.latest_spec(),
-            table.write_spec(columns, session.namer, aside=scan.snapshot.aside),
+            WriteSpec.of(table, columns, session.namer, aside=scan.snapshot.aside),
             f'SELECT * REPLACE ({replaced}) FROM "{SOURCE}"',
             f"what update sets {', '.join(changed)} to",
         )
@@ -91,7 +95,7 @@ def update(table: LakeTable, where: str, set_: Mapping[str, str], *, dry_run: bo
         return replace(result, rows_added=result.rows_removed)
 
 
-def _assignments(table: LakeTable, keys: KeySpec, set_: Mapping[str, str], scan: Scan) -> dict[str, str]:
+def _assignments(table: LakeContext, keys: KeySpec, set_: Mapping[str, str], scan: Scan) -> dict[str, str]:
     columns = scan.snapshot.columns
     spelled = {fold(name): name for name in columns}
     if not set_:
@@ -121,9 +125,10 @@ def _assignments(table: LakeTable, keys: KeySpec, set_: Mapping[str, str], scan:
     return found
 
 
-def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
+def delete(
+    table: LakeContext, keys: KeySpec, where: str, *, soft: bool | None, dry_run: bool
+) -> ChangeResult:
     """See `LakeTable.delete`."""
-    keys = require_keys(table, "delete")
     if soft is not None:
         raise UnsupportedError(
             f"{table.name} has a key: without the newest version of a row an older one would be back, so rows are "
@@ -140,7 +145,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
         names = ", ".join(map(_quoted, bound.columns))
         context = ReviseContext(
             scan.latest_spec(),
-            table.write_spec({**scan.columns, DELETED: HIDDEN[DELETED]}, session.namer),
+            WriteSpec.of(table, {**scan.columns, DELETED: HIDDEN[DELETED]}, session.namer),
             f'SELECT {names}, {_now(table, session)}::BIGINT AS {DELETED} FROM "{SOURCE}"',
             "the delete",
         )
@@ -148,11 +153,11 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
         return _published(table, session, "delete", adds, {"where": outline(where)})
 
 
-def delete_keys(table: LakeTable, data: Any, *, dry_run: bool) -> ChangeResult:
+def delete_keys(table: LakeContext, data: Any, *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.delete_keys`."""
     keys = require_keys(table, "delete_keys")
     if dry_run:
-        snapshot = table.snapshot()
+        snapshot = table.journal.snapshot()
         bound = keys.bound(snapshot.columns)
         doomed = _keys_of(table, bound, data, snapshot.columns)
         count = _there(table, bound, doomed, snapshot) if snapshot.files else 0
@@ -165,7 +170,7 @@ def delete_keys(table: LakeTable, data: Any, *, dry_run: bool) -> ChangeResult:
             return nothing("delete")
         columns = {name: known[name] for name in bound.columns}
         now = pa.scalar(_now(table, session), pa.int64())
-        spec = table.write_spec({**columns, DELETED: HIDDEN[DELETED]}, session.namer)
+        spec = WriteSpec.of(table, {**columns, DELETED: HIDDEN[DELETED]}, session.namer)
 
         def deletions() -> Iterator[pa.Table]:
             for batch in rows.batches():
@@ -178,7 +183,7 @@ def delete_keys(table: LakeTable, data: Any, *, dry_run: bool) -> ChangeResult:
         return replace(result, rows_removed=None, rows_deleted=None) if adds else result
 
 
-def _keys_of(table: LakeTable, bound: KeySpec, data: Any, known: ColumnTypes) -> Rows:
+def _keys_of(table: LakeContext, bound: KeySpec, data: Any, known: ColumnTypes) -> Rows:
     """Rows of keys to be deleted; `InvalidInputError` if they have other columns."""
     rows = to_reader(data, known=known)
     if {fold(name) for name in rows.schema.names} != {fold(name) for name in bound.columns}:
@@ -189,7 +194,7 @@ def _keys_of(table: LakeTable, bound: KeySpec, data: Any, known: ColumnTypes) ->
     return rows
 
 
-def _there(table: LakeTable, bound: KeySpec, doomed: Rows, snapshot: Snapshot) -> int:
+def _there(table: LakeContext, bound: KeySpec, doomed: Rows, snapshot: Snapshot) -> int:
     """How many rows of these keys there are that aren't newer than what would delete them."""
     columns = {name: snapshot.columns[name] for name in bound.columns}
     given = pa.concat_tables([conform(batch, columns) for batch in doomed.batches()])
@@ -203,12 +208,12 @@ def _there(table: LakeTable, bound: KeySpec, doomed: Rows, snapshot: Snapshot) -
     return int(run_query(query, {"t": rows, "d": given}).column(0)[0].as_py())
 
 
-def _now(table: LakeTable, session: Session) -> int:
+def _now(table: LakeContext, session: Session) -> int:
     return max(table.journal.now_ms(), session.snapshot.time_ms)
 
 
 def _revised(
-    table: LakeTable, session: Session, scan: Scan, context: ReviseContext, op: str
+    table: LakeContext, session: Session, scan: Scan, context: ReviseContext, op: str
 ) -> list[DataFile]:
     groups = scan.groups()
     weights = [group.bytes for group in groups]
@@ -218,7 +223,7 @@ def _revised(
 
 
 def _published(
-    table: LakeTable, session: Session, op: str, adds: Sequence[DataFile], summary: Mapping[str, Any]
+    table: LakeContext, session: Session, op: str, adds: Sequence[DataFile], summary: Mapping[str, Any]
 ) -> ChangeResult:
     """The commit of new versions. `rows_removed` are the rows whose place they take."""
     if not adds:

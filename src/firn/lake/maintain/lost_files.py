@@ -6,23 +6,23 @@ import difflib
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.errors import FirnError, InvalidInputError, StoreError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit, DataFile, Snapshot
+from firn.lake.context import LakeContext
 from firn.lake.partition.partition import values_of
+from firn.lake.read.decode import ReadSpec
 from firn.lake.read.read import read_file
 from firn.lake.results import ForgetResult, LostFile
-
-if TYPE_CHECKING:
-    from firn.lake.table import LakeTable
 
 _EPOCH = datetime(1970, 1, 1)
 
 
-def forget_files(table: LakeTable, paths: Sequence[str], *, dry_run: bool) -> ForgetResult:
+def forget_files(table: LakeContext, paths: str | Sequence[str], *, dry_run: bool) -> ForgetResult:
     """See `LakeTable.forget_files`."""
+    paths = [paths] if isinstance(paths, str) else paths
     if not paths:
         raise InvalidInputError("forget_files needs at least one path.")
     journal = table.journal
@@ -34,9 +34,9 @@ def forget_files(table: LakeTable, paths: Sequence[str], *, dry_run: bool) -> Fo
             )
         gone = journal.forget_logs(paths, dry_run=dry_run)
         lost = [LostFile(log.key, str(log.error).partition(". ")[0], None, log.size, {}, {}) for log in gone]
-        return _result(table, lost, dry_run=dry_run, version=None if dry_run else table.version)
+        return _result(table, lost, dry_run=dry_run, version=None if dry_run else journal.snapshot().version)
     if dry_run:
-        return _result(table, _judge(table, table.snapshot(), paths), dry_run=True)
+        return _result(table, _judge(table, table.journal.snapshot(), paths), dry_run=True)
     with table.journal.exclusive("forget") as session:
         lost = _judge(table, session.snapshot, paths)
         result = _result(table, lost, dry_run=False)
@@ -48,7 +48,7 @@ def forget_files(table: LakeTable, paths: Sequence[str], *, dry_run: bool) -> Fo
         return _result(table, lost, dry_run=False, version=session.publish(commit))
 
 
-def _judge(table: LakeTable, snapshot: Snapshot, paths: Sequence[str]) -> list[LostFile]:
+def _judge(table: LakeContext, snapshot: Snapshot, paths: Sequence[str]) -> list[LostFile]:
     """The files, if all of them are live, lost, and this connection's."""
     live = {file.path: file for file in snapshot.files}
     root = table.bucket.uri("")
@@ -69,10 +69,10 @@ def _judge(table: LakeTable, snapshot: Snapshot, paths: Sequence[str]) -> list[L
     return [_lost(table, snapshot, live[key]) for key in keys]
 
 
-def _lost(table: LakeTable, snapshot: Snapshot, file: DataFile) -> LostFile:
+def _lost(table: LakeContext, snapshot: Snapshot, file: DataFile) -> LostFile:
     """What the log says of a file that can't be read. 1 GET a small file, or a few ranged ones."""
     try:
-        for _ in read_file(table.bucket, file, table.read_spec(snapshot)):
+        for _ in read_file(table.bucket, file, ReadSpec.of(snapshot)):
             pass
     except StoreError:
         raise  # nobody knows whether the file is lost
@@ -93,7 +93,7 @@ def _lost(table: LakeTable, snapshot: Snapshot, file: DataFile) -> LostFile:
 
 
 def _result(
-    table: LakeTable, files: Sequence[LostFile], *, dry_run: bool, version: str | None = None
+    table: LakeContext, files: Sequence[LostFile], *, dry_run: bool, version: str | None = None
 ) -> ForgetResult:
     rows = [file.rows for file in files]
     return ForgetResult(

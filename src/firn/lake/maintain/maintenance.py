@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import evolve, join
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot, SoftDelete
+from firn.lake.context import LakeContext
+from firn.lake.maintain import key_verbs
 from firn.lake.maintain.change import (
     by_owner,
     in_partitions,
@@ -42,49 +44,54 @@ from firn.lake.partition.partition import directory_of
 from firn.lake.partition.placement import refuse_moves, scattered_by
 from firn.lake.prune.prune import Pruner
 from firn.lake.prune.soft_deletes import frozen
+from firn.lake.read.decode import ReadSpec
 from firn.lake.read.read import read_file
 from firn.lake.results import ChangeResult, Partition
 from firn.lake.write.append import directories_of, write
+from firn.lake.write.write import WriteSpec
 from firn.names import fold
 from firn.predicate.dialect import without_values
 from firn.predicate.predicate import Predicate, Query, outline, parse_rewrite
-
-if TYPE_CHECKING:
-    from firn.lake.table import LakeTable
+from firn.units import parse_size
 
 LOGS_WORTH_FOLDING = 10
 """A merge that has no data to merge still replaces the log from so many log objects on."""
 
 
 def merge(
-    table: LakeTable,
+    table: LakeContext,
     *,
-    target_size: int | None,
+    target_size: int | str | None,
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
     query: str | None,
     dry_run: bool,
 ) -> ChangeResult:
     """See `LakeTable.merge`."""
+    given = None if target_size is None else parse_size(target_size)
+    if given is not None and given <= 0:
+        raise InvalidInputError(f"target_size is {target_size!r}; it must be positive.")
     if query is not None:
         refuse_keys(table, "merge(query=…)", "merge keeps the newest version of each row by itself")
     text = None if query is None else Query.parse(query, "source_files").sql
     if dry_run:
-        snapshot = table.snapshot()
-        size = target_size or table.target_size
+        snapshot = table.journal.snapshot()
+        size = given or table.descriptor.target_size
         groups, foreign = _merge_groups(table, snapshot, size, partitions, query is not None)
         return planned("merge", [f for g in groups for f in g.files], foreign=foreign)
     with table.journal.exclusive("merge") as session:
         snapshot = session.snapshot
-        size = target_size or table.target_size
+        size = given or table.descriptor.target_size
         groups, foreign = _merge_groups(table, snapshot, size, partitions, query is not None)
         if not groups and not _log_is_long(session):
             return nothing("merge", foreign)
         context = MergeContext(
-            write=table.write_spec(snapshot.columns, session.namer, target_size=size, aside=snapshot.aside),
-            read=table.read_spec(snapshot),
+            write=WriteSpec.of(
+                table, snapshot.columns, session.namer, target_size=size, aside=snapshot.aside
+            ),
+            read=ReadSpec.of(snapshot),
             query=text,
             keys=table.keys,
-            forget_before=table.journal.now_ms() - int(table.delete_retention * 1000),
+            forget_before=table.journal.now_ms() - int(table.descriptor.delete_retention * 1000),
         )
         members: Counter[str | None] = Counter(directory_of(f, table.places) for f in snapshot.files)
         members[None] = len(snapshot.files)
@@ -102,7 +109,7 @@ def _log_is_long(session: Session) -> bool:
 
 
 def _merge_groups(
-    table: LakeTable,
+    table: LakeContext,
     snapshot: Snapshot,
     target_size: int,
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
@@ -114,12 +121,14 @@ def _merge_groups(
     return plan_merge(files, places=table.places, target_size=target_size, whole=whole), len(foreign)
 
 
-def _is_scattered(table: LakeTable, snapshot: Snapshot) -> bool:
+def _is_scattered(table: LakeContext, snapshot: Snapshot) -> bool:
     return scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
 
 
-def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
+def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
     """See `LakeTable.delete`."""
+    if table.keys is not None:
+        return key_verbs.delete(table, table.keys, where, soft=soft, dry_run=dry_run)
     if soft and not table.journal.soft_deletes:
         raise UnsupportedError(
             f"{table.name} can't keep soft deletes: other readers of its log would show the rows. Use "
@@ -127,7 +136,7 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
         )
     softly = table.journal.soft_deletes if soft is None else soft
     if dry_run:
-        snapshot = table.snapshot()
+        snapshot = table.journal.snapshot()
         if softly:
             return planned("delete", *_split_softly(table, snapshot, where))
         whole, partial, foreign = _split_by_predicate(table, snapshot, where)
@@ -155,11 +164,11 @@ def delete(table: LakeTable, where: str, *, soft: bool | None, dry_run: bool) ->
 
 
 def _split_by_predicate(
-    table: LakeTable, snapshot: Snapshot, where: str
+    table: LakeContext, snapshot: Snapshot, where: str
 ) -> tuple[list[DataFile], list[DataFile], int]:
     """Files all of whose rows match for certain, files that may hold some, and how many of other writers may."""
     predicate = Predicate.parse(where, snapshot.columns)
-    pruner = Pruner(predicate, snapshot.columns, table.pruning_spec)
+    pruner = Pruner(predicate, snapshot.columns, table.partition_spec)
     whole: list[DataFile] = []
     partial: list[DataFile] = []
     files, foreign = by_owner(table, [file for file in snapshot.files if pruner.may_match(file)])
@@ -169,7 +178,7 @@ def _split_by_predicate(
 
 
 def _split_softly(
-    table: LakeTable, snapshot: Snapshot, where: str
+    table: LakeContext, snapshot: Snapshot, where: str
 ) -> tuple[list[DataFile], list[SoftDelete], int]:
     """Files to be removed, the predicate on the others that may hold matching rows, once for each group of files that
     are read alike, and how many of other writers may."""
@@ -187,12 +196,12 @@ def _split_softly(
     return whole, [SoftDelete(text, tuple(paths)) for text, paths in alike.items()], foreign
 
 
-def _delete_rows(table: LakeTable, session: Session, snapshot: Snapshot, where: str) -> _Rewritten:
+def _delete_rows(table: LakeContext, session: Session, snapshot: Snapshot, where: str) -> _Rewritten:
     """Rewrite the files of a snapshot that hold matching rows."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
     context = DeleteContext(
-        write=table.write_spec(snapshot.columns, session.namer, aside=snapshot.aside),
-        read=table.read_spec(snapshot),
+        write=WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside),
+        read=ReadSpec.of(snapshot),
         where=Predicate.parse(where, snapshot.columns).sql,
     )
     results = run_tasks(table, session, delete_task, partial, context, [f.size for f in partial], "delete")
@@ -202,7 +211,7 @@ def _delete_rows(table: LakeTable, session: Session, snapshot: Snapshot, where: 
 
 
 def rewrite(
-    table: LakeTable,
+    table: LakeContext,
     query: str,
     *,
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
@@ -211,7 +220,7 @@ def rewrite(
     """See `LakeTable.rewrite`."""
     refuse_keys(table, "rewrite", "use update or delete, and merge to be rid of older versions")
     if dry_run:
-        snapshot = table.snapshot()
+        snapshot = table.journal.snapshot()
         files, foreign = _to_rewrite(table, snapshot, parse_rewrite(query, snapshot.columns), partitions)
         return planned("rewrite", files, foreign=len(foreign))
     with table.journal.exclusive("rewrite") as session:
@@ -219,8 +228,8 @@ def rewrite(
         parsed = parse_rewrite(query, snapshot.columns)
         files, foreign = _to_rewrite(table, snapshot, parsed, partitions)
         context = RewriteContext(
-            write=table.write_spec(snapshot.columns, session.namer, aside=snapshot.aside),
-            read=table.read_spec(snapshot),
+            write=WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside),
+            read=ReadSpec.of(snapshot),
             keep=parsed.sql if isinstance(parsed, Predicate) else None,
             query=parsed.sql if isinstance(parsed, Query) else None,
         )
@@ -246,7 +255,7 @@ def rewrite(
 
 
 def _to_rewrite(
-    table: LakeTable,
+    table: LakeContext,
     snapshot: Snapshot,
     query: Predicate | Query,
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
@@ -254,13 +263,13 @@ def _to_rewrite(
     """The files that a rewrite has to look into, and those of other writers."""
     files = in_partitions(table, snapshot, partitions)
     if isinstance(query, Predicate):
-        pruner = Pruner(query, snapshot.columns, table.pruning_spec)
+        pruner = Pruner(query, snapshot.columns, table.partition_spec)
         files = [f for f in files if f.deletes or not pruner.certainly_all(f)]
     return by_owner(table, files)
 
 
 def overwrite(
-    table: LakeTable,
+    table: LakeContext,
     data: Any,
     *,
     where: str | None,
@@ -306,9 +315,9 @@ def overwrite(
         )
 
 
-def _planned_overwrite(table: LakeTable, data: Any, where: str | None, *, touched: bool) -> ChangeResult:
+def _planned_overwrite(table: LakeContext, data: Any, where: str | None, *, touched: bool) -> ChangeResult:
     """The files that would be replaced, or looked into; of the new rows only their partitions are looked at."""
-    snapshot = table.snapshot()
+    snapshot = table.journal.snapshot()
     if where is not None:
         whole, partial, foreign = (
             _split_by_predicate(table, snapshot, where) if snapshot.columns else ([], [], 0)
@@ -322,7 +331,7 @@ def _planned_overwrite(table: LakeTable, data: Any, where: str | None, *, touche
     return planned("overwrite", mine, foreign=len(others))
 
 
-def _refuse_scattered(table: LakeTable, snapshot: Snapshot, written: ColumnTypes) -> None:
+def _refuse_scattered(table: LakeContext, snapshot: Snapshot, written: ColumnTypes) -> None:
     """Raise where rows of one partition stand in two directories, or would: only one would be touched."""
     spec, widened = table.partition_spec, {**snapshot.columns, **written}
     field = scattered_by(spec, snapshot.files, snapshot.columns)
@@ -337,11 +346,11 @@ def _refuse_scattered(table: LakeTable, snapshot: Snapshot, written: ColumnTypes
         refuse_moves(table.name, spec, snapshot.columns, widened)
 
 
-def _check_all_match(table: LakeTable, files: Sequence[DataFile], snapshot: Snapshot, where: str) -> None:
+def _check_all_match(table: LakeContext, files: Sequence[DataFile], snapshot: Snapshot, where: str) -> None:
     """New rows that the predicate doesn't cover would be doubled by the next overwrite of the same kind."""
     predicate = Predicate.parse(where, snapshot.columns)
-    pruner = Pruner(predicate, snapshot.columns, table.pruning_spec)
-    spec = table.read_spec(snapshot, where=f"({predicate.sql}) IS NOT TRUE")
+    pruner = Pruner(predicate, snapshot.columns, table.partition_spec)
+    spec = ReadSpec.of(snapshot, where=f"({predicate.sql}) IS NOT TRUE")
     for file in files:
         if not pruner.certainly_all(file) and any(b.num_rows for b in read_file(table.bucket, file, spec)):
             raise InvalidInputError(
@@ -351,7 +360,7 @@ def _check_all_match(table: LakeTable, files: Sequence[DataFile], snapshot: Snap
 
 
 def remove_partitions(
-    table: LakeTable, where: str | Sequence[Partition | Mapping[str, Any]], *, dry_run: bool
+    table: LakeContext, where: str | Sequence[Partition | Mapping[str, Any]], *, dry_run: bool
 ) -> ChangeResult:
     """See `LakeTable.remove_partitions`."""
 
@@ -361,7 +370,7 @@ def remove_partitions(
         return mine, len(foreign), moved
 
     if dry_run:
-        removes, foreign, moved = chosen(table.snapshot())
+        removes, foreign, moved = chosen(table.journal.snapshot())
         return replace(planned("remove", removes, foreign=foreign), moved_files=moved)
     with table.journal.exclusive("remove") as session:
         removes, foreign, moved = chosen(session.snapshot)
@@ -372,10 +381,12 @@ def remove_partitions(
         return replace(result, moved_files=moved)
 
 
-def restore(table: LakeTable, at: Any, *, dry_run: bool) -> ChangeResult:
+def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.restore`."""
+    if at is None:
+        raise InvalidInputError("restore needs a version or a time; see history().")
     if dry_run:
-        back, anew, gone, foreign = _to_restore(table, table.snapshot(at), table.snapshot())
+        back, anew, gone, foreign = _to_restore(table, table.journal.snapshot(at), table.journal.snapshot())
         result = planned("restore", gone, foreign=foreign)
         come = planned("restore", [*back, *anew])
         return replace(
@@ -392,8 +403,8 @@ def restore(table: LakeTable, at: Any, *, dry_run: bool) -> ChangeResult:
             return nothing("restore", foreign)
         columns = _columns_of_today(past, session.snapshot)
         context = MergeContext(
-            write=table.write_spec(columns, session.namer, aside=past.aside),
-            read=table.read_spec(replace(past, columns=columns)),
+            write=WriteSpec.of(table, columns, session.namer, aside=past.aside),
+            read=ReadSpec.of(replace(past, columns=columns)),
             keys=table.keys,
         )
         tasks = [MergeTask(directory_of(f, table.places), (f,)) for f in anew]
@@ -429,7 +440,7 @@ def _columns_of_today(past: Snapshot, present: Snapshot) -> ColumnTypes:
 
 
 def _to_restore(
-    table: LakeTable, past: Snapshot, present: Snapshot
+    table: LakeContext, past: Snapshot, present: Snapshot
 ) -> tuple[list[DataFile], list[DataFile], list[DataFile], int]:
     """Files that come back, that are written anew, and that go; and how many of other writers differ."""
     then, others_then = by_owner(table, past.files)

@@ -1,19 +1,31 @@
-"""Retention by age of partition: which partitions of a time lie wholly before a cutoff."""
+"""Retention by age of partition: those of a time that lie wholly before a cutoff are removed."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
 from firn.errors import InvalidInputError
-from firn.lake.results import Partition
+from firn.journal.model import Snapshot
+from firn.lake.context import LakeContext
+from firn.lake.maintain.maintenance import remove_partitions
+from firn.lake.results import ChangeResult, Partition
+from firn.units import parse_duration
 
-if TYPE_CHECKING:
-    from firn.journal.model import Snapshot
-    from firn.lake.table import LakeTable
+
+def expire(table: LakeContext, older_than: float | str | timedelta | None, *, dry_run: bool) -> ChangeResult:
+    """See `LakeTable.expire`."""
+    snapshot = table.journal.snapshot()
+    age = older_than if older_than is not None else table.descriptor.setting("retention")
+    if age is None:
+        raise InvalidInputError(
+            f"{table.name} has no retention; pass expire(older_than='90d'), or set it with "
+            "alter(set_properties={'retention': '90d'})."
+        )
+    return remove_partitions(table, _expired(table, snapshot, parse_duration(age)), dry_run=dry_run)
 
 
-def expired_partitions(table: LakeTable, snapshot: Snapshot, seconds: float) -> list[Partition]:
+def _expired(table: LakeContext, snapshot: Snapshot, seconds: float) -> list[Partition]:
     """Partitions whose last possible moment is more than `seconds` ago. Null and unreadable values stay."""
     fields = [f for f in table.partition_spec.fields if f.is_time]
     if not fields:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from firn.arrow.engine import filter_table, row_mask
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.errors import InvalidInputError
-from firn.journal.model import ColumnTypes
+from firn.journal.model import ColumnTypes, Snapshot
 from firn.lake.parquet.bloom import row_group_blooms
 from firn.lake.parquet.source import BATCH_ROWS, ParquetSource
 from firn.lake.partition.partition import PartitionSpec
@@ -43,6 +43,13 @@ class ReadSpec:
     table_columns: ColumnTypes = field(default_factory=dict)
     loose: frozenset[str] = frozenset()
     aside: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(snapshot: Snapshot, *, columns: ColumnTypes | None = None, where: str | None = None) -> ReadSpec:
+        """For the files of a snapshot: `columns` (all by default), rows of `where`."""
+        known = dict(snapshot.columns)
+        wanted = known if columns is None else dict(columns)
+        return ReadSpec(wanted, where, known, snapshot.loose, snapshot.aside)
 
 
 class _View:

@@ -19,6 +19,7 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
+from firn.lake.context import LakeContext
 from firn.lake.prune.prune import Pruner
 from firn.lake.prune.soft_deletes import predicates
 from firn.lake.read.decode import ReadSpec
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from firn.lake.table import LakeTable
 
 RETRIES = 5
 
@@ -57,7 +57,7 @@ class Scan:
 
     def __init__(
         self,
-        table: LakeTable,
+        table: LakeContext,
         *,
         columns: Sequence[str] | None = None,
         where: str | None = None,
@@ -100,7 +100,7 @@ class Scan:
     def snapshot(self) -> Snapshot:
         """The pinned snapshot."""
         if self._snapshot is None:
-            found = self.table.snapshot(self.at)
+            found = self.table.journal.snapshot(self.at)
             if found.refusal is not None and self.at is None:
                 raise SchemaConflictError(f"{self.table.name}: {found.refusal}")
             self._snapshot = found
@@ -137,7 +137,7 @@ class Scan:
     def pruner(self) -> Pruner | None:
         if self.predicate is None:
             return None
-        return Pruner(self.predicate, self.snapshot.columns, self.table.pruning_spec)
+        return Pruner(self.predicate, self.snapshot.columns, self.table.partition_spec)
 
     def files(self) -> list[DataFile]:
         """The live files that may hold a matching row, by partition, statistics and Bloom filters. No request
@@ -157,7 +157,7 @@ class Scan:
             keys=self.table.keys,
             predicate=self.predicate,
             columns=self.snapshot.columns,
-            spec=self.table.pruning_spec,
+            spec=self.table.partition_spec,
         )
 
     def latest_spec(self) -> LatestSpec:
@@ -202,7 +202,7 @@ class Scan:
     def read_spec(self) -> ReadSpec:
         """What a task needs to read one file of this scan; picklable."""
         where = self.predicate.sql if self.predicate is not None else None
-        return self.table.read_spec(self.snapshot, columns=self.columns, where=where)
+        return ReadSpec.of(self.snapshot, columns=self.columns, where=where)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches, file by file; memory is bounded by a few batches."""
@@ -277,7 +277,7 @@ class Scan:
         """Whether the missing file is live now, so that it wasn't sweep that deleted it."""
         if self.at is not None:
             return False
-        return any(self.table.bucket.uri(f.path) in str(error) for f in self.table.snapshot().files)
+        return any(self.table.bucket.uri(f.path) in str(error) for f in self.table.journal.snapshot().files)
 
     def _look_again(self) -> bool:
         if self.at is not None or self._pinned:
@@ -315,7 +315,9 @@ class Scan:
 
     def to_spark(self) -> Any:
         """A Spark DataFrame: read by Spark's own Parquet reader where it can, else by tasks."""
-        frame = self.table.engines.to_spark(self)
+        frame = self.table.engines.to_spark(
+            self.table, self.snapshot, columns=self._requested, where=self._where
+        )
         return frame if self.limit is None else frame.limit(self.limit)
 
     def count(self) -> int:
@@ -362,7 +364,7 @@ class Scan:
             uri = "" if file is None else self.table.bucket.uri(file.path)
             names, where = frozenset().union(*(p.columns for p in predicates(deletes, known, uri))), None
         columns = {c: known[c] for c in names} or dict(list(known.items())[:1])
-        return self.table.read_spec(self.snapshot, columns=columns, where=where)
+        return ReadSpec.of(self.snapshot, columns=columns, where=where)
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of what this scan returns."""

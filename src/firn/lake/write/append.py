@@ -12,25 +12,23 @@ from firn.arrow.types import columns_of, conform
 from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
+from firn.lake.context import LakeContext, Written
 from firn.lake.definition.keys import check_columns
-from firn.lake.engines import Written
 from firn.lake.partition.placement import refuse_moves
 from firn.lake.results import AppendResult
 from firn.lake.write.sort import unknown_order
-from firn.lake.write.write import write_batches
+from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.predicate.predicate import Query
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from firn.lake.table import LakeTable
-
 ATTEMPTS = 3
 
 
 def append(
-    table: LakeTable,
+    table: LakeContext,
     data: Any,
     *,
     batch_id: str | None = None,
@@ -64,7 +62,7 @@ def append(
 
 
 def write(
-    table: LakeTable,
+    table: LakeContext,
     data: Any,
     namer: Namer,
     *,
@@ -84,11 +82,11 @@ def write(
     if query is not None:
         rows = _transformed(rows, query, known)
     columns = agreed_columns(table, known, _typed(table, known, rows.schema), began, rows.schema.names)
-    spec = table.write_spec(columns, namer, aside=aside)
+    spec = WriteSpec.of(table, columns, namer, aside=aside)
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
 
 
-def directories_of(table: LakeTable, data: Any) -> set[str]:
+def directories_of(table: LakeContext, data: Any) -> set[str]:
     """The partitions' directories that rows would go to. Nothing is written.
 
     Raises:
@@ -109,7 +107,7 @@ def directories_of(table: LakeTable, data: Any) -> set[str]:
     }
 
 
-def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str, str]:
+def _typed(table: LakeContext, known: ColumnTypes, schema: pa.Schema) -> dict[str, str]:
     """The columns of rows to be written. Lists that are all empty have the table's type, if it has one."""
     columns = columns_of(schema)
     types = {fold(name): kind for name, kind in known.items()}
@@ -135,7 +133,7 @@ def _typed(table: LakeTable, known: ColumnTypes, schema: pa.Schema) -> dict[str,
 
 
 def agreed_columns(
-    table: LakeTable,
+    table: LakeContext,
     known: ColumnTypes,
     incoming: ColumnTypes,
     began: float,
@@ -156,7 +154,7 @@ def agreed_columns(
     return target_columns(table, known, incoming)
 
 
-def _refuse_unknown_order(table: LakeTable, names: Sequence[str]) -> None:
+def _refuse_unknown_order(table: LakeContext, names: Sequence[str]) -> None:
     unknown = unknown_order(table.descriptor.sort_by, names)
     if unknown is not None:
         raise InvalidInputError(
@@ -166,7 +164,7 @@ def _refuse_unknown_order(table: LakeTable, names: Sequence[str]) -> None:
         )
 
 
-def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:
+def target_columns(table: LakeContext, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:
     """The types under which `incoming` columns are written: the table's, widened where that is allowed.
 
     Raises:
@@ -178,7 +176,7 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
         known, incoming, allow_widening=not table.descriptor.shared, explicit=table.explicit_types
     )
     spelled = {fold(c): c for c in evolved}
-    if missing := [c for c in table.required_columns if fold(c) not in spelled]:
+    if missing := [c for c in table.created.required_columns if fold(c) not in spelled]:
         role = "its key is made of" if table.keys is not None else "the table is partitioned by"
         raise InvalidInputError(
             f"{table.name}: the column {missing[0]!r}, which {role}, is neither in the "
@@ -192,7 +190,7 @@ def target_columns(table: LakeTable, known: ColumnTypes, incoming: ColumnTypes) 
         check_columns(table.keys, evolved)
         refuse_moves(table.name, table.partition_spec, known, evolved)
     # Rows that lack a column by which they are placed have null there, and go to the null partition.
-    names = dict.fromkeys([spelled[fold(c)] for c in (*incoming, *table.required_columns)])
+    names = dict.fromkeys([spelled[fold(c)] for c in (*incoming, *table.created.required_columns)])
     return {name: evolved[name] for name in names}
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve
 from firn.journal.model import Commit, DataFile
+from firn.lake.context import LakeContext
 from firn.lake.partition.partition import PartitionSpec, single_partition
 from firn.lake.read.read import inspect_file
 from firn.lake.results import AppendResult
 
-if TYPE_CHECKING:
-    from firn.lake.table import LakeTable
 
-
-def register(table: LakeTable, paths: Sequence[str]) -> AppendResult:
+def register(table: LakeContext, paths: str | Sequence[str]) -> AppendResult:
     """See `LakeTable.register`."""
+    paths = [paths] if isinstance(paths, str) else paths
     if not paths:
         raise InvalidInputError("register needs at least one path.")
     if table.keys is not None:
@@ -29,7 +28,7 @@ def register(table: LakeTable, paths: Sequence[str]) -> AppendResult:
     ticket = table.journal.begin_append()
     # A file may be named by itself and by a directory above it.
     infos = list({info.key: info for path in paths for info in _resolve(table, path)}.values())
-    live = {f.path for f in table.snapshot().files}
+    live = {f.path for f in table.journal.snapshot().files}
     for info in infos:
         if info.key in live:
             raise InvalidInputError(
@@ -51,7 +50,7 @@ def register(table: LakeTable, paths: Sequence[str]) -> AppendResult:
     return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))
 
 
-def _resolve(table: LakeTable, path: str) -> list[ObjectInfo]:
+def _resolve(table: LakeContext, path: str) -> list[ObjectInfo]:
     root = table.bucket.uri("")
     key = path[len(root) :] if path.startswith(root) else path
     if "://" in key or key.startswith("/"):

@@ -19,12 +19,14 @@ from firn.bucket.base import Bucket
 from firn.clock import SystemClock
 from firn.errors import InvalidInputError, SchemaConflictError
 from firn.journal.model import ColumnTypes, DataFile, Namer
+from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec, folded
 from firn.lake.parquet.encode import BloomColumns, Encoding, FileEncoder, bloom_columns, choose_encoding
 from firn.lake.partition.partition import PartitionSpec, Values, is_told_by_path
 from firn.lake.write.sort import SortKeys, sort_keys, sorted_batches, sorted_slices
 from firn.lake.write.upload import Uploader
 from firn.names import fold
+from firn.units import parse_size
 
 OPEN_PARTITIONS = 64
 """With more partitions than this in one gather, those with few rows get a file of their own at once."""
@@ -71,6 +73,37 @@ class WriteSpec:
     applied: tuple[str, ...] = ()
     aside: frozenset[str] = frozenset()
     loose: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(
+        table: LakeContext,
+        columns: ColumnTypes,
+        namer: Namer,
+        *,
+        target_size: int | None = None,
+        aside: frozenset[str] = frozenset(),
+    ) -> WriteSpec:
+        """For files of a table as its properties have it."""
+        d = table.descriptor
+        budget = d.setting("memory_budget")
+        given = {
+            "codec": d.setting("codec"),
+            "row_group_rows": None if (rows := d.setting("row_group_rows")) is None else int(rows),
+            "memory_budget": None if budget is None else parse_size(budget),
+        }
+        return WriteSpec(
+            namer=namer,
+            columns=dict(columns),
+            partition=d.partition,
+            sort_by=d.sort_by,
+            target_size=target_size or d.target_size,
+            stats_columns=int(d.setting("stats_columns")),
+            bloom_filters=d.bloom_filters,
+            keys=d.keys,
+            aside=aside,
+            loose=frozenset(table.explicit_types),
+            **{name: value for name, value in given.items() if value is not None},
+        )
 
     @property
     def beside(self) -> ColumnTypes:

@@ -18,7 +18,7 @@ from firn.arrow.types import columns_of
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Namer, Snapshot
-from firn.lake.engines import Written
+from firn.lake.context import LakeContext, Written
 from firn.lake.write.append import agreed_columns
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
@@ -62,9 +62,9 @@ def append_dataframe(table: LakeTable, frame: DataFrame, *, batch_id: str | None
 
 
 def write_dataframe(
-    table: LakeTable, frame: DataFrame, namer: Namer, *, query: str | None, aside: frozenset[str]
+    table: LakeContext, frame: DataFrame, namer: Namer, *, query: str | None, aside: frozenset[str]
 ) -> Written:
-    """Write the rows as files that nobody sees yet. See `firn.lake.engines.Engines.write`.
+    """Write the rows as files that nobody sees yet. See `firn.lake.context.Engines.write`.
 
     `query` is a SELECT over `_rows` in DuckDB's SQL, computed by DuckDB in tasks, row by row.
     Cost: 1 LIST sequence and the logs that aren't cached, for the snapshot by which rows are distributed and
@@ -84,8 +84,8 @@ def write_dataframe(
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
     columns = agreed_columns(table, known, incoming, began, frame.columns)
-    spec = table.write_spec(columns, namer, aside=aside)
-    present = table.snapshot()
+    spec = WriteSpec.of(table, columns, namer, aside=aside)
+    present = table.journal.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
     with conf(spark, batch_limits(frame, present)):
         report = table.engines.progress(f"write {table.name}")
@@ -114,7 +114,7 @@ def batch_limits(frame: DataFrame, present: Snapshot) -> dict[str, str]:
     return {ARROW_BATCH_CONF: str(NARROW_BATCH_ROWS), BATCH_BYTES_CONF: "2147483647"}
 
 
-def distributed(table: LakeTable, present: Snapshot, frame: DataFrame, spec: WriteSpec) -> DataFrame:
+def distributed(table: LakeContext, present: Snapshot, frame: DataFrame, spec: WriteSpec) -> DataFrame:
     """The DataFrame with the rows of each table partition in one task, if the table has many partitions.
 
     By the property `write_distribution`: `hash` always, `none` never, `auto` where the table has more than 64
@@ -129,7 +129,7 @@ def distributed(table: LakeTable, present: Snapshot, frame: DataFrame, spec: Wri
     return frame.repartition(BINS_PER_SLOT * slots(frame.sparkSession), *keys)
 
 
-def _many_partitions(table: LakeTable, present: Snapshot, spec: WriteSpec) -> bool:
+def _many_partitions(table: LakeContext, present: Snapshot, spec: WriteSpec) -> bool:
     buckets = math.prod(f.argument or 1 for f in spec.partition.fields if f.transform == "bucket")
     return buckets > DIRECT_PARTITIONS or len(table.partitions_of(present)) > DIRECT_PARTITIONS
 

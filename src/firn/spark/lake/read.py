@@ -56,7 +56,7 @@ class LakeRead:
             scan.snapshot.version,
             tuple(scan.files() if table.keys is None else scan.snapshot.files),
             scan.read_spec(),
-            table.pruning_spec,
+            table.partition_spec,
             table.places,
             table.keys,
         )

@@ -1,0 +1,121 @@
+"""What every verb of a lake table works on: the table as a value, and the engine above it.
+
+`firn.database.database` gives every table an `Engines`; the lake itself imports no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from firn.bucket.base import Bucket
+from firn.errors import UnsupportedError
+from firn.journal.entries import TYPE
+from firn.journal.model import ColumnTypes, DataFile, LakeJournal, Namer, Places, Snapshot
+from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.keys import KeySpec
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.results import Partition
+from firn.runner import LocalEngines, TaskEngines
+
+
+@dataclass(frozen=True, eq=False)
+class LakeContext:
+    """A table by what its verbs need. `created` is what it was created with; of a table that is shared with the
+    reference, its definition as this process has read it."""
+
+    bucket: Bucket
+    prefix: str
+    created: Descriptor
+    journal: LakeJournal
+    engines: Engines
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """The definition, with what was changed since the table's creation as far as this process has read."""
+        return self.created.altered(self.journal.definition)
+
+    @property
+    def name(self) -> str:
+        return self.created.name
+
+    @property
+    def places(self) -> Places:
+        """Where the table's data files lie."""
+        return self.journal.places
+
+    @property
+    def partition_spec(self) -> PartitionSpec:
+        return self.created.partition
+
+    @property
+    def keys(self) -> KeySpec | None:
+        """What makes rows versions of one row, if the table has a key."""
+        return self.created.keys
+
+    @property
+    def explicit_types(self) -> ColumnTypes:
+        """The types that were set for columns: these take in what converts."""
+        return self.journal.definition.present(TYPE)
+
+    def partitions_of(self, snapshot: Snapshot) -> dict[str, Partition]:
+        """Partitions of a snapshot by their directory, as `PartitionSpec.place_of` says it."""
+        members: dict[str, list[DataFile]] = {}
+        told: dict[str, dict[str, str | None]] = {}
+        for file in snapshot.files:
+            directory, values = self.partition_spec.place_of(file, self.places)
+            members.setdefault(directory, []).append(file)
+            told.setdefault(directory, values)
+        found = {}
+        for directory, files in sorted(members.items()):
+            rows = [f.live_rows for f in files]
+            found[directory] = Partition(
+                told[directory],
+                len(files),
+                None if None in rows else sum(r for r in rows if r is not None),
+                sum(f.size for f in files),
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files that tasks wrote and nobody sees yet, and the columns that they hold."""
+
+    files: Sequence[DataFile]
+    columns: ColumnTypes
+
+
+class Engines(TaskEngines, Protocol):
+    """What a table asks of the engine above it: where tasks run, and what to do with a DataFrame."""
+
+    def write(
+        self, table: LakeContext, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
+    ) -> Written:
+        """Write a cluster's DataFrame as files of the table, committing nothing."""
+        ...
+
+    def to_spark(
+        self, table: LakeContext, snapshot: Snapshot, *, columns: Sequence[str] | None, where: str | None
+    ) -> Any:
+        """A DataFrame of some of a snapshot's columns, of the rows of a predicate."""
+        ...
+
+
+class InProcess(LocalEngines):
+    """No cluster: tasks run in threads of this process."""
+
+    def write(
+        self, table: LakeContext, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
+    ) -> Written:
+        raise _without_database(table)
+
+    def to_spark(
+        self, table: LakeContext, snapshot: Snapshot, *, columns: Sequence[str] | None, where: str | None
+    ) -> Any:
+        raise _without_database(table)
+
+
+def _without_database(table: LakeContext) -> UnsupportedError:
+    return UnsupportedError(f"{table.name} was made without a database: get it by firn.connect(…).table(…)")
