@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from firn.bucket.base import Bucket
-from firn.errors import UnsupportedError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.entries import TYPE
 from firn.journal.model import ColumnTypes, DataFile, LakeJournal, Namer, Places, Snapshot
 from firn.lake.definition.definition import Descriptor
 from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import Partition
+from firn.names import fold
 from firn.runner import LocalEngines, TaskEngines
 
 
@@ -58,6 +59,15 @@ class LakeContext:
     def explicit_types(self) -> ColumnTypes:
         """The types that were set for columns: these take in what converts."""
         return self.journal.definition.present(TYPE)
+
+    def column_of(self, name: str, columns: Collection[str]) -> str:
+        """The one of these columns that has the name, in this case if it can be. `InvalidInputError` for none."""
+        spelled = {fold(known): known for known in columns} | {known: known for known in columns}
+        if found := spelled.get(name, spelled.get(fold(name))):
+            return found
+        raise InvalidInputError(
+            f"{self.name} has no column {name!r}; it has: {', '.join(columns) or 'none yet'}."
+        )
 
     def partitions_of(self, snapshot: Snapshot) -> dict[str, Partition]:
         """Partitions of a snapshot by their directory, as `PartitionSpec.place_of` says it."""

@@ -114,8 +114,7 @@ def test_a_merge_makes_one_file_of_many(bucket: Bucket) -> None:
     (merged,) = result.adds
     assert directory(merged) == "who=a"
     assert inside(bucket, merged).equals(ROWS)
-    assert (result.rows_in, result.rows_out, result.changed) == (100, 100, True)
-    assert (result.bytes_in, result.bytes_out) == (sum(f.size for f in files), merged.size)
+    assert result.changed
     assert (merged.rows, (merged.extra or {})["spec"]) == (100, "s1")
     assert result.columns == {}
 
@@ -164,7 +163,7 @@ def test_a_merge_of_files_without_rows_leaves_no_file(bucket: Bucket) -> None:
     spec = spec_for(COLUMNS)
     files = [an_empty_file(bucket, "who=a") for _ in range(3)]
     result = merge(bucket, files, spec, "who=a")
-    assert (result.adds, result.changed, result.rows_in) == ((), True, 0)
+    assert (list(result.adds), result.changed) == ([], True)
     (merged,) = merge(bucket, [*files, a_file(bucket)], spec, "who=a").adds
     assert inside(bucket, merged).equals(ROWS)
 
@@ -205,7 +204,7 @@ def test_a_query_aggregates_on_merge(bucket: Bucket) -> None:
             connection.sql(f"{query} ORDER BY who").to_arrow_table().rename_columns(list(result.columns))
         )
     assert inside(bucket, merged).to_pylist() == expected.to_pylist()
-    assert (result.rows_in, result.rows_out) == (100, 4)
+    assert merged.rows == 4
 
 
 def test_a_type_grows_only_where_a_result_asks_for_it(bucket: Bucket) -> None:
@@ -237,7 +236,7 @@ def test_a_query_without_rows_leaves_no_file(bucket: Bucket) -> None:
     result = merge(
         bucket, [a_file(bucket)], spec_for(COLUMNS), query="SELECT * FROM source_files WHERE id < 0"
     )
-    assert (result.adds, result.changed, result.rows_out) == ((), True, 0)
+    assert (list(result.adds), result.changed) == ([], True)
 
 
 def test_columns_named_like_the_internals(bucket: Bucket) -> None:
@@ -294,8 +293,8 @@ def test_a_delete_drops_what_is_true_and_a_rewrite_keeps_it(bucket: Bucket, cond
     deleted, rewritten = delete(bucket, file, condition), rewrite(bucket, file, keep=condition)
     assert inside(bucket, deleted.adds[0]).equals(rest)
     assert inside(bucket, rewritten.adds[0]).equals(match)
-    assert (deleted.rows_in, deleted.rows_out) == (100, rest.num_rows)
-    assert (rewritten.rows_in, rewritten.rows_out) == (100, match.num_rows)
+    assert sum(f.rows or 0 for f in deleted.adds) == rest.num_rows
+    assert sum(f.rows or 0 for f in rewritten.adds) == match.num_rows
     assert deleted.changed
     assert rewritten.changed
     assert (deleted.adds[0].extra or {})["spec"] == "s1"
@@ -323,7 +322,7 @@ def test_deleting_or_rewriting_all_rows_away_leaves_no_file(bucket: Bucket) -> N
         rewrite(bucket, file, query="SELECT * FROM _rows WHERE id < 0"),
         rewrite(bucket, file, query="SELECT id FROM _rows LIMIT 0"),
     ):
-        assert (result.adds, result.changed, result.rows_out) == ((), True, 0)
+        assert (list(result.adds), result.changed) == ([], True)
 
 
 def test_a_rewrite_by_query_makes_of_a_file_what_it_selects(bucket: Bucket) -> None:

@@ -20,6 +20,7 @@ from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format.settings import PROTOCOL_TIMES
 from firn.journal.leaderless.format.settings import Settings as LeaderlessSettings
 from firn.journal.model import ColumnTypes, Commit, Snapshot
+from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
 from firn.lake.definition.definition import Descriptor, check_names, check_properties
 from firn.lake.definition.keys import KeySpec
@@ -124,7 +125,7 @@ def alter(
     def plan(snapshot: Snapshot, described: Descriptor) -> dict[tuple[str, str], Any]:
         wanted = {**_properties(described, set_properties, table.journal.now_ms())}
         for name, kind in types.items():
-            column = _column(table, snapshot, name)
+            column = table.column_of(name, snapshot.columns)
             wanted[TYPE, column] = _fitting(table, snapshot, column, kind)
         return wanted
 
@@ -136,8 +137,8 @@ def resolve(table: LakeContext, column: str, to: str | None, into: str | None, d
 
     def plan(snapshot: Snapshot, described: Descriptor) -> dict[tuple[str, str], Any]:
         if into is None:
-            return _together(table, snapshot, _column(table, snapshot, column), to)
-        source, target = _column(table, snapshot, column), _column(table, snapshot, into)
+            return _together(table, snapshot, table.column_of(column, snapshot.columns), to)
+        source, target = table.column_of(column, snapshot.columns), table.column_of(into, snapshot.columns)
         if source == target:
             raise InvalidInputError(f"{table.name}: {source!r} can't be resolved into itself.")
         _refuse_placing(table, source)
@@ -171,8 +172,8 @@ def _together(
     for each in beside:
         if not converts(each.type, kind):
             query = (
-                f"SELECT * EXCLUDE ({_quoted(each.aside)}) REPLACE (coalesce({_quoted(column)}, "
-                f"TRY_CAST({_quoted(each.aside)} AS {kind})) AS {_quoted(column)}) FROM _rows"
+                f"SELECT * EXCLUDE ({quoted(each.aside)}) REPLACE (coalesce({quoted(column)}, "
+                f"TRY_CAST({quoted(each.aside)} AS {kind})) AS {quoted(column)}) FROM _rows"
             )
             instead = "" if table.keys is not None else f"; or keep what can be cast, by rewrite({query!r})"
             raise InvalidInputError(
@@ -211,16 +212,6 @@ def _refuse_placing(table: LakeContext, column: str) -> None:
             f"{table.name}: {column!r} is of the key or the partitions of a table with a key, and its values' places "
             "follow from its type. Copy the rows to a new table."
         )
-
-
-def _column(table: LakeContext, snapshot: Snapshot, name: str) -> str:
-    found = [name] if name in snapshot.columns else []
-    found = found or [known for known in snapshot.columns if fold(known) == fold(name)]
-    if not found:
-        raise InvalidInputError(
-            f"{table.name} has no column {name!r}; it has: {', '.join(snapshot.columns) or 'none yet'}."
-        )
-    return found[0]
 
 
 def _check_names(created: Descriptor, properties: Mapping[str, Any]) -> None:
@@ -363,9 +354,5 @@ def _or_cast(table: LakeContext, column: str, kind: str) -> str:
     """The other way out, on tables whose rows can be rewritten."""
     if table.keys is not None:
         return ""
-    query = f"SELECT *, TRY_CAST({_quoted(column)} AS {kind}) AS {_quoted(column + '_cast')} FROM _rows"
+    query = f"SELECT *, TRY_CAST({quoted(column)} AS {kind}) AS {quoted(column + '_cast')} FROM _rows"
     return f"; or write what can be cast to another column, by rewrite({query!r})"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -5,17 +5,39 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
+from firn.journal.columns import evolve
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
+from firn.lake.maintain.tasks import TaskResult
 from firn.lake.partition.partition import directory_of, match_partitions, parse_dir, told_values
 from firn.lake.results import ChangeResult, Partition
 
 DELETING = frozenset(("delete", "remove"))
 """Changes whose rows are gone if no new file has them."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Files that come, and files that go.
+
+    Attributes:
+        columns: the types that the new files were written with, where a query chose them.
+        replaced: those of the removed files that new ones say to replace.
+        foreign: how many files of other writers match, which stay.
+        aside: those of `columns` that hold what was set aside, if not now, before.
+    """
+
+    adds: Sequence[DataFile] = ()
+    removes: Sequence[DataFile] = ()
+    columns: ColumnTypes = field(default_factory=dict)
+    soft_deletes: Sequence[SoftDelete] = ()
+    replaced: Sequence[DataFile] = ()
+    foreign: int = 0
+    aside: frozenset[str] = frozenset()
 
 
 def by_owner(table: LakeContext, files: Iterable[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
@@ -58,46 +80,51 @@ def run_tasks(
     return runner.map(fn, tasks, bucket=table.bucket, context=context, weights=weights, progress=progress)
 
 
-def publish(
+def rewritten(
     table: LakeContext,
     session: Session,
     op: str,
-    adds: Sequence[DataFile],
-    removes: Sequence[DataFile],
-    columns: ColumnTypes | None = None,
-    summary: Mapping[str, Any] | None = None,
-    soft_deletes: Sequence[SoftDelete] = (),
-    replaced: Sequence[DataFile] = (),
-    foreign: int = 0,
-    aside: frozenset[str] = frozenset(),
-) -> ChangeResult:
-    """Commit the change. `columns` are the types that the new files were written with, where a query chose them;
-    `aside` those of them that hold what was set aside, if not now, before;
-    `replaced` those of the removed files that new ones say to replace; `foreign` is how many files of other
-    writers match."""
-    result = replace(
-        planned(op, removes, soft_deletes, foreign),
-        files_added=len(adds),
-        rows_added=_rows(adds),
-        bytes_added=sum(f.size for f in adds),
-        dry_run=False,
+    fn: Callable[..., TaskResult],
+    tasks: Sequence[Any],
+    inputs: Sequence[Sequence[DataFile]],
+    context: Any,
+    foreign: int,
+) -> Change:
+    """Map tasks that write the files of `inputs` anew, each one those of its place."""
+    weights = [sum(f.size for f in files) for files in inputs]
+    results = run_tasks(table, session, fn, tasks, context, weights, op)
+    columns: ColumnTypes = {}
+    for result in results:
+        if result.columns != columns:  # one may have had to widen a column that another didn't
+            columns = evolve(columns, result.columns, allow_widening=True)
+    pairs = list(zip(inputs, results, strict=True))
+    return Change(
+        [f for r in results for f in r.adds],
+        [f for files, r in pairs if r.changed for f in files],
+        columns,
+        replaced=[f for files, r in pairs if r.adds and r.in_place for f in files],
+        foreign=foreign,
     )
-    if op in DELETING and not soft_deletes and None not in (result.rows_removed, result.rows_added):
+
+
+def publish(
+    table: LakeContext, session: Session, op: str, change: Change, summary: Mapping[str, Any] | None = None
+) -> ChangeResult:
+    """Commit the change."""
+    result = replace(counted(op, change), dry_run=False)
+    if op in DELETING and not change.soft_deletes and None not in (result.rows_removed, result.rows_added):
         result = replace(result, rows_deleted=(result.rows_removed or 0) - (result.rows_added or 0))
+    removed = {"rows_removed": result.rows_removed, "bytes_removed": result.bytes_removed}
     commit = Commit(
         op,
-        adds,
-        [f.path for f in removes],
-        columns or {},
-        summary={
-            **(summary or {}),
-            "rows_removed": result.rows_removed,
-            "bytes_removed": result.bytes_removed,
-        },
-        soft_deletes=soft_deletes,
-        replaced=[f.path for f in replaced],
+        change.adds,
+        [f.path for f in change.removes],
+        change.columns,
+        summary={**(summary or {}), **removed},
+        soft_deletes=change.soft_deletes,
+        replaced=[f.path for f in change.replaced],
         clocked=table.keys is not None,
-        aside=aside,
+        aside=change.aside,
     )
     return replace(result, version=session.publish(commit))
 
@@ -108,27 +135,28 @@ def nothing(op: str, foreign: int = 0) -> ChangeResult:
     return ChangeResult(op, None, 0, 0, 0, 0, 0, 0, foreign_files=foreign, rows_deleted=deleted)
 
 
-def planned(
-    op: str, files: Sequence[DataFile], soft_deletes: Sequence[SoftDelete] = (), foreign: int = 0
-) -> ChangeResult:
-    """The answer of a dry run: these files would go, and the soft deletes come."""
-    marked = tuple(path for soft in soft_deletes for path in soft.paths)
-    rows = None if marked else _rows(files)  # nobody counts those that the soft delete takes
-    paths = (*(f.path for f in files), *marked)
-    size = sum(f.size for f in files)
+def planned(op: str, change: Change) -> ChangeResult:
+    """The answer of a dry run: these files would go, and the soft deletes come. Nobody knows what is written."""
+    return replace(counted(op, change), rows_added=None)
+
+
+def counted(op: str, change: Change) -> ChangeResult:
+    """The answer of a dry run that knows which files would come."""
+    adds, removes = change.adds, change.removes
+    marked = tuple(path for soft in change.soft_deletes for path in soft.paths)
     return ChangeResult(
         op,
         None,
-        len(files),
-        0,
-        rows,
-        None,
-        size,
-        0,
-        paths,
+        len(removes),
+        len(adds),
+        None if marked else _rows(removes),  # nobody counts those that the soft delete takes
+        _rows(adds),
+        sum(f.size for f in removes),
+        sum(f.size for f in adds),
+        (*(f.path for f in removes), *marked),
         dry_run=True,
         files_marked=len(marked),
-        foreign_files=foreign,
+        foreign_files=change.foreign,
     )
 
 

@@ -18,9 +18,10 @@ from firn.arrow.types import conform
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
+from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
-from firn.lake.maintain.change import nothing, publish, run_tasks
+from firn.lake.maintain.change import Change, nothing, publish, run_tasks
 from firn.lake.read.latest import LatestSpec, VersionGroup, read_latest
 from firn.lake.read.scan import Scan
 from firn.lake.results import AppendResult, ChangeResult
@@ -82,7 +83,7 @@ def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: 
         scan = Scan(table, where=where, snapshot=session.snapshot)
         columns = scan.snapshot.columns
         changed = _assignments(table, keys.bound(columns), set_, scan)
-        replaced = ", ".join(f"(\n{value}\n) AS {_quoted(name)}" for name, value in changed.items())
+        replaced = ", ".join(f"(\n{value}\n) AS {quoted(name)}" for name, value in changed.items())
         context = ReviseContext(
             scan.latest_spec(),
             WriteSpec.of(table, columns, session.namer, aside=scan.snapshot.aside),
@@ -97,18 +98,13 @@ def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: 
 
 def _assignments(table: LakeContext, keys: KeySpec, set_: Mapping[str, str], scan: Scan) -> dict[str, str]:
     columns = scan.snapshot.columns
-    spelled = {fold(name): name for name in columns}
     if not set_:
         raise InvalidInputError(
             f"update of {table.name} says nothing to set: pass something like {{'n': 'n + 1'}}."
         )
     found: dict[str, str] = {}
     for given, text in set_.items():
-        name = spelled.get(fold(given))
-        if name is None:
-            raise InvalidInputError(
-                f"{table.name} has no column {given!r}; it has: {', '.join(columns) or 'none yet'}."
-            )
+        name = table.column_of(given, columns)
         if name in keys.key:
             raise InvalidInputError(
                 f"{name!r} is part of the key of {table.name}, by which a row is known: delete the row, and upsert "
@@ -142,7 +138,7 @@ def delete(
         snapshot = session.snapshot
         bound = keys.bound(snapshot.columns)
         scan = Scan(table, columns=bound.columns, where=where, snapshot=snapshot)
-        names = ", ".join(map(_quoted, bound.columns))
+        names = ", ".join(map(quoted, bound.columns))
         context = ReviseContext(
             scan.latest_spec(),
             WriteSpec.of(table, {**scan.columns, DELETED: HIDDEN[DELETED]}, session.namer),
@@ -198,10 +194,10 @@ def _there(table: LakeContext, bound: KeySpec, doomed: Rows, snapshot: Snapshot)
     """How many rows of these keys there are that aren't newer than what would delete them."""
     columns = {name: snapshot.columns[name] for name in bound.columns}
     given = pa.concat_tables([conform(batch, columns) for batch in doomed.batches()])
-    names = [_quoted(name) for name in bound.key]
+    names = [quoted(name) for name in bound.key]
     same = " AND ".join(f"t.{name} = d.{name}" for name in names)
     if bound.version_by is not None:
-        by = _quoted(bound.version_by)
+        by = quoted(bound.version_by)
         same += f" AND (t.{by} IS NULL OR t.{by} <= d.{by})"
     rows = Scan(table, columns=bound.columns, snapshot=snapshot).to_arrow()
     query = f"SELECT count(*) AS n FROM t WHERE EXISTS (SELECT 1 FROM d WHERE {same})"
@@ -229,10 +225,6 @@ def _published(
     if not adds:
         return nothing(op)
     count = sum(file.rows or 0 for file in adds)
-    result = publish(table, session, op, adds, [], summary=summary)
+    result = publish(table, session, op, Change(adds), summary)
     deleted = count if op == "delete" else None
     return replace(result, rows_removed=count, rows_added=0, rows_deleted=deleted)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -10,24 +10,26 @@ Only files that the connection owns are touched; other writers' that match are c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.journal.columns import evolve, join
+from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
 from firn.lake.maintain import key_verbs
 from firn.lake.maintain.change import (
+    Change,
     by_owner,
+    counted,
     in_partitions,
     nothing,
     planned,
     publish,
     refuse_keys,
     removable,
-    run_tasks,
+    rewritten,
 )
 from firn.lake.maintain.plan import MergeGroup, plan_folds, plan_merge
 from firn.lake.maintain.tasks import (
@@ -35,7 +37,6 @@ from firn.lake.maintain.tasks import (
     MergeContext,
     MergeTask,
     RewriteContext,
-    TaskResult,
     delete_task,
     merge_task,
     rewrite_task,
@@ -74,19 +75,16 @@ def merge(
         refuse_keys(table, "merge(query=…)", "merge keeps the newest version of each row by itself")
     text = None if query is None else Query.parse(query, "source_files").sql
     if dry_run:
-        snapshot = table.journal.snapshot()
-        size = given or table.descriptor.target_size
-        groups, foreign = _merge_groups(table, snapshot, size, partitions, query is not None)
-        return planned("merge", [f for g in groups for f in g.files], foreign=foreign)
+        groups, foreign = _merge_groups(table, table.journal.snapshot(), given, partitions, query is not None)
+        return planned("merge", Change(removes=[f for g in groups for f in g.files], foreign=foreign))
     with table.journal.exclusive("merge") as session:
         snapshot = session.snapshot
-        size = given or table.descriptor.target_size
-        groups, foreign = _merge_groups(table, snapshot, size, partitions, query is not None)
-        if not groups and not _log_is_long(session):
+        groups, foreign = _merge_groups(table, snapshot, given, partitions, query is not None)
+        if not groups and session.log_length < LOGS_WORTH_FOLDING:
             return nothing("merge", foreign)
         context = MergeContext(
             write=WriteSpec.of(
-                table, snapshot.columns, session.namer, target_size=size, aside=snapshot.aside
+                table, snapshot.columns, session.namer, target_size=given, aside=snapshot.aside
             ),
             read=ReadSpec.of(snapshot),
             query=text,
@@ -96,33 +94,24 @@ def merge(
         members: Counter[str | None] = Counter(directory_of(f, table.places) for f in snapshot.files)
         members[None] = len(snapshot.files)
         tasks = [MergeTask(g.directory, g.files, len(g.files) == members[g.directory]) for g in groups]
-        results = run_tasks(table, session, merge_task, tasks, context, [g.bytes for g in groups], "merge")
-        adds = [f for r in results for f in r.adds]
-        columns = _joined(r.columns for r in results)
-        removes = [f for g in groups for f in g.files]
-        replaced = _replaced([g.files for g in groups], results)
-        return publish(table, session, "merge", adds, removes, columns, replaced=replaced, foreign=foreign)
-
-
-def _log_is_long(session: Session) -> bool:
-    return session.log_length >= LOGS_WORTH_FOLDING
+        inputs = [g.files for g in groups]
+        change = rewritten(table, session, "merge", merge_task, tasks, inputs, context, foreign)
+        return publish(table, session, "merge", change)
 
 
 def _merge_groups(
     table: LakeContext,
     snapshot: Snapshot,
-    target_size: int,
+    target_size: int | None,
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
     whole: bool,
 ) -> tuple[list[MergeGroup], int]:
     files, foreign = by_owner(table, in_partitions(table, snapshot, partitions))
     if table.keys is not None:
-        return plan_folds(files, places=table.places, scattered=_is_scattered(table, snapshot)), len(foreign)
-    return plan_merge(files, places=table.places, target_size=target_size, whole=whole), len(foreign)
-
-
-def _is_scattered(table: LakeContext, snapshot: Snapshot) -> bool:
-    return scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
+        scattered = scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
+        return plan_folds(files, places=table.places, scattered=scattered), len(foreign)
+    size = target_size or table.descriptor.target_size
+    return plan_merge(files, places=table.places, target_size=size, whole=whole), len(foreign)
 
 
 def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
@@ -137,30 +126,21 @@ def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) 
     softly = table.journal.soft_deletes if soft is None else soft
     if dry_run:
         snapshot = table.journal.snapshot()
-        if softly:
-            return planned("delete", *_split_softly(table, snapshot, where))
-        whole, partial, foreign = _split_by_predicate(table, snapshot, where)
-        return planned("delete", [*whole, *partial], foreign=foreign)
+        return planned("delete", (_soft_change if softly else _files_of)(table, snapshot, where))
     with table.journal.exclusive("delete") as session:
         if softly:
-            removes, soft_deletes, foreign = _split_softly(table, session.snapshot, where)
-            change = _Rewritten([], removes, [], foreign)
+            change = _soft_change(table, session.snapshot, where)
         else:
             change = _delete_rows(table, session, session.snapshot, where)
-            soft_deletes = []
-        if not change.removes and not soft_deletes:
+        if not change.removes and not change.soft_deletes:
             return nothing("delete", change.foreign)
-        return publish(
-            table,
-            session,
-            "delete",
-            change.adds,
-            change.removes,
-            summary={"where": outline(where)},
-            soft_deletes=soft_deletes,
-            replaced=change.replaced,
-            foreign=change.foreign,
-        )
+        return publish(table, session, "delete", change, {"where": outline(where)})
+
+
+def _files_of(table: LakeContext, snapshot: Snapshot, where: str) -> Change:
+    """The files that a delete would replace, or look into."""
+    whole, partial, foreign = _split_by_predicate(table, snapshot, where)
+    return Change(removes=[*whole, *partial], foreign=foreign)
 
 
 def _split_by_predicate(
@@ -177,11 +157,9 @@ def _split_by_predicate(
     return whole, partial, len(foreign)
 
 
-def _split_softly(
-    table: LakeContext, snapshot: Snapshot, where: str
-) -> tuple[list[DataFile], list[SoftDelete], int]:
-    """Files to be removed, the predicate on the others that may hold matching rows, once for each group of files that
-    are read alike, and how many of other writers may."""
+def _soft_change(table: LakeContext, snapshot: Snapshot, where: str) -> Change:
+    """Files to be removed, and the predicate on the others that may hold matching rows, once for each group of files
+    that are read alike."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
     predicate = Predicate.parse(where, snapshot.columns)
     alike: dict[str, list[str]] = {}
@@ -193,10 +171,11 @@ def _split_softly(
             text = texts[reads] = frozen(predicate, snapshot.columns, dict(reads))
         if text not in file.deletes:
             alike.setdefault(text, []).append(file.path)
-    return whole, [SoftDelete(text, tuple(paths)) for text, paths in alike.items()], foreign
+    soft_deletes = [SoftDelete(text, tuple(paths)) for text, paths in alike.items()]
+    return Change(removes=whole, soft_deletes=soft_deletes, foreign=foreign)
 
 
-def _delete_rows(table: LakeContext, session: Session, snapshot: Snapshot, where: str) -> _Rewritten:
+def _delete_rows(table: LakeContext, session: Session, snapshot: Snapshot, where: str) -> Change:
     """Rewrite the files of a snapshot that hold matching rows."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
     context = DeleteContext(
@@ -204,10 +183,9 @@ def _delete_rows(table: LakeContext, session: Session, snapshot: Snapshot, where
         read=ReadSpec.of(snapshot),
         where=Predicate.parse(where, snapshot.columns).sql,
     )
-    results = run_tasks(table, session, delete_task, partial, context, [f.size for f in partial], "delete")
-    adds = [f for r in results for f in r.adds]
-    changed = [f for f, r in zip(partial, results, strict=True) if r.changed]
-    return _Rewritten(adds, [*whole, *changed], _replaced([[f] for f in partial], results), foreign)
+    inputs = [[f] for f in partial]
+    change = rewritten(table, session, "delete", delete_task, partial, inputs, context, foreign)
+    return replace(change, removes=[*whole, *change.removes])
 
 
 def rewrite(
@@ -222,7 +200,7 @@ def rewrite(
     if dry_run:
         snapshot = table.journal.snapshot()
         files, foreign = _to_rewrite(table, snapshot, parse_rewrite(query, snapshot.columns), partitions)
-        return planned("rewrite", files, foreign=len(foreign))
+        return planned("rewrite", Change(removes=files, foreign=len(foreign)))
     with table.journal.exclusive("rewrite") as session:
         snapshot = session.snapshot
         parsed = parse_rewrite(query, snapshot.columns)
@@ -233,25 +211,11 @@ def rewrite(
             keep=parsed.sql if isinstance(parsed, Predicate) else None,
             query=parsed.sql if isinstance(parsed, Query) else None,
         )
-        results = run_tasks(table, session, rewrite_task, files, context, [f.size for f in files], "rewrite")
-        removes = [f for f, r in zip(files, results, strict=True) if r.changed]
-        if not removes:
+        inputs = [[f] for f in files]
+        change = rewritten(table, session, "rewrite", rewrite_task, files, inputs, context, len(foreign))
+        if not change.removes:
             return nothing("rewrite", len(foreign))
-        adds = [f for r in results for f in r.adds]
-        columns = _joined(r.columns for r in results)
-        summary = {"query": without_values(parsed.ast)}
-        replaced = _replaced([[f] for f in files], results)
-        return publish(
-            table,
-            session,
-            "rewrite",
-            adds,
-            removes,
-            columns,
-            summary,
-            replaced=replaced,
-            foreign=len(foreign),
-        )
+        return publish(table, session, "rewrite", change, {"query": without_values(parsed.ast)})
 
 
 def _to_rewrite(
@@ -290,45 +254,36 @@ def overwrite(
         if where is not None:
             # The new rows may bring columns, all of them the first time, and wider types.
             snapshot = replace(session.snapshot, columns={**session.snapshot.columns, **written.columns})
-            change = _Rewritten([], [], [], 0)
+            change = Change()
             if snapshot.columns:
                 _check_all_match(table, written.files, snapshot, where)
                 change = _delete_rows(table, session, snapshot, where)
+        elif partitions is not None:
+            _refuse_scattered(table, session.snapshot, written.columns)
+            touched = {directory_of(f, table.places) for f in written.files}
+            change = _replaceable(table, session.snapshot, touched)
         else:
-            files = list(session.snapshot.files)
-            if partitions == "touched":
-                _refuse_scattered(table, session.snapshot, written.columns)
-                touched = {directory_of(f, table.places) for f in written.files}
-                files = [f for f in files if directory_of(f, table.places) in touched]
-            removes, others = by_owner(table, files)
-            change = _Rewritten([], removes, [], len(others))
-        return publish(
-            table,
-            session,
-            "overwrite",
-            [*change.adds, *written.files],
-            change.removes,
-            written.columns,
-            {"where": outline(where)} if where is not None else {},
-            replaced=change.replaced,
-            foreign=change.foreign,
-        )
+            change = _replaceable(table, session.snapshot, None)
+        change = replace(change, adds=[*change.adds, *written.files], columns=written.columns)
+        summary = {} if where is None else {"where": outline(where)}
+        return publish(table, session, "overwrite", change, summary)
+
+
+def _replaceable(table: LakeContext, snapshot: Snapshot, touched: set[str] | None) -> Change:
+    """The files in these directories go; all, if None."""
+    files = [f for f in snapshot.files if touched is None or directory_of(f, table.places) in touched]
+    mine, others = by_owner(table, files)
+    return Change(removes=mine, foreign=len(others))
 
 
 def _planned_overwrite(table: LakeContext, data: Any, where: str | None, *, touched: bool) -> ChangeResult:
     """The files that would be replaced, or looked into; of the new rows only their partitions are looked at."""
     snapshot = table.journal.snapshot()
     if where is not None:
-        whole, partial, foreign = (
-            _split_by_predicate(table, snapshot, where) if snapshot.columns else ([], [], 0)
-        )
-        return planned("overwrite", [*whole, *partial], foreign=foreign)
-    files = list(snapshot.files)
-    if touched:
-        directories_touched = directories_of(table, data)
-        files = [f for f in files if directory_of(f, table.places) in directories_touched]
-    mine, others = by_owner(table, files)
-    return planned("overwrite", mine, foreign=len(others))
+        return planned("overwrite", _files_of(table, snapshot, where) if snapshot.columns else Change())
+    return planned(
+        "overwrite", _replaceable(table, snapshot, directories_of(table, data) if touched else None)
+    )
 
 
 def _refuse_scattered(table: LakeContext, snapshot: Snapshot, written: ColumnTypes) -> None:
@@ -364,21 +319,20 @@ def remove_partitions(
 ) -> ChangeResult:
     """See `LakeTable.remove_partitions`."""
 
-    def chosen(snapshot: Snapshot) -> tuple[list[DataFile], int, int]:
+    def chosen(snapshot: Snapshot) -> tuple[Change, int]:
         files, moved = removable(table, snapshot, where)
         mine, foreign = by_owner(table, files)
-        return mine, len(foreign), moved
+        return Change(removes=mine, foreign=len(foreign)), moved
 
     if dry_run:
-        removes, foreign, moved = chosen(table.journal.snapshot())
-        return replace(planned("remove", removes, foreign=foreign), moved_files=moved)
+        change, moved = chosen(table.journal.snapshot())
+        return replace(planned("remove", change), moved_files=moved)
     with table.journal.exclusive("remove") as session:
-        removes, foreign, moved = chosen(session.snapshot)
-        if not removes:
-            return replace(nothing("remove", foreign), moved_files=moved)
+        change, moved = chosen(session.snapshot)
+        if not change.removes:
+            return replace(nothing("remove", change.foreign), moved_files=moved)
         summary = {"where": outline(where)} if isinstance(where, str) else {}
-        result = publish(table, session, "remove", [], removes, summary=summary, foreign=foreign)
-        return replace(result, moved_files=moved)
+        return replace(publish(table, session, "remove", change, summary), moved_files=moved)
 
 
 def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
@@ -387,14 +341,7 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
         raise InvalidInputError("restore needs a version or a time; see history().")
     if dry_run:
         back, anew, gone, foreign = _to_restore(table, table.journal.snapshot(at), table.journal.snapshot())
-        result = planned("restore", gone, foreign=foreign)
-        come = planned("restore", [*back, *anew])
-        return replace(
-            result,
-            files_added=come.files_removed,
-            rows_added=come.rows_removed,
-            bytes_added=come.bytes_removed,
-        )
+        return counted("restore", Change([*back, *anew], gone, foreign=foreign))
     with table.journal.exclusive("restore") as session:
         past = session.revivable(at)
         back, anew, gone, foreign = _to_restore(table, past, session.snapshot)
@@ -408,22 +355,18 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
             keys=table.keys,
         )
         tasks = [MergeTask(directory_of(f, table.places), (f,)) for f in anew]
-        results = run_tasks(table, session, merge_task, tasks, context, [f.size for f in anew], "restore")
-        adds = [*back, *(f for r in results for f in r.adds)]
-        replaced = [f for f in _replaced([[f] for f in anew], results) if f.path in now]
-        summary = {"to": past.version}
-        return publish(
-            table,
-            session,
-            "restore",
-            adds,
-            gone,
-            columns if anew else None,
-            summary,
-            replaced=replaced,
-            foreign=foreign,
+        change = rewritten(
+            table, session, "restore", merge_task, tasks, [[f] for f in anew], context, foreign
+        )
+        change = replace(
+            change,
+            adds=[*back, *change.adds],
+            removes=gone,
+            columns=columns if anew else {},
+            replaced=[f for f in change.replaced if f.path in now],
             aside=past.aside,
         )
+        return publish(table, session, "restore", change, {"to": past.version})
 
 
 def _columns_of_today(past: Snapshot, present: Snapshot) -> ColumnTypes:
@@ -456,26 +399,3 @@ def _to_restore(
     back = [f for f in missing if f.path in stay]
     gone = [f for f in today if f.path not in stay]
     return back, anew, gone, len({path for path, _ in differing})
-
-
-class _Rewritten(NamedTuple):
-    """Files that appear, files that go, those of these that have successors, and how many of other writers match."""
-
-    adds: list[DataFile]
-    removes: list[DataFile]
-    replaced: list[DataFile]
-    foreign: int
-
-
-def _replaced(inputs: Sequence[Sequence[DataFile]], results: Sequence[TaskResult]) -> list[DataFile]:
-    """The files whose places others take, and these say so."""
-    return [f for files, r in zip(inputs, results, strict=True) if r.adds and r.in_place for f in files]
-
-
-def _joined(each: Iterable[ColumnTypes]) -> ColumnTypes:
-    """The types of what tasks wrote: one may have had to widen a column that another didn't."""
-    columns: ColumnTypes = {}
-    for found in each:
-        if found != columns:
-            columns = evolve(columns, found, allow_widening=True)
-    return columns

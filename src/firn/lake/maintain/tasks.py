@@ -11,10 +11,10 @@ a query its whole result, and all its input if it mentions its source more than 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,17 +89,10 @@ class TaskResult:
     a query's result was written with: what the commit has to tell. `in_place`: the files say whose place they
     take."""
 
-    adds: tuple[DataFile, ...]
-    changed: bool
-    rows_in: int
-    rows_out: int
-    bytes_in: int
+    adds: Sequence[DataFile] = ()
     columns: ColumnTypes = field(default_factory=dict)
     in_place: bool = True
-
-    @property
-    def bytes_out(self) -> int:
-        return sum(file.size for file in self.adds)
+    changed: bool = True
 
 
 def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskResult:
@@ -115,18 +108,16 @@ def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskRe
         return _fold(bucket, context, context.keys, task)
     if context.query is None:
         context = replace(context, read=_had(context.read, task.files))
-    counted = _Counted(_read(bucket, task.files, context.read))
+    rows = _read(bucket, task.files, context.read)
     write = _in_place_of(context.write, task.files)
     marker = _marker_of(task.files, write)
     if context.query is None:
         order: Order = "sort" if write.sort_by else "keep"
         spec = replace(write, columns=context.read.columns)
-        adds, in_place = _write_in_place(bucket, spec, counted, task.files, task.directory, marker, order)
-        return _result(task.files, adds, counted.rows, in_place=in_place)
+        return _write_in_place(bucket, spec, rows, task.files, task.directory, marker, order)
     known = context.read.columns
-    result = _query(context.query, "source_files", counted, known)
-    written = _write_result(bucket, write, result, task.directory or "", marker, known)
-    return _result(task.files, written.files, counted.rows, written.columns, in_place=written.in_place)
+    result = _query(context.query, "source_files", rows, known)
+    return _write_result(bucket, write, result, task.directory or "", marker, known)
 
 
 def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask) -> TaskResult:
@@ -136,9 +127,7 @@ def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask)
     context = replace(context, read=_had(context.read, task.files))
     columns = {**context.read.columns, **hidden}
     read = LatestSpec(keys, replace(context.read, columns=columns))
-    counted = _Counted(
-        fold_files(bucket, task.files, read, forget_before=context.forget_before if task.whole else 0)
-    )
+    rows = fold_files(bucket, task.files, read, forget_before=context.forget_before if task.whole else 0)
     clocks = [file.clocks for file in task.files if file.clocks is not None]
     marker = {
         **_marker_of(task.files, context.write),
@@ -147,8 +136,7 @@ def _fold(bucket: Bucket, context: MergeContext, keys: KeySpec, task: MergeTask)
     }
     order: Order = "sort" if context.write.sort_by else "keep"
     spec = replace(_in_place_of(context.write, task.files), columns=columns)
-    adds, in_place = _write_in_place(bucket, spec, counted, task.files, task.directory, marker, order)
-    return _result(task.files, adds, counted.rows, in_place=in_place)
+    return _write_in_place(bucket, spec, rows, task.files, task.directory, marker, order)
 
 
 def delete_task(bucket: Bucket, context: DeleteContext, file: DataFile) -> TaskResult:
@@ -171,12 +159,10 @@ def rewrite_task(bucket: Bucket, context: RewriteContext, file: DataFile) -> Tas
         return _filter(bucket, write, context.read, file, context.keep)
     if context.query is None:
         raise InvalidInputError("a rewrite needs a predicate of the rows to keep, or a query")
-    counted = _Counted(_read(bucket, [file], context.read))
-    result = _query(context.query, "_rows", counted, context.read.columns)
-    directory, marker = _directory(write, file), _marker_of([file], write)
     known = context.read.columns
-    written = _write_result(bucket, write, result, directory, marker, known)
-    return _result([file], written.files, counted.rows, written.columns, in_place=written.in_place)
+    result = _query(context.query, "_rows", _read(bucket, [file], context.read), known)
+    marker = _marker_of([file], write)
+    return _write_result(bucket, write, result, directory_of(file, write.namer), marker, known)
 
 
 def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str) -> TaskResult:
@@ -184,14 +170,12 @@ def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, st
     with open_parquet(bucket, file) as source:
         mask = FileMask(source, read, stays)
         if mask.kept == mask.rows:
-            return TaskResult((), False, mask.rows, mask.rows, file.size)
-        directory, marker = _directory(write, file), _marker_of([file], write)
-        spec = replace(write, columns=read.columns)
+            return TaskResult(changed=False)
         if not mask.kept:
-            return _result([file], [], mask.rows)
-        order = _order(spec, source)
-        adds, in_place = _write_in_place(bucket, spec, mask.tables(), [file], directory, marker, order)
-        return _result([file], adds, mask.rows, in_place=in_place)
+            return TaskResult()
+        directory, marker = directory_of(file, write.namer), _marker_of([file], write)
+        spec = replace(write, columns=read.columns)
+        return _write_in_place(bucket, spec, mask.tables(), [file], directory, marker, _order(spec, source))
 
 
 def _write_in_place(
@@ -202,14 +186,13 @@ def _write_in_place(
     directory: str | None,
     marker: Mapping[str, Any],
     order: Order,
-) -> tuple[list[DataFile], bool]:
-    """Write the rows of files where these are; also whether that is so. The rows are dealt out anew if the files
-    stand in several directories, or if a type by which some were placed has widened since, so that values belong
-    elsewhere."""
+) -> TaskResult:
+    """Write the rows of files where these are. The rows are dealt out anew if the files stand in several directories,
+    or if a type by which some were placed has widened since, so that values belong elsewhere."""
     if directory is not None and scattered_by(spec.partition, files, spec.columns) is None:
-        return write_partition(bucket, spec, tables, directory, marker, order=order), True
+        return TaskResult(write_partition(bucket, spec, tables, directory, marker, order=order))
     told = {key: value for key, value in marker.items() if key not in ("spec", "part")}
-    return write_batches(bucket, replace(spec, replaces=()), tables, marker=told), False
+    return TaskResult(write_batches(bucket, replace(spec, replaces=()), tables, marker=told), in_place=False)
 
 
 def _order(spec: WriteSpec, source: ParquetSource) -> Order:
@@ -231,19 +214,6 @@ def _read(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Iterable
     return ahead(tables) if remote and sum(file.size for file in files) > WHOLE_BYTES else tables
 
 
-class _Counted:
-    """Tables passing by, and how many rows they had."""
-
-    def __init__(self, tables: Iterable[pa.Table]) -> None:
-        self._tables = tables
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        for table in self._tables:
-            self.rows += table.num_rows
-            yield table
-
-
 def _query(query: str, source: str, tables: Iterable[pa.Table], columns: ColumnTypes) -> pa.Table:
     schema = arrow_schema(columns)
     batches = (batch for table in tables for batch in table.to_batches())
@@ -257,7 +227,7 @@ def _write_result(
     directory: str,
     marker: Mapping[str, Any],
     known: ColumnTypes,
-) -> _QueryFiles:
+) -> TaskResult:
     """Write what a query gave, as files of the partitions that its rows say."""
     columns = _result_columns(result.schema, known)
     try:
@@ -275,7 +245,7 @@ def _write_result(
     order: Order = "sort" if spec.sort_by else "keep"
     if not spec.partition.fields:
         files = write_partition(bucket, spec, [rows], directory, marker, order=order)
-        return _QueryFiles(files, columns, in_place=True)
+        return TaskResult(files, columns)
     _require_sources(spec, columns)
     parts = spec.partition.split(rows)
     in_place = all(part.directory == directory for part in parts)
@@ -286,16 +256,7 @@ def _write_result(
     for part in parts:
         told = marker_for(spec.partition, part.values)
         files += write_partition(bucket, spec, [part.rows], part.directory, told, order=order)
-    return _QueryFiles(files, columns, in_place)
-
-
-class _QueryFiles(NamedTuple):
-    """What became of a query's result: its files, the types of its columns, and whether all of them stand in the
-    directory of those that they replace, and say so."""
-
-    files: list[DataFile]
-    columns: ColumnTypes
-    in_place: bool
+    return TaskResult(files, columns, in_place)
 
 
 def _require_sources(spec: WriteSpec, columns: ColumnTypes) -> None:
@@ -324,11 +285,6 @@ def _result_columns(schema: pa.Schema, known: ColumnTypes, *, widen: bool = Fals
         table_type = known.get(there, kind)
         columns[there] = (join(table_type, kind) or table_type) if widen else table_type
     return columns
-
-
-def _directory(spec: WriteSpec, file: DataFile) -> str:
-    """Where the file's replacement goes."""
-    return directory_of(file, spec.namer)
 
 
 def _in_place_of(write: WriteSpec, files: Sequence[DataFile], *applied: str) -> WriteSpec:
@@ -365,16 +321,3 @@ def _marker_of(files: Sequence[DataFile], write: WriteSpec) -> dict[str, Any]:
         for key in keys
         if key in extras[0] and all(extra.get(key) == extras[0][key] for extra in extras)
     }
-
-
-def _result(
-    files: Sequence[DataFile],
-    adds: Sequence[DataFile],
-    rows_in: int,
-    columns: ColumnTypes | None = None,
-    *,
-    in_place: bool = True,
-) -> TaskResult:
-    rows_out = sum(file.rows or 0 for file in adds)
-    size = sum(f.size for f in files)
-    return TaskResult(tuple(adds), True, rows_in, rows_out, size, columns or {}, in_place)

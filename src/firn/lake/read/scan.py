@@ -32,7 +32,6 @@ from firn.lake.read.latest import (
     read_latest,
 )
 from firn.lake.read.read import count_rows, read_file, read_table
-from firn.names import fold
 from firn.predicate.predicate import Predicate
 from firn.units import size_text
 
@@ -114,14 +113,9 @@ class Scan:
         known = self.snapshot.columns
         if self._requested is None:
             return known
-        spelled = {fold(c): c for c in known}
         chosen: dict[str, str] = {}
         for name in self._requested:
-            found = name if name in known else spelled.get(fold(name))
-            if found is None:
-                raise InvalidInputError(
-                    f"{self.table.name} has no column {name!r}; it has: {', '.join(known) or 'none yet'}."
-                )
+            found = self.table.column_of(name, known)
             if found in chosen:
                 raise InvalidInputError(f"the column {found!r} is asked for twice.")
             chosen[found] = known[found]
