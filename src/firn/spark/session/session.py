@@ -192,7 +192,7 @@ def _driver_memory_mb() -> int:
 
 def _python_path() -> str:
     """The workers' import path: where this Firn is, first, so that they run the same one."""
-    source = str(Path(__file__).resolve().parents[2])
+    source = str(Path(__file__).resolve().parents[3])
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != source]
     return os.pathsep.join([source, *known])
 
