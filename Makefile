@@ -80,9 +80,10 @@ $(VENV_41)/.firn-packages: pyproject.toml scripts/make-venv
 smoke-4.1: setup setup-spark41 ## A few end-to-end tests on PySpark 4.1, the oldest that Firn supports
 	$(VENV_41)/bin/python -m pytest tests/spark41 $(PYTEST_ARGS)
 
-# uv, which builds Firn and resolves lowest versions; neither needs Spark or a Java.
-$(VENV_TOOLS)/.firn-packages: scripts/make-venv
+# uv, which builds Firn and resolves lowest versions, and what builds the site; none needs Spark or a Java.
+$(VENV_TOOLS)/.firn-packages: pyproject.toml scripts/make-venv
 	@scripts/make-venv $(VENV_TOOLS) 'uv>=0.13'
+	@$(UV) pip install --quiet --python $(VENV_TOOLS)/bin/python --group docs
 	@touch $@
 
 $(VENV_LOWEST)/.firn-packages: pyproject.toml $(VENV_TOOLS)/.firn-packages
@@ -131,7 +132,11 @@ docs: setup ## Write docs/reference and the bytes on the format page anew
 	$(BIN)/python scripts/write_reference.py
 	$(BIN)/python scripts/write_format_examples.py
 
+.PHONY: site
+site: $(VENV_TOOLS)/.firn-packages ## Build ./site of README, docs and CHANGELOG; broken links fail (needs npm, for Mermaid)
+	$(VENV_TOOLS)/bin/python scripts/build_site.py
+
 .PHONY: clean
 clean: ## Remove what the commands above made, but for bench/results
 	rm -rf $(VENV) $(VENV_41) $(VENV_LOWEST) $(VENV_TOOLS) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
-	  build dist demo-db demo-db-* spark-warehouse
+	  build dist site demo-db demo-db-* spark-warehouse
