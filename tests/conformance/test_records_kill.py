@@ -124,7 +124,7 @@ def an_entry_is_missing(run: Run, _: Any) -> None:
 def an_entry_is_of_no_row(run: Run, patch: pytest.MonkeyPatch) -> None:
     bucket = run.place.open()
     bucket.put(f"{PREFIX}/bank/indices/kind/xx/x/db___bank___nobody___00000000000000000003", b"")
-    patch.setattr("record_killing.collecting.sweep", lambda *_, **__: None)
+    patch.setattr("record_killing.collection.sweep", lambda *_, **__: None)
 
 
 def a_version_is_missing(run: Run, _: Any) -> None:
