@@ -20,11 +20,11 @@ import pytest
 import firn
 from firn.cli.demo.command import MARKER, prepare
 from firn.cli.demo.flying import fly, pilot
+from firn.cli.demo.lake import ERASED, MONTH
 from firn.cli.demo.processes import Worker
 from firn.cli.demo.proof import search_everything
 from firn.cli.demo.stage import Stage
 from firn.cli.demo.stands import Stands
-from firn.cli.demo.story import ERASED, MONTH
 from firn.inspect.fsck.fsck import check as fsck
 
 pytestmark = pytest.mark.spark
@@ -156,10 +156,10 @@ def test_aircraft_are_neither_lost_nor_made_when_processes_are_killed(demo: dict
 
 @pytest.fixture
 def stands(tmp_path: Path) -> Stands:
-    found = Stands(str(tmp_path), {}, Stage(quiet=True))
+    found = Stands(Stage(str(tmp_path), quiet=True))
     found.load()
     with found.db.begin() as tx:
-        fly(tx, found.flights[0], lambda: None)
+        fly(tx, found.flights[0])
     return found
 
 
@@ -190,7 +190,7 @@ def test_a_hole_in_the_log_is_found(stands: Stands) -> None:
     assert stands.replay() == 4
     stands.db.bucket.delete("_commits/00000000000000000002")
     with pytest.raises(firn.FirnError):
-        Stands(stands.url, {}, Stage(quiet=True)).replay()
+        Stands(Stage(stands.stage.url, quiet=True)).replay()
 
 
 def test_what_a_process_raises_is_heard_and_one_that_was_ended_is_missed() -> None:
@@ -198,7 +198,7 @@ def test_what_a_process_raises_is_heard_and_one_that_was_ended_is_missed() -> No
         worker.hear()
     with Worker(pilot, "memory://one", {}) as worker:
         assert worker.hear() == "ready"
-        worker.kill()
+        worker.process.kill()
         with pytest.raises(firn.OutcomeUnknownError, match="from outside"):
             worker.hear()
 
@@ -296,6 +296,24 @@ def _descendants(pid: int) -> Iterator[psutil.Process]:
         yield from psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return
+
+
+def test_it_prints_at_most_80_columns_and_breaks_no_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = Stage(str(tmp_path), quiet=False)
+    stage.step("step " * 30)
+    stage.say("word " * 30)
+    stage.quote("SELECT 1\n  FROM " + "x" * 90)
+    stage.table(["name", "n", "mean"], [("a name " * 20, 1_000, 0.5)])
+    with stage.work("work " * 10, look=lambda: {"rows": 2_000, "size": 1024}) as facts:
+        facts["detail"] = "as long as " * 10
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) > 12
+    assert any(line.startswith("       FROM x") for line in lines)
+    assert "   rows 2,000 → 2,000    size 1.0 KB → 1.0 KB" in lines
+    stage.quote("firn " * 30, wrap=False)
+    assert capsys.readouterr().out.count("\n") == 1
 
 
 # -- the place

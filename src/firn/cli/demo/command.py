@@ -39,35 +39,26 @@ def demo(
     say so; a directory that isn't a demo's is left alone.
     """
     from firn.cli.demo.stage import Stage
-    from firn.cli.demo.story import Story, default_report
+    from firn.cli.demo.story import Story
 
     if fresh and keep:
         raise InvalidInputError("choose one of --fresh and --keep.")
     _check_spark()
     started = time.monotonic()
     given = store_options(options)
-    url = prepare(directory, given, fresh=fresh, keep=keep)
-    stage = Stage(quiet=json)
-    stage.title(f"A database in {url}: nothing but files in a directory, or objects in a bucket")
-    report = default_report(url)
-    commands = Story(url, given, report, stage).tell()
-    seconds = time.monotonic() - started
+    stage = Stage(prepare(directory, given, fresh=fresh, keep=keep), given, quiet=json)
+    stage.title(f"A database in {stage.url}: nothing but files in a directory, or objects in a bucket")
+    story = Story(stage)
+    commands = story.tell()
+    seconds = round(time.monotonic() - started, 1)
     if json:
-        output.document(
-            {
-                "database": url,
-                "report": report,
-                "seconds": round(seconds, 1),
-                "steps": stage.facts,
-                "try_next": commands,
-            }
-        )
+        facts = {"seconds": seconds, "steps": stage.facts, "try_next": commands}
+        output.document({"database": stage.url, "report": story.report, **facts})
         return
-    stage.gap()
     same = " (with the same --option)" if given else ""
-    stage.title(f"Done in {seconds:.0f} s. The tables are yours; try{same}:")
+    stage.title(f"\nDone in {seconds:.0f} s. The tables are yours; try{same}:")
     for command in commands:
-        stage.quote(command)
+        stage.quote(command, wrap=False)
 
 
 def _check_spark() -> None:

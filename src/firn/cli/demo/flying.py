@@ -6,11 +6,13 @@ flight is written into `flown`, where it can be only once.
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Literal, cast
+from typing import Any, NamedTuple, cast
 
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
@@ -23,38 +25,26 @@ from firn.records.write.transaction import Transaction
 STANDS, FLOWN = "stands", "flown"
 
 
-@dataclass(frozen=True)
-class Flight:
+class Flight(NamedTuple):
     """One of the data's: its number in there, and where from and to."""
 
     number: int
     origin: str
     destination: str
 
-    def __str__(self) -> str:
-        return f"flight {self.number} from {self.origin} to {self.destination}"
-
-
-@dataclass(frozen=True)
-class Halt:
-    """Where a pilot stops for good, and says so: at this flight, between its two writes or after its commit's PUT."""
-
-    flight: int
-    where: Literal["between", "written"]
-
 
 @dataclass
 class Logbook:
-    """What a pilot did. `attempts` counts those that met others, too; `commits` has each flight's commit."""
+    """What a pilot did. `attempts` counts those that met others, too; `refused` has what others had committed."""
 
-    commits: dict[int, int] = field(default_factory=dict)
+    flown: int = 0
     attempts: int = 0
-    flown_before: dict[int, str] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
 
-def fly(tx: Transaction, flight: Flight, between: Callable[[], object]) -> None:
+def fly(tx: Transaction, flight: Flight, between: Callable[[], object] = bool) -> None:
     """The changes of one flight."""
     origin = tx.get(STANDS, flight.origin)
     tx.update(STANDS, flight.origin, {**origin, "aircraft": origin["aircraft"] - 1})
@@ -65,77 +55,66 @@ def fly(tx: Transaction, flight: Flight, between: Callable[[], object]) -> None:
 
 
 def pilot(pipe: Connection, url: str, options: dict[str, Any]) -> None:
-    """Say "ready"; then, again and again, hear flights and a `Halt` or None, fly them, and say the `Logbook`. At the
-    halt say that it is reached, and stay there."""
-
-    def stay() -> None:
-        pipe.send(halt)
-        pipe.recv()  # nobody ever says anything
-
+    """Say "ready"; then, again and again, hear flights and a fate, fly them, and say the `Logbook`. The fate is None,
+    or a flight's number and where in it SIGKILL comes: "between" its two writes, or with its commit "written"."""
     db = connect(url, options=options)
-    commits = SequenceLayout(db.prefix).records_prefix
-    bucket = _Halting(db.bucket, lambda key: key.startswith(commits), stay)
+    bucket = _Dying(db.bucket, SequenceLayout(db.prefix).records_prefix)
     session = Session(cast("Bucket", bucket), db.prefix, clock=SystemClock())
     pipe.send("ready")
     while True:
-        flights, halt = pipe.recv()
+        flights, fate = pipe.recv()
         before, started, book = db.bucket.counters.as_dict(), time.monotonic(), Logbook()
         for flight in flights:
-            where = halt.where if halt is not None and halt.flight == flight.number else ""
-            bucket.armed = where == "written"
-            _fly_once(session, flight, book, stay if where == "between" else _go_on)
+            bucket.armed = fate == (flight.number, "written")
+            _fly_once(session, flight, book, die if fate == (flight.number, "between") else bool)
         book.seconds = time.monotonic() - started
         book.requests = db.bucket.counters.since(before)
         pipe.send(book)
 
 
+def die() -> None:
+    """By SIGKILL, which no process can do anything about."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _fly_once(session: Session, flight: Flight, book: Logbook, between: Callable[[], object]) -> None:
     """Until it is committed, by this process or by one before it."""
 
-    def work(tx: Transaction) -> Transaction:
+    def work(tx: Transaction) -> None:
         book.attempts += 1
         fly(tx, flight, between)
-        return tx
 
     try:
-        commit = session.transact(work).committed
-        assert commit is not None
-        book.commits[flight.number] = commit
+        session.transact(work)
+        book.flown += 1
     except DuplicateKeyError as error:
-        book.flown_before[flight.number] = str(error)
+        book.refused[flight.number] = str(error)
 
 
 def counter(pipe: Connection, url: str, options: dict[str, Any]) -> None:
     """Say "ready", and when told so, count all aircraft, again and again, each time at one snapshot; when told to
     stop say how often, and all different sums."""
     db = connect(url, options=options)
-    sums: set[int] = set()
-    counts = 0
+    sums: list[int] = []
     pipe.send("ready")
     pipe.recv()
-    while not (counts and pipe.poll()):
+    while not (sums and pipe.poll()):
         with db.begin() as tx:
-            sums.add(sum(row["aircraft"] for row in tx.scan(STANDS)))
-        counts += 1
-    pipe.send((counts, sorted(sums)))
+            sums.append(sum(row["aircraft"] for row in tx.scan(STANDS)))
+    pipe.send((len(sums), sorted(set(sums))))
 
 
-def _go_on() -> None:
-    pass
+class _Dying:
+    """A bucket with which its process dies, if armed, when a commit is written and nobody is told yet."""
 
-
-class _Halting:
-    """A bucket that calls `halt` when the next commit is written, before anybody is told that it is."""
-
-    def __init__(self, bucket: Bucket, is_commit: Callable[[str], bool], halt: Callable[[], None]) -> None:
-        self._bucket, self._is_commit, self._halt = bucket, is_commit, halt
-        self.armed = False
+    def __init__(self, bucket: Bucket, commits: str) -> None:
+        self._bucket, self._commits, self.armed = bucket, commits, False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bucket, name)
 
     def put_if_absent(self, key: str, data: Any, *, retry_for: float | None = None) -> str:
         etag = self._bucket.put_if_absent(key, data, retry_for=retry_for)
-        if self.armed and self._is_commit(key):
-            self._halt()
+        if self.armed and key.startswith(self._commits):
+            die()
         return etag

@@ -44,11 +44,6 @@ class Worker:
     def tell(self, word: Any) -> None:
         self._pipe.send(word)
 
-    def kill(self) -> None:
-        """SIGKILL: it can't do anything about it."""
-        self.process.kill()
-        self.process.join()
-
     def __enter__(self) -> Worker:
         return self
 

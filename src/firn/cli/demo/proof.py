@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from firn.errors import FirnError
 
 if TYPE_CHECKING:
-    from firn.bucket.base import Blob
     from firn.lake.table import LakeTable
 
 
-@dataclass(frozen=True)
+@dataclass
 class Searched:
     """What was looked through."""
 
-    objects: int
-    parquet_files: int
-    rows: int
+    objects: int = 0
+    parquet_files: int = 0
+    rows: int = 0
 
 
 def search_everything(table: LakeTable, *, word: str, since: datetime, until: datetime) -> Searched:
@@ -32,48 +31,29 @@ def search_everything(table: LakeTable, *, word: str, since: datetime, until: da
     Raises:
         FirnError: something was found; the message names the object.
     """
-    parquet = rows = 0
-    listing = table.bucket.list(f"{table.prefix}/").objects
-    blobs = table.bucket.get_many([info.key for info in listing])
-    for info, blob in zip(listing, blobs, strict=True):
-        if blob is None:
-            continue
-        if info.key.endswith(".parquet"):
-            parquet += 1
-            rows += _search_parquet(table, blob, word, since, until)
-            continue
-        for wanted in (word, f"{since:%Y-%m}"):
-            if wanted.encode() in blob.data:
-                raise _found(table, info.key, wanted)
-    return Searched(len(listing), parquet, rows)
-
-
-def _found(table: LakeTable, key: str, what: Any) -> FirnError:
-    return FirnError(f"{what} is still in {table.bucket.uri(key)}.")
-
-
-def _search_parquet(table: LakeTable, blob: Blob, word: str, since: datetime, until: datetime) -> int:
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    key = blob.info.key
-    file = pq.ParquetFile(pa.BufferReader(blob.data))
-    read = file.read()
-    for name, column in zip(read.column_names, read.columns, strict=True):
-        if pa.types.is_timestamp(column.type):
-            inside = pc.and_(pc.greater_equal(column, since), pc.less(column, until))
-            if pc.any(inside).as_py():
-                raise _found(table, key, f"{since:%B %Y} (in {name})")
-        elif pa.types.is_string(column.type) and pc.any(pc.match_substring(column, word)).as_py():
-            raise _found(table, key, word)
-    for value in _footer_values(file.metadata):
-        if value == word or (isinstance(value, datetime) and since <= value < until):
-            raise _found(table, key, f"{value} (in its statistics)")
-    return int(read.num_rows)
+    found = Searched()
+    keys = [info.key for info in table.bucket.list(f"{table.prefix}/").objects]
+    for key, blob in zip(keys, table.bucket.get_many(keys), strict=True):
+        assert blob is not None
+        found.objects += 1
+        values: list[Any] = [blob.data.decode(errors="replace")]
+        if key.endswith(".parquet"):
+            file = pq.ParquetFile(pa.BufferReader(blob.data))
+            values = [v for column in file.read().columns for v in column.to_pylist()]
+            values += _statistics(file.metadata)
+            found.parquet_files += 1
+            found.rows += file.metadata.num_rows
+        for value in values:
+            text = isinstance(value, str) and (word in value or f"{since:%Y-%m}" in value)
+            if text or (isinstance(value, datetime) and since <= value < until):
+                raise FirnError(f"{word} or {since:%B %Y} is still in {table.bucket.uri(key)}.")
+    return found
 
 
-def _footer_values(metadata: Any) -> Iterable[Any]:
+def _statistics(metadata: Any) -> Iterator[Any]:
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             statistics = metadata.row_group(group).column(column).statistics

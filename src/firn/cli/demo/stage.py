@@ -1,113 +1,117 @@
-"""What the demo shows: numbered steps with a few lines each, on standard output, or nothing with --json."""
+"""The demo's database, and what is shown of it: numbered steps, on standard output, or as facts with --json."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from firn.cli.terminal import output
+from firn.cli.terminal import output, waiting
+from firn.cli.terminal.grid import lay_out
+from firn.database.database import Database, connect
 from firn.errors import FirnError
 from firn.inspect.report.facts import Step
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-WIDTH = 100
+WIDTH = 80
 VERBS = ("put", "get", "list", "head", "delete")
 
 
 class Stage:
     """Prints the steps and keeps them, for the report and for --json."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, quiet: bool) -> None:
+        self.url, self.options = url, dict(options or {})
+        self.db = self.connect()
         self.steps: list[Step] = []
         self.facts: list[dict[str, Any]] = []
-        self._console: Console | None = None if quiet else output.stdout()
+        self._console = None if quiet else output.stdout()
 
-    def _print(self, item: Any, indent: int = 3, *, wrap: bool = True) -> None:
-        console = self._console
-        if console is None:
-            return
-        if wrap or not isinstance(item, Text):
-            width = min(console.width, WIDTH) if console.is_terminal else console.width
-            console.print(Padding(item, (0, 0, 0, indent), expand=False), width=width)
-        else:
-            # What somebody may copy isn't broken into lines.
-            console.print(Text(" " * indent) + item, soft_wrap=True)
+    def connect(self, writer: str | None = None) -> Database:
+        """The database as a new process sees it."""
+        return connect(self.url, options=self.options, writer=writer)
+
+    def _print(self, text: str, indent: int, style: str, wrap: bool = True) -> None:
+        if self._console is not None:
+            width = min(self._console.width, WIDTH) - indent if wrap else output.WIDE
+            for line in text.split("\n"):
+                for part in textwrap.wrap(line, width, break_on_hyphens=False) or [""]:
+                    self._console.print(Text(" " * indent + part, style=style), soft_wrap=True)
 
     def title(self, text: str) -> None:
-        self._print(Text(text, style="bold"), 0)
+        self._print(text, 0, "bold")
 
-    def gap(self) -> None:
-        """An empty line."""
-        if self._console is not None:
-            self._console.print()
-
-    @contextmanager
-    def step(self, title: str) -> Iterator[None]:
-        """A numbered step: its title before the work begins."""
-        self.gap()
-        number = len(self.facts) + 1
-        self._print(Text.assemble((f"{number:>2} ", "bold cyan"), (title, "bold")), 0)
+    def step(self, title: str) -> None:
+        """A numbered step begins."""
         self.facts.append({"step": title})
-        yield
+        self._print(f"\n{len(self.facts):>2} {title}", 0, "bold cyan")
 
     def say(self, text: str) -> None:
-        self._print(Text(text))
+        self._print(text, 3, "")
 
-    def quote(self, text: str) -> None:
-        """A command or a query."""
-        self._print(Text(text, style="cyan"), 5, wrap=False)
+    def quote(self, text: str, *, wrap: bool = True) -> None:
+        """A query, what somebody was told, or, not wrapped, a command to be copied."""
+        self._print(text, 5, "cyan", wrap)
+
+    @contextmanager
+    def work(
+        self,
+        title: str,
+        database: Database | None = None,
+        *,
+        look: Callable[[], Mapping[str, int]] | None = None,
+        **facts: Any,
+    ) -> Iterator[dict[str, Any]]:
+        """Measure the block, which may add facts; and what it changes of what a look says."""
+        before = look() if look is not None else {}
+        meter = waiting.Meter((database or self.db).bucket)
+        with waiting.spinner(title):
+            yield facts
+        self.measured(title, meter.seconds, meter.requests, **facts)
+        if look is not None:
+            self.change(before, look())
 
     def measured(
         self, title: str, seconds: float, requests: Mapping[str, int], detail: str = "", **facts: Any
     ) -> None:
         """Keep what a piece of work took, and say it in a line."""
-        self.steps.append(Step(title, round(seconds, 3), dict(requests), detail))
-        self.facts[-1].setdefault("measured", []).append(
-            {"title": title, "seconds": round(seconds, 3), "requests": dict(requests), **facts}
-        )
-        self._print(Text(measure_line(seconds, requests, detail), style="dim"))
+        step = Step(title, round(seconds, 3), dict(requests), detail)
+        self.steps.append(step)
+        self.facts[-1].setdefault("measured", []).append({**vars(step), **facts})
+        total = sum(requests.get(verb, 0) for verb in VERBS)
+        verbs = ", ".join(f"{requests[verb]:,} {verb.upper()}" for verb in VERBS if requests.get(verb))
+        parts = [f"{title}: {seconds:.1f} s", f"{output.plural(total, 'request')} ({verbs})" if total else ""]
+        self._print(", ".join(filter(None, [*parts, detail])), 3, "dim")
 
     def change(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Rows, files and bytes before and after, in a line."""
-        self.facts[-1]["before"], self.facts[-1]["after"] = dict(before), dict(after)
-        parts = []
-        for name in before:
-            show = output.size if name == "size" else output.number
-            parts.append(f"{name} {show(before[name])} → {show(after[name])}")
-        self._print(Text("    ".join(parts)))
+        self.facts[-1] |= {"before": dict(before), "after": dict(after)}
+        shows = {name: output.size if name == "size" else output.number for name in before}
+        self.say("    ".join(f"{n} {show(before[n])} → {show(after[n])}" for n, show in shows.items()))
+
+    def ask(self, query: str, *columns: str) -> list[tuple[Any, ...]]:
+        """What Spark answers; shown below the query, if the columns have names."""
+        if columns:
+            self.quote(query)
+        with waiting.spinner("Spark runs the query"):
+            answers = [tuple(row) for row in self.db.sql(query).collect()]
+        if columns:
+            self.table(columns, answers)
+        return answers
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """A small table; all columns but the first are numbers."""
-        shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for i, column in enumerate(columns):
-            shown.add_column(Text(column), justify="right" if i else "left")
-        for row in rows:
-            shown.add_row(*(Text(output.cell(value)) for value in row))
-        self._print(shown, 5)
+        texts = [
+            [f"{v:,.2f}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v for v in row]
+            for row in rows
+        ]
+        shown = lay_out(columns, texts, right=frozenset(range(1, len(columns))), width=WIDTH - 5)
+        self._print("\n".join(shown.lines), 5, "")
 
 
 def check(true: bool, claim: str) -> None:
     """Each step's proof."""
     if not true:
         raise FirnError(f"the demo found that this doesn't hold: {claim}. Please report it.")
-
-
-def measure_line(seconds: float, requests: Mapping[str, int], detail: str = "") -> str:
-    """
-    >>> measure_line(1.234, {"put": 400, "get": 4, "list": 0, "bytes_out": 10})
-    '1.2 s, 404 requests (400 PUT, 4 GET)'
-    """
-    verbs = [f"{requests[v]:,} {v.upper()}" for v in VERBS if requests.get(v)]
-    total = sum(requests.get(v, 0) for v in VERBS)
-    parts = [f"{seconds:.1f} s"]
-    if total:
-        parts.append(f"{output.plural(total, 'request')} ({', '.join(verbs)})")
-    return ", ".join([*parts, detail] if detail else parts)
