@@ -1,7 +1,7 @@
 """Bloom filters as Parquet has them: which values are surely not among those that were put in.
 
 They are Parquet's split-block filters with its hash, bit for bit: blocks of 8 words of 32 bits, of which a value
-sets one bit each. What is hashed, and where filters are kept, is up to the rooms above.
+sets one bit each. The rooms above decide which bytes are hashed, and where filters are kept.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Bloom:
 
 
 def passing(filters: Iterable[tuple[memoryview, int, T]], hashed: int) -> Iterator[T]:
-    """What stands beside the filters, given as `pairs` and `blocks`, that may contain a hash; in their order.
+    """The values beside those filters, given as `pairs` and `blocks`, that may contain a hash; in their order.
 
     Asks as far as the caller looks, each filter in half the time of `may_contain`.
 

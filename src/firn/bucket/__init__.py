@@ -1,8 +1,8 @@
 """The only code that touches an object store.
 
-In comes whatever reads or writes objects: stores, retries, what an error means. What an object holds stays
-out. Start with `base` (the protocol), then `conditional` (refusals that can be believed), `retry` and
-`failures` (what is known after an error), `store` (obstore) and `local` (a directory).
+Code that reads or writes objects may enter: stores, retries, meanings of errors. The content of objects stays out.
+Start with `base` (the protocol), then `conditional` (refusals that can be believed), `retry` and `failures` (what
+is known after an error), `store` (obstore) and `local` (a directory).
 """
 
 from __future__ import annotations

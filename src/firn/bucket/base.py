@@ -21,7 +21,7 @@ BytesLike = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a LIST or HEAD tells of one object; `modified_ms` is the store's clock, Unix milliseconds."""
+    """The answer of a LIST or HEAD for one object; `modified_ms` is the store's clock, Unix milliseconds."""
 
     key: str
     size: int
@@ -81,7 +81,7 @@ class Counters:
             return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def since(self, before: Mapping[str, int]) -> dict[str, int]:
-        """What has been counted since `before`, an earlier `as_dict()`; `add` takes it as it is.
+        """The counts since `before`, an earlier `as_dict()`; `add` takes them as they are.
 
         >>> counters = Counters()
         >>> counters.add(get=1, bytes_in=10)

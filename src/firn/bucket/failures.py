@@ -1,8 +1,7 @@
-"""What an error of the store means: an answer, known not to have happened, or in doubt.
+"""The meaning of a store's error: an answer, known not to have happened, or in doubt.
 
-obstore tells the HTTP status and the kind of a transport error only in its text, so that text is taken
-apart here, once. Of the text itself nothing is passed on but the server's own code and message, scrubbed:
-it may hold signed URLs.
+obstore tells the HTTP status and the kind of a transport error only in its text, so that text is taken apart here,
+once. Firn passes on only the server's own code and message, scrubbed: the text may hold signed URLs.
 """
 
 from __future__ import annotations
@@ -120,11 +119,12 @@ def _meaning(error: BaseException, text: str, status: int | None, code: str) -> 
     if isinstance(error, FileNotFoundError):
         return Meaning.MISSING
     if isinstance(error, AlreadyExistsError):
-        # Of a 409, obstore says that the object exists, whatever the server says.
+        # obstore reports every 409 as an existing object, whatever the server says.
         return Meaning.EXISTS if status != 409 or code in _EXISTS_CODES else Meaning.REFUSED
     if isinstance(error, PreconditionError):
         return Meaning.CHANGED
-    # What a store's driver lacks, like conditional replaces in a directory, obstore raises as Python's own error.
+    # For operations that a store's driver lacks, like conditional replaces in a directory, obstore raises Python's
+    # own error.
     if isinstance(error, NotSupportedError | NotImplementedError):
         return Meaning.UNSUPPORTED
     if status is not None:

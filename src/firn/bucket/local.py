@@ -1,8 +1,8 @@
 """A bucket that is a directory, for any number of processes at once.
 
-An object is written under a temporary name, synced, and moved into place: readers see all of it or
-nothing. What must not be interleaved with a compare-and-swap (other replacements and deletions of the
-same key) holds an advisory lock for the instant of the move; creation needs none, since link(2) is atomic.
+An object is written under a temporary name, synced, and moved into place: readers see all of it or nothing.
+Operations that must not interleave with a compare-and-swap (other replacements and deletions of the same key) hold
+an advisory lock for the instant of the move; creation needs none, since link(2) is atomic.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class LocalBucket:
             if self._stat(key, file) is not None:
                 raise ObjectExistsError(f"{self.uri(key)} exists already")
 
-        # Who has lost already needn't write and sync a body first.
+        # A put that has lost already needn't write and sync a body first.
         return self._write(key, data, place, before=must_be_absent)
 
     def put_if_match(self, key: str, data: BytesLike, etag: str, *, retry_for: float | None = None) -> str:
@@ -161,7 +161,7 @@ class LocalBucket:
                 compare(file)
                 os.replace(temp, file)
 
-        # Who has lost already needn't write and sync a body first.
+        # A put that has lost already needn't write and sync a body first.
         return self._write(key, data, place, before=compare)
 
     def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Listing:

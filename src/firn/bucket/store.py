@@ -322,7 +322,7 @@ class ObjectStoreBucket:
 
 
 def _body(data: BytesLike) -> BytesLike:
-    """What is put: a copy, but of what can't change and is large."""
+    """The bytes to put: a copy, unless they are large and can't change."""
     if isinstance(data, memoryview) and data.readonly and data.contiguous and data.nbytes >= _UNCOPIED:
         return data
     return bytes(data)

@@ -1,4 +1,4 @@
-"""What all files of a table agree on: its columns, who has each of them, and how each file's columns are read.
+"""The agreement of all files of a table: its columns, which type each has, and how each file's columns are read.
 
 Commits that don't know of each other may land two types for one column. Reading never fails for that: values of
 a type that the column's doesn't take in are *set aside*, in a column of their own that is called after column and
@@ -28,7 +28,7 @@ DECLARED = "the table's definition"
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides about a table's columns beside its files.
+    """The inputs that decide about a table's columns, beside its files.
 
     Args:
         declared: the columns that it was created with.
@@ -60,8 +60,8 @@ class Rules:
 
 
 class Source(NamedTuple):
-    """Who says what columns are: a file or a log, by its name for people, and the types that it has. `beside` are the
-    file's own columns that hold what was set aside before it was written."""
+    """A source of columns' types: a file or a log, by its name for people, and the types that it has. `beside` are
+    the file's own columns that hold values which were set aside before it was written."""
 
     name: str
     columns: ColumnTypes
@@ -91,7 +91,7 @@ class Agreement:
 
     def as_read(self, file: DataFile) -> DataFile:
         """A file as readers need it, whose `types` are noted: with its reads, and statistics and Bloom filters of
-        columns as they are read. What those say of values that are read as another type isn't known."""
+        columns as they are read. They say nothing about values that are read as another type."""
         extra = file.extra or {}
         reads = {} if self.plain else self.reads(extra.get("types") or {})
         if not reads:
@@ -169,8 +169,8 @@ def agree(rules: Rules, live: Iterable[Source], others: Iterable[Source] = ()) -
 
 
 def agree_streamed(rules: Rules, now: Agreement, table: str, sources: Iterable[Source]) -> Agreement:
-    """What files that a stream delivers agree on with their table, live or not: its columns stay as they are shown
-    `now`, and what doesn't fit them is set aside.
+    """The agreement of a table with the files that a stream delivers, live or not: the columns stay as they are
+    shown `now`, and values that don't fit them are set aside.
 
     >>> rules = Rules()
     >>> found = agree_streamed(rules, agree(rules, [Source("a", {"x": "BIGINT"})]), "t", [Source("b", {"x": "DATE"})])
@@ -183,7 +183,7 @@ def agree_streamed(rules: Rules, now: Agreement, table: str, sources: Iterable[S
 
 
 def aside_name(column: str, kind: str) -> str:
-    """What the values of a column are called that have another type.
+    """The name of the column for values that have another type than theirs.
 
     >>> aside_name("delay", "DOUBLE"), aside_name("x", "TIMESTAMP WITH TIME ZONE"), aside_name("x", "DECIMAL(5,2)")
     ('delay~double', 'x~timestamptz', 'x~decimal-68bc')
@@ -236,7 +236,7 @@ class _Union:
                 self._take(name, str(parsed), source.name)
 
     def turn(self) -> None:
-        """What comes from now on is of files that aren't live."""
+        """From now on, all files that come aren't live."""
         self.binding = False
         self._previous = None
         self._taken.clear()

@@ -28,7 +28,7 @@ from firn.journal.typenames import NULL, Decimal, Enum, List, Map, Scalar, Struc
 from firn.names import fold
 
 OnConflict = Literal["aside", "error", "widen", "skip-file"]
-"""What reading does about files whose types don't join. "skip-file", of old, is read as "aside"."""
+"""The treatment of files whose types don't join. "skip-file", an old name, is read as "aside"."""
 
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 

@@ -1,7 +1,8 @@
 """`<table>/_firn/table.json`: the object that says that there is a table, and what it was created with.
 
-Whoever creates it has the table's name, whatever kind of table it is; what stands in it is the kind's own. Keyed
-and record tables have it in one frame, of version, features and checksum; lake tables' is older and their own.
+The process that creates it has the table's name, whatever kind of table it is. Its content depends on the kind.
+Keyed and record tables share one frame, of version, features and checksum; lake tables have an older one of their
+own.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Left(NamedTuple):
 
 
 def read_left(bucket: Bucket, prefix: str, *, clock: Clock | None = None) -> Left | None:
-    """What a dropped table left, where nothing else of it is there any more. 1 GET, 1 LIST."""
+    """The definition that a dropped table left, if nothing else of the table is there any more. 1 GET, 1 LIST."""
     key = definition_key(prefix)
     try:
         blob = whole(bucket, bucket.get(key), clock or SystemClock())
@@ -153,7 +154,7 @@ def is_definition_of(data: bytes, id: str) -> bool:
 
 
 def dropped(bucket: Bucket, prefix: str) -> TableNotFoundError:
-    """What a handle of a table that is gone is told."""
+    """The error for a handle of a table that is gone."""
     return TableNotFoundError(f"{bucket.uri(prefix)} was dropped; open the table again")
 
 

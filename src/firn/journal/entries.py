@@ -29,7 +29,7 @@ LIMIT: Final = 10_000
 
 
 class Entry(NamedTuple):
-    """What was set, when, by which writer ("" on the leaderless log). Of two the later one counts."""
+    """A value, with the clock and the writer that set it ("" on the leaderless log). The later of two counts."""
 
     value: Any
     clock: int

@@ -1,4 +1,4 @@
-"""What both lake journals load to and take: a snapshot of data files, and a commit that changes it.
+"""The types that both lake journals load and take: a snapshot of data files, and a commit that changes it.
 
 Operations of `firn.lake` stand above these types and know no protocol.
 """
@@ -26,16 +26,15 @@ means that it is null in all rows. Columns that aren't in it are read from the f
 class DataFile(NamedTuple):
     """One Parquet file of a table.
 
-    `path` is the whole key in the bucket. `extra` is what Firn adds to the reference's marker, as
-    decoded JSON, or None (the reference's own files, or extras it dropped): keys `rows` (int), `stats`
-    (column → [min, max, nulls], encoded by `firn.predicate.stats`), `crc` (CRC-32 of the Parquet footer), `spec`
-    (id of the partition spec it was written under), `part` (partition values, only where the path can't
-    tell them), `bloom` (column → [type, filters], encoded by `firn.predicate.bloom`). Missing means unknown, never
-    empty. `deletes` and `reads`, which a journal sets as it loads, are the soft deletes on the file, and how its
-    columns are read; `stats` and `bloom` are then of the columns as they are read. Of tables with a key
-    also: `clock` (text, the file's place in the order of commits; the journal adds it as it publishes) or
-    `clocks` (least and greatest of a merged file's rows), `fold` (files of one id share no key) and
-    `key_deletes` (True where some rows say that their keys are deleted).
+    `path` is the whole key in the bucket. `extra` is what Firn adds to the reference's marker, as decoded JSON, or
+    None (the reference's own files, or extras it dropped): keys `rows` (int), `stats` (column → [min, max, nulls],
+    encoded by `firn.predicate.stats`), `crc` (CRC-32 of the Parquet footer), `spec` (id of the partition spec it
+    was written under), `part` (partition values, only where the path can't tell them), `bloom` (column → [type,
+    filters], encoded by `firn.predicate.bloom`). Missing means unknown, never empty. `deletes` and `reads`, which a
+    journal sets as it loads, are the soft deletes on the file, and how its columns are read; `stats` and `bloom`
+    are then of the columns as they are read. Tables with a key also have `clock` (text, the file's place in the
+    order of commits; the journal adds it as it publishes) or `clocks` (least and greatest of a merged file's rows),
+    `fold` (files of one id share no key) and `key_deletes` (True where some rows say that their keys are deleted).
     """
 
     path: str
@@ -208,8 +207,8 @@ class CommitInfo:
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What sweep deleted, or would delete. `kept_foreign`: registered files outside the table's prefix
-    that no version reads any more; Firn never deletes what it doesn't own."""
+    """The result of a sweep: what it deleted, or would delete. `kept_foreign`: registered files outside the table's
+    prefix that no version reads any more; Firn never deletes what it doesn't own."""
 
     data_files: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
@@ -244,8 +243,8 @@ class Namer(Places, Protocol):
         replaces: Sequence[str] = (),
         applied: Sequence[str] = (),
     ) -> Mapping[str, str]:
-        """What a file of the directory says of itself in its Parquet key-value metadata, for its journal to find
-        again; nothing where a journal has no use for it.
+        """The Parquet key-value metadata by which a file of the directory describes itself, for its journal to find
+        again; empty if the journal has no use for it.
 
         Args:
             columns: the file's own.
@@ -286,7 +285,7 @@ class Session(Protocol):
 
     @property
     def writer(self) -> str:
-        """Who makes changes of the definition: the connection's writer, or "" where all are one."""
+        """The writer that changes the definition: the connection's, or "" on a journal without writers."""
         ...
 
     @property
@@ -342,8 +341,8 @@ class Delivered(NamedTuple):
 
 @dataclass(frozen=True)
 class Delivery(Generic[OffsetT]):
-    """What one poll brings: the new files of each append, in order, and the offset after them. `renew`: take
-    that offset even where nothing is new, as the one before it grows too old to go on from."""
+    """The result of one poll: the new files of each append, in order, and the offset after them. `renew`: take that
+    offset even if nothing is new, as the one before it grows too old to go on from."""
 
     appends: tuple[tuple[DataFile, ...], ...]
     offset: OffsetT
@@ -372,7 +371,7 @@ class JournalStream(Protocol[OffsetT]):
         ...
 
     def target(self) -> Any:
-        """What there is now, for `poll(among=…)`."""
+        """The present state, for `poll(among=…)`."""
         ...
 
     def start(self) -> StreamStart[OffsetT]:
@@ -388,7 +387,7 @@ class JournalStream(Protocol[OffsetT]):
         ...
 
     def poll(self, offset: OffsetT, *, limit: int | None = None, among: Any = None) -> Delivery[OffsetT]:
-        """What was appended since `offset`: at most `limit` appends, the oldest first, and only what `target` saw.
+        """The appends since `offset`: at most `limit`, the oldest first, and only those that `target` saw.
 
         Raises:
             SnapshotTooOldError: the journal may have forgotten some of it. Nothing is skipped in silence.
@@ -451,7 +450,7 @@ class LakeJournal(Protocol):
 
     @property
     def definition(self) -> Entries:
-        """What was changed of the table's definition since its creation, as far as this process has read."""
+        """The changes of the table's definition since its creation, as far as this process has read."""
         ...
 
     def history(self) -> list[CommitInfo]: ...

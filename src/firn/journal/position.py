@@ -110,7 +110,7 @@ class StreamPosition(Generic[OffsetT]):
         return Offset(delivery.offset, progress)
 
     def delivered(self, start: Offset[OffsetT] | None, end: Offset[OffsetT]) -> Delivered:
-        """What lies between two offsets; the same whenever it is asked.
+        """The appends between two offsets; the same at every call.
 
         Raises:
             SnapshotTooOldError: some of it may be gone.

@@ -149,8 +149,8 @@ def settle_append(table: TableLog, key: str, nonce: str, error: OutcomeUnknownEr
 class _BatchCommit:
     """An append that happens once however often it is retried.
 
-    The claim object names the log of the attempt. Whoever finds another's claim puts a void log under the
-    claimed name: if that succeeds, that attempt can never publish, and the claim is taken over.
+    The claim object names the log of the attempt. An attempt that finds another's claim puts a void log under the
+    claimed name: if that succeeds, the other attempt can never publish, and this one takes the claim over.
     """
 
     def __init__(self, append: Append, commit: Commit) -> None:

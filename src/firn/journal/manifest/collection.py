@@ -36,7 +36,7 @@ class Listed:
 
 @dataclass(slots=True)
 class Live:
-    """What pointer and snapshots name, as keys (rule 17)."""
+    """The keys of all objects that pointer and snapshots name (rule 17)."""
 
     ssts: set[str] = field(default_factory=set)
     manifests: set[str] = field(default_factory=set)
@@ -46,7 +46,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go, and why it may."""
+    """The objects that may be deleted, and the reasons."""
 
     l0: tuple[ObjectInfo, ...]
     fences: tuple[ObjectInfo, ...]
@@ -172,7 +172,7 @@ def live_objects(
 def _settled_names(
     layout: ManifestLayout, current: Manifest, file: SnapshotFile, manifest: Manifest
 ) -> set[str]:
-    """What a snapshot names that was there before the current manifest was, so that no LIST misses it."""
+    """The objects of a snapshot that are older than the current manifest, so that no LIST misses them."""
     named = {layout.l0_key(epoch, number) for epoch, number, _ in file.l0 if number <= current.last_compacted}
     if (parse_manifest_name(manifest.name) or _FIRST) <= (parse_manifest_name(current.name) or _FIRST):
         named.update(layout.manifest_key(link) for link in manifest.chain)
@@ -195,7 +195,8 @@ def garbage(
     *,
     before_ms: int,
 ) -> Garbage:
-    """What may go (rules 18 to 21). Pure. `before_ms`: by the store's clock; as old as that is old enough."""
+    """The objects that may be deleted (rules 18 to 21). Pure. `before_ms`: by the store's clock; as old as that is
+    old enough."""
     current = parse_manifest_name(manifest.name) or _FIRST
     settled_sst = Numbered(pointer.compactor_epoch, manifest.next_sst if _is_current(pointer, current) else 0)
     settled_manifest = Numbered(

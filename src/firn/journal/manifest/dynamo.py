@@ -236,9 +236,9 @@ class DynamoPointerStore:
 
 
 def open_pointers(url: str, options: Mapping[str, Any], *, generation: int = 0) -> DynamoPointerStore:
-    """The pointer store of a table property `pointer_url`. `options` are the bucket's: credentials are taken
-    of them, by their names in either case; endpoints and regions are the store's own, so those stand in the
-    URL. Of later tables of a name, of a `generation`, the item is another. No request.
+    """The pointer store of a table property `pointer_url`. `options` are the bucket's: credentials are taken of
+    them, by their names in either case; endpoints and regions are the store's own, so those stand in the URL. Later
+    tables of a name, with a `generation`, have another item. No request.
     """
     given = {str(name).lower(): str(value) for name, value in options.items()}
     credentials = {name: given[name] for name in _CREDENTIALS if name in given}

@@ -1,4 +1,4 @@
-"""What compactors have put: the manifests that are still in the bucket, as commits.
+"""The history of compactions: the manifests that are still in the bucket, as commits.
 
 A manifest that no later one stands on leaves no trace of whether the pointer ever named it. So this tells of each
 what is known: that it is current, that the current one stands on it, that a snapshot keeps it, or none of these.
@@ -92,7 +92,7 @@ _FIRST = Numbered(0, 0)
 
 @dataclass(frozen=True)
 class _Before:
-    """What a step begins from."""
+    """The state that a step begins from."""
 
     ssts: Mapping[str, SSTInfo]
     last_compacted: int

@@ -196,7 +196,7 @@ class ManifestJournal:
         return views.read_view(self.store, since)
 
     def get_changes(self, since: View) -> ViewChange:
-        """What is new since a view, and the view that has it. Cost as `read(since)`."""
+        """The changes since a view, and the view that has them. Cost as `read(since)`."""
         return views.changes(since, views.read_view(self.store, since))
 
     def read_l0(self, file: L0File) -> bytes:
@@ -292,7 +292,7 @@ class ManifestJournal:
         snapshots.delete(self.store, ref)
 
     def replaced(self, age_s: float) -> Replaced:
-        """What was replaced within so many seconds (rule 21).
+        """The objects that were replaced within so many seconds (rule 21).
 
         Cost: that of reading the metadata, 1 PUT, 1 HEAD, 1 LIST.
         """

@@ -7,7 +7,7 @@
     <table>/ssts/<epoch>.<number>.sst                           a compactor's output
     <table>/_firn/clock                                         written to learn the store's time
 
-Of the second table of a name on, the directories are `_metadata~1`, `l0~1`, `ssts~1` and `_firn~1`.
+The second table of a name has the directories `_metadata~1`, `l0~1`, `ssts~1` and `_firn~1`.
 
 Epochs and numbers have 18 digits, so that keys sort by them. Names that don't parse are nobody's: they are
 left alone.
@@ -34,7 +34,7 @@ _SNAPSHOT = re.compile(r"(manifest\.\d{18}\.\d{18})\.([0-9a-f]{16,64})")
 
 
 class Numbered(NamedTuple):
-    """What the name of an L0 object, an SST or a manifest says; orders as the names do."""
+    """The parsed name of an L0 object, an SST or a manifest; orders as the names do."""
 
     epoch: int
     number: int
@@ -69,7 +69,7 @@ def sst_name(epoch: int, number: int) -> str:
 
 
 NO_MANIFEST = f"manifest.{0:018}.{0:018}"  # frozen
-"""What the pointer names until the first commit of a compactor: the empty manifest, which has no object."""
+"""The empty manifest, which has no object. The pointer names it until the first commit of a compactor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the manifest journal reads and writes, decoded: the pointer, manifests, L0 objects, and views made of them.
+"""The objects of the manifest journal, decoded: the pointer, manifests, L0 objects, and views made of them.
 
 Everything is immutable and picklable. `View` is what the rest of a keyed table works with: one moment of it.
 """
@@ -40,9 +40,9 @@ class SSTInfo:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What the commit of `manifest` took out of a table: the SSTs that it doesn't have any more. `last_compacted` is
-    that of the manifest before. That of a Full one tells of all commits since the Full one before; only it has a
-    `time_ms`, by its compactor's clock.
+    """The SSTs that the commit of `manifest` took out of a table. `last_compacted` is that of the manifest before.
+    The entry of a Full manifest covers all commits since the Full one before; only it has a `time_ms`, by its
+    compactor's clock.
     """
 
     manifest: str
@@ -53,7 +53,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What compaction has settled: SSTs, and the L0 number up to which flushes are in them.
+    """The state that compaction has settled: SSTs, and the L0 number up to which flushes are in them.
 
     `last_compacted` is -1 where none is; `last_compacted_epoch` is that of the flush's writer. `next_sst`:
     SSTs of the same epoch with lower numbers are either named or garbage. `chain` are the names of the objects
@@ -140,7 +140,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ViewChange:
-    """What stands between two views: flushes that are new, SSTs that came and went."""
+    """The difference between two views: new flushes, and SSTs that came and went."""
 
     view: View
     l0: tuple[L0File, ...]
@@ -171,9 +171,9 @@ class SnapshotRef:
 
 @dataclass(frozen=True, slots=True)
 class CollectReport:
-    """What a collection deleted, or would delete: keys by kind; `bytes` counts all of them. The `live_` figures count
-    what pointer and snapshots name. `dangling` are snapshots of which something is gone, so that nobody can read them
-    whole."""
+    """The result of a collection: the keys that it deleted, or would delete, by kind; `bytes` counts all of them.
+    The `live_` figures count the objects that pointer and snapshots name. `dangling` are snapshots with missing
+    objects, which nobody can read whole."""
 
     l0: tuple[str, ...] = ()
     fences: tuple[str, ...] = ()

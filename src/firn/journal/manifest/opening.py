@@ -24,7 +24,7 @@ FENCE = b""  # frozen
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a writer begins with. `seen_s`: when the pointer is known to have named it last."""
+    """The state that a writer begins with. `seen_s`: when the pointer is known to have named it last."""
 
     view: View
     info: EpochInfo
@@ -96,7 +96,7 @@ def fence(store: ManifestStore, last: EpochInfo, number: int) -> list[L0File] | 
 
 
 def _place_fence(store: ManifestStore, key: str) -> int | Literal["fence", "moved"]:
-    """What is there in the end: a fence, or a flush's size."""
+    """The object that is there in the end: a fence, or a flush, by its size."""
     backoff = store.backoff()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What was replaced a moment ago (rule 21): views that were read before are still being read.
+"""Objects that were replaced a moment ago (rule 21): readers still use views that name them.
 
 A view is readable for `l0_min_age` after a commit has replaced it. So manifests tell what the commits of that time
 took out of the table, and a collection spares it, without a request of its own.
@@ -21,8 +21,8 @@ _SLACK_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What stays, though the current manifest doesn't name it: `ssts` by their files, manifests from `since` on, and
-    flushes above the number `compacted`."""
+    """The objects that stay, though the current manifest doesn't name them: `ssts` by their files, manifests from
+    `since` on, and flushes above the number `compacted`."""
 
     ssts: frozenset[str]
     since: Numbered | None
@@ -30,10 +30,10 @@ class Replaced:
 
 
 def remembered(replaced: Sequence[Replacement], now_ms: int, l0_min_age_s: float) -> tuple[Replacement, ...]:
-    """What a Full manifest tells of the commits up to its own, the last of them. Pure.
+    """The entries of a Full manifest for the commits up to its own, the last of them. Pure.
 
-    The commits since the Full manifest before become one. What is older than the age is forgotten, but for the name
-    of the last such manifest: it tells that all that came later is there.
+    The commits since the Full manifest before become one. Older commits than the age are forgotten, except for the
+    name of the last such manifest: it says that all later commits are there.
     """
     told = [step for step in replaced if step.time_ms is not None]
     since = replaced[len(told) :]
@@ -52,9 +52,9 @@ def replaced(
     *,
     before_ms: int,
 ) -> Replaced:
-    """What was current after `before_ms`, by the store's clock, and isn't any more. No request, unless the table was
-    compacted by an older Firn, or another age was in force: then 1 GET for each manifest that is older than what
-    the current one tells of."""
+    """The objects that were current after `before_ms`, by the store's clock, and aren't any more. No request,
+    unless an older Firn compacted the table, or another age was in force: then 1 GET for each manifest that is
+    older than those that the current one names."""
     steps = manifest.replaced
     there = by_number(store.layout, listed)
     if not manifest.chain:
@@ -68,7 +68,7 @@ def replaced(
     if first:
         full = [step.manifest for step in steps[:first] if step.time_ms is not None]
         return Replaced(ssts, parse_manifest_name(full[-1]), steps[first].last_compacted)
-    # Of what the first replaced, nothing is known. Any manifest below may have been current, or none.
+    # The first entry doesn't say what it replaced. Any manifest below may have been current, or none.
     end = parse_manifest_name(steps[0].manifest) or _FIRST
     below = [
         info for number, info in sorted(there.items()) if Numbered(pointer.first_epoch, 0) <= number < end

@@ -58,8 +58,8 @@ def take(store: ManifestStore, view: View | None, *, name: str | None, expires_m
 def copy(store: ManifestStore, ref: SnapshotRef, *, name: str | None, expires_ms: int | None) -> SnapshotRef:
     """Another snapshot of what one keeps, with a life of its own. GET, PUT, CAS, GET.
 
-    The first is alive after the second has come to life. Whoever finds it expired later makes a tombstone of it, and
-    then lists snapshots again before anything is taken for garbage: that list has the second.
+    The first is alive after the second has come to life. A collector that finds it expired later makes a tombstone
+    of it, and then lists snapshots again before it takes anything for garbage: that list has the second.
     """
     file, _ = _alive(store, ref)
     made = replace(

@@ -42,7 +42,7 @@ def _refreshed(store: ManifestStore, since: View) -> View:
 
 
 def changes(since: View, view: View) -> ViewChange:
-    """What came and went between two views of one table. Pure.
+    """The changes between two views of one table. Pure.
 
     A flush that was compacted in between shows only by the SSTs that hold it.
     """

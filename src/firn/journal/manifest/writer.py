@@ -147,7 +147,7 @@ class WriterSession:
         in strict mode begun after the flush was up. 0 or 1 GET. Waits while a lower number isn't up yet.
 
         Raises:
-            FencedError: another writer is last. What wasn't acknowledged has an unknown outcome.
+            FencedError: another writer is last. Unacknowledged flushes have an unknown outcome.
         """
         self._wait_for_all_below(number)
         if self._is_fresh(number):

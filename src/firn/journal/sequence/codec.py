@@ -48,7 +48,7 @@ EACH: Final = "each"  # frozen
 """The feature of objects with an index of the elements of lists, and of the change that makes one."""
 
 WHOLE_BYTES: Final = 2 << 10
-"""Bytes of a catalog that is in each record. Of a larger one records name another that has it."""
+"""Bytes up to which each record holds the catalog. For a larger one, records name another record that has it."""
 
 CatalogOf = Callable[[int], Catalog]
 """The definitions before the record of that number, whose object has them."""
@@ -145,7 +145,7 @@ def decode_pack(first: int, data: bytes, *, where: str) -> Pack:
 def canonical(document: Mapping[str, Any]) -> bytes:
     """A document as bodies spell it.
 
-    What orjson gives keeps its buffer, of 4 KB and more, and bodies stay in memory by the thousand: so a copy.
+    A result of orjson keeps its buffer, of 4 KB and more, and bodies stay in memory by the thousand: so a copy.
     """
     return bytes(memoryview(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)))
 
@@ -161,7 +161,7 @@ def _record_fields(record: Record) -> dict[str, Any]:
 
 
 def _needs(records: Iterable[Record]) -> set[str]:
-    """What a reader of these records must know."""
+    """The features that a reader of these records must know."""
     needs: set[str] = set()
     for record in records:
         if record.base:
@@ -177,7 +177,7 @@ def _needs(records: Iterable[Record]) -> set[str]:
 
 
 def _defined(catalog: Catalog) -> set[str]:
-    """What a reader of these definitions must know."""
+    """The features that a reader of these definitions must know."""
     needs = set()
     for table in catalog.values():
         if table.properties:

@@ -1,7 +1,7 @@
 """Group commit: the threads of a process share a record (rule 15).
 
-Whoever comes first leads: it commits alone. Those who come while its request is in flight wait, and the
-first of them commits all of them together.
+The first thread leads: it commits alone. Threads that come while its request is in flight wait, and the first of
+them commits for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST: Final = 100
 
 
 class Turn(Protocol):
-    """What a waiting thread is woken by: a `threading.Event`."""
+    """The event that wakes a waiting thread: a `threading.Event`."""
 
     def set(self) -> None: ...
 

@@ -43,5 +43,5 @@ def history(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
             )
         yield from (record for record in pack.records if at < record.number <= upto)
         at = pack.hi
-    # What is truncated meanwhile is found in its pack.
+    # Records that are truncated meanwhile are found in their pack.
     yield from chunks(log, at, upto)

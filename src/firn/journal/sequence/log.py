@@ -1,4 +1,4 @@
-"""What one process knows of a database's log (rules 6 to 9): its end, what is applied, and the latest records.
+"""One process's knowledge of a database's log (rules 6 to 9): its end, what is applied, and the latest records.
 
 One `SequenceLog` serves all transactions of a process. No lock is held during a request.
 """
@@ -132,7 +132,8 @@ class SequenceLog:
 
     def forget(self) -> None:
         """Take the end from the bucket at the next request, as a process that begins does: cheaper than one record
-        after another where others have committed many. What is known to be applied stays known. No request."""
+        after another where others have committed many. Records that are known to be applied stay known. No
+        request."""
         with self._mutex:
             self._lost = True
 
@@ -194,7 +195,8 @@ class SequenceLog:
 
     @property
     def horizon(self) -> int:
-        """What only snapshots before this commit can read may go, as far as this process knows (rule 23)."""
+        """The horizon: versions that only snapshots before this commit can read may be deleted, as far as this
+        process knows (rule 23)."""
         with self._mutex:
             return self._horizon
 
@@ -243,7 +245,7 @@ class SequenceLog:
     def newest(self, table: str, id: str, upto: int) -> Change | None:
         """The row's last write that may not be in its object yet, up to a snapshot (rule 10). No request.
 
-        What is not here is in the row if that is read from now on: how far rows are applied is looked at once.
+        Writes that are not here are in the row if that is read from now on: how far rows are applied is read once.
         """
         with self._mutex:
             return self._overlay.newest(table, id, self._applied, upto)

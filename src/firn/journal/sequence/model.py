@@ -1,4 +1,4 @@
-"""What the commit log reads and writes, decoded. Everything is immutable and picklable.
+"""The objects of the commit log, decoded. Everything is immutable and picklable.
 
 Bodies are bytes and index entries are opaque names here: what they mean is the business of record tables.
 """
@@ -131,7 +131,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """What holds for all (rule 2); each field only grows.
+    """The horizon, which holds for all clients (rule 2); each field only grows.
 
     `horizon`: what only older snapshots can read may be gone. `lo`: records up to here are in packs, their objects
     are no records any more. `applied`: records up to here are in rows and indices. `catalog`: the definitions after

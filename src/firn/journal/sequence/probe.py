@@ -1,5 +1,5 @@
-"""Look for the end of the log, behind an end that is known (rules 6 and 9). What is found counts once the horizon was
-asked for: that is up to the caller."""
+"""Look for the end of the log, behind an end that is known (rules 6 and 9). Found records count once the caller has
+read the horizon."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ Outcome = int | Exception
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a transaction is judged by: the end of the log with its definitions (rule 16), the records that it hasn't
-    seen, and those that are to be in the same record before it (rule 15). `shared` is for whatever the proposals of
-    one record find out for each other."""
+    """The state that a transaction is validated against: the end of the log with its definitions (rule 16), the
+    records that it hasn't seen, and those that are to be in the same record before it (rule 15). `shared` holds
+    what the proposals of one record find out for each other."""
 
     head: Head
     since: Sequence[Record]
@@ -64,7 +64,7 @@ class Proposal(Protocol):
     def snapshot(self) -> int: ...
 
     def admit(self, moment: Moment) -> Transaction:
-        """What to commit now. Called at each attempt anew.
+        """The writes to commit now. Called at each attempt anew.
 
         Raises:
             FirnError: it may not be committed; it won't be tried again.
@@ -167,7 +167,7 @@ def find(txid: str, records: Iterable[Record]) -> int | None:
 
 def _put(log: SequenceLog, record: Record) -> float | None:
     """Put it, at the same number until that is taken (rule 18). When it was first sent; None: somebody has the
-    number, maybe this record by a request that was never answered. What the log has then tells.
+    number, maybe this record by a request that was never answered. The log then tells.
 
     Raises:
         OutcomeUnknownError: it may land yet. Any other error: it won't.
@@ -200,8 +200,8 @@ def _counts(log: SequenceLog, head: Head, record: Record) -> bool:
 
 
 def _settled(log: SequenceLog, txid: str, sent: Record | None, error: FirnError) -> Outcome:
-    """What became of a transaction that can't go on (rule 19): a failure is reported only if the last record that it
-    was sent in is known to be another's."""
+    """The outcome of a transaction that can't go on (rule 19): a failure is reported only if the last record that
+    it was sent in is known to be another's."""
     if sent is None or find(txid, [sent]) is None:
         return error
     try:

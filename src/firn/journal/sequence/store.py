@@ -89,7 +89,7 @@ class SequenceStore:
         return max((number for number in numbers if number is not None), default=after)
 
     def horizon(self) -> Horizon:
-        """What holds for all (rule 2). 1 GET."""
+        """The horizon, which holds for all clients (rule 2). 1 GET."""
         return self._horizon()[0]
 
     def raise_horizon(self, wanted: Horizon) -> Horizon:

@@ -26,7 +26,7 @@ WIDEST: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """What truncation did: up to which record, and how many objects it deleted."""
+    """The result of a truncation: up to which record, and how many objects it deleted."""
 
     lo: int
     deleted: int
@@ -51,7 +51,7 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST, largest_bytes: int = L
         last = _pack(log, horizon.lo + 1, min(limit, horizon.lo + largest), largest_bytes)
         if last is not None:
             catalog = after(last)
-            # What follows may refer to a record that goes now.
+            # Later records may refer to a record that is deleted now.
             kept = catalog if is_large(catalog, log.whole_bytes) else None
             store.raise_horizon(Horizon(lo=last.number, applied=log.applied, catalog=kept))
             deleted += _delete(log, range(horizon.lo + 1, last.number + 1))

@@ -1,4 +1,4 @@
-"""What a table's properties say of its journal."""
+"""A table's properties that concern its journal."""
 
 from __future__ import annotations
 

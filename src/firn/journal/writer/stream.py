@@ -1,9 +1,9 @@
 """Reading the writers' catalogs as a stream of appends, each delivered exactly once.
 
 An offset is a vector: how far each writer's history is delivered, as a revision and its uuid. A writer that comes
-later is read from its beginning. What a transaction appended is new; what it wrote in the place of other files
-isn't. Transactions tell of files that were removed since, too, and no collector takes a file that a retained
-transaction adds, so a merge between two offsets hides nothing and doubles nothing.
+later is read from its beginning. Files that a transaction appended are new; files that it wrote in the place of
+others aren't. Transactions also name files that were removed since, and no collector deletes a file that a retained
+transaction adds. So a merge between two offsets hides nothing and doubles nothing.
 
 One writer that can't be read doesn't hold up the others: its place in the vector stays until it can. But where
 the stream has delivered what doesn't count any more, the other side of a fork for one, it stops.
@@ -75,7 +75,7 @@ class VectorOffset:
 
 
 class Step(NamedTuple):
-    """What one revision did to the table, as far as streams care. `time_ms` never falls along a history."""
+    """The changes of one revision to the table, as far as streams care. `time_ms` never falls along a history."""
 
     reached: Reached
     previous: str

@@ -71,7 +71,7 @@ class WriterTable:
 
     @property
     def definition(self) -> Entries:
-        """What all writers have changed of the definition, as far as this connection has read."""
+        """The changes of the definition by all writers, as far as this connection has read."""
         return self._definition.entries
 
     @property
@@ -108,7 +108,7 @@ class WriterTable:
         return union
 
     def history(self) -> list[CommitInfo]:
-        """What all writers did to the table, as far as it isn't pruned, by time. 1 GET a transaction."""
+        """The commits of all writers to the table, as far as they aren't pruned, by time. 1 GET a transaction."""
         union = self.federation.load()
         self._learn(union)
         self._warn(union)
@@ -134,7 +134,8 @@ class WriterTable:
             raise self._dropped()
 
     def columns(self, *, since: float | None = None) -> ColumnTypes:
-        """What all writers had up to `schema_refresh` ago, or at the moment `since`, and this one has now."""
+        """The state of all writers as of at most `schema_refresh` ago, or at the moment `since`, and of this one
+        now."""
         union = self._recent(since)
         if self._own is not None:
             union = union.with_state(self._own.state)
@@ -209,7 +210,7 @@ class WriterTable:
 
 
 class _Seen:
-    """What of a union a table's snapshot is made from."""
+    """The parts of a union that make up a table's snapshot."""
 
     def __init__(self, union: Union, table: str) -> None:
         self._said = (

@@ -6,8 +6,8 @@
     <table>/_log/<ms>_m_<host>.jsonl                    logs of merge, removal, rewrite, …
     <table>/_firn/…                                     all else: the reference crashes on other keys in _log*
 
-Of the second table of a name on, they are `_data~1`, `_log~1` and `_firn~1`; `_firn/table.json` stays where it is.
-Of a table that is shared with the reference, which knows two names alone, only `_firn~1` is another.
+For the second table of a name they are `_data~1`, `_log~1` and `_firn~1`; `_firn/table.json` stays where it is. If
+the table is shared with the reference, which knows two names alone, only `_firn~1` differs.
 
 Sweep tells parts of maintenance from parts of appends by name; the reference's parts are bare UUIDs, which
 never begin with `p`, and count as appends. No base name begins with `_` or `.`: Spark hides such files.
@@ -110,10 +110,10 @@ class DataNamer:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Keys of one table. `prefix` is the table's whole key prefix without a trailing slash; `log_root`
-    the same in the store of the log, which may be another one. Of later tables of a name, of a `generation`, the
-    directories are others: what was under way when the table before was dropped never lands in them. Those of the log
-    and the data of a table that is `shared` are the reference's, always."""
+    """Keys of one table. `prefix` is the table's whole key prefix without a trailing slash; `log_root` the same in
+    the store of the log, which may be another one. Later tables of a name, with a `generation`, have other
+    directories: requests that were under way when the table before was dropped never land in them. A `shared` table
+    always has the reference's directories for log and data."""
 
     prefix: str
     log_root: str

@@ -33,7 +33,8 @@ class CleanupPlan:
 
 
 def plan_cleanup(state: State, listed: Mapping[str, ObjectInfo], *, before_ms: int) -> CleanupPlan:
-    """What may go: all that was tombstoned, effectively, before `before_ms` (rule 13)."""
+    """The files and logs that may be deleted: all that were tombstoned, effectively, before `before_ms` (rule
+    13)."""
     modified = {log.name: listed[log.name].modified_ms for log in state.logs}
     buried = burials(state.logs, modified)
     replaced: dict[str, Burial] = {}

@@ -7,8 +7,8 @@ Publishing is three conditional PUTs and a release, in this order:
     (c) put-if-match X, the reservation's version: the real log
     (d) swap the lock: released
 
-Whoever takes the lock over in between finds X by the lock and makes a mere reservation void, so that (c)
-of a holder that slept is refused for ever. Checking the lease and then putting would double rows.
+A holder that takes the lock over in between finds X in the lock and makes a mere reservation void, so that (c) of a
+holder that slept always fails. A check of the lease and then a put would double rows.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class MaintenanceSession:
             raise self._unknown(key) from error
 
     def _is_void(self, key: str) -> bool:
-        """Of a log that was refused and isn't ours. One that is gone may have been published by a first attempt
-        whose answer was lost, merged by the next holder, and swept since."""
+        """The error for a log that was refused and isn't ours. A log that is gone may have been published by a
+        first attempt whose answer was lost, merged by the next holder, and swept since."""
         try:
             body = self.table.log_bucket.get(key).data
         except (ObjectNotFoundError, StoreError):

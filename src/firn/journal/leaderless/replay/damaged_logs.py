@@ -16,8 +16,8 @@ from firn.journal.model import SweepReport
 
 @dataclass(frozen=True)
 class DamagedLog:
-    """A log that can't be decoded. `copy` is what the checkpoint holds of it; `replaced` that a later log carries all
-    that it said. Of one that has neither, nobody knows what it said."""
+    """A log that can't be decoded. `copy` is what the checkpoint holds of it; `replaced` that a later log carries
+    all that it said. If it has neither, nobody knows what it said."""
 
     key: str
     error: CorruptObjectError
@@ -62,7 +62,7 @@ def sort_logs(table: TableLog) -> SortedLogs:
 
 
 def _copies(table: TableLog) -> dict[str, bytes]:
-    """What the checkpoint holds of each log, by its name: an older state of some, before a sweep cleaned them."""
+    """The logs that the log checkpoint holds, by name: an older state of some, before a sweep cleaned them."""
     found = {}
     for (name, _), body in checkpoint.read(table.log_bucket, table.layout.checkpoint_key).items():
         if decode(name, body, where=name).notes.get("op") not in ("reserve", "fence"):

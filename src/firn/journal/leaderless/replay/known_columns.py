@@ -92,8 +92,8 @@ class KnownColumns:
             self._read_all()
 
     def note(self, columns: ColumnTypes, version: str | None = None) -> None:
-        """What a commit of this process made known, without asking the store. The log of an append that is
-        named by its `version` isn't read back."""
+        """Learn from a commit of this process, without a request. The log of an append that is named by its
+        `version` isn't read back."""
         with self._mutex:
             if self._columns is not None:
                 if version is not None:

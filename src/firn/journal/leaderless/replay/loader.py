@@ -118,7 +118,7 @@ class LogLoader:
 
 
 class _Attempt:
-    """What one attempt has read so far."""
+    """The logs that one attempt has read so far."""
 
     def __init__(
         self, loader: LogLoader, listed: dict[str, ObjectInfo], cache: Mapping[tuple[str, str], Log]

@@ -124,7 +124,7 @@ def _agreed(
     live = _live_types(logs, files, dead)
     newest = next((log for log in reversed(logs) if "_m_" in log.name and not log.is_reservation), None)
     if newest is not None:
-        # What maintenance has settled, as far as any live file has it.
+        # The types that maintenance has settled, as far as any live file has them.
         stored = [source.columns for source in live]
         settled = {
             name: kind
@@ -173,7 +173,7 @@ def _note_older_types(logs: Sequence[Log], columns: ColumnTypes, files: dict[str
 
 def effective_time(t: int, log: Log, modified_ms: int) -> int:
     """A tombstone's age counts from when its log really appeared: a holder may stall between stamping and
-    publishing (rule 12). What an earlier log stamped was settled when it was copied."""
+    publishing (rule 12). The time of an earlier log's stamp was settled when it was copied."""
     return max(t, modified_ms) if t == log.t else t
 
 
@@ -277,14 +277,14 @@ class Burial(NamedTuple):
 
 
 def burial(stamped: int, log: Log, modified_ms: int) -> Burial:
-    """What one tombstone says. In Firn's logs only those of the log's own time are its own."""
+    """The meaning of one tombstone. In Firn's logs only those of the log's own time are its own."""
     own = stamped == log.t or not log.notes.get("complete")
     return Burial(effective_time(stamped, log, modified_ms), log.t if own else 0)
 
 
 def burials(logs: Iterable[Log], modified: Mapping[str, int]) -> dict[str, Burial]:
-    """Of each path that is dead at the end of `logs`, in order. A path that was restored in between is dead
-    since it was removed again: its earlier death says nothing about who may still read it."""
+    """The burial of each path that is dead at the end of `logs`, in order. A path that was restored in between is
+    dead since it was removed again: its earlier death says nothing about readers that may still use it."""
     found: dict[str, Burial] = {}
     for log in logs:
         for file in log.files:

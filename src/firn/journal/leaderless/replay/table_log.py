@@ -37,10 +37,10 @@ from firn.units import parse_time
 
 
 class TableLog:
-    """The log of one table, as every part of the protocol reads it. `bucket` holds the data files,
-    `log_bucket` the log: mostly the same one. `definition` is what `table.json` says, for logs to keep a copy of;
-    a table that is `undefined` was opened without. Of a table whose definition is altered in place, `times` are when
-    its protocol times were set, and `read_times` says anew what they are and were; None where nothing tells."""
+    """The log of one table, as every part of the protocol reads it. `bucket` holds the data files, `log_bucket` the
+    log: mostly the same one. `definition` is what `table.json` says, for logs to keep a copy of; a table that is
+    `undefined` was opened without. If a table's definition is altered in place, `times` are when its protocol times
+    were set, and `read_times` reads anew what they are and were; None if nothing says so."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class TableLog:
         return replace(log, notes={**log.notes, "table": self.created})
 
     def fold(self, logs: Iterable[Log]) -> State:
-        """What logs say; also what is known of the table's definition from now on."""
+        """The state that logs describe; from now on the table's definition is known from them, too."""
         if self.undefined:
             logs = tuple(logs)
             if any("table" in g.notes or any(f.clocks or f.key_deletes for f in g.files) for g in logs):
@@ -119,7 +119,7 @@ class TableLog:
 
     @property
     def definition(self) -> Entries:
-        """What was changed of the table's definition since its creation, as far as this process has read."""
+        """The changes of the table's definition since its creation, as far as this process has read."""
         return self._definition
 
     @property

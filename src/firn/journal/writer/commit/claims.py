@@ -1,7 +1,7 @@
 """The discipline of claims, where the store has put-if-absent (rules 14 to 17): no forks at all.
 
-Whoever creates `claims/<revision>` has that revision. The claim holds the whole transaction, so that whoever
-finds it can finish what its owner left.
+The process that creates `claims/<revision>` owns that revision. The claim holds the whole transaction, so that any
+process that finds it can finish the owner's commit.
 """
 
 from __future__ import annotations

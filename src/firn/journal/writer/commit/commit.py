@@ -1,8 +1,8 @@
 """Committing: a handle on one writer's catalog, and the discipline of PUT and LIST (rules 4 to 10).
 
-Every process of a writer PUTs its transaction before it LISTs. Of two that race for a revision, at least one
-sees the other then, and only one that sees nothing foreign is acknowledged. Nobody takes a transaction back: who
-has seen it alone may have built on it.
+Every process of a writer PUTs its transaction before it LISTs. If two race for a revision, at least one sees the
+other, and only one that sees nothing foreign is acknowledged. No process takes a transaction back: another that saw
+it alone may have built on it.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class Handle:
         return (ticket.revision, ticket.previous) != (self.head.revision + 1, self.head.uuid)
 
     def _check_replaced(self, pending: Pending, replaced: Collection[str]) -> None:
-        """What a file says that it replaces goes with its commit: rebuild and collect believe it."""
+        """A commit must remove the files that its own files say they replace: rebuild and collect believe them."""
         removed = {action.path for action in pending.transaction.actions if isinstance(action, Remove)}
         for path in replaced:
             if path not in removed:

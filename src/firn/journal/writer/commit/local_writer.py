@@ -26,8 +26,8 @@ ATTEMPTS = 4
 """How often a commit is made anew after another process of the same writer has committed first."""
 
 Planner = Callable[[State, str], Sequence[Action]]
-"""What a commit does to the catalog as it is right then, with the clock of its rows; raises where it can't any
-more."""
+"""The changes of a commit to the catalog as it is right then, with the clock of its rows; raises if it can't be
+done any more."""
 
 
 class BatchSeen(Exception):
@@ -61,7 +61,7 @@ class Proposal:
 
 
 class Author(Protocol):
-    """Who commits for a table: the connection's writer, or a transaction of it."""
+    """The committer for a table: the connection's writer, or a transaction of it."""
 
     writer: str
 

@@ -17,8 +17,8 @@ NOTHING_SENT = (StoreError, NotFoundError)
 
 @dataclass(frozen=True)
 class Pending:
-    """What is sent, again if need be: the same bytes under the same name. `before` is the head that it
-    follows, `state` what the catalog is once it counts, `ages` those of its data files."""
+    """A transaction that is sent, again if need be: the same bytes under the same name. `before` is the head that
+    it follows, `state` the catalog once it counts, `ages` those of its data files."""
 
     key: str
     transaction: Transaction

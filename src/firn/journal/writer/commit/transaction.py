@@ -108,7 +108,7 @@ class Gathering(Author):
 
 
 class _Draft:
-    """What several commits do, one after another, each over what those before it made."""
+    """The changes of several commits, one after another, each on top of those before it."""
 
     def __init__(self, base: State, ticket: Ticket) -> None:
         self.state = self._base = base
@@ -116,7 +116,7 @@ class _Draft:
         self._ticket = ticket
 
     def add(self, number: int, proposal: Proposal) -> Sequence[Action]:
-        """What the proposal does; raises what its plan does."""
+        """The proposal's changes; raises what its plan raises."""
         base = self._base.head
         # "!" is in no writer's name; a later commit's rows are newer
         found = proposal.plan(self.state, f"{clock_of(self._base)}!{number:06d}")

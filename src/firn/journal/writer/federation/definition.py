@@ -1,4 +1,4 @@
-"""What writers' catalogs say that a table is: what one of them created, and what all have changed since. Pure."""
+"""A table's definition in writers' catalogs: as one of them created it, and the changes of all since. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LAKE_FORMAT: Final = 5
 
 @dataclass(frozen=True)
 class Definition:
-    """What a writer's catalog says that a table is. `spec` is the lake's descriptor as the table was created, opaque
-    here but for where its entries stand; `entries` are the changes since."""
+    """A table's definition in one writer's catalog. `spec` is the lake's definition as the table was created,
+    opaque here except for the place of its entries; `entries` are the changes since."""
 
     spec: bytes
     defined_ms: int
@@ -36,8 +36,8 @@ class Definition:
         return self.spec, self.defined_ms, self.writer
 
     def encode(self) -> bytes:
-        """What stands in a `Define`. Versions that know no changes must refuse a table that was altered: they take
-        the definition of the earliest time, so that says 0, and it has a format that is new to them."""
+        """The JSON of a `Define`. Versions that know no changes must refuse a table that was altered: they take the
+        definition of the earliest time, so that time is 0, and it has a format that is new to them."""
         raw: dict[str, Any] = {"defined_ms": self.defined_ms, "writer": self.writer}
         if seen := self.entries.only(SEEN):
             raw["seen"] = seen.to_json()[SEEN]
@@ -90,7 +90,7 @@ def seen_name(column: str, kind: str) -> str:
 
 
 def each_definition(union: Union, table: str) -> dict[str, Definition]:
-    """What each writer that has the table says that it is."""
+    """The definition of the table in the catalog of each writer that has it."""
     return _decoded(table, said_by(union, table))
 
 
@@ -114,7 +114,7 @@ def said_by(union: Union, table: str) -> Iterable[tuple[str, bytes]]:
 
 @lru_cache(maxsize=1024)
 def merged(table: str, specs: tuple[tuple[str, bytes], ...]) -> tuple[Definition, tuple[str, ...]]:
-    """What the writers' definitions make together; what to tell, where they were created otherwise."""
+    """The joined definition of all writers, and the warnings if they created it differently."""
     by = _decoded(table, specs)
     if not by:
         return Definition(b"{}", 0, ""), ()

@@ -45,7 +45,7 @@ PARALLEL = 32
 """Histories that are read at once."""
 
 DEGRADES = (CorruptObjectError, ForkError, SnapshotTooOldError, UnsupportedError)
-"""What one writer's objects can have that leaves the others readable. A store that doesn't answer isn't in it."""
+"""Errors of one writer's objects that leave the others readable. An unavailable store isn't among them."""
 
 _TABLE_DIRS = frozenset(("_firn", "_log"))
 _COMMITS = "_commits"
@@ -93,7 +93,7 @@ class Union:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader should be told of the writers."""
+        """The warnings about writers for a reader."""
         each = (text for version in self.versions.values() for text in version.warnings)
         return (*self.remarks, *self.degraded, *each)
 
@@ -104,7 +104,7 @@ class Union:
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """What is left out, or read as it was before, and which verb mends it."""
+        """The writers that are left out, or read at an older revision, and the verb that mends each."""
         said = list(self.left_out)
         for name, version in self.versions.items():
             if version.fork is not None:

@@ -56,13 +56,13 @@ def columns_of(union: Union, table: str, rules: Rules) -> ColumnTypes:
 
 
 def agreement_of(union: Union, table: str, rules: Rules) -> Agreement:
-    """What the table's files agree on."""
+    """The agreement of the table's files."""
     return _agreed(_states(union, table), rules, definition_of(union, table).entries)
 
 
 def streamed(union: Union, table: str, rules: Rules, schemas: Iterable[ColumnTypes]) -> Agreement:
-    """What files that a stream delivers agree on with the table as it is now, live or not: its columns stay as
-    they are shown, and what doesn't fit them is set aside."""
+    """The agreement of the present table with the files that a stream delivers, live or not: the columns stay as
+    they are shown, and values that don't fit them are set aside."""
     altered = rules.altered(definition_of(union, table).entries)
     sources = (Source(f"an append to {table}", dict(schema)) for schema in schemas)
     return agree_streamed(altered, agreement_of(union, table, rules), table, sources)
@@ -134,7 +134,7 @@ def seen_batch(union: Union, table: str, batch_id: str) -> str | None:
 
 
 def history_of(transactions: Iterable[Transaction], layout: WriterLayout, table: str) -> list[CommitInfo]:
-    """What a writer's transactions, in order, did to a table: a line each that touched it."""
+    """The effects of a writer's transactions on a table, in order: a line for each that touched it."""
     lines = []
     owner: dict[str, str | None] = {}
     for transaction in transactions:

@@ -1,4 +1,4 @@
-"""What a transaction says: its actions in order, and the commit that closes it (paper, section 3.2)."""
+"""The content of a transaction: its actions in order, and the commit that closes it (paper, section 3.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Columns = tuple[tuple[str, str], ...]
 """(name, DuckDB type) in column order; hashable, so that files of one schema share it."""
 
 APPENDS = frozenset(("append", "register"))
-"""What commits are called whose files hold rows that the table didn't have: those are what streams deliver."""
+"""Names of operations whose files hold new rows: streams deliver those."""
 
 IN_PLACE = "in_place"
 """In the summary of a transaction over tables, of an operation: the files that hold rows of other files."""

@@ -63,7 +63,7 @@ def unpack(magic: bytes, data: bytes, *, where: str) -> bytes:
 
 
 class FrameHead(NamedTuple):
-    """What a head says, unchecked; `actual` is the checksum that the object has."""
+    """A decoded head, unchecked; `actual` is the checksum that the object has."""
 
     magic: bytes
     version: int

@@ -1,4 +1,5 @@
-"""Who a transaction is: its uuid, and the ticket by which data files name a transaction that is still to come."""
+"""A transaction's identity: its uuid, and the ticket by which data files name a transaction that is still to
+come."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _UUID = re.compile(r"[0-9a-f]{32}")
 class Ticket(NamedTuple):
     """The transaction that is to come, as its data files name it before it is written; picklable.
 
-    `previous` is the uuid of the head when it was begun, None at the empty start. Whoever names a uuid as its
-    `previous` has seen it count.
+    `previous` is the uuid of the head when it was begun, None at the empty start. A writer that names a uuid as
+    `previous` has seen that transaction count.
     """
 
     revision: int

@@ -328,7 +328,8 @@ class ChunkNamer:
         replaces: Sequence[str] = (),
         applied: Sequence[str] = (),
     ) -> dict[str, str]:
-        """What a file says of itself, for its Parquet key-value metadata; see `firn.journal.writer.format.metadata`.
+        """A file's description of itself, for its Parquet key-value metadata; see
+        `firn.journal.writer.format.metadata`.
 
         The rows' first and last logical clock stand in `extra`, under `clocks`, where they aren't those of the
         transaction that adds the file.

@@ -53,8 +53,8 @@ class Marker:
         return self.transaction.uuid
 
     def remainder(self, layout: WriterLayout, state: State, existing: Collection[str]) -> Marker | None:
-        """What rebuild would miss of it, once its transaction was pruned; None for nothing. `state` is the catalog at
-        its head, `existing` the keys below `data/`.
+        """The parts of it that rebuild still needs once its transaction was pruned; None for nothing. `state` is
+        the catalog at its head, `existing` the keys below `data/`.
 
         It is needed as long as a file exists that it names (one outside of the catalog is never deleted), or a
         file of a table that it drops; as long as a table has the definition that it gave; and as long as the
@@ -123,7 +123,7 @@ def _table_of(layout: WriterLayout, key: str) -> str | None:
 
 
 def first_clock(revision: int, writer: str) -> str:
-    """What a commit's first file has as its clock, on tables with a key; see `firn.journal.model.with_clocks`."""
+    """The clock of a commit's first file, on tables with a key; see `firn.journal.model.with_clocks`."""
     return f"{clock_at(revision, writer)}#{0:06d}"
 
 

@@ -1,5 +1,5 @@
-"""What a data file says of itself, in its Parquet key-value metadata: all that rebuild and collect need (paper,
-section 2.6).
+"""The Parquet key-value metadata by which a data file describes itself, for rebuild and collect (paper, section
+2.6).
 
 One key, `firn`, whose value is a JSON object with a version and a CRC-32C of its own, for Parquet has none for
 what stands in a footer. The file is written before its transaction, so it names one that may never have been; and
@@ -82,7 +82,7 @@ def encode_record(record: FileRecord) -> dict[str, str]:
 
 
 def read_metadata(pairs: Mapping[bytes, bytes] | None, *, where: str) -> FileRecord | None:
-    """What a file says, from the key-value metadata of its footer; None if it says nothing.
+    """The record in the key-value metadata of a file's footer; None if there is none.
 
     `where` is the object's URL, for messages.
 

@@ -1,4 +1,4 @@
-"""What a catalog holds at a revision, and how a transaction changes it. Pure.
+"""The content of a catalog at a revision, and how a transaction changes it. Pure.
 
 A state and the transaction after it give the next state, or a reason why they don't follow one another.
 """

@@ -136,7 +136,8 @@ def _fork(
 
 
 def _resolved(links: Mapping[int, Sequence[Link]]) -> tuple[dict[int, str], set[int]]:
-    """What repairs keep, by revision; and the revisions of which two repairs keep different branches."""
+    """The branches that repairs keep, by revision; and the revisions at which two repairs keep different
+    branches."""
     chosen: dict[int, set[str]] = {}
     for revision in links:
         for link in links[revision]:

@@ -40,7 +40,7 @@ class Version:
 
 
 class _Anomaly(Exception):
-    """What can't be, unless the LIST was out of date."""
+    """An impossible state, unless the LIST was out of date."""
 
 
 @dataclass(frozen=True)
@@ -341,8 +341,8 @@ class History:
         return _Walk(Version(version.state, version.fork, tuple(warnings)), walk.nodes, walk.times)
 
     def _check_followed(self, names: Names, head: Head) -> None:
-        """What is read from the empty start goes on above it, or it isn't of this history: a process that slept while
-        all below a checkpoint was pruned may have written revision 1 anew."""
+        """A history that is read from the empty start goes on above it, or it is another one: a process that slept
+        while everything below a checkpoint was pruned may have written revision 1 anew."""
         nodes = [(head.revision + 1, p) for p in names.transactions.get(head.revision + 1, ())]
         found = self.reader.transactions(nodes).values()
         if found and not any(

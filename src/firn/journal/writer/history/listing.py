@@ -14,7 +14,7 @@ MAX_LISTS = 50
 
 @dataclass(frozen=True)
 class Names:
-    """What a LIST shows, whatever its order. `transactions` and `checkpoints` map revisions to the first digits
+    """The names in a LIST, whatever its order. `transactions` and `checkpoints` map revisions to the first digits
     of uuids, sorted; revisions below `since` weren't asked for."""
 
     since: int = 0

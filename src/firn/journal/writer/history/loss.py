@@ -12,9 +12,9 @@ from firn.journal.writer.history.history import History, Version
 def check_begun(history: History, empty: Version) -> Version:
     """The version of a catalog that was `empty` when it was read: the same, where it is a new one.
 
-    What names a revision above the first was written after a transaction. So where there is such a thing, its writer
-    has begun since, and another look shows what it committed, or the transactions are gone. Files of a first commit
-    that is under way name revision 1 and nothing before it.
+    An object that names a revision above the first was written after a transaction. So if there is one, its writer
+    has begun since, and another look shows its commits, or the transactions are gone. Files of a first commit that
+    is under way name revision 1 and nothing before it.
 
     Cost: 1 GET, 2 LISTs, 1 LIST sequence of the data; 1 ranged GET of the newest data file; where one of these shows
     that there was a commit, another look at the transactions.

@@ -86,7 +86,7 @@ class Reader:
 
 
 def links_of(found: Mapping[Node, Transaction | CorruptObjectError]) -> dict[int, list[Link]]:
-    """What deciding needs of transactions, by revision."""
+    """The links between transactions, by revision, which decide what counts."""
     links: dict[int, list[Link]] = {}
     for (revision, prefix), transaction in found.items():
         if isinstance(transaction, CorruptObjectError):

@@ -1,7 +1,7 @@
 """Collecting garbage: data files and markers that no retained revision needs (rules 24 to 27).
 
-Data files are listed before the history is: a file that is committed in between is named by then. What replaced a
-file goes after it, so that whatever is left tells rebuild which rows count.
+Collect lists the data files before the history: a file that is committed in between is named by then. It deletes a
+file before the files that replaced it, so that the remaining files tell rebuild which rows count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class CollectReport:
-    """What collect deleted, or would delete, in order.
+    """The result of a collection: what it deleted, or would delete, in order.
 
     `data_files` are of revisions that were pruned, and may have been read once; `orphans` were never committed.
     `kept_foreign` lie among the data files or markers under a name that no Firn writes, or can't be read, or say
@@ -59,7 +59,7 @@ class CollectReport:
 
 
 class _Changed(Exception):
-    """What was listed is gone: somebody else prunes or collects."""
+    """A listed object is gone: somebody else prunes or collects."""
 
 
 Ages = Callable[[str], int]
@@ -126,7 +126,7 @@ class Garbage:
 def plan_waves(
     garbage: Iterable[Garbage], existing: Collection[str]
 ) -> tuple[list[list[Garbage]], list[Garbage]]:
-    """What may be deleted, in waves, each after all of the one before; and what has to wait. Pure.
+    """The files that may be deleted, in waves, each after all of the one before; and those that have to wait. Pure.
 
     A file goes after all that it replaces (rule 26). `existing` are all paths that are there before.
     """
@@ -260,7 +260,7 @@ class _Collection:
         return paths | self._claimed()
 
     def _claimed(self) -> set[str]:
-        """What the next process commits for the owner of a claim that died over it (rule 15)."""
+        """The files that the next process commits for the dead owner of a claim (rule 15)."""
         head = self.version.head
         if not head.claimed:
             return set()
@@ -275,7 +275,7 @@ class _Collection:
         return paths
 
     def _garbage(self, suspects: Sequence[ObjectInfo], references: set[str]) -> Iterator[Garbage]:
-        """Of a revision below the head: who begins a file now begins it for the next one (rule 25)."""
+        """Orphans of revisions below the head: a file that is begun now belongs to the next revision (rule 25)."""
         for info in suspects:
             if info.key in references:
                 continue
@@ -308,7 +308,7 @@ class _Collection:
         return record
 
     def _foreign(self, garbage: Iterable[Garbage]) -> set[str]:
-        """What they replaced outside of the catalog, and still exists: Firn doesn't delete that."""
+        """The files outside of the catalog that they replaced and that still exist: Firn doesn't delete those."""
         paths = {path for g in garbage for path in g.record.replaces if not self.layout.owns(path)}
         return {path for path in sorted(paths) if is_there(self.bucket, path)}
 

@@ -1,7 +1,7 @@
 """Pruning: shortening the history from its beginning, behind two checkpoints that were validated (rules 20 to 23).
 
-What lies below the floor is found by one LIST and deleted one by one, so that a crash leaves a shorter history and
-never a hole. Data files stay; `collect` deletes those that nothing names any more.
+Prune finds the objects below the floor by one LIST and deletes them one by one, so that a crash leaves a shorter
+history and never a hole. Data files stay; `collect` deletes those that nothing names any more.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class PruneReport:
-    """What prune deleted, or would delete. `floor` is the oldest revision that can be read afterwards, 0 for the
-    empty start; `deleted` are keys, in order; `written` those of checkpoints that prune itself needed."""
+    """The result of a prune: what it deleted, or would delete. `floor` is the oldest revision that can be read
+    afterwards, 0 for the empty start; `deleted` are keys, in order; `written` those of checkpoints that prune
+    itself needed."""
 
     floor: int = 0
     deleted: tuple[str, ...] = ()
@@ -43,11 +44,11 @@ class PruneReport:
 
 
 class _Changed(Exception):
-    """What was listed is gone: somebody else prunes."""
+    """A listed object is gone: somebody else prunes."""
 
 
 class _Stray(Exception):
-    """What stands below this revision isn't what it follows: it landed when that was pruned."""
+    """The transaction below this revision isn't the one that it follows: it landed when that one was pruned."""
 
     def __init__(self, revision: int) -> None:
         self.revision = revision

@@ -27,9 +27,9 @@ class Lineage:
 def trace(found: Candidates, *, where: str, keep: Collection[str] = ()) -> Lineage:
     """Choose one transaction a revision.
 
-    What the one above names as its `previous` is it. Where nothing does, the only one that is proven is it, else
-    the only one that has an object, else what markers and files alone tell of. `keep` are beginnings of uuids that
-    are chosen wherever there is a choice.
+    It is the one that the transaction above names as `previous`. If none is named, it is the only proven one, else
+    the only one that has an object, else the one that only markers and files name. `keep` are beginnings of uuids
+    that are chosen wherever there is a choice.
     """
     undecided: dict[int, ForkError] = {}
     chosen: dict[int, Candidate] = {}
@@ -61,7 +61,7 @@ def _pick(pool: Sequence[Candidate], keep: Collection[str]) -> tuple[Candidate, 
 
 
 def _joined(one: Candidate, rest: Sequence[Candidate]) -> list[Candidate]:
-    """Of transactions that nothing proves one at most was committed, and nobody can tell which: data first."""
+    """At most one of several unproven transactions was committed, and nobody can tell which: keep their data."""
     left = []
     for other in rest:
         if other.proven or other.exists or other.marker is not None:

@@ -1,8 +1,8 @@
 """Rebuild: a catalog that is lost, in part or in whole, from what its objects, markers and data files tell.
 
-Planned first, from everything that is left (`evidence`, `lineage`, `recovery`); then written so that nobody can open
-the catalog before it is whole: the lowest of the lost transactions comes last. What a crash leaves is planned again,
-to the same bytes.
+Planned first, from everything that is left (`evidence`, `lineage`, `recovery`); then written so that nobody can
+open the catalog before it is whole: the lowest of the lost transactions comes last. After a crash the same plan is
+made again, to the same bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from firn.journal.writer.rebuild.surviving_objects import REBUILT, Footers, Obje
 
 @dataclass(frozen=True)
 class RebuildReport:
-    """What a rebuild found and wrote, or would write.
+    """The result of a rebuild: what it found and wrote, or would write.
 
     `damage` says what was wrong; empty, and nothing was written, where the catalog is whole. `revision` is the
     head afterwards, `first` the first revision that can be read as of. `salvaged` transactions were sound,
@@ -95,7 +95,8 @@ FORCED = "it was asked for"
 
 @dataclass(frozen=True)
 class Survey:
-    """What is there, whose history it was, and what of it is damaged. Free of requests, as all of planning."""
+    """The surviving objects, whose history they were, and which of them are damaged. Free of requests, as all of
+    planning."""
 
     bucket: Bucket
     layout: WriterLayout
@@ -120,7 +121,7 @@ def survey(
 def plan_rebuild(
     found: Survey, *, now_ms: int, force: bool = False, definitions: Mapping[str, bytes] | None = None
 ) -> Plan:
-    """What to write.
+    """The objects to write.
 
     Args:
         force: even where nothing says that something is lost; files that no transaction names come back.
@@ -190,7 +191,7 @@ def _highest_seen(layout: WriterLayout, objects: Objects, lineage: Lineage) -> i
 def find_damage(
     bucket: Bucket, layout: WriterLayout, objects: Objects, lineage: Lineage, *, claimed: bool
 ) -> list[str]:
-    """What is lost of a catalog, in sentences; nothing if it is whole.
+    """The losses of a catalog, in sentences; nothing if it is whole.
 
     Files and markers of the revision after the head say nothing: every commit writes them first.
     """
@@ -447,9 +448,9 @@ class _Author:
             ) from None
 
     def _in_order(self, writes: tuple[Transaction, ...]) -> tuple[Transaction, ...]:
-        """The lowest above the newest checkpoint last: until it is there, nobody can open the catalog, and a rebuild
-        knows that something is lost. Of the others the lowest first: a beginning that lacks looks like one that was
-        pruned."""
+        """The lowest above the newest checkpoint last: until it is there, nobody can open the catalog, and a
+        rebuild knows that something is lost. The others follow, the lowest first: a missing beginning looks like
+        one that was pruned."""
         newest = max(on_chain(self.objects, self.lineage), default=0)
         last = next((t for t in writes if t.revision > newest), None)
         return (*(t for t in writes if t is not last), *(() if last is None else (last,)))
@@ -460,7 +461,7 @@ class _Author:
 
 
 def _substance(state: State) -> object:
-    """What readers see of a state."""
+    """The part of a state that readers see."""
     return {
         name: (
             table.spec,

@@ -1,8 +1,8 @@
-"""What the revisions that are lost did, as far as anything tells: a plan of the transactions to write. Pure.
+"""A plan of the transactions to write: the changes of lost revisions, as far as there is evidence. Pure.
 
 Sound transactions stay as they are, and what is written between them has to let them follow: they are walked up
 with the set of live files in hand, and what one of them, or a checkpoint, needs goes into the nearest lost revision
-below. What nobody can prove adds its files and removes none: data first.
+below. An unproven transaction adds its files and removes none, to keep data.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Step:
 
 @dataclass
 class Findings:
-    """What a person has to know of a rebuild; see `RebuildReport`."""
+    """Findings of a rebuild that a person has to know; see `RebuildReport`."""
 
     unproven: set[str] = field(default_factory=set)
     orphans: set[str] = field(default_factory=set)
@@ -110,7 +110,7 @@ def on_chain(objects: Objects, lineage: Lineage) -> dict[int, State]:
 
 
 def _marked(lineage: Lineage) -> dict[int, State]:
-    """What rebuilds before this one left, by revision: as true as a checkpoint."""
+    """The states that earlier rebuilds left, by revision: as true as a checkpoint."""
     markers = ((revision, one.marker) for revision, one in lineage.chosen.items())
     return {revision: m.state for revision, m in markers if m is not None and m.state is not None}
 

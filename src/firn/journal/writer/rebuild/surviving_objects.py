@@ -1,7 +1,8 @@
-"""What is left of a catalog: whatever objects, claims, markers and data files still tell of its transactions.
+"""The surviving objects of a catalog: transactions, claims, markers and data files that still name its
+transactions.
 
-Whoever names a uuid as the one before it had seen that transaction count; that is what proves one whose own
-object is lost.
+An object that names a uuid as the one before it had seen that transaction count. This proves a transaction whose
+own object is lost.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class Footers:
-    """What the footers of data files and markers tell, and why some don't."""
+    """The records in the footers of data files and markers, and the reasons why some have none."""
 
     files: Sequence[FoundFile] = ()
     markers: Sequence[Marker] = ()
@@ -65,8 +66,8 @@ class Footers:
 
 @dataclass(frozen=True)
 class Objects:
-    """What is below `transactions/`, `claims/`, `markers/` and `data/`. `damaged` maps keys to reasons, `unknown`
-    are keys of names that no Firn writes."""
+    """The objects below `transactions/`, `claims/`, `markers/` and `data/`. `damaged` maps keys to reasons,
+    `unknown` are keys of names that no Firn writes."""
 
     names: Names
     transactions: Mapping[Node, Transaction]

@@ -78,14 +78,15 @@ def _standing_on(node: Node, links: Mapping[int, Sequence[Link]]) -> tuple[dict[
 def _rivals(
     node: Node, before: str, links: Mapping[int, Sequence[Link]], checkpoints: Mapping[int, Sequence[str]]
 ) -> set[str]:
-    """What else may follow `before` at a revision: a damaged one may, and a checkpoint without transaction."""
+    """The other objects that may follow `before` at a revision: a damaged one may, and a checkpoint without
+    transaction."""
     at = links.get(node[0], ())
     elsewhere = {link.prefix for link in at if link.previous is not None and link.previous != before}
     return {*(link.prefix for link in at), *checkpoints.get(node[0], ())} - elsewhere - {node[1]}
 
 
 def lost_nodes(counting: Mapping[int, str], names: Names) -> set[Node]:
-    """What is listed of a history without an open fork and doesn't count. `counting` are those that do."""
+    """The listed transactions that don't count, in a history without an open fork. `counting` are those that do."""
     lowest = min(counting, default=0)
     return {
         (revision, prefix)

@@ -55,7 +55,7 @@ Found = Mapping[Node, Transaction | CorruptObjectError]
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What repair decided, or would decide.
+    """The result of a repair: what it decided, or would decide.
 
     `kept` is the uuid that was named, in full, and `revisions` are those that had a fork. `lost` are the keys of
     the transactions that count no more; they stay until they are pruned. `written` are the keys of the
@@ -80,8 +80,8 @@ def repair(bucket: Bucket, layout: WriterLayout, keep: str, *, dry_run: bool = F
     GET more each.
 
     Args:
-        keep: the uuid of a transaction, or so much of its beginning that it is the only one. Of several forks
-            above one another, those below it are decided too.
+        keep: the uuid of a transaction, or so much of its beginning that it is the only one. If several
+            forks stand above one another, those below it are decided too.
         dry_run: verify, and say what would be decided.
 
     Raises:
@@ -205,7 +205,7 @@ class _Repair:
         return branch
 
     def _undecided(self, seen: Chain, kept: Transaction, branch: Branch, found: Found) -> FirnError:
-        """What stands against it, and what helps."""
+        """The obstacle to the repair, and the remedy."""
         why = seen.fork or seen.anomaly
         still = f"{self.history.where} can't be repaired in favour of {kept.uuid}: it would still have {why}"
         for node in sorted(set(found) - set(branch.path)):
