@@ -82,7 +82,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.read.changes.Changes",
             "firn.records.read.changes.Change",
             "firn.records.definition.definition.Index",
-            "firn.records.table.IndexInfo",
+            "firn.records.maintain.indexes.IndexInfo",
             "firn.records.load.load.RecordLoadReport",
             "firn.records.maintain.collection.RecordSweepReport",
             "firn.records.maintain.repair.RowRepairReport",
@@ -92,9 +92,9 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.row_tables.RowTable",
             "firn.records.aio.AsyncTransactions",
             "firn.records.aio.AsyncTransaction",
-            "firn.records.aio_tables.AsyncRecordTable",
-            "firn.records.aio_tables.AsyncChanges",
-            "firn.records.aio_tables.AsyncRowTable",
+            "firn.records.table.AsyncRecordTable",
+            "firn.records.read.changes.AsyncChanges",
+            "firn.records.row_tables.AsyncRowTable",
         ),
     ),
     "engines": (
@@ -111,7 +111,14 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Page → title and what stands on it; a package stands for all of its `__all__`, a module for its classes."""
 
-PARTS = frozenset(("firn.database.upkeep.WriterUpkeep", "firn.database.transactions.Transactions"))
+PARTS = frozenset(
+    (
+        "firn.database.upkeep.WriterUpkeep",
+        "firn.database.transactions.Transactions",
+        "firn.concurrency.aio.Twin",
+        "firn.concurrency.aio.TableTwin",
+    )
+)
 """Classes that are parts of another one on a page, and have no entry of their own."""
 
 _SECTION = re.compile(r"(Args|Raises|Example|Cost):(.*)")
@@ -175,8 +182,10 @@ def _entry(thing: griffe.Object, heading: str, of: griffe.Class | None = None) -
     if (docstring := _docstring_of(thing)) is not None:
         lines += [*_docstring(docstring.value), ""]
     if isinstance(thing, griffe.Class):
-        base = _hidden_base(thing)
-        for name, member in {**thing.members, **(base.members if base else {})}.items():
+        if awaits := _awaited(thing):
+            twin, names = awaits[0][0], ", ".join(f"`{name}`" for _, name in awaits)
+            lines += [f"Awaits verbs of `{twin}`, with their arguments, errors and cost: {names}.", ""]
+        for name, member in _members(thing).items():
             if not name.startswith("_") and not member.is_alias and _docstring_of(member) is not None:
                 lines += _entry(_resolve(member), heading + "#", of=thing)
     return lines
@@ -186,15 +195,29 @@ def _docstring_of(thing: griffe.Object | griffe.Alias) -> griffe.Docstring | Non
     """Its own, or that of the function which `@documented(module.function)` names beside it."""
     if thing.docstring is None and isinstance(thing, griffe.Function):
         for decorator in thing.decorators:
-            if found := re.fullmatch(r"documented\((\w+)\.(\w+)\)", str(decorator.value)):
-                return _resolve(thing.module[found[1]])[found[2]].docstring
+            if found := re.fullmatch(r"documented\((?:(\w+)\.)?(\w+)\)", str(decorator.value)):
+                module = _resolve(thing.module[found[1]]) if found[1] else thing.module
+                return _resolve(module[found[2]]).docstring
     return thing.docstring
+
+
+def _awaited(thing: griffe.Class) -> list[tuple[str, str]]:
+    """The verbs that it has of another class: `get = awaited(RecordTable.get)`."""
+    values = (str(member.value) for member in thing.members.values() if isinstance(member, griffe.Attribute))
+    return [
+        (found[1], found[2]) for value in values if (found := re.fullmatch(r"awaited\((\w+)\.(\w+)\)", value))
+    ]
 
 
 def _hidden_base(thing: griffe.Class) -> griffe.Class | None:
     """A base that users never meet: its members stand where the class's own do."""
     bases = [base for base in thing.resolved_bases if base.path in PARTS]
     return bases[0] if bases else None
+
+
+def _members(thing: griffe.Class) -> Mapping[str, griffe.Object | griffe.Alias]:
+    base = _hidden_base(thing)
+    return {**thing.members, **(_members(base) if base else {})}
 
 
 def _title(thing: griffe.Object, of: griffe.Class | None) -> str:
@@ -206,6 +229,8 @@ def _parameters(thing: griffe.Class) -> list[griffe.Parameter]:
         return []
     if not (maker := thing.members.get("__init__")) or not isinstance(maker, griffe.Function):
         maker = None
+        if _hidden_base(thing):
+            return []
     return [p for p in (maker.parameters if maker else thing.parameters) if p.name != "self"]
 
 

@@ -83,10 +83,11 @@ if TYPE_CHECKING:
     from firn.records.documents.predicates import Contains, Prefix, Range
     from firn.records.load.load import RecordLoadReport
     from firn.records.maintain.collection import RecordSweepReport
+    from firn.records.maintain.indexes import IndexInfo
     from firn.records.maintain.repair import RowRepairReport
     from firn.records.read.rows import Rows
     from firn.records.row_tables import RowTable
-    from firn.records.table import IndexInfo, RecordTable
+    from firn.records.table import RecordTable
     from firn.records.write.transaction import Transaction
     from firn.runner import LocalRunner, Runner
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from firn.errors import InvalidInputError
 
 C = TypeVar("C", bound=type)
+Verb = TypeVar("Verb", bound=Callable[..., object])
 Check = Callable[[Any], bool]
 
 NAMES = {
@@ -91,6 +92,16 @@ def checked(cls: C) -> C:
         if not name.startswith("_") and inspect.isfunction(method):
             setattr(cls, name, _checked(method))
     return cls
+
+
+def documented(function: Callable[..., object]) -> Callable[[Verb], Verb]:
+    """Give a method the docstring of the function that does its work."""
+
+    def take(method: Verb) -> Verb:
+        method.__doc__ = function.__doc__
+        return method
+
+    return take
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:

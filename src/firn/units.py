@@ -8,6 +8,9 @@ from datetime import date, datetime, timedelta, timezone
 
 from firn.errors import InvalidInputError
 
+Duration = float | str | timedelta
+"""What `parse_duration` takes."""
+
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)(b?)\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 

@@ -228,6 +228,6 @@ def test_where_an_index_is_built(
     monkeypatch.setattr(db.engines, "runner", runner)
     table.create_index("n")
     assert asked == []
-    monkeypatch.setattr("firn.records.table.TASKS_FROM", 20)
+    monkeypatch.setattr("firn.records.maintain.indexes.TASKS_FROM", 20)
     table.create_index("m")
     assert len(asked) == 1 and asked[0] > 20 * 50

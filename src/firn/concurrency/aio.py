@@ -8,14 +8,15 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from firn.errors import InvalidInputError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Threads:
@@ -106,7 +107,58 @@ class Strand:
             del future, call
 
 
-async def each(threads: Threads, make: Callable[[], Iterable[T]], at_once: int) -> AsyncIterator[T]:
+W = TypeVar("W")
+
+
+class Twin(Generic[W]):
+    """Has the verbs of another object, to be awaited."""
+
+    def __init__(self, twin: W, threads: Threads | Strand) -> None:
+        self.twin = twin
+        """The one that does it."""
+        self._threads = threads
+
+
+class Named(Protocol):
+    """A table, of whichever kind."""
+
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+class TableTwin(Twin[N]):
+    """A twin that users get as `table.aio`."""
+
+    def __repr__(self) -> str:
+        return f"{self.twin!r}.aio"
+
+    @property
+    def name(self) -> str:
+        return self.twin.name
+
+    async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
+        """Any verb, in a thread."""
+        return await self._threads.run(verb, *args, **options)
+
+
+def awaited(
+    verb: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A verb of the twin as one of a `Twin`, with its parameters and docstring: `get = awaited(RecordTable.get)`."""
+
+    # Not `__module__`: the docstring's examples are run where the verb stands.
+    @wraps(verb, assigned=("__name__", "__qualname__", "__doc__"))
+    async def call(self: Twin[Any], /, *args: P.args, **options: P.kwargs) -> T:
+        bound: Callable[..., T] = getattr(self.twin, verb.__name__)
+        return await self._threads.run(bound, *args, **options)
+
+    return call
+
+
+async def each(threads: Threads | Strand, make: Callable[[], Iterable[T]], at_once: int) -> AsyncIterator[T]:
     """The items of an iterable whose making and steps wait: `at_once` of them for each time in a thread."""
     items = iter(await threads.run(make))
     while some := await threads.run(_some, items, at_once):

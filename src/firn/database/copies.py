@@ -30,10 +30,11 @@ from firn.lake.table import LakeTable
 from firn.records.documents.documents import ID, Documents
 from firn.records.documents.tabular import row_columns, table_of
 from firn.records.load.copy_cursor import Cursor, StoredCursor, read_cursor, write_cursor
+from firn.records.maintain.indexes import TASKS_FROM
 from firn.records.read.bulk import Found, TableAt, snapshot_at
 from firn.records.read.changes import change_columns, change_table, changes
 from firn.records.row_tables import RowTable
-from firn.records.table import TASKS_FROM, RecordTable
+from firn.records.table import RecordTable
 
 PAGE_ROWS: Final = 1000
 PAGE_BYTES: Final = 32 << 20

@@ -8,9 +8,9 @@ from typing import TypeVar
 from firn.arguments import checked
 from firn.database.record_tables import RecordTables
 from firn.records.aio import AsyncTransactions
-from firn.records.session import Duration
 from firn.records.write.retry import ATTEMPTS
 from firn.records.write.transaction import Transaction
+from firn.units import Duration
 
 T = TypeVar("T")
 

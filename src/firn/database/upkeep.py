@@ -22,8 +22,7 @@ from firn.journal.writer.settings import Settings
 from firn.journal.writer.unclaimed import repair as repairing
 from firn.journal.writer.unclaimed.repair import RepairReport
 from firn.lake.maintain import rebuild as rebuilding
-from firn.lake.table import Duration
-from firn.units import parse_duration_ms
+from firn.units import Duration, parse_duration_ms
 
 RETENTION = "7d"
 """Of history, unless prune is told otherwise."""

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from firn.keyed.maintain.compaction import CompactionReport
     from firn.keyed.read.reader import KeyedReader, KeyedSnapshot
     from firn.keyed.stats import ReaderStats, WriterStats
-    from firn.keyed.table import Duration, KeyedTable
+    from firn.keyed.table import KeyedTable
     from firn.keyed.write.writer import KeyedWriter
+    from firn.units import Duration
 
 T = TypeVar("T")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from firn.alter import AlterResult
-from firn.arguments import checked
+from firn.arguments import checked, documented
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.errors import (
@@ -41,7 +40,7 @@ from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 from firn.keyed.write.writer import KeyedWriter
 from firn.runner import LocalEngines, Runner, TaskEngines
-from firn.units import parse_duration
+from firn.units import Duration, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from firn.keyed.maintain.compaction import CompactionReport
     from firn.keyed.read.changes import Changes
 
-Duration = float | str | timedelta
 
 POLLS = 3
 """How often within `poll_max` a writer looks whether another has come, unless it is told."""
@@ -99,19 +97,6 @@ class _Cached:
 
 _cached: WeakValueDictionary[tuple[str, int], _Cached] = WeakValueDictionary()
 _cached_lock = threading.Lock()
-
-
-Verb = TypeVar("Verb", bound=Callable[..., object])
-
-
-def documented(function: Callable[..., object]) -> Callable[[Verb], Verb]:
-    """Give a method the docstring of the function that does its work."""
-
-    def take(method: Verb) -> Verb:
-        method.__doc__ = function.__doc__
-        return method
-
-    return take
 
 
 @checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from firn.alter import AlterResult
@@ -25,14 +25,13 @@ from firn.lake.read.scan import Scan
 from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
 from firn.lake.write.append import append
 from firn.lake.write.register import register
-from firn.units import parse_duration
+from firn.units import Duration, parse_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 At = str | int | datetime | None
 Size = int | str
-Duration = float | str | timedelta
 
 
 @checked

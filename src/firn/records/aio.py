@@ -8,33 +8,28 @@ of a call whose task is cancelled: it ends by itself, a commit too, and what bec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from inspect import isawaitable
-from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from firn.concurrency.aio import Opening, Strand, Threads
+from firn.concurrency.aio import Opening, Strand, Threads, Twin, awaited, each
 from firn.errors import InvalidInputError
 from firn.records.documents.documents import Record
-from firn.records.read.order import OrderBy
-from firn.records.read.rows import Rows
+from firn.records.read.rows import ROWS
 from firn.records.write.retry import ATTEMPTS, MAY_PASS, Attempts
 from firn.records.write.transaction import TIMEOUT_S, Transaction
-from firn.records.write.writes import Savepoint
 
 if TYPE_CHECKING:
-    from firn.records.session import Duration, Session
+    from firn.records.session import Session
+    from firn.units import Duration
 
 T = TypeVar("T")
 
-_ROWS: Final = 256
-"""Rows of a stream that one step into its thread gives."""
 
-
-class AsyncTransaction:
+class AsyncTransaction(Twin[Transaction]):
     """See `Transaction`. Begin one by `db.aio.begin`. Tasks may share it: their calls come one after the other.
 
     A task that is cancelled leaves the call that it waits for to end by itself; one that hasn't begun yet is taken
@@ -47,9 +42,8 @@ class AsyncTransaction:
     """
 
     def __init__(self, twin: Transaction, threads: Threads) -> None:
-        self.twin = twin
-        """The one that does it."""
         self._strand = Strand(threads)
+        super().__init__(twin, self._strand)
         self._ending = self._left = self._unheard = False
         self._error: BaseException | None = None
 
@@ -83,92 +77,29 @@ class AsyncTransaction:
 
     # -- reading
 
-    async def get(self, table: str, id: str) -> Record:
-        """The row of that id."""
-        return await self._strand.run(self.twin.get, table, id)
+    get = awaited(Transaction.get)
+    get_many = awaited(Transaction.get_many)
+    find = awaited(Transaction.find)
+    scan = awaited(Transaction.scan)
+    count = awaited(Transaction.count)
 
-    async def get_many(self, table: str, ids: Iterable[str]) -> dict[str, Record]:
-        """The rows that there are of these ids, by id."""
-        return await self._strand.run(self.twin.get_many, table, ids)
-
-    async def find(
-        self,
-        table: str,
-        where: Mapping[str, Any] | None = None,
-        /,
-        *,
-        order_by: OrderBy | None = None,
-        limit: int | None = None,
-        after: Record | str | None = None,
-        **equalities: Any,
-    ) -> Rows:
-        """The rows that match, found through an index."""
-        page = {"order_by": order_by, "limit": limit, "after": after}
-        return await self._strand.run(self.twin.find, table, where, **page, **equalities)
-
-    async def scan(
-        self,
-        table: str,
-        where: Mapping[str, Any] | None = None,
-        /,
-        *,
-        order_by: OrderBy | None = None,
-        limit: int | None = None,
-        after: Record | str | None = None,
-        **equalities: Any,
-    ) -> Rows:
-        """The same without an index: all rows are read."""
-        page = {"order_by": order_by, "limit": limit, "after": after}
-        return await self._strand.run(self.twin.scan, table, where, **page, **equalities)
-
-    async def stream(
+    def stream(
         self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any
     ) -> AsyncIterator[Record]:
-        """The same, few rows at a time: `async for row in tx.stream(table)`."""
-        rows = await self._strand.run(self.twin.stream, table, where, **equalities)
-        while some := await self._strand.run(lambda: list(islice(rows, _ROWS))):
-            for row in some:
-                yield row
-
-    async def count(self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> int:
-        """How many rows match; all without conditions."""
-        return await self._strand.run(self.twin.count, table, where, **equalities)
+        """The same as `scan`, few rows at a time: `async for row in tx.stream(table)`."""
+        return each(self._strand, lambda: self.twin.stream(table, where, **equalities), ROWS)
 
     # -- writing
 
-    async def insert(
-        self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None
-    ) -> str:
-        """A new row; its ETag."""
-        return await self._strand.run(self.twin.insert, table, id, document, etag=etag)
-
-    async def upsert(
-        self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None
-    ) -> str:
-        """The row becomes that document, whether it is there or not; its ETag."""
-        return await self._strand.run(self.twin.upsert, table, id, document, etag=etag)
-
-    async def update(
-        self, table: str, id: str, document: Mapping[str, Any], *, etag: str | None = None
-    ) -> str:
-        """The row becomes that document; its ETag."""
-        return await self._strand.run(self.twin.update, table, id, document, etag=etag)
-
-    async def delete(self, table: str, id: str, *, etag: str | None = None) -> None:
-        """Delete the row."""
-        await self._strand.run(self.twin.delete, table, id, etag=etag)
-
-    async def insert_many(self, table: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """New rows, by id, all or none; their ETags."""
-        return await self._strand.run(self.twin.insert_many, table, rows)
-
-    async def upsert_many(self, table: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """The rows become these documents, by id, whether they are there or not; their ETags."""
-        return await self._strand.run(self.twin.upsert_many, table, rows)
-
-    async def delete_many(self, table: str, ids: Iterable[str]) -> list[str]:
-        """Delete the rows that there are of these ids, which are returned."""
-        return await self._strand.run(self.twin.delete_many, table, ids)
+    insert = awaited(Transaction.insert)
+    upsert = awaited(Transaction.upsert)
+    update = awaited(Transaction.update)
+    delete = awaited(Transaction.delete)
+    insert_many = awaited(Transaction.insert_many)
+    upsert_many = awaited(Transaction.upsert_many)
+    delete_many = awaited(Transaction.delete_many)
+    savepoint = awaited(Transaction.savepoint)
+    rollback = awaited(Transaction.rollback)
 
     # -- the end
 
@@ -178,14 +109,6 @@ class AsyncTransaction:
         await self._end(self.twin.commit)
         assert self.twin.committed is not None
         return self.twin.committed
-
-    async def savepoint(self) -> Savepoint:
-        """What was written until now, for `rollback(to=…)`."""
-        return await self._strand.run(self.twin.savepoint)
-
-    async def rollback(self, *, to: Savepoint | None = None) -> None:
-        """Forget all writes, or those since a savepoint."""
-        await self._strand.run(partial(self.twin.rollback, to=to))
 
     async def __aenter__(self) -> AsyncTransaction:
         return self

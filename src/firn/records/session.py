@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Final, TypeVar
 
 from firn.bucket.base import Bucket
@@ -15,11 +14,9 @@ from firn.records.apply.commit_applier import Applier
 from firn.records.objects.store import RecordStore
 from firn.records.write.retry import ATTEMPTS, transact
 from firn.records.write.transaction import TIMEOUT_S, Transaction, begin
-from firn.units import parse_duration
+from firn.units import Duration, parse_duration
 
 T = TypeVar("T")
-
-Duration = float | str | timedelta
 
 _AT_EXIT_S: Final = 5.0
 

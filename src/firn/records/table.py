@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from firn.alter import AlterResult
-from firn.arguments import checked
-from firn.bucket.base import Bucket, ObjectInfo
-from firn.records.aio_tables import AsyncRecordTable
+from firn.arguments import checked, documented
+from firn.bucket.base import Bucket
+from firn.concurrency.aio import TableTwin, awaited, each
 from firn.records.definition.definition import RecordDefinition
 from firn.records.documents.documents import ID, Record
 from firn.records.engines import Engines, InProcess
@@ -18,36 +17,21 @@ from firn.records.load.rows import load_rows
 from firn.records.maintain import alter as altering
 from firn.records.maintain import indexes
 from firn.records.maintain.collection import ORPHAN_AGE, RETENTION, RecordSweepReport, sweep_all
+from firn.records.maintain.indexes import IndexInfo
 from firn.records.maintain.repair import RowRepairReport, repair_rows
 from firn.records.names.names import check_id
 from firn.records.objects.own_etags import check_new
-from firn.records.read.changes import Changes, since_version
+from firn.records.read.changes import AsyncChanges, Changes, since_version
 from firn.records.read.order import OrderBy
-from firn.records.read.rows import Rows
+from firn.records.read.rows import ROWS, Rows
 from firn.records.read.snapshot import etag_of
-from firn.records.session import Duration, Session
+from firn.records.session import Session
 from firn.records.write.transaction import Transaction
 from firn.runner import Runner
-from firn.units import parse_duration
+from firn.units import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-T = TypeVar("T")
-
-TASKS_FROM: Final = 10_000
-"""Rows from which on an index is built by tasks: fewer take less time than tasks need to begin."""
-
-
-@dataclass(frozen=True)
-class IndexInfo:
-    """An index of a record table: of which field, whether unique, whether it can be used or is being built, and
-    whether it is of each element of lists."""
-
-    field: str
-    unique: bool
-    ready: bool
-    each: bool = False
 
 
 @checked
@@ -215,35 +199,8 @@ class RecordTable:
         """
         return self.engines.records_to_spark(self, columns=columns, where=where, at=at)
 
+    @documented(since_version)
     def changes(self, since: str | int | None = None, upto: str | int | None = None) -> Changes:
-        """What was put and deleted, commit by commit, from the log: iterable, and with `to_arrow()`.
-
-        Nothing is left out and nothing told twice: who goes on with `since=changes.version` hears of every commit. As
-        long as the log reaches back: a sweep packs old commits, and deletes packs that are older than its `orphans`.
-
-        Args:
-            since: a version, which is the number of a commit: of earlier changes, or what `Transaction.commit`
-                returned; None for when the table was created.
-            upto: where to end, a version; None for now.
-
-        Raises:
-            SnapshotTooOldError: what was committed then is swept, or was of another table of the name. Read the table
-                as it is, and its changes from there.
-            InvalidInputError: what is no version.
-
-        Cost: that of beginning a transaction; then 1 GET a commit that this process doesn't remember, 1 for the
-        horizon; of packed ones 1 LIST and 1 GET a thousand; 1 GET a large document.
-
-        Example:
-            >>> import firn
-            >>> people = firn.connect("memory://").create_table("people", kind="records")
-            >>> _ = people.insert("ada", {"born": 1815})
-            >>> version = people.changes().version
-            >>> _ = people.upsert("ada", {"born": 1815, "city": "London"})
-            >>> people.delete("ada")
-            >>> [(change.kind, change.id, change.document) for change in people.changes(since=version)]
-            [('put', 'ada', {'born': 1815, 'city': 'London'}), ('delete', 'ada', None)]
-        """
         return since_version(self.session.store, self.name, since, upto)
 
     # -- writing
@@ -365,70 +322,24 @@ class RecordTable:
 
     def indices(self) -> list[IndexInfo]:
         """The indices that there are now, by field. 1 GET, and 1 a commit that this process hasn't seen."""
-        catalog = self.session.store.log.refresh().catalog
-        state = self.session.store.table(self.name, catalog).state
-        return [
-            IndexInfo(field, index.unique, index.stage == "ready", index.each)
-            for field, index in sorted(state.fields.items())
-        ]
+        return indexes.index_infos(self.session.store, self.name)
 
+    @documented(indexes.create_index)
     def create_index(
         self, field: str, *, unique: bool = False, each: bool = False, runner: Runner | None = None
     ) -> int:
-        """Build an index while others read and write; the number of the commit from which it is used. One that was
-        interrupted, wherever that was, is ended.
 
-        1 LIST sequence, 1 GET a row and 1 PUT a version that is kept, or an element of it, and 2 commits:
-        2 PUTs and 4 GETs; a unique one lists and reads the rows once more.
-
-        Args:
-            unique: see `firn.Index`.
-            each: see `firn.Index`. As long as there is such an index, the database's record tables need a Firn that
-                knows the feature `each`.
-            runner: where rows are read and entries put; by default on Spark where there are 10,000 rows or more and a
-                session is active or given, or they have more than 64 MB.
-
-        Raises:
-            ConflictError: there is such an index.
-            InvalidInputError: the field can't be indexed, or a row has a list or an object there; with `each`,
-                anything but a list of values without parts.
-            DuplicateKeyError: `unique`, and two rows have one value.
-
-        Example:
-            >>> import firn
-            >>> posts = firn.connect("memory://").create_table("posts", kind="records")
-            >>> _ = posts.insert_many({"1": {"tags": ["sea", "sun"]}, "2": {"tags": ["sun"]}, "3": {}})
-            >>> _ = posts.create_index("tags", each=True)
-            >>> [row.id for row in posts.find(tags=firn.Contains("sun"))]
-            ['1', '2']
-        """
-
-        def choose(rows: Sequence[ObjectInfo]) -> Runner | None:
-            if runner is not None or len(rows) < TASKS_FROM:
-                return runner
-            return self.engines.runner(sum(row.size for row in rows))
-
-        progress = self.engines.progress(f"index {self.name} by {field}")
-        return indexes.build_index(
-            self.session.store,
-            self.name,
-            field,
-            unique=unique,
-            each=each,
-            choose=choose,
-            progress=progress,
+        return indexes.create_index(
+            self.session.store, self.engines, self.name, field, unique=unique, each=each, runner=runner
         )
 
+    @documented(indexes.drop_index)
     def drop_index(self, field: str) -> int:
-        """Use an index no more, from the commit on whose number is returned. 1 GET, 1 PUT.
-
-        Raises:
-            NotFoundError: there is none.
-        """
         return indexes.drop_index(self.session.store, self.name, field)
 
     # -- upkeep
 
+    @documented(sweep_all)
     def sweep(
         self,
         older_than: Duration = RETENTION,
@@ -436,66 +347,14 @@ class RecordTable:
         *,
         dry_run: bool = False,
     ) -> RecordSweepReport:
-        """Delete what no transaction reads any more, of all record tables of the database, which share a log: old
-        versions of rows, index entries, commits. Those that are old are packed.
-
-        Args:
-            older_than: snapshots older than that can't be read afterwards; never less than 30 seconds. Above the
-                longest transaction.
-            orphans: how old an object must be that nothing refers to. Above the longest transaction: a large document
-                is put before its commit.
-            dry_run: only say what would be deleted.
-
-        Raises:
-            CorruptObjectError: a row of this table is damaged, and left alone; all else is swept. `repair_rows`
-                mends it. Those of other tables are told in the report.
-
-        Cost: see `firn.records.maintain.collection`: 1 GET a row that was written since the last sweep, 1 PUT a row
-        with old versions, 1 DELETE an entry, 1 LIST sequence of all index entries and 1 GET a row with old ones.
-
-        Example:
-            >>> import firn
-            >>> people = firn.connect("memory://").create_table("people", kind="records")
-            >>> _ = people.insert("ada", {"n": 1})
-            >>> people.sweep(dry_run=True).versions
-            0
-        """
         return sweep_all(
-            self.session.store,
-            retention_s=parse_duration(older_than),
-            orphan_age_s=parse_duration(orphans),
-            dry_run=dry_run,
-            table=self.name,
+            self.session.store, older_than=older_than, orphans=orphans, dry_run=dry_run, table=self.name
         )
 
+    @documented(repair_rows)
     def repair_rows(
         self, ids: Iterable[str], *, forget: bool = False, dry_run: bool = False
     ) -> RowRepairReport:
-        """Mend rows whose objects are damaged, deleted or older than they were: what the log still has of a row is
-        put back. Snapshots from before that can't read the row any more. The damaged object stays below
-        `_firn/bodies/` until a sweep takes it, as orphans go.
-
-        Commits after the damage mend a row by themselves, so `upsert` does, too.
-
-        Args:
-            ids: the rows'. `firn fsck` names their objects. Whole ones are left alone.
-            forget: delete the rows of which the log has nothing any more.
-            dry_run: only say what would become of them.
-
-        Raises:
-            CorruptObjectError: the log has nothing of a row, and it isn't to be forgotten. Nothing is changed.
-
-        Cost: 1 GET a row; 1 GET for the horizon; 1 GET a commit up to the last one of each row that this process
-        doesn't remember, or a pack; 1 LIST sequence of index entries. For each row that is mended 2 GETs and 2 PUTs,
-        and 1 PUT an index entry.
-
-        Example:
-            >>> import firn
-            >>> people = firn.connect("memory://").create_table("people", kind="records")
-            >>> _ = people.insert("ada", {"born": 1815})
-            >>> people.repair_rows(["ada"])
-            RowRepairReport(repaired=(), forgotten=(), whole=('ada',), dry_run=False)
-        """
         return repair_rows(self.session.store, self.name, ids, forget=forget, dry_run=dry_run)
 
     @property
@@ -526,3 +385,42 @@ class RecordTable:
         number = self.session.transact(alone).committed
         assert number is not None
         return {id: etag_of(self.name, id, number) for id in ids}
+
+
+class AsyncRecordTable(TableTwin[RecordTable]):
+    """See `RecordTable`. Get it as `table.aio`. Writes of tasks that run at the same time share commits.
+
+    A task that is cancelled leaves the verb that it waits for to end by itself: a write is done or not, never half.
+    One that hasn't begun yet is taken back.
+    """
+
+    def __init__(self, twin: RecordTable) -> None:
+        super().__init__(twin, twin.session.threads)
+
+    def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> AsyncIterator[Record]:
+        """The same as `scan`, few rows at a time: `async for row in table.aio.stream()`."""
+        return each(self._threads, lambda: self.twin.stream(where, **equalities), ROWS)
+
+    async def changes(self, since: str | int | None = None, upto: str | int | None = None) -> AsyncChanges:
+        """What was put and deleted, commit by commit: `async for change in await table.aio.changes(since)`."""
+        return AsyncChanges(await self.run(self.twin.changes, since, upto), self._threads)
+
+    alter = awaited(RecordTable.alter)
+    get = awaited(RecordTable.get)
+    get_many = awaited(RecordTable.get_many)
+    find = awaited(RecordTable.find)
+    scan = awaited(RecordTable.scan)
+    count = awaited(RecordTable.count)
+    insert = awaited(RecordTable.insert)
+    upsert = awaited(RecordTable.upsert)
+    update = awaited(RecordTable.update)
+    delete = awaited(RecordTable.delete)
+    insert_many = awaited(RecordTable.insert_many)
+    upsert_many = awaited(RecordTable.upsert_many)
+    delete_many = awaited(RecordTable.delete_many)
+    load = awaited(RecordTable.load)
+    indices = awaited(RecordTable.indices)
+    create_index = awaited(RecordTable.create_index)
+    drop_index = awaited(RecordTable.drop_index)
+    sweep = awaited(RecordTable.sweep)
+    repair_rows = awaited(RecordTable.repair_rows)

@@ -260,6 +260,6 @@ def test_no_object_of_record_tables_holds_what_was_erased_but_for_ids() -> None:
     db.put(b={"n": 9})
     for _ in range(2):
         db.age(R + 5)
-        sweep_all(db.store(), retention_s=0, orphan_age_s=0, dry_run=False)
+        sweep_all(db.store(), older_than=0, orphans=0)
     left = found_in(db.bucket(), person.values)
     assert left == [(db.store().layout("t", 0).row(person.name), person.name)], "a deleted row's id stays"

@@ -20,11 +20,10 @@ from firn.errors import (
     TransactionClosedError,
 )
 from firn.records.aio import AsyncTransaction, AsyncTransactions
-from firn.records.aio_tables import AsyncChanges, AsyncRecordTable, AsyncRowTable
-from firn.records.read.changes import Changes
-from firn.records.row_tables import RowTable
+from firn.records.read.changes import AsyncChanges, Changes
+from firn.records.row_tables import AsyncRowTable, RowTable
 from firn.records.session import CALLS
-from firn.records.table import RecordTable
+from firn.records.table import AsyncRecordTable, RecordTable
 from firn.records.write.reads import Reads
 from firn.records.write.transaction import Transaction
 from record_loops import Gate, Process, is_commit, until
@@ -55,6 +54,7 @@ def test_every_verb_has_a_twin_with_the_same_parameters(twin, asynchronous):
         found, other = getattr(twin, name), getattr(asynchronous, name)
         if callable(found):
             assert parameters(found) == parameters(other), name
+            assert inspect.getdoc(other), name
             assert inspect.iscoroutinefunction(other) or name in ("stream", "to_batches")
 
 

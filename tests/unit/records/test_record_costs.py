@@ -367,10 +367,10 @@ def test_a_sweep_does_what_its_dry_run_says() -> None:
     db.apply()
     db.age(3_700)
     before = db.paths()
-    ages = {"retention_s": 3_600, "orphan_age_s": 7 * 86_400}
+    ages = {"older_than": "1h", "orphans": "7d"}
     planned = sweep_all(db.store("one"), **ages, dry_run=True)
     assert db.paths() == before
-    done = sweep_all(db.store("two"), **ages, dry_run=False)
+    done = sweep_all(db.store("two"), **ages)
     assert (planned.horizon, planned.versions, planned.entries) == (done.horizon, done.versions, done.entries)
     assert done.versions == 5 and planned.packed == done.packed == done.horizon
     assert [row.document for row in db.begin("reader").find("t", n=9)] == [{"n": 9}]

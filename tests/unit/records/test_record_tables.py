@@ -27,8 +27,9 @@ from firn.errors import (
     TableNotFoundError,
 )
 from firn.records.apply.apply import settle
+from firn.records.maintain.indexes import IndexInfo
 from firn.records.row_tables import RowTable
-from firn.records.table import IndexInfo, RecordTable
+from firn.records.table import RecordTable
 from record_twins import twins_of
 
 ROWS = {"ada": ("London", 36), "alan": ("London", 41), "grace": ("New York", 85), "kurt": ("Princeton", None)}

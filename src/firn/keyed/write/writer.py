@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,13 +31,12 @@ from firn.keyed.stats import WriterStats
 from firn.keyed.write.batch import WriteBatch
 from firn.keyed.write.flusher import Flush, Flusher
 from firn.keyed.write.pressure import CALM, Pressure
-from firn.units import parse_duration_ms
+from firn.units import Duration, parse_duration_ms
 
 if TYPE_CHECKING:
     from firn.keyed.maintain.compaction import CompactionReport
     from firn.keyed.table import KeyedTable
 
-Duration = float | str | timedelta
 
 T = TypeVar("T")
 

@@ -17,6 +17,7 @@ from firn.records.names.layout import RecordLayout, index_part
 from firn.records.names.names import id_part
 from firn.records.objects.row import Row
 from firn.records.objects.store import RecordStore
+from firn.units import Duration, parse_duration
 
 BATCH: Final = 1000
 """Rows that are read at once."""
@@ -283,17 +284,41 @@ class RecordSweepReport:
 
 
 def sweep_all(
-    store: RecordStore, *, retention_s: float, orphan_age_s: float, dry_run: bool, table: str = ""
+    store: RecordStore,
+    *,
+    older_than: Duration = RETENTION,
+    orphans: Duration = ORPHAN_AGE,
+    dry_run: bool = False,
+    table: str = "",
 ) -> RecordSweepReport:
-    """Apply, `collect` and `sweep`.
+    """Delete what no transaction reads any more, of all record tables of the database, which share a log: old
+    versions of rows, index entries, commits. Those that are old are packed.
+
+    Args:
+        older_than: snapshots older than that can't be read afterwards; never less than 30 seconds. Above the
+            longest transaction.
+        orphans: how old an object must be that nothing refers to. Above the longest transaction: a large document
+            is put before its commit.
+        dry_run: only say what would be deleted.
 
     Raises:
-        CorruptObjectError: a row of `table` is damaged. All else is swept, of the other tables and of this one.
+        CorruptObjectError: a row of this table is damaged, and left alone; all else is swept. `repair_rows`
+            mends it. Those of other tables are told in the report.
+
+    Cost: see `firn.records.maintain.collection`: 1 GET a row that was written since the last sweep, 1 PUT a row
+    with old versions, 1 DELETE an entry, 1 LIST sequence of all index entries and 1 GET a row with old ones.
+
+    Example:
+        >>> import firn
+        >>> people = firn.connect("memory://").create_table("people", kind="records")
+        >>> _ = people.insert("ada", {"n": 1})
+        >>> people.sweep(dry_run=True).versions
+        0
     """
     if not dry_run:
         settle(store)
-    done = collect(store, retention_s=retention_s, dry_run=dry_run)
-    swept = sweep(store, orphan_age_s=orphan_age_s, dry_run=dry_run, known=done.damaged)
+    done = collect(store, retention_s=parse_duration(older_than), dry_run=dry_run)
+    swept = sweep(store, orphan_age_s=parse_duration(orphans), dry_run=dry_run, known=done.damaged)
     left = swept.entries + swept.bodies + swept.packs
     damaged = {**done.damaged, **swept.damaged}
     own = key_below(store.prefix, table, "")

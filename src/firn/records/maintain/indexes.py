@@ -24,10 +24,25 @@ from firn.records.maintain.ddl import Definition, define
 from firn.records.objects.store import RecordStore, Table
 from firn.records.write.uniqueness import values_of
 from firn.records.write.validation import unseen
-from firn.runner import Progress, Runner
+from firn.runner import Progress, Runner, TaskEngines
 
 BATCH: Final = 1000
 """Rows that are read at once, by one task where there are tasks."""
+
+TASKS_FROM: Final = 10_000
+"""Rows from which on an index is built by tasks: fewer take less time than tasks need to begin."""
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """An index of a record table: of which field, whether unique, whether it can be used or is being built, and
+    whether it is of each element of lists."""
+
+    field: str
+    unique: bool
+    ready: bool
+    each: bool = False
+
 
 Choose = Callable[[Sequence[ObjectInfo]], Runner | None]
 """Where these rows are read: None for here."""
@@ -98,9 +113,65 @@ def build_index(
         raise
 
 
+def index_infos(store: RecordStore, table: str) -> list[IndexInfo]:
+    """The indices that there are now, by field. 1 GET, and 1 a commit that this process hasn't seen."""
+    state = store.table(table, store.log.refresh().catalog).state
+    return [
+        IndexInfo(field, index.unique, index.stage == "ready", index.each)
+        for field, index in sorted(state.fields.items())
+    ]
+
+
+def create_index(
+    store: RecordStore,
+    engines: TaskEngines,
+    table: str,
+    field: str,
+    *,
+    unique: bool,
+    each: bool,
+    runner: Runner | None,
+) -> int:
+    """Build an index while others read and write; the number of the commit from which it is used. One that was
+    interrupted, wherever that was, is ended.
+
+    1 LIST sequence, 1 GET a row and 1 PUT a version that is kept, or an element of it, and 2 commits:
+    2 PUTs and 4 GETs; a unique one lists and reads the rows once more.
+
+    Args:
+        unique: see `firn.Index`.
+        each: see `firn.Index`. As long as there is such an index, the database's record tables need a Firn that
+            knows the feature `each`.
+        runner: where rows are read and entries put; by default on Spark where there are 10,000 rows or more and a
+            session is active or given, or they have more than 64 MB.
+
+    Raises:
+        ConflictError: there is such an index.
+        InvalidInputError: the field can't be indexed, or a row has a list or an object there; with `each`,
+            anything but a list of values without parts.
+        DuplicateKeyError: `unique`, and two rows have one value.
+
+    Example:
+        >>> import firn
+        >>> posts = firn.connect("memory://").create_table("posts", kind="records")
+        >>> _ = posts.insert_many({"1": {"tags": ["sea", "sun"]}, "2": {"tags": ["sun"]}, "3": {}})
+        >>> _ = posts.create_index("tags", each=True)
+        >>> [row.id for row in posts.find(tags=firn.Contains("sun"))]
+        ['1', '2']
+    """
+
+    def choose(rows: Sequence[ObjectInfo]) -> Runner | None:
+        if runner is not None or len(rows) < TASKS_FROM:
+            return runner
+        return engines.runner(sum(row.size for row in rows))
+
+    progress = engines.progress(f"index {table} by {field}")
+    return build_index(store, table, field, unique=unique, each=each, choose=choose, progress=progress)
+
+
 def drop_index(store: RecordStore, table: str, name: str) -> int:
-    """Commit that an index isn't used any more from this commit on, which is returned. As `define`. Its entries stay
-    for snapshots before, until a sweep.
+    """Use an index no more, from the commit on whose number is returned. Its entries stay for snapshots before,
+    until a sweep. 1 GET, 1 PUT.
 
     Raises:
         NotFoundError: there is none.

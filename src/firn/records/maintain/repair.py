@@ -20,6 +20,8 @@ from firn.records.apply.apply import apply
 from firn.records.apply.damage import put_anew, read_anyway
 from firn.records.names.names import check_id, id_part, shown_id
 from firn.records.objects.row import Row
+from firn.records.objects.single_version_row import NEVER, LoneRow, encode_row
+from firn.records.objects.single_version_store import RowStore
 from firn.records.objects.store import RecordStore, Table
 from firn.records.write.transaction import begin
 
@@ -48,7 +50,31 @@ class _Written:
 def repair_rows(
     store: RecordStore, name: str, ids: Iterable[str], *, forget: bool, dry_run: bool
 ) -> RowRepairReport:
-    """See `RecordTable.repair_rows`."""
+    """Mend rows whose objects are damaged, deleted or older than they were: what the log still has of a row is
+    put back. Snapshots from before that can't read the row any more. The damaged object stays below
+    `_firn/bodies/` until a sweep takes it, as orphans go.
+
+    Commits after the damage mend a row by themselves, so `upsert` does, too.
+
+    Args:
+        ids: the rows'. `firn fsck` names their objects. Whole ones are left alone.
+        forget: delete the rows of which the log has nothing any more.
+        dry_run: only say what would become of them.
+
+    Raises:
+        CorruptObjectError: the log has nothing of a row, and it isn't to be forgotten. Nothing is changed.
+
+    Cost: 1 GET a row; 1 GET for the horizon; 1 GET a commit up to the last one of each row that this process
+    doesn't remember, or a pack; 1 LIST sequence of index entries. For each row that is mended 2 GETs and 2 PUTs,
+    and 1 PUT an index entry.
+
+    Example:
+        >>> import firn
+        >>> people = firn.connect("memory://").create_table("people", kind="records")
+        >>> _ = people.insert("ada", {"born": 1815})
+        >>> people.repair_rows(["ada"])
+        RowRepairReport(repaired=(), forgotten=(), whole=('ada',), dry_run=False)
+    """
     wanted = sorted({check_id(id) for id in ids})
     head = store.log.refresh()
     table = store.table(name, head.catalog)
@@ -147,3 +173,35 @@ def _forget(store: RecordStore, table: Table, ids: Collection[str]) -> None:
         if dropped:
             with suppress(ObjectChangedError, OutcomeUnknownError):  # then a collection takes them
                 store.put_row(table.layout, row, stored.etag)
+
+
+def forget_rows(rows: RowStore, ids: Iterable[str], *, forget: bool, dry_run: bool) -> RowRepairReport:
+    """Let rows go whose objects are damaged: `forget` deletes them. No log has their content.
+
+    Args:
+        ids: the rows'. `firn fsck` names their objects. Whole ones are left alone.
+        forget: that they may go.
+        dry_run: only say what would become of them.
+
+    Raises:
+        CorruptObjectError: a row is damaged, and isn't to be forgotten. Nothing is changed.
+
+    Cost: 1 GET a row, and 1 PUT a damaged one.
+    """
+    wanted = sorted({check_id(id) for id in ids})
+    by_key = {rows.layout.row(id): id for id in wanted}
+    lost: dict[str, str] = {}
+    for blob in rows.bucket.get_many(list(by_key)):
+        try:
+            _ = blob and rows.decoded(blob)
+        except CorruptObjectError:
+            if not forget:
+                raise
+            assert blob is not None
+            lost[by_key[blob.info.key]] = blob.info.etag
+    for id, etag in lost.items() if not dry_run else ():
+        with suppress(ObjectChangedError):  # by somebody who mended it
+            gone = LoneRow(id, NEVER.next(), None)
+            rows.bucket.put_if_match(rows.layout.row(id), encode_row(gone), etag)
+    whole = tuple(id for id in wanted if id not in lost)
+    return RowRepairReport((), tuple(lost), whole, dry_run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Literal
@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from firn.arrow.types import arrow_schema
+from firn.concurrency.aio import Twin, awaited, each
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.journal.sequence import RowWrite
@@ -68,13 +69,40 @@ class Changes:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """`_id`, the declared columns or else `document`, then `_kind` ("put" or "delete") and `_seq`, the commit."""
-        each, columns = iter(self), self.columns
-        while piece := list(islice(each, BATCH_ROWS)):
+        told, columns = iter(self), self.columns
+        while piece := list(islice(told, BATCH_ROWS)):
             yield from change_table(piece, self._table.documents, columns).to_batches()
 
     def to_arrow(self) -> pa.Table:
         """All of it as one Arrow table."""
         return pa.Table.from_batches(self.to_batches(), arrow_schema(self.columns))
+
+
+class AsyncChanges(Twin[Changes]):
+    """See `Changes`. `async for` gives each change."""
+
+    @property
+    def since(self) -> str:
+        return self.twin.since
+
+    @property
+    def version(self) -> str:
+        """For `since`, to go on."""
+        return self.twin.version
+
+    @property
+    def columns(self) -> ColumnTypes:
+        """Those of `to_batches`, with their DuckDB types."""
+        return self.twin.columns
+
+    def __aiter__(self) -> AsyncIterator[Change]:
+        return each(self._threads, lambda: self.twin, BATCH_ROWS)
+
+    def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """Arrow batches: `_id`, the declared columns or else `document`, `_kind` and `_seq`."""
+        return each(self._threads, self.twin.to_batches, 1)
+
+    to_arrow = awaited(Changes.to_arrow)
 
 
 def change_columns(documents: Documents) -> ColumnTypes:
@@ -104,7 +132,34 @@ def change_table(told: Sequence[Change], documents: Documents, columns: ColumnTy
 
 
 def since_version(store: RecordStore, name: str, since: Any = None, upto: Any = None) -> Changes:
-    """The changes between two versions of a table. As `bounds`; nothing is read yet."""
+    """What was put and deleted, commit by commit, from the log: iterable, and with `to_arrow()`.
+
+    Nothing is left out and nothing told twice: who goes on with `since=changes.version` hears of every commit. As
+    long as the log reaches back: a sweep packs old commits, and deletes packs that are older than its `orphans`.
+
+    Args:
+        since: a version, which is the number of a commit: of earlier changes, or what `Transaction.commit`
+            returned; None for when the table was created.
+        upto: where to end, a version; None for now.
+
+    Raises:
+        SnapshotTooOldError: what was committed then is swept, or was of another table of the name. Read the table
+            as it is, and its changes from there.
+        InvalidInputError: what is no version.
+
+    Cost: that of beginning a transaction; then 1 GET a commit that this process doesn't remember, 1 for the
+    horizon; of packed ones 1 LIST and 1 GET a thousand; 1 GET a large document.
+
+    Example:
+        >>> import firn
+        >>> people = firn.connect("memory://").create_table("people", kind="records")
+        >>> _ = people.insert("ada", {"born": 1815})
+        >>> version = people.changes().version
+        >>> _ = people.upsert("ada", {"born": 1815, "city": "London"})
+        >>> people.delete("ada")
+        >>> [(change.kind, change.id, change.document) for change in people.changes(since=version)]
+        [('put', 'ada', {'born': 1815, 'city': 'London'}), ('delete', 'ada', None)]
+    """
     table, begin, end = bounds(store, name, since, upto)
     return Changes(str(begin), str(end), store, table)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import pyarrow as pa
 
 from firn.arrow.inputs import to_reader
 from firn.arrow.types import arrow_schema, conform
 from firn.records.documents.documents import ID, Documents, Record
+
+ROWS: Final = 256
+"""Rows of a stream that one step of asyncio's gives."""
 
 
 class Rows(list[Record]):
