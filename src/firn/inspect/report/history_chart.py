@@ -23,6 +23,9 @@ COLOURS = {
 WIDTH, HEIGHT = 500, 100
 """Units of a drawing, which is stretched to the page's width. Of commits in one unit the last one is drawn."""
 
+MOST_DESCRIBED = 200
+"""Of so many marks each tells its commit; of more, which would weigh too much, only the operation."""
+
 
 def history_chart(points: Sequence[Point]) -> Html:
     """The charts by time, and folded away those by commit."""
@@ -46,35 +49,28 @@ def colour(op: str) -> str:
 def _steps(points: Sequence[Point], xs: Sequence[float], what: str, ends: tuple[str, str]) -> Html:
     values: list[int | None] = [getattr(p, what) for p in points]
     most, span = max((v for v in values if v is not None), default=0), max(xs) or 1
-    line: dict[int, float | None] = {}
-    marks: dict[tuple[int, str], tuple[float | None, Point]] = {}
+    heights: dict[int, float] = {}
+    marks: dict[tuple[int, str], tuple[float, Point]] = {}
     for point, position, value in zip(points, xs, values, strict=True):
-        x = round(WIDTH * position / span)
-        y = None if value is None else round(HEIGHT * (1 - value / (most or 1)), 1)
-        line[x] = y
-        marks[x, point.commit.op] = y, point
-    drawn = [tag("path", d=_path(line), class_="line")]
+        if value is not None:
+            x, y = round(WIDTH * position / span), round(HEIGHT * (1 - value / (most or 1)), 1)
+            heights[x], marks[x, point.commit.op] = y, (y, point)
+    steps = "".join(f"H{x}V{y}" for x, y in heights.items())
+    # Counted backwards, values are unknown at the beginning or everywhere.
+    line = f"M{min(heights)} {HEIGHT}{steps}V{HEIGHT}" if heights else ""
+    drawn = [tag("path", d=line, class_="line")]
+    shapes: dict[tuple[str, str], list[str]] = {}
     for (x, op), (y, point) in marks.items():
-        if y is not None:
-            d, kind = (f"M{x} 0V{HEIGHT}", "sweep") if op == "sweep" else (f"M{x} {y}h.01", "mark")
-            drawn.append(
-                tag("path", tag("title", described(point)), d=d, class_=kind, style=f"stroke:{colour(op)}")
-            )
+        hint = described(point) if len(marks) <= MOST_DESCRIBED else op
+        shapes.setdefault((op, hint), []).append(f"M{x} 0V{HEIGHT}" if op == "sweep" else f"M{x} {y}h.01")
+    for (op, hint), parts in shapes.items():
+        kind = "sweep" if op == "sweep" else "mark"
+        drawn.append(
+            tag("path", tag("title", hint), d="".join(parts), class_=kind, style=f"stroke:{colour(op)}")
+        )
     text = f"{what}: {'?' if values[-1] is None else f'{values[-1]:,}'} now, {most:,} at most"
     svg = tag("svg", *drawn, viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", role="img")
     return tag("figure", tag("figcaption", text), svg, tag("div", *(tag("span", e) for e in ends)))
-
-
-def _path(line: dict[int, float | None]) -> str:
-    """Steps down to the axis; where a value isn't known, there is a gap."""
-    parts, drawing = [], False
-    for x, y in line.items():
-        if y is not None:
-            parts.append(f"H{x}V{y}" if drawing else f"M{x} {HEIGHT}V{y}")
-        elif drawing:
-            parts.append(f"H{x}V{HEIGHT}")
-        drawing = y is not None
-    return "".join([*parts, f"V{HEIGHT}" if drawing else ""])
 
 
 def described(point: Point) -> str:
