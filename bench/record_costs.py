@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.figures import FIRN, Figures
 from firn.bucket import open_bucket
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.records.apply.apply import apply, settle
 from firn.records.write.transaction import begin
 

@@ -18,7 +18,7 @@ from typing import Any
 from bench.figures import FIRN, Figures, counted
 from bench.record_engines import FIELD, SQLITE, connected, document, fill_sqlite
 from firn.bucket import open_bucket
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.journal.sequence import Horizon, Record, RowWrite, Transaction
 from firn.journal.sequence.codec import canonical, encode_record
 from firn.journal.sequence.truncation import truncate

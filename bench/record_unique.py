@@ -11,7 +11,7 @@ from typing import Any
 from bench.figures import FIRN, Figures
 from bench.record_clients import drive, summary
 from firn.bucket import open_bucket
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.records.definition.definition import Index
 from firn.records.write.transaction import begin
 

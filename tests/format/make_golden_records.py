@@ -19,7 +19,7 @@ from make_golden import GOLDEN
 
 import firn
 from firn.bucket import open_bucket
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.journal.sequence import Horizon, truncate
 from firn.records.apply.apply import settle
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.journal.sequence import truncate
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import Index

@@ -10,7 +10,7 @@ from typing import Any
 
 from firn.bucket import open_bucket
 from firn.concurrency.aio import Threads
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.records.aio import AsyncTransactions
 
 REQUESTS = frozenset(

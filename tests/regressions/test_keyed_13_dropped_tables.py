@@ -80,10 +80,10 @@ def test_keyed_13_a_late_dropper_leaves_the_next_table(db: firn.Database, kind: 
     db.create_table("t", kind=kind)
     before = objects(db)
     if marked:
-        assert db._tables.keyed.erase(old.definition).objects == ()
+        assert db._tables.kinds["keyed"].erase(old.definition).objects == ()
     else:
         with pytest.raises(firn.TableNotFoundError, match="dropped by somebody else"):
-            db._tables.keyed.drop(old.definition)
+            db._tables.kinds["keyed"].drop(old.definition)
     assert objects(db) == before
 
 

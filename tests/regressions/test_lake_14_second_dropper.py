@@ -33,7 +33,7 @@ def next_table(db: firn.Database, **options: Any) -> tuple[Descriptor, Any]:
 def test_lake_14_a_late_dropper_leaves_the_next_table(db: firn.Database, marked: bool) -> None:
     old, new = next_table(db)
     new.append([{"x": 1}])
-    lakes = db._lakes
+    lakes = db._tables.lakes
     if marked:
         lakes.erase(replace(old, dropped=True))
     else:
@@ -46,7 +46,7 @@ def test_lake_14_a_late_dropper_leaves_the_next_table(db: firn.Database, marked:
 def test_lake_14_a_late_dropper_leaves_a_record_table(db: firn.Database) -> None:
     old, new = next_table(db, kind="records")
     new.insert("a", {"x": 1})
-    db._lakes.erase(replace(old, dropped=True))
+    db._tables.lakes.erase(replace(old, dropped=True))
     assert db.table("t").count() == 1
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
 from firn.records.apply.apply import apply
 from firn.records.definition.definition import Index

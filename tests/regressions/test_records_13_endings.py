@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 import firn
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import FirnError, ObjectLockedError, TransactionTimedOutError
 from firn.testing import SimStore
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 import firn
-from firn.database.record_tables import RecordOptions
+from firn.database.kinds.records import RecordOptions
 from firn.errors import CorruptObjectError, NoSuchKeyError, SnapshotTooOldError
 from firn.inspect.fsck.records import check_records
 from firn.records.apply.apply import settle

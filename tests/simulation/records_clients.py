@@ -11,7 +11,7 @@ from itertools import cycle
 from operator import methodcaller
 from typing import Any
 
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import (
     ConflictError,
     DuplicateKeyError,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from firn.bucket import Bucket
 from firn.database import copies
-from firn.database.lake_tables import LakeTables
-from firn.database.tables import Tables
+from firn.database.kinds.lake import LakeTables
 from firn.errors import FirnError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.definition.definition import Descriptor
@@ -46,10 +46,8 @@ class SimLakes(LakeTables):
 class SimDatabase(Simulated):
     def __init__(self, bucket: GatedBucket) -> None:
         super().__init__(bucket)
-        self._lakes = SimLakes(bucket, self.prefix, {}, self.engines, self._writer_tables, None)
-        self._tables = Tables(
-            bucket, self.prefix, self.url, self._lakes, self._keyed, self._records, self._writer_tables
-        )
+        lakes = SimLakes(bucket, self.prefix, {}, self.engines, self._writer_tables, None)
+        self._tables = replace(self._tables, kinds={**self._tables.kinds, "lake": lakes})
 
 
 MODES = ("before", "after", "lost_ack", "retried", "failed")

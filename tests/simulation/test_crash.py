@@ -23,9 +23,10 @@ import pytest
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
 from firn.database.database import Database
-from firn.database.keyed_tables import KeyedTables
-from firn.database.lake_tables import LakeTables
-from firn.database.record_tables import RecordTables
+from firn.database.kinds.keyed import KeyedTables
+from firn.database.kinds.kind import TableKind
+from firn.database.kinds.lake import LakeTables
+from firn.database.kinds.records import RecordTables
 from firn.database.tables import Tables
 from firn.database.writer_tables import WriterTables
 from firn.errors import TableNotFoundError
@@ -34,6 +35,7 @@ from firn.journal.leaderless.append import Append
 from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.model import Commit
+from firn.kinds import Kind
 from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.partition.partition import PartitionSpec
@@ -304,12 +306,13 @@ class SimDatabase(Database):
         self._writer_tables = WriterTables(
             bucket, self.prefix, self.url, self.engines, writer=None, strict=False, clock=bucket.clock
         )
-        self._lakes = LakeTables(bucket, self.prefix, {}, self.engines, self._writer_tables, None)
-        self._keyed = KeyedTables(bucket, self.prefix, {}, self.engines, bucket.clock)
         self._records = RecordTables(bucket, self.prefix, self.url, clock=bucket.clock, background=False)
-        self._tables = Tables(
-            bucket, self.prefix, self.url, self._lakes, self._keyed, self._records, self._writer_tables
-        )
+        kinds: dict[Kind, TableKind[Any, Any, Any]] = {
+            "lake": LakeTables(bucket, self.prefix, {}, self.engines, self._writer_tables, None),
+            "keyed": KeyedTables(bucket, self.prefix, {}, self.engines, bucket.clock),
+            "records": self._records,
+        }
+        self._tables = Tables(bucket, self.prefix, self.url, kinds, self._writer_tables)
 
 
 def test_create_table() -> None:

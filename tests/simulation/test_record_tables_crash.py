@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import FirnError, TableExistsError
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import read_definition

@@ -105,7 +105,7 @@ def ingest(
     """
     check_format(format)
     if kind is not None:
-        from firn.database.kinds import check_kind
+        from firn.database.kinds.kind import check_kind
 
         check_kind(kind)
     url, name = locate(to, db)
@@ -393,7 +393,7 @@ def _folded(names: Sequence[str]) -> list[str]:
 
 def _check_columns(frame: DataFrame, asked: _Definition) -> None:
     """Before the table is made: a typing error shouldn't leave an empty one behind."""
-    from firn.database.lake_tables import parse_sort
+    from firn.database.kinds.lake import parse_sort
     from firn.lake.definition.keys import parse_key
     from firn.lake.partition.partition import PartitionSpec
 

@@ -1,11 +1,11 @@
-"""`Database`: a bucket prefix and the tables below it, of all kinds: `firn.database.kinds` tells them apart."""
+"""`Database`: a bucket prefix and the tables below it, of all kinds: see `firn.database.kinds`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from firn.arguments import checked
 from firn.bucket import open_bucket, split_url
@@ -13,10 +13,8 @@ from firn.bucket.base import Bucket
 from firn.bucket.options import StoreOptions
 from firn.database.copies import CopyReport, copy
 from firn.database.engines import DatabaseEngines
-from firn.database.keyed_tables import KeyedOptions, KeyedTables
-from firn.database.kinds import KEYED, LAKE, RECORDS, Kind, check_kind, check_options
-from firn.database.lake_tables import LakeOptions, LakeTables
-from firn.database.record_tables import AnyRecordTable, RecordOptions, RecordTables
+from firn.database.kinds.kind import Place, all_kinds, check_kind, check_options
+from firn.database.kinds.records import AnyRecordTable, RecordTables
 from firn.database.tables import AnyTable, Tables
 from firn.database.transactions import Transactions
 from firn.database.upkeep import WriterUpkeep
@@ -24,6 +22,7 @@ from firn.database.writer_tables import WriterTables, WriterTransaction
 from firn.errors import InvalidInputError
 from firn.journal.lock import ExclusiveLock
 from firn.keyed.table import KeyedTable
+from firn.kinds import Kind
 from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
 from firn.names import check_name
@@ -115,19 +114,12 @@ class Database(Transactions, WriterUpkeep):
         self._writer_tables = WriterTables(
             self.bucket, self.prefix, self.url, self.engines, writer=writer, strict=strict
         )
-        place = (self.bucket, self.prefix, self.options, self.engines)
-        self._lakes = LakeTables(*place, self._writer_tables, lock)
-        self._keyed = KeyedTables(*place)
-        self._records = RecordTables(self.bucket, self.prefix, self.url, engines=self.engines)
-        self._tables = Tables(
-            self.bucket,
-            self.prefix,
-            self.url,
-            self._lakes,
-            self._keyed,
-            self._records,
-            self._writer_tables,
+        place = Place(
+            self.bucket, self.prefix, self.url, self.options, self.engines, self._writer_tables, lock
         )
+        kinds = {kind.name: kind.at(place) for kind in all_kinds()}
+        self._records = cast("RecordTables", kinds[RecordTables.name])
+        self._tables = Tables(self.bucket, self.prefix, self.url, kinds, self._writer_tables)
 
     def __repr__(self) -> str:
         return f"<Database {self.url}>"
@@ -264,18 +256,10 @@ class Database(Transactions, WriterUpkeep):
             if value != default and value not in ([], {}, ())
         }
         check_options(kind, given)
-        common = {"schema": schema, "properties": properties or {}, **given}
-        if kind == RECORDS:
-            record = self._records.describe(name, RecordOptions(**common))
-            return self._records.create(record, self._tables.free(name, kind=RECORDS))
-        if kind == KEYED:
-            keyed = self._keyed.describe(name, KeyedOptions(**common))
-            return self._keyed.create(keyed, self._tables.free(name, kind=KEYED))
-        descriptor = self._lakes.describe(name, LakeOptions(**common))
-        if journal == "writer":
-            self._tables.free_for_writers(name)
-            return self._writer_tables.define(descriptor)
-        return self._lakes.create(descriptor, self._tables.free(name))
+        return cast(
+            "AnyTable",
+            self._tables.create(name, kind, {"schema": schema, "properties": properties or {}, **given}),
+        )
 
     @overload
     def table(self, name: str, *, kind: Literal["lake"]) -> LakeTable: ...
@@ -413,8 +397,8 @@ class Database(Transactions, WriterUpkeep):
             {'events': 1, 'host-17': 1}
         """
         covered = {}
-        for name in self.tables(LAKE):
-            table = self.table(name, kind=LAKE)
+        for name in self.tables("lake"):
+            table = self.table(name, kind="lake")
             if table.descriptor.journal != "writer":
                 covered[name] = table.checkpoint()
         return {**covered, **self._writer_tables.federation.checkpoint()}

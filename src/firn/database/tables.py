@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
-from firn.database.keyed_tables import KeyedTables
-from firn.database.kinds import (
-    KEYED,
-    LAKE,
-    RECORDS,
-    Definition,
-    Kind,
-    decode_definition,
-    read_any,
-    read_current,
-    wrong_kind,
-)
-from firn.database.lake_tables import LakeTables
-from firn.database.record_tables import AnyRecordTable, RecordTables
-from firn.database.tombstones import Vacant
+from firn.database.kinds.definitions import decode_definition, read_any, read_current
+from firn.database.kinds.kind import Definition, TableKind, Vacant, kind_named, wrong_kind
+from firn.database.kinds.lake import LakeTables
+from firn.database.kinds.records import AnyRecordTable
 from firn.database.writer_tables import WriterTables
 from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.definition import definition_key
-from firn.journal.manifest.pointer_store import has_pointer
-from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.table import KeyedTable
+from firn.kinds import Kind
 from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
 from firn.names import is_name
-from firn.records.definition.definition import RecordDefinition
 
 AnyTable = LakeTable | KeyedTable | AnyRecordTable
 
@@ -43,15 +32,17 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Tables:
-    """Which kind a table is of is asked here, and nowhere above."""
+    """A table is of the kind that its definition says; one that has none is a lake table."""
 
     bucket: Bucket
     prefix: str
     url: str
-    lakes: LakeTables
-    keyed: KeyedTables
-    records: RecordTables
+    kinds: Mapping[Kind, TableKind[Any, Any, Any]]
     writers: WriterTables
+
+    @property
+    def lakes(self) -> LakeTables:
+        return cast("LakeTables", self.kinds[LakeTables.name])
 
     def names(self, kind: Kind | None) -> list[str]:
         """See `Database.tables`."""
@@ -67,9 +58,9 @@ class Tables:
                     warn_degraded(self.bucket.uri(self._prefix(name)), str(error))
                     found.update([name] if kind is None else [])
                     continue
-                if _listed(definition) and kind in (None, definition.kind):
+                if self._of(definition).is_listed(definition) and kind in (None, definition.kind):
                     found.add(name)
-            elif kind in (KEYED, RECORDS):
+            elif kind not in (None, self.lakes.name):
                 continue  # without a definition there are lake tables only
             elif self.lakes.has_log(name):
                 found.add(name)
@@ -84,26 +75,26 @@ class Tables:
         found = self._find(name, read_any(self.bucket, self._prefix(name)))
         if found is None:
             raise self._no_table(name)
-        has = _kind_of(found)
-        if kind is not None and kind != has:
-            raise wrong_kind(name, has, kind)
+        if kind is not None and kind != found.kind:
+            raise wrong_kind(name, found.kind, kind)
         return found
+
+    def create(self, name: str, kind: Kind, given: Mapping[str, Any]) -> Any:
+        """See `Database.create_table`. `given`: the kind's options."""
+        tables = self.kinds[kind]
+        definition = tables.describe(name, tables.options(**given))
+        return tables.create(definition, tables.vacate(definition, self))
 
     def drop(self, name: str, *, dry_run: bool) -> DropReport:
         """See `Database.drop_table`."""
         definition = read_any(self.bucket, self._prefix(name))
         if definition is None or definition.dropped:  # nobody opens one whose drop was interrupted
-            found = self._find(name, definition)
-            if isinstance(found, LakeTable):
-                definition = found.descriptor
+            undefined = self._undefined(name, definition)
+            if undefined is not None:
+                definition = undefined.descriptor
             elif definition is None:
                 raise self._no_table(name)
-        if isinstance(definition, KeyedDefinition):
-            report = self.keyed.drop(definition, dry_run=dry_run)
-        elif isinstance(definition, RecordDefinition):
-            report = self.records.drop(definition, dry_run=dry_run)
-        else:
-            report = self.lakes.drop(definition, dry_run=dry_run)
+        report = self._of(definition).drop(definition, dry_run=dry_run)
         if definition.dropped and not report.objects:
             raise self._no_table(name)
         return report
@@ -114,42 +105,38 @@ class Tables:
             raise self._no_table(name)
         return self.lakes.mend(name, dry_run=dry_run)
 
-    def free(self, name: str, *, kind: Kind = LAKE) -> Vacant:
+    def free(self, name: str, kind: Kind = LakeTables.name) -> Vacant:
         """See that no table has the name, and end the drop of one that had."""
         self.writers.check_free(name)
-        prefix = self._prefix(name)
-        there, over = read_current(self.bucket, prefix)
-        if isinstance(there, RecordDefinition):
-            taken = self.records.usable(there) is not None
-        elif there is not None:
-            taken = not there.dropped
+        there, over = read_current(self.bucket, self._prefix(name))
+        if there is not None:
+            taken = self._of(there).usable(there) is not None
         else:
-            taken = kind != LAKE and self.lakes.log_to_define(name) is not None
+            taken = not kind_named(kind).may_define_logs and self.lakes.log_to_define(name) is not None
         if taken:
             raise self._exists(name)
         return self._cleared(Vacant(name, there, over))
 
-    def free_for_writers(self, name: str) -> None:
+    def free_for_writers(self, name: str) -> Vacant:
         """The same for a table of writers' catalogs. 1 LIST, more where a table was dropped."""
         if self.bucket.list_dirs(f"{self._prefix(name)}/"):
             there, over = read_current(self.bucket, self._prefix(name))
             if there is None or not there.dropped:  # a table, or a writer
                 raise self._exists(name, "is there already")
-            self._cleared(Vacant(name, there, over))
+            return self._cleared(Vacant(name, there, over))
+        return Vacant(name)
 
     # -- how
+
+    def _of(self, definition: Definition) -> TableKind[Any, Any, Any]:
+        return self.kinds[cast("Kind", definition.kind)]
 
     def _cleared(self, left: Vacant) -> Vacant:
         """End the drop of the table that had the name."""
         there = left.there
         if there is None or not there.dropped:  # then its creator may be alive, and somebody write to it
             return left
-        if isinstance(there, RecordDefinition):
-            self.records.erase(there)
-        elif isinstance(there, KeyedDefinition):
-            self.keyed.erase(there)
-        else:
-            self.lakes.erase(there)
+        self._of(there).erase(there)
         return left
 
     def _exists(self, name: str, what: str = "is a table already") -> TableExistsError:
@@ -159,16 +146,16 @@ class Tables:
 
     def _find(self, name: str, definition: Definition | None) -> AnyTable | None:
         """The table with the definition that was read for it."""
-        if definition is None:
-            return self.lakes.find(name)
-        if definition.dropped:  # whose name writers may have taken
-            return self.writers.find(name)
-        if isinstance(definition, RecordDefinition):
-            usable = self.records.usable(definition)
-            return None if usable is None else self.records.open(usable)
-        if isinstance(definition, KeyedDefinition):
-            return self.keyed.open(definition)
-        return self.lakes.open(definition)
+        if definition is None or definition.dropped:
+            return self._undefined(name, definition)
+        tables = self._of(definition)
+        usable = tables.usable(definition)
+        found: AnyTable | None = None if usable is None else tables.open(usable)
+        return found
+
+    def _undefined(self, name: str, left: Definition | None) -> LakeTable | None:
+        """A table without definition: the reference's, or of writers, who may have taken a dropped table's name."""
+        return self.lakes.find(name) if left is None else self.writers.find(name)
 
     def _no_table(self, name: str) -> TableNotFoundError | CorruptObjectError:
         if (lost := self._lost(name)) is not None:
@@ -188,19 +175,7 @@ class Tables:
         """What to say of a table that has no definition any more. 1 GET, and 1 LIST or more where there is none."""
         if read_any(self.bucket, self._prefix(name)) is not None:
             return None
-        key = self.bucket.uri(definition_key(self._prefix(name)))
-        if has_pointer(self.bucket, self._prefix(name)):
-            return CorruptObjectError(
-                f"{key} is missing, and files of a keyed table are there. Copy it back from a backup; until then "
-                "nobody can open the table."
-            )
-        if self.records.defines(name):
-            return CorruptObjectError(
-                f"{key} is missing, and the log of record tables has the table. Copy it back from a backup; or say "
-                f"what it was by create_table({name!r}, kind='records', …), which raises TableExistsError and keeps "
-                "the rows."
-            )
-        return None
+        return next((lost for kind in self.kinds.values() if (lost := kind.lost(name)) is not None), None)
 
     def _other_level(self, name: str) -> str:
         """What to say if a database was named for a table, or a table for its database. 1 LIST, 2 GETs."""
@@ -216,17 +191,6 @@ class Tables:
         return key_below(self.prefix, name)
 
 
-def _kind_of(table: AnyTable) -> Kind:
-    if isinstance(table, LakeTable):
-        return LAKE
-    return KEYED if isinstance(table, KeyedTable) else RECORDS
-
-
 def _is_table(bucket: Bucket, prefix: str) -> bool:
     key = definition_key(prefix).removeprefix("/")  # a database may be a whole bucket
     return bucket.get_many([key])[0] is not None
-
-
-def _listed(definition: Definition) -> bool:
-    unborn = isinstance(definition, RecordDefinition) and definition.state != "ready"
-    return not definition.dropped and not unborn

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from firn.arguments import checked
-from firn.database.record_tables import RecordTables
+from firn.database.kinds.records import RecordTables
 from firn.records.aio import AsyncTransactions
 from firn.records.write.retry import ATTEMPTS
 from firn.records.write.transaction import Transaction

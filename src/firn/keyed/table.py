@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from firn.alter import AlterResult
@@ -105,6 +105,8 @@ class KeyedTable:
 
     Safe to share between threads. Making one costs no request.
     """
+
+    kind: Final = "keyed"
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from firn.alter import AlterResult
 from firn.arguments import checked
@@ -40,6 +40,8 @@ class LakeTable:
 
     Get one from `Database.create_table` or `Database.table`.
     """
+
+    kind: Final = "lake"
 
     def __init__(
         self,

@@ -65,6 +65,8 @@ class RowTable:
         firn.errors.StaleObjectError: stock['DTW'] was changed since: it is at version 2, ...
     """
 
+    kind: Final = "records"
+
     def __init__(
         self,
         bucket: Bucket,

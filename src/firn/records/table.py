@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from firn.alter import AlterResult
 from firn.arguments import checked, documented
@@ -51,6 +51,8 @@ class RecordTable:
         >>> [row["city"] for row in airports.find(state="MI")]
         ['Detroit']
     """
+
+    kind: Final = "records"
 
     def __init__(
         self,

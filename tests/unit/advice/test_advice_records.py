@@ -8,7 +8,7 @@ import pytest
 
 import firn
 from advice import advises
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.inspect.fsck.fsck import check
 from firn.records.apply.apply import settle
 from firn.records.table import RecordTable

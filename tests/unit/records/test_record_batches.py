@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import DuplicateKeyError, InvalidInputError, StaleObjectError
 from firn.testing import SimStore
 from record_stores import Database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import NoSuchKeyError
 from firn.records.apply.apply import apply, settle
 from firn.records.definition.definition import Index, read_definition

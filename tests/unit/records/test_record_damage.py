@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn.database.record_tables import RecordTables
+from firn.database.kinds.records import RecordTables
 from firn.errors import CorruptObjectError, FirnError, NoSuchKeyError, UnsupportedError
 from firn.records.definition.definition import read_definition
 from firn.records.write.transaction import begin

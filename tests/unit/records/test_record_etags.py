@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import firn
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import (
     DuplicateKeyError,
     InvalidInputError,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import firn
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import InvalidInputError
 from firn.records.apply.apply import settle
 from firn.testing import SimStore

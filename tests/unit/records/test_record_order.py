@@ -7,7 +7,7 @@ import random
 import pytest
 
 import firn
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.records.write.transaction import begin
 from firn.testing import SimStore
 from record_stores import Database

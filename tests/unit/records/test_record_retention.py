@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn.database.record_tables import RecordOptions, RecordTables
+from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import SnapshotTooOldError
 from firn.records.apply.apply import settle
 from firn.records.maintain.collection import collect, sweep

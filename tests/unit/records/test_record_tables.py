@@ -15,7 +15,7 @@ import pytest
 
 import firn
 from firn.database.database import Database
-from firn.database.record_tables import RecordTables
+from firn.database.kinds.records import RecordTables
 from firn.errors import (
     ConflictError,
     DuplicateKeyError,

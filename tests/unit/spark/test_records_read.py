@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from firn.database.record_tables import RecordOptions
+from firn.database.kinds.records import RecordOptions
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
 from firn.predicate.predicate import Predicate
 from firn.records.apply.apply import settle

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from firn.database.record_tables import RecordOptions
+from firn.database.kinds.records import RecordOptions
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
 from firn.records.table import RecordTable
 from firn.spark.records import changes

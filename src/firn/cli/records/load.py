@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from firn.database.database import Database
-    from firn.database.record_tables import AnyRecordTable
+    from firn.database.kinds.records import AnyRecordTable
     from firn.records.documents.documents import Documents
 
 Id = Annotated[

@@ -16,7 +16,7 @@ from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from firn.database.database import Database
-    from firn.database.record_tables import AnyRecordTable
+    from firn.database.kinds.records import AnyRecordTable
     from firn.records.documents.documents import Documents, Record
     from firn.records.table import RecordTable
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from firn.bucket.keys import key_below
 from firn.database.database import Database
-from firn.database.kinds import read_any
+from firn.database.kinds.definitions import read_any
 from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
 from firn.inspect.fsck.findings import Finding, Findings, conflicts, note, of_error
 from firn.inspect.fsck.keyed import check_keyed

@@ -64,6 +64,7 @@ class KeyedDefinition:
     generation: int = 0
 
     kind = KIND
+    erased = False
 
     def layout(self, prefix: str) -> ManifestLayout:
         """The names of the table's objects, `prefix` being its directory."""

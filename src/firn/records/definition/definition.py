@@ -82,6 +82,7 @@ class RecordDefinition:
     rev: int = 0
 
     kind = KIND
+    erased = False
 
     @cached_property
     def documents(self) -> Documents:

@@ -14,9 +14,10 @@ from firn.arrow.inputs import declared_columns
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
-from firn.database.engines import DatabaseEngines
-from firn.database.kinds import LAKE, decode_definition, wrong_kind
-from firn.database.tombstones import Vacant, is_left, mark_dropped, mark_erased
+from firn.clock import SystemClock
+from firn.database.kinds.definitions import change_definition, decode_definition
+from firn.database.kinds.kind import Definition, Names, Place, TableKind, Vacant, wrong_kind
+from firn.database.kinds.tombstones import is_dropped, is_left, mark_dropped
 from firn.database.writer_tables import WriterTables, writer_exists
 from firn.errors import (
     CorruptObjectError,
@@ -33,6 +34,7 @@ from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
 from firn.journal.writer.federation.database_name import names_in_use
+from firn.lake.context import Engines
 from firn.lake.definition.definition import Descriptor, check_properties, create_descriptor, read_times
 from firn.lake.definition.keys import parse_key
 from firn.lake.partition.partition import PartitionSpec
@@ -61,15 +63,35 @@ class LakeOptions:
 
 
 @dataclass(frozen=True)
-class LakeTables:
+class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
     """Makes lake tables of definitions. `writers` has those of writers' catalogs, which it hands over to."""
+
+    name = "lake"
+    title = "lake"
+    advice = "Use the verbs of lake tables."
+    options = LakeOptions
+    may_define_logs = True
 
     bucket: Bucket
     prefix: str
-    options: Mapping[str, Any]
-    engines: DatabaseEngines
+    store_options: Mapping[str, Any]
+    engines: Engines
     writers: WriterTables
     lock: ExclusiveLock | None
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> Descriptor:
+        found = Descriptor.decode(data, where)
+        if found.kind != LakeTables.name:
+            raise UnsupportedError(
+                f"{where} is of a table of kind {found.kind!r}, which this version of Firn doesn't know. Upgrade "
+                "Firn to open the table."
+            )
+        return found
+
+    @classmethod
+    def at(cls, place: Place) -> LakeTables:
+        return cls(place.bucket, place.prefix, place.options, place.engines, place.writers, place.lock)
 
     def describe(self, name: str, asked: LakeOptions) -> Descriptor:
         """The definition that the options ask for. `InvalidInputError` for what can't be; no requests."""
@@ -89,8 +111,15 @@ class LakeTables:
         order = parse_sort(asked.sort_by or (keys.key if keys is not None else ()), columns)
         return Descriptor(name, "lake", journal, columns, spec, order, properties, keys=keys)
 
+    def vacate(self, descriptor: Descriptor, names: Names) -> Vacant:
+        if descriptor.journal == "writer":
+            return names.free_for_writers(descriptor.name)
+        return names.free(descriptor.name, self.name)
+
     def create(self, descriptor: Descriptor, vacant: Vacant) -> LakeTable:
-        """Make a table with a log of its own. See `Database.create_table`."""
+        """Make a table. See `Database.create_table`."""
+        if descriptor.journal == "writer":
+            return self.writers.define(descriptor)
         name = descriptor.name
         prefix = key_below(self.prefix, name)
         generation = vacant.generation(self.generations)
@@ -160,7 +189,7 @@ class LakeTables:
         if found is not None and found.dropped:
             raise TableNotFoundError(f"{self.bucket.uri(key_below(self.prefix, name))} was dropped.")
         if found is not None and not isinstance(found, Descriptor):
-            raise wrong_kind(name, found.kind, LAKE)
+            raise wrong_kind(name, found.kind, self.name)
         descriptor = found
         if descriptor is None:
             if not self.has_log(name):
@@ -285,7 +314,18 @@ class LakeTables:
         if log_url is None:
             return self.bucket, key_below(self.prefix, descriptor.name)
         root, log_prefix = split_url(log_url)
-        return open_bucket(root, options=self.options), key_below(log_prefix, descriptor.name)
+        return open_bucket(root, options=self.store_options), key_below(log_prefix, descriptor.name)
+
+
+def mark_erased(bucket: Bucket, prefix: str, definition: Descriptor) -> None:
+    """Say of a dropped table, if it still has the name, that its objects are gone. 1 GET, 1 PUT."""
+
+    def erase(now: Definition | None) -> Definition | None:
+        return (
+            replace(now, erased=True) if isinstance(now, Descriptor) and is_dropped(now, definition) else None
+        )
+
+    change_definition(bucket, key_below(prefix, definition.name), erase, SystemClock())
 
 
 def shared(descriptor: Descriptor) -> Descriptor:
@@ -310,3 +350,6 @@ def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str,
         named.append(fold(column))
     sort_keys(sort_by, columns)  # their types
     return tuple(sort_by)
+
+
+PART = LakeTables

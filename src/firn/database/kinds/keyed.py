@@ -13,9 +13,9 @@ from firn.arrow.inputs import declared_columns
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
-from firn.database.engines import DatabaseEngines
-from firn.database.kinds import Definition, change_definition, read_any
-from firn.database.tombstones import Vacant, is_left, is_same, mark_dropped
+from firn.database.kinds.definitions import change_definition, read_any
+from firn.database.kinds.kind import Definition, Place, TableKind, Vacant
+from firn.database.kinds.tombstones import is_left, is_same, mark_dropped
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
@@ -25,11 +25,11 @@ from firn.errors import (
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
 from firn.journal.manifest.pointer_store import has_pointer
-from firn.keyed.definition.definition import KeyedDefinition, create_definition
+from firn.keyed.definition.definition import FORMAT_VERSION, KeyedDefinition, create_definition
 from firn.keyed.encoding.entries import expiry
 from firn.keyed.encoding.seqs import WIDE_SEQ
 from firn.keyed.maintain.clones import clones_of, release
-from firn.keyed.table import KeyedTable
+from firn.keyed.table import Engines, KeyedTable
 from firn.lake.results import DropReport
 from firn.units import parse_duration_ms
 
@@ -49,14 +49,25 @@ class KeyedOptions:
 
 
 @dataclass(frozen=True)
-class KeyedTables:
+class KeyedTables(TableKind[KeyedOptions, KeyedDefinition, KeyedTable]):
     """Makes keyed tables of definitions."""
+
+    name = "keyed"
+    title = "keyed"
+    advice = "Use `firn keyed`, or db.sql to query it."
+    options = KeyedOptions
+    format_version = FORMAT_VERSION
+    decode = KeyedDefinition.decode
 
     bucket: Bucket
     prefix: str
-    options: Mapping[str, Any]
-    engines: DatabaseEngines
+    store_options: Mapping[str, Any]
+    engines: Engines
     clock: Clock = field(default_factory=SystemClock)
+
+    @classmethod
+    def at(cls, place: Place) -> KeyedTables:
+        return cls(place.bucket, place.prefix, place.options, place.engines)
 
     def describe(self, name: str, asked: KeyedOptions) -> KeyedDefinition:
         """The definition that the options ask for. `InvalidInputError` for what can't be; no requests."""
@@ -115,7 +126,7 @@ class KeyedTables:
         """No requests."""
         prefix = key_below(self.prefix, definition.name)
         return KeyedTable(
-            self.bucket, prefix, definition, self.engines, options=self.options, clock=self.clock
+            self.bucket, prefix, definition, self.engines, options=self.store_options, clock=self.clock
         )
 
     def drop(self, definition: KeyedDefinition, *, dry_run: bool = False) -> DropReport:
@@ -146,6 +157,16 @@ class KeyedTables:
             release(table)
         return DropReport(tuple(sorted(own)), sum(own.values()), dry_run=dry_run)
 
+    def lost(self, name: str) -> CorruptObjectError | None:
+        """1 GET."""
+        prefix = key_below(self.prefix, name)
+        if not has_pointer(self.bucket, prefix):
+            return None
+        return CorruptObjectError(
+            f"{self.bucket.uri(definition_key(prefix))} is missing, and files of a keyed table are there. Copy it "
+            "back from a backup; until then nobody can open the table."
+        )
+
     @property
     def generations(self) -> Generations:
         return Generations(self.bucket, self.prefix)
@@ -157,3 +178,6 @@ def _given_up(made: KeyedDefinition, now: Definition | None) -> Definition | Non
         return None
     properties = {name: value for name, value in made.properties.items() if name != "pointer_url"}
     return replace(made, properties=properties, dropped=True)
+
+
+PART = KeyedTables

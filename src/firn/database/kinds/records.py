@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
-from firn.database.kinds import Definition, change_definition, read_current
-from firn.database.tombstones import Vacant, mark_dropped
-from firn.errors import TableExistsError, TableNotFoundError
+from firn.database.kinds.definitions import change_definition, read_current
+from firn.database.kinds.kind import Definition, Place, TableKind, Vacant
+from firn.database.kinds.tombstones import mark_dropped
+from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError
+from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
 from firn.journal.sequence import Ddl, TableState
 from firn.journal.writer.federation.federation import default_name
 from firn.lake.results import DropReport
 from firn.records.definition.definition import (
+    FORMAT_VERSION,
     Index,
     Isolation,
     RecordDefinition,
@@ -52,8 +55,15 @@ class RecordOptions:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
 
-class RecordTables:
+class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
     """Makes record tables of definitions. Making one costs no request and starts no thread."""
+
+    name = "records"
+    title = "record"
+    advice = "Use `firn records`, or db.begin to change it."
+    options = RecordOptions
+    format_version = FORMAT_VERSION
+    decode = RecordDefinition.decode
 
     def __init__(
         self,
@@ -70,6 +80,10 @@ class RecordTables:
         self._clock: Clock = clock or SystemClock()
         self._generations = Generations(bucket, prefix)
         self.session = Session(bucket, prefix, clock=self._clock, background=background)
+
+    @classmethod
+    def at(cls, place: Place) -> RecordTables:
+        return cls(place.bucket, place.prefix, place.url, engines=place.engines)
 
     def describe(self, name: str, asked: RecordOptions) -> RecordDefinition:
         """The definition that the options ask for. `InvalidInputError` for what can't be; no requests."""
@@ -151,11 +165,19 @@ class RecordTables:
             return None if definition.dropped else definition
         return None if self._state(definition) is None else self._end(definition)
 
-    def defines(self, name: str) -> bool:
-        """Whether the log has a table of the name, whatever its definition says. 1 LIST, and as `SequenceLog.refresh`
-        where there is a log."""
+    def is_listed(self, definition: RecordDefinition) -> bool:
+        return not definition.dropped and definition.state == "ready"
+
+    def lost(self, name: str) -> CorruptObjectError | None:
+        """1 LIST, and as `SequenceLog.refresh` where there is a log, which may have the table."""
         log = self.session.store.log
-        return log.store.last(0) > 0 and name in log.refresh().catalog
+        if log.store.last(0) == 0 or name not in log.refresh().catalog:
+            return None
+        key = self._bucket.uri(definition_key(key_below(self._prefix, name)))
+        return CorruptObjectError(
+            f"{key} is missing, and the log of record tables has the table. Copy it back from a backup; or say what "
+            f"it was by create_table({name!r}, kind='records', …), which raises TableExistsError and keeps the rows."
+        )
 
     def drop(self, definition: RecordDefinition, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
@@ -215,3 +237,6 @@ class RecordTables:
         return TableExistsError(
             f"{self._uri(name)} is a table already. Open it with db.table({name!r}), or choose another name."
         )
+
+
+PART = RecordTables

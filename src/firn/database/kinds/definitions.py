@@ -1,0 +1,77 @@
+"""The definition of a table of any kind, in the bucket: read, decoded, changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import orjson
+
+from firn.bucket.base import Bucket
+from firn.clock import Clock, SystemClock
+from firn.database.kinds.kind import Definition, all_kinds, kind_named
+from firn.errors import ObjectNotFoundError
+from firn.journal.backoff import whole
+from firn.journal.definition import definition_key, replace_object
+from firn.kinds import Kind
+
+EARLIEST: Kind = "lake"
+"""The kind of what nothing tells apart: its decoder says what is wrong with it."""
+
+
+def decode_definition(data: bytes, where: str) -> Definition:
+    """The definition in `_firn/table.json`, whatever kind of table it is of.
+
+    Raises:
+        CorruptObjectError: it can't be read.
+        UnsupportedError: a later version of Firn wrote it.
+    """
+    try:
+        raw = orjson.loads(data)
+        name, version = raw["kind"], raw["firn"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        name = version = None
+    for kind in all_kinds():
+        if kind.format_version is not None and (name == kind.name or version == kind.format_version):
+            break
+    else:
+        kind = kind_named(EARLIEST)
+    return cast("Definition", kind.decode(data, where))
+
+
+def read_any(bucket: Bucket, prefix: str) -> Definition | None:
+    """1 GET; None where there is none."""
+    blob = bucket.get_many([definition_key(prefix)])[0]
+    return None if blob is None else decode_definition(blob.data, bucket.uri(blob.info.key))
+
+
+def read_current(
+    bucket: Bucket, prefix: str, *, clock: Clock | None = None
+) -> tuple[Definition | None, str | None]:
+    """The definition and its ETag, by which it can be replaced. 1 GET, again if half of it came."""
+    key = definition_key(prefix)
+    try:
+        blob = whole(bucket, bucket.get(key), clock or SystemClock())
+    except ObjectNotFoundError:
+        return None, None
+    return decode_definition(blob.data, bucket.uri(key)), blob.info.etag
+
+
+def change_definition(
+    bucket: Bucket, prefix: str, change: Callable[[Definition | None], Definition | None], clock: Clock
+) -> Definition | None:
+    """Replace the definition by what `change` makes of it as it is now. 1 GET and 1 PUT, again after a race.
+
+    Returns:
+        What stands there; None if `change` said so, and nothing was changed.
+
+    Raises:
+        ConflictError: others change it all the time.
+    """
+
+    def replaced(data: bytes | None, where: str) -> tuple[bytes | None, Definition | None]:
+        now = None if data is None else decode_definition(data, where)
+        wanted = change(now)
+        return None if wanted is None or wanted == now else wanted.encode(), wanted
+
+    return replace_object(bucket, prefix, replaced, clock=clock)

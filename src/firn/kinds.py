@@ -1,0 +1,24 @@
+"""The kinds of tables, by name, and where each room has its part of one.
+
+A kind is added here: its name in `Kind`. All else is its own modules, under names that follow from it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final, Literal, get_args
+
+Kind = Literal["lake", "keyed", "records"]
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+PARTS: Final = {"table": "firn.database.kinds.{}"}
+"""The module of a kind, for each part that it has."""
+
+
+def part_of(kind: str, part: str) -> Any:
+    """The `PART` of a kind's module, which is imported when somebody asks for it.
+
+    By name, so that no room imports the kinds: each kind's module imports what it needs, and nothing circular.
+    """
+    return import_module(PARTS[part].format(kind)).PART
