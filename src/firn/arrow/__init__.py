@@ -1,5 +1,6 @@
-"""Rows as Arrow: column types by their names, casts that lose nothing, what users hand over, and DuckDB over it.
+"""Rows as Arrow: column types by their names, casts that lose nothing, inputs of users, and DuckDB over them.
 
 Nothing here knows tables or stores. Start with `types` for the names of types and their Arrow types, `inputs` for
-what `append` and its like accept; `pyvalues` turns Python's values into columns, `engine` runs SQL over tables.
+the data that `append` and similar verbs accept; `pyvalues` turns Python's values into columns, `engine` runs SQL
+over tables.
 """

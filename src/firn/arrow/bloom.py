@@ -27,7 +27,7 @@ _SALT = (  # frozen: Parquet's
 )
 _S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7 = _SALT
 _LOW = 0xFFFFFFFF
-_STEP = 1 << 15  # hashes at once: what is made of each takes 200 bytes
+_STEP = 1 << 15  # hashes at once: each takes 200 bytes of temporaries
 
 hash64 = xxhash.xxh64_intdigest
 """The hash of a value's bytes, 64 bits: taken once, it asks any number of filters. Frozen: Parquet's."""

@@ -32,9 +32,9 @@ def duckdb_name(kind: pa.DataType) -> str | None:
     TIMESTAMP, half floats FLOAT; nanoseconds with a zone are TIMESTAMP WITH TIME ZONE and times of
     nanoseconds TIME, which `conform` refuses where it would cut a digit off.
 
-    None for null, and for lists, maps and structs with nothing but null inside: such a column has no type
-    yet. Raises `InvalidInputError` for what no Parquet file of a table can hold: durations, intervals,
-    unions, decimals of more than 38 digits.
+    None for null, and for lists, maps and structs with nothing but null inside: such a column has no type yet.
+    Raises `InvalidInputError` for types that no Parquet file of a table can hold: durations, intervals, unions,
+    decimals of more than 38 digits.
 
     >>> duckdb_name(pa.timestamp("ms")), duckdb_name(pa.list_(pa.int64())), duckdb_name(pa.null())
     ('TIMESTAMP', 'BIGINT[]', None)
@@ -119,11 +119,10 @@ def _arrow_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
 def conform(data: pa.Table | pa.RecordBatch, columns: ColumnTypes, *, loose: bool = False) -> pa.Table:
     """The rows of `data` under exactly these columns, in this order.
 
-    Types are cast where every value stays what it is, nested ones too, struct fields by name; what `data`
-    lacks is null, what it has besides is dropped. A name that `data` spells only in another case is taken
-    for the column. Text is never parsed, nor anything turned into text; with `loose` (for files that
-    `on_conflict="widen"` reads), numbers may be rounded, and anything becomes text where the column is
-    VARCHAR.
+    Types are cast where every value stays what it is, nested ones too, struct fields by name; columns that `data`
+    lacks are null, its other columns are dropped. A name that `data` spells only in another case is taken for the
+    column. Text is never parsed, nor anything turned into text; with `loose` (for files that `on_conflict="widen"`
+    reads), numbers may be rounded, and anything becomes text where the column is VARCHAR.
 
     Raises `InvalidInputError` that names the column, both types and the first value that doesn't fit.
     Columns that have the right type already are taken over without a copy.

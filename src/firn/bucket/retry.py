@@ -1,8 +1,8 @@
 """Retries: exponential backoff with full jitter, and the one place that tells failure from doubt.
 
-A write whose answer got lost may have happened. Retrying may settle it: an unconditional put that
-succeeds at last has happened, whatever became of the attempts before it. If the retries end without
-that, the outcome is unknown, and no later failure, however definite, takes this back.
+A write whose answer got lost may have happened. Retrying may settle it: an unconditional put that finally succeeds
+has happened, whatever the earlier attempts did. If the retries end without that, the outcome is unknown, and no
+later failure, however definite, takes this back.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def parse_url(url: str | os.PathLike[str]) -> Address:
     if match is None:
         return _directory(text)
     if match[1].lower() not in _KINDS:
-        # Not the whole text: what follows an unknown scheme may hold a password.
+        # Not the whole text: the part after an unknown scheme may hold a password.
         raise InvalidInputError(
             f"{match[1]}:// is not a scheme that Firn knows; use a directory's path, file://, s3://, gs://, "
             "az://, abfss:// or memory://"

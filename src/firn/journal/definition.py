@@ -144,7 +144,7 @@ def replace_object(
 
 
 def is_definition_of(data: bytes, id: str) -> bool:
-    """Whether these are the bytes of a table's definition with that id, which wasn't dropped; what can't be read may
+    """Whether these are the bytes of a table's definition with that id, which wasn't dropped; unreadable bytes may
     be."""
     try:
         found = orjson.loads(data)

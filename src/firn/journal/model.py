@@ -77,8 +77,8 @@ class DataFile(NamedTuple):
 
     @property
     def deletes(self) -> tuple[str, ...]:
-        """Predicates, as DuckDB's texts over the file's own columns: rows for which any of them is true don't
-        exist, whoever reads the file."""
+        """Predicates, as DuckDB's texts over the file's own columns: rows for which any of them is true don't exist
+        for any reader."""
         return () if self.extra is None else tuple(self.extra.get("deletes") or ())
 
 
@@ -116,9 +116,9 @@ class Conflict(NamedTuple):
 class Snapshot:
     """A table at one version: its live files and its columns. Immutable and picklable.
 
-    `conflicts` say which values are set aside, and `aside` are the columns that hold them; `loose` are those that are
-    read from types which don't widen to theirs. `refusal` is why the rows aren't to be shown, where
-    `on_conflict="error"` asks for that. `definition` is what was changed of the table's up to then.
+    `conflicts` say which values are set aside, and `aside` are the columns that hold them; `loose` are those that
+    are read from types which don't widen to theirs. `refusal` is why the rows aren't to be shown, where
+    `on_conflict="error"` asks for that. `definition` has the changes of the table's definition up to then.
     """
 
     version: str

@@ -1,7 +1,7 @@
-"""Where a stream of a table's appends stands, and what lies between two such places.
+"""The position of a stream of a table's appends, and the appends between two positions.
 
-A stream from the beginning first delivers all live files of one snapshot, in parts if need be, and then what is
-appended after it. This is the same above every journal; what an offset in a journal is, the journal knows.
+A stream from the beginning first delivers all live files of one snapshot, in parts if need be, and then later
+appends. This is the same above every journal; the journal knows the meaning of its offsets.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class StreamPosition(Generic[OffsetT]):
     ) -> Offset[OffsetT] | None:
         """The offset after the next batch of at most `limit` files; None if there is nothing to deliver.
 
-        `among` restricts it to what a `JournalStream.target` saw. An idle stream's offset is renewed before it
-        grows too old.
+        `among` restricts it to the appends that a `JournalStream.target` saw. An idle stream's offset is renewed
+        before it grows too old.
         """
         progress, taken = start.snapshot, 0
         if progress is not None:

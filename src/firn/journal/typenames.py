@@ -90,8 +90,8 @@ NULL = Scalar('"NULL"')
 def parse(text: str) -> Type:
     """The tree of a type name; aliases come out under their canonical name.
 
-    A name that Firn doesn't know parses to an opaque `Scalar`: whoever reads a log must not fail on a type of
-    a later DuckDB. `InvalidInputError` for text that isn't a type name at all. Free of requests.
+    A name that Firn doesn't know parses to an opaque `Scalar`: a reader of a log must not fail on a type of a later
+    DuckDB. `InvalidInputError` for text that isn't a type name at all. Free of requests.
 
     >>> parse("INT8[]")
     List(item=Scalar(name='BIGINT'), size=None)

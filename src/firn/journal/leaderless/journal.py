@@ -143,7 +143,7 @@ class LeaderlessJournal(TableLog):
         return self.layout
 
     def owns(self, path: str) -> bool:
-        """True: whoever holds the table's lock maintains all of it."""
+        """True: the holder of the table's lock maintains all of it."""
         return True
 
     # -- appending

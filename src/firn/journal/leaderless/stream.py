@@ -71,7 +71,7 @@ def start(table: TableLog) -> StreamStart[StreamOffset]:
 
 
 def restart(table: TableLog, version: str, offset: StreamOffset) -> Delivered:
-    """The files of `start` again, after a crash: what landed late since then is left out."""
+    """The files of `start` again, after a crash, without logs that landed late since then."""
     bound = table.bound(version)
     loaded = table.loader.load(bound=bound, every=True)
     _check_age(table, offset)
@@ -99,8 +99,8 @@ def poll(
     """
     now = table.clock.now_ms()
     appended = [log for log in table.append_logs() if log.t >= offset.watermark]
-    # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many
-    # polls, so the age of the last one doesn't tell whether they outlasted; what sweeps recorded does.
+    # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many polls, so
+    # the age of the last one doesn't tell whether they are still there; the record of sweeps does.
     _check_age(table, offset)
     horizon = read_horizon(table.log_bucket, table.layout).ms
     if horizon > offset.watermark:

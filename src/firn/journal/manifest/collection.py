@@ -1,8 +1,7 @@
-"""Garbage collection (rules 16 to 21): what no reader, no snapshot and no client under way can need.
+"""Garbage collection (rules 16 to 21): delete objects that no reader, no snapshot and no client under way can need.
 
-The order is what makes it safe: the pointer first, then the lists of objects, then snapshots. An object that
-was listed is garbage only by what was known before (the pointer), or can't become live any more (old epochs,
-old numbers).
+The order makes it safe: the pointer first, then the lists of objects, then snapshots. An object that was listed is
+garbage only by what was known before (the pointer), or can't become live any more (old epochs, old numbers).
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ class ManifestJournal:
         return CompactorSession(self.store, take_epoch(self.store))
 
     def uncommitted(self, view: View) -> int:
-        """How many SSTs are up that the compactor of the view's epoch may still commit: what one that is under way
-        has put so far. 1 LIST."""
+        """The number of SSTs in the bucket that the compactor of the view's epoch may still commit: those that a
+        running compaction has put so far. 1 LIST."""
         return uncommitted(self.store, view)
 
     def snapshot(

@@ -74,8 +74,9 @@ NO_MANIFEST = f"manifest.{0:018}.{0:018}"  # frozen
 
 @dataclass(frozen=True, slots=True)
 class ManifestLayout:
-    """Keys of one keyed table. `prefix` is its whole key prefix without a trailing slash. Later tables of a name, of
-    a `generation`, have other directories: whoever still deletes an earlier one's objects never meets theirs.
+    """Keys of one keyed table. `prefix` is its whole key prefix without a trailing slash. Later tables of a name,
+    of a `generation`, have other directories: a process that still deletes an earlier one's objects never meets
+    theirs.
 
     Example:
         >>> layout = ManifestLayout("prod/delays")

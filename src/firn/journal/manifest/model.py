@@ -121,7 +121,7 @@ class L0File:
 @dataclass(frozen=True, slots=True)
 class View:
     """One moment of a table: nothing in it changes any more. `l0` is newest first, numbers without a gap down to
-    `manifest.last_compacted + 1`; what is walked is final."""
+    `manifest.last_compacted + 1`; walked flushes are final."""
 
     pointer: Pointer
     manifest: Manifest

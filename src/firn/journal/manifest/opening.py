@@ -79,8 +79,8 @@ def _walk_over_gaps(
 
 
 def fence(store: ManifestStore, last: EpochInfo, number: int) -> list[L0File] | None:
-    """Keep the last writer from putting any flush from `number` on that counts (rule 1). The flushes that it put
-    meanwhile, oldest first, which count; None: what was read is out of date, begin again.
+    """Keep the last writer from putting any flush from `number` on that counts (rule 1). Returns the flushes that
+    it put meanwhile and that count, oldest first; None if the view is out of date: begin again.
     """
     if number < last.starting_sst:
         return None

@@ -16,7 +16,7 @@ from firn.journal.manifest.store import ManifestStore
 
 _FIRST = Numbered(0, 0)
 _SLACK_S = 60.0
-"""How much later a manifest may be in the bucket than its compactor noted: what is told reaches that much further."""
+"""How much later a manifest may be in the bucket than its compactor noted: entries reach back that much further."""
 
 
 @dataclass(frozen=True, slots=True)

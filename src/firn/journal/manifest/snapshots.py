@@ -98,8 +98,8 @@ def _file(store: ManifestStore, view: View, name: str | None, expires_ms: int | 
 def _put(store: ManifestStore, file: SnapshotFile) -> SnapshotRef:
     """Put it up expired, then let it live. PUT, CAS.
 
-    A collector may take the first for what it looks like; then begin again, with another id: whatever of the old
-    one lands late, is dead.
+    A collector may take the first for expired; then begin again, with another id: late writes of the old one are
+    dead.
     """
     backoff = store.backoff()
     while True:
@@ -205,7 +205,7 @@ def refresh(store: ManifestStore, ref: SnapshotRef, expires_ms: int | None) -> S
         file, etag = _alive(store, ref)
         manifest = file.pointer.manifest
         if manifest != NO_MANIFEST and not is_there(store.bucket, store.layout.manifest_key(manifest)):
-            # No live one is ever without: who refreshed it would be promised what isn't there.
+            # A live snapshot always has it: a refresh would promise objects that aren't there.
             raise _too_old(store, ref)
         changed = replace(
             file, expires_ms=expires_ms, revision=file.revision + 1, nonce=secrets.token_hex(16)

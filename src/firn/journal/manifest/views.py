@@ -1,7 +1,7 @@
 """Views of a table (rules 8 and 9).
 
-A LIST is trusted only with a pointer that was read after it: then whatever the LIST didn't show any more is
-compacted by that pointer, and whoever could have made a flush in it void is in that pointer.
+A LIST is trusted only with a pointer that was read after it. That pointer's manifest covers all flushes that the
+LIST no longer showed, and the pointer names every writer that could have voided a flush in the LIST.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which L0 objects count: the walk. Pure.
 
-The owner of number n is the last writer whose numbers begin at or below n. Walk up from last_compacted + 1,
-and stop at the first number whose owner has no object there, or a fence: an empty one. All that is walked is
-final, since whoever opens next begins above it; all else is a zombie's, or not acknowledged.
+The owner of number n is the last writer whose numbers begin at or below n. Walk up from last_compacted + 1, and
+stop at the first number whose owner has no object there, or a fence: an empty one. All walked flushes are final,
+since the next writer begins above them; all others are a zombie's, or not acknowledged.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
     """
     table = catalog.get(ddl.table)
     if ddl.verb == "create":
-        # One before it was dropped, or its creator never got to the end: who creates a table knows.
+        # An earlier one was dropped, or never finished: the creator has checked this.
         if table is not None and table.generation >= ddl.generation:
             raise TableExistsError(f"the table {ddl.table!r} exists; open it, or choose another name")
         ready = {

@@ -60,7 +60,7 @@ class GroupCommit:
             InvalidInputError: this process was forked from the one that the transaction is of.
         """
         if os.getpid() != self._pid:
-            # The thread that leads, and whoever holds the lock, may not be here.
+            # The leading thread, and the thread that holds the lock, may not be here.
             raise InvalidInputError(
                 f"transaction {proposal.txid} belongs to the process that this one was forked from. Connect "
                 "here, and begin another."

@@ -145,7 +145,7 @@ class SequenceLog:
         """Raise unless all that a reader at that head may have listed was there (rule 11). 0 or 1 GET.
 
         Raises:
-            SnapshotTooOldError: what only older snapshots can read may be gone.
+            SnapshotTooOldError: versions that only older snapshots can read may be gone.
         """
         if self.is_fresh(head):
             return

@@ -72,8 +72,8 @@ class Transaction:
 class IndexState:
     """An index: writers after `built` add entries; it may be read at snapshots from `ready` on, 0 for not yet.
 
-    `generation` is how many indices of its field were dropped before it. Each has entries of its own, so that who is
-    late to delete those of one doesn't harm the next. `each`: it has an entry for each element of the field's lists.
+    `generation` is how many indices of its field were dropped before it. Each has entries of its own, so that late
+    deletions of one's entries don't harm the next. `each`: it has an entry for each element of the field's lists.
     """
 
     stage: IndexStage
@@ -133,9 +133,9 @@ class Record:
 class Horizon:
     """The horizon, which holds for all clients (rule 2); each field only grows.
 
-    `horizon`: what only older snapshots can read may be gone. `lo`: records up to here are in packs, their objects
-    are no records any more. `applied`: records up to here are in rows and indices. `catalog`: the definitions after
-    record `lo`, where records behind it may refer to one before it for them; else None.
+    `horizon`: versions that only older snapshots can read may be gone. `lo`: records up to here are in packs, their
+    objects are no records any more. `applied`: records up to here are in rows and indices. `catalog`: the
+    definitions after record `lo`, where records behind it may refer to one before it for them; else None.
     """
 
     horizon: int = 0

@@ -1,4 +1,4 @@
-"""Which rows the latest records wrote: what a reader lays over rows and indices that lag behind the log. Pure."""
+"""The writes of the latest records, which a reader lays over rows and indices that lag behind the log. Pure."""
 
 from __future__ import annotations
 

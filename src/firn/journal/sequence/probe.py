@@ -28,9 +28,9 @@ def probe(
 ) -> Probed:
     """Ask for the numbers after `known` until one isn't there, or until `most` were.
 
-    The first two are asked for one by one; then as many at once as were found, so that who is far behind waits for
-    few answers, and who is not pays for few numbers that aren't there. `certain` of them are known to be there.
-    1 GET and 1 a record; behind by more than one, up to as many again.
+    The first two are asked for one by one; then as many at once as were found. So a client that is far behind waits
+    for few answers, and one that isn't asks for few missing numbers. `certain` of them are known to be there. 1 GET
+    and 1 a record; behind by more than one, up to as many again.
     """
     found: list[Record] = []
     while most is None or len(found) < most:

@@ -73,7 +73,7 @@ class Proposal(Protocol):
 
 
 def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome]:
-    """Commit transactions in as few records as conflicts allow, mostly one; what became of each, by its txid.
+    """Commit transactions in as few records as conflicts allow, mostly one. Returns each outcome, by its txid.
 
     1 PUT, and 1 GET for the horizon if nobody has asked for it within R; a conflict: as `refresh`, and again; after
     several of them a wait, of a second at most, before that.
@@ -134,8 +134,8 @@ def _admitted(
     sent: Record | None,
     outcomes: dict[str, Outcome],
 ) -> list[Transaction]:
-    """Those that stand after all that the log has, and after one another, as far as they fit in a record; what became
-    of those that don't stand is noted."""
+    """The transactions that pass validation after the log and after one another, as far as they fit in a record;
+    the outcomes of the others are noted."""
     group: list[Transaction] = []
     shared: dict[str, Any] = {}
     size = 0

@@ -206,8 +206,8 @@ class SequenceStore:
         return record
 
     def _catalog(self, base: int, number: int) -> Catalog:
-        """The catalog that record `base` has, or had: what is in its place has the same, even a ghost, as whoever put
-        that knew all records before it. A record that is still there while `base` was truncated has the horizon's."""
+        """The catalog that record `base` has, or had. Even a ghost in its place has the same catalog, as its writer
+        knew all records before it. A record that is still there while `base` was truncated has the horizon's."""
         found = self.record(base)
         if found is None:
             horizon = self.horizon()

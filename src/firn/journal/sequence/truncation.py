@@ -15,7 +15,8 @@ LARGEST: Final = 1000
 """Records in one pack at most."""
 
 LARGEST_BYTES: Final = 4 << 20
-"""Bytes of them, about, but for a single record: who needs one of a pack reads it whole, in one request."""
+"""About how many bytes of them, unless a single record has more: a reader that needs one record reads the whole
+pack, in one request."""
 
 FIRST: Final = 8
 """Records that are read at once before it is known how large they are."""
@@ -108,7 +109,8 @@ def _delete(log: SequenceLog, numbers: range) -> int:
 
 
 def _sweep(log: SequenceLog, lo: int) -> int:
-    """Delete what is left of records up to `lo`: who truncated crashed, or it landed late. How many there were."""
+    """Delete remaining records up to `lo`: a truncation crashed, or they landed late. Returns how many there
+    were."""
     store = log.store
     keys = [info.key for info in store.bucket.list(store.layout.records_prefix).objects]
     old = [key for key in keys if (number := store.layout.parse_record(key)) is not None and number <= lo]

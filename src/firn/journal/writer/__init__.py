@@ -2,9 +2,9 @@
 
 `layout` names objects, `frame` and `messages` hold their bytes, `state` replays transactions, `listing` and
 `history` read, `forks` decides which branch counts; `commit` writes by PUT and LIST, `claims` by put-if-absent;
-`checkpoint` writes states; `metadata` is what data files say of themselves, `marker` what they can't tell.
-`prune` shortens a history, `collect` deletes what nothing needs then, `repair` decides forks by hand. The format
-page is docs/format/writer-catalog.md. Start reading at `history`.
+`checkpoint` writes states; `metadata` describes data files in their own footers, `marker` holds what they can't.
+`prune` shortens a history, `collect` deletes files that nothing needs after that, `repair` decides forks by hand.
+The format page is docs/format/writer-catalog.md. Start reading at `history`.
 """
 
 from firn.journal.writer.commit.commit import Handle

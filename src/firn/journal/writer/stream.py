@@ -224,8 +224,8 @@ class WriterStream:
             return None
 
     def _history(self, writer: str) -> tuple[History, Version]:
-        """Read anew if need be: what this process remembers of a history is no reason to stop, what was delivered
-        of it is."""
+        """Read anew if need be: a contradiction to this process's memory is no reason to stop, one to delivered
+        rows is."""
         federation = self._table.federation
         history = federation.history(writer)
         try:
@@ -330,7 +330,7 @@ class WriterStream:
     def _delivery(
         self, begun: VectorOffset, found: Mapping[str, Sequence[Step]], limit: int | None
     ) -> Delivery[VectorOffset]:
-        """The oldest appends, whoever made them, and what the vector is after them."""
+        """The oldest appends of any writers, and the vector after them."""
         ordered = sorted(
             ((step.time_ms, writer, step) for writer, steps in found.items() for step in steps),
             key=lambda one: (one[0], one[1], one[2].reached.revision),

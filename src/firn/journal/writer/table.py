@@ -158,7 +158,7 @@ class WriterTable:
             return self._others[1]
 
     def _note(self, union: Union) -> None:
-        """Rows of these writers were seen: what this connection commits from now on wins over them."""
+        """Rows of these writers were seen: later commits of this connection win over them."""
         tables = (version.state.tables.get(self.table) for version in union.versions.values())
         self._greatest = max(self._greatest, *(0 if table is None else table.greatest for table in tables), 0)
 
@@ -179,9 +179,9 @@ class WriterTable:
             warn_degraded(self.bucket.uri(key_below(self.federation.prefix, self.table)), text)
 
     def _above_seen(self, state: State, clock: str) -> str:
-        """The clock with a number above all rows that this connection has seen: who changes a row of another writer,
-        whose revisions may be far ahead, wins over what they read; so does who appends, over what they'd have read up
-        to `schema_refresh` ago."""
+        """The clock with a number above all rows that this connection has seen. So a change of another writer's
+        row, whose revisions may be far ahead, wins over the row that it read; an append wins over rows as of at
+        most `schema_refresh` ago."""
         own = state.tables.get(self.table)
         with self._mutex:
             return clock_above(clock, max(self._greatest, 0 if own is None else own.greatest))

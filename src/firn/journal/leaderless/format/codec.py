@@ -8,8 +8,8 @@
 
 There is no newline at the end: one breaks the reference's reader.
 
-`crc` covers all that is behind the first newline, `head` all of line 0 that is before it. Logs of version 0.1 have no
-`head`; what can be told of their first line by the lines that it counts is checked instead.
+`crc` covers all that is behind the first newline, `head` all of line 0 that is before it. Logs of version 0.1 have
+no `head`; instead their first line is checked against the lines that it counts.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Settings:
 
     @property
     def _slack_ms(self) -> int:
-        """How much later than a change somebody may still go by what was before, as this process sees it."""
+        """How long after a change a process may still use the old values, as this process sees it."""
         return self.schema_refresh_ms + 2 * self.max_skew_ms
 
 

@@ -98,7 +98,7 @@ class Lease:
         self._write(intent=self._state.intent, holder=self._state.holder)
 
     def announce(self, intent: str) -> None:
-        """Name the log that is about to be published, for whoever takes over (rule 8b): 1 PUT."""
+        """Name the log that is about to be published, for the next holder (rule 8b): 1 PUT."""
         self._write(intent=intent, holder=self._state.holder)
 
     def release(self) -> None:

@@ -136,7 +136,7 @@ class MaintenanceSession:
 
         Raises:
             LockLostError: somebody took over; nothing of the commit will ever be visible.
-            OutcomeUnknownError: the log was sent and no answer came; whoever maintains next settles it.
+            OutcomeUnknownError: the log was sent and no answer came; the next maintenance settles it.
             SnapshotTooOldError: a file that the commit brings back has been dead for too long by now.
             UnsupportedError: the commit has soft deletes, which a leaderless log can't keep.
         """

@@ -16,8 +16,8 @@ from firn.journal.model import SweepReport
 
 @dataclass(frozen=True)
 class DamagedLog:
-    """A log that can't be decoded. `copy` is what the checkpoint holds of it; `replaced` that a later log carries
-    all that it said. If it has neither, nobody knows what it said."""
+    """A log that can't be decoded. `copy` is its copy in the log checkpoint; `replaced` says that a later log
+    carries all that it said. If it has neither, nobody knows what it said."""
 
     key: str
     error: CorruptObjectError

@@ -184,8 +184,8 @@ class _Attempt:
 def write_checkpoint(loader: LogLoader) -> int:
     """Read every log and store the bytes of all of them: 1 LIST + 1 GET a log + 1 PUT. The number covered.
 
-    Encoded anew from the bodies as they are in the store: a checkpoint holds bytes, not decoded logs, so
-    that what a later version adds to logs isn't lost in it.
+    Encoded anew from the bodies as they are in the store: a log checkpoint holds bytes, not decoded logs, so that
+    it keeps the additions of later versions.
     """
     bucket, layout = loader.bucket, loader.layout
     listing = bucket.list(layout.log_prefix)

@@ -26,8 +26,8 @@ _PLAIN = Rules()
 
 @dataclass(frozen=True)
 class State:
-    """The folded view. `files` holds every path named, dead ones too, as logs carry them on: their own columns, with
-    the types of those that aren't the table's. `dead` are those not alive."""
+    """The replayed view. `files` holds every path named, dead ones too, as logs carry them on: their own columns,
+    with the types of those that aren't the table's. `dead` are those not alive."""
 
     logs: tuple[Log, ...]
     agreement: Agreement
@@ -190,15 +190,14 @@ def maintenance_log(
 ) -> Log:
     """The log that makes `commit` true: tombstones, carried markers, new files (rules 10 to 12).
 
-    `log_key` and `modified` give each listed log's key and last-modified by name. With `fold_all` every
-    log is replaced, else those that name a removed file. Every path of a tombstoned log is carried, in
-    its folded state, not in that log's words: else its other partitions vanish at cleanup, or removed
-    files come back.
+    `log_key` and `modified` give each listed log's key and last-modified by name. With `fold_all` every log is
+    replaced, else those that name a removed file. Every path of a tombstoned log is carried, in its replayed state,
+    not in that log's own: else its other partitions vanish at cleanup, or removed files come back.
     """
     removed = set(commit.removes)
     columns = {name: kind for name, kind in state.columns.items() if name not in state.agreement.aside}
     columns.update({name: kind for name, kind in commit.columns.items() if name not in state.agreement.aside})
-    # A file that comes back is what it was, not what readers made of it.
+    # A restored file keeps its old marker, not the one that readers made of it.
     added = {f.path: state.files.get(f.path, f) for f in with_clocks(commit, version_of(name))}
     touched = removed | added.keys()
     already = state.replaced()

@@ -277,7 +277,7 @@ class TableLog:
         return sorted(commits, key=lambda c: (c.time, c.op == "sweep", c.version))
 
     def append_logs(self) -> tuple[Log, ...]:
-        """All append logs listed, in order, tombstoned ones too: what streams deliver (rule 20). Values that don't
+        """All listed append logs, in order, tombstoned ones too: streams deliver these (rule 20). Values that don't
         fit the table's columns are set aside, though no live file may have them any more."""
         loaded = self.loader.load(every=True)
         self.check_there(loaded.listed)

@@ -6,7 +6,7 @@ from firn.clock import Clock, seconds_awake_or_not
 from firn.errors import AppendExpiredError
 
 MARGIN_MS = 600_000
-"""A commit ends so long before its files may be swept: what is sent takes its time to land."""
+"""A commit ends so long before its files may be swept, as requests take time to land."""
 
 
 class Age:

@@ -121,7 +121,7 @@ class Claims:
             )
 
     def _write(self, pending: Pending) -> None:
-        """Rule 17. Once claimed, it counts; whoever commits next would write it, too."""
+        """Rule 17. Once claimed, it counts; the next committer would write it, too."""
         for _ in range(ATTEMPTS):
             try:
                 self.reader.bucket.put(pending.key, pending.body)

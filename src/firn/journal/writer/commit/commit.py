@@ -150,8 +150,9 @@ class Handle:
     def settle(self) -> Head:
         """Look after a commit whose outcome is unknown: send the same bytes again under the same name.
 
-        Cost and errors as `commit`. Without such a commit it returns the head. Where its data files may have been
-        swept meanwhile, nothing is sent and the handle is closed: what was sent has landed by now, or never will.
+        Cost and errors as `commit`. Without such a commit it returns the head. If its data files may have been
+        swept meanwhile, nothing is sent and the handle is closed: earlier requests have landed by now, or never
+        will.
         """
         with self._mutex:
             if self._pending is None:
@@ -313,7 +314,7 @@ class PutAndList:
         raise self._unknown(pending)
 
     def _check_head(self, head: Head) -> None:
-        """Rule 5. A rival at the head is none of ours to judge: whoever saw the head alone may go on (rule 9)."""
+        """Rule 5. This doesn't judge a rival at the head: a writer that saw the head alone may go on (rule 9)."""
         names, _ = list_from(self.reader.bucket, self.reader.layout, head.revision)
         where = self.reader.bucket.uri(self.reader.layout.root)
         if above := names.above(head.revision):

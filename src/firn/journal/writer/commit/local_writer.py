@@ -153,7 +153,7 @@ class OwnWriter(Author):
             return head
 
     def maintenance(self, table: str) -> threading.RLock:
-        """Held by whoever replaces files of a table in this process."""
+        """The lock that a thread holds while it replaces files of a table in this process."""
         with self._mutex:
             return self._maintenance[table]
 

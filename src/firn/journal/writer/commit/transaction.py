@@ -1,4 +1,4 @@
-"""Commits of several tables gathered to one: what a transaction does until it ends."""
+"""A transaction gathers commits of several tables into one."""
 
 from __future__ import annotations
 

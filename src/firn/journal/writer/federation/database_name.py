@@ -1,4 +1,4 @@
-"""The name of a database of writers' catalogs: its record, and what the writers' directories tell where that is lost.
+"""The name of a database of writers' catalogs, by its record, or by the writers' directories if that is lost.
 
 The name is a part of every key, so without it no writer would be found, and a new catalog would begin beside the
 old one.
@@ -53,7 +53,7 @@ def has_checksum(data: bytes) -> bool:
 
 
 def names_in_use(bucket: Bucket, prefix: str, dirs: Mapping[str, Iterable[str]]) -> list[str]:
-    """The names under which writers have catalogs, sorted. `dirs`: what is in directories that aren't tables'.
+    """The names under which writers have catalogs, sorted. `dirs`: the contents of directories that aren't tables'.
 
     Cost: 1 LIST a directory of these, and 1 LIST sequence more where it looks like a catalog.
     """

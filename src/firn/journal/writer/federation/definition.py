@@ -100,13 +100,13 @@ def definition_of(union: Union, table: str) -> Definition:
 
 
 def definitions(union: Union) -> dict[str, tuple[Definition, tuple[str, ...]]]:
-    """Each table's definition, and what to tell of it."""
+    """Each table's definition, and the warnings about it."""
     names = {name for version in union.versions.values() for name in version.state.tables}
     return {name: merged(name, tuple(said_by(union, name))) for name in sorted(names)}
 
 
 def said_by(union: Union, table: str) -> Iterable[tuple[str, bytes]]:
-    """(writer, what its catalog says that the table is)."""
+    """Pairs of a writer and the table's definition in its catalog."""
     for writer, version in union.versions.items():
         if (state := version.state.tables.get(table)) is not None:
             yield writer, state.spec

@@ -1,6 +1,6 @@
 """All writers of a database, read together: the union of their histories (paper, 1.3, "Writer Federation").
 
-Writers are found by listing. Each has its own history; what a reader sees is a vector of revisions, one a writer.
+Writers are found by listing. Each has its own history; a reader sees a vector of revisions, one for each writer.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ class Federation:
 
     @property
     def name(self) -> str:
-        """The database's directory below each writer's: recorded when the first writer came; where no record can
-        be read, what the writers' directories tell, else the URL's last part. 1 GET the first time; without a record
-        what `writers` costs, and see `names_in_use`.
+        """The database's directory below each writer's: recorded when the first writer came; if no record can be
+        read, the name that the writers' directories show, else the URL's last part. 1 GET the first time; without a
+        record the cost of `writers`, and see `names_in_use`.
 
         Raises:
             CorruptObjectError: there is no telling.

@@ -27,7 +27,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """A table is created, or its definition replaced. `spec` is the table's descriptor, opaque here."""
+    """A table is created, or its definition replaced. `spec` is the table's definition, opaque here."""
 
     table: str
     spec: bytes

@@ -1,4 +1,4 @@
-"""Data files and their columns as messages: what goes in comes out, `extra` included."""
+"""Data files and their columns as messages; decoding gives back the same values, `extra` included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame around every object of a catalog: what is cut short, flipped or too new is told apart from what is whole.
+"""The frame around every object of a catalog: it reveals objects that are cut short, flipped or too new.
 
     magic, 8 bytes | format version: u32 | payload length: u64 | CRC-32C of all the rest: u32 | payload
 

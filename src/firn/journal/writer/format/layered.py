@@ -1,5 +1,5 @@
-"""A mapping whose next version costs what changed, not what it holds: a base that versions share, and what was
-changed since. Order is that of a dict."""
+"""A mapping whose next version costs only its changes: a base that versions share, and the changes since. Order is
+that of a dict."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ class WriterPlaces:
 
 @dataclass(frozen=True)
 class ChunkNamer:
-    """Makes data file keys of a table, and what the files say of themselves; picklable, see
+    """Makes data file keys of a table, and the files' records of themselves; picklable, see
     `firn.journal.model.Namer`."""
 
     layout: WriterLayout

@@ -1,9 +1,10 @@
-"""Markers: what the metadata of a transaction's own files can't tell, for rebuild and collect (rule 26).
+"""Markers hold the parts of a transaction that the metadata of its own files can't, for rebuild and collect (rule
+26).
 
-A Parquet file without rows, beside the data, written before its transaction is. It holds the whole transaction,
-but of the files that were begun for it no more than their paths, and their clocks on tables with a key: they
-describe themselves. An append has none. The one that ends a rebuild holds the whole state, too: what the rebuild
-knew may be gone when there is another one.
+A marker is a Parquet file without rows, beside the data, written before its transaction. It holds the whole
+transaction, but for files that were begun for it only their paths, and their clocks on tables with a key: they
+describe themselves. An append has none. The marker that ends a rebuild holds the whole state, too: the evidence of
+the rebuild may be gone at the next one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transactions and checkpoints as bytes: dataclasses on one side, framed protobuf on the other.
 
-An action or a field that this version doesn't know is an error: what is skipped might have removed a file.
+An action or a field that this version doesn't know is an error: it might have removed a file.
 """
 
 from __future__ import annotations

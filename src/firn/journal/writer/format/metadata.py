@@ -29,12 +29,12 @@ _CRC = "crc32c"
 class FileRecord:
     """A data file, as it describes itself.
 
-    `partition` is its directory, '' for none. `revision`, `uuid` and `previous` are those of the ticket that it
-    was begun with: its transaction, if that came to be, and the head that was seen to count by then. `columns`
-    are the file's own. `replaces` are the paths of the files whose rows it holds, `applied` the predicates by
-    which rows of theirs were left out. `clocks` are the first and the last logical clock of its rows; by
-    default all have that of the transaction that adds it. `extra` is what its marker in the catalog has and its
-    footer can't give back.
+    `partition` is its directory, '' for none. `revision`, `uuid` and `previous` are those of the ticket that it was
+    begun with: its transaction, if that came to be, and the head that was seen to count by then. `columns` are the
+    file's own. `replaces` are the paths of the files whose rows it holds, `applied` the predicates by which rows of
+    theirs were left out. `clocks` are the first and the last logical clock of its rows; by default all have that of
+    the transaction that adds it. `extra` holds those parts of its marker in the catalog that its footer can't give
+    back.
     """
 
     writer: str

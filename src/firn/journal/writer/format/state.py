@@ -53,7 +53,7 @@ class SoftDelete(NamedTuple):
 
 
 class LiveFile(NamedTuple):
-    """A data file, the columns it was written with, the revision that added it, and what is deleted in it."""
+    """A data file, the columns it was written with, the revision that added it, and its deleted rows."""
 
     file: DataFile
     columns: Columns

@@ -1,5 +1,5 @@
-"""Reading one writer's catalog: which revisions there are, and what each of them says.
+"""Reading one writer's catalog: its revisions, and the content of each.
 
-Code that lists and reads transactions enters here; what writes them doesn't, but for checkpoints, which are a cache.
-`forks` is pure. Begin at `history`.
+Code that lists and reads transactions enters here. Code that writes doesn't, except for checkpoints, which are a
+cache. `forks` is pure. Begin at `history`.
 """

@@ -22,7 +22,7 @@ def add_checkpoint(history: History, revision: int | None = None) -> ObjectName 
 
     None where there is nothing to write: at the empty start, and at a tip that isn't alone.
 
-    Cost: what reading that revision costs + 1 PUT; for the newest one 1 LIST and 1 PUT more.
+    Cost: that of reading the revision + 1 PUT; for the newest one 1 LIST and 1 PUT more.
 
     Raises:
         ForkError: two processes wrote under the writer's id, and nobody has decided which one counts.

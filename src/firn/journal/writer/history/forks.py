@@ -44,7 +44,7 @@ class Fork:
 
 @dataclass(frozen=True)
 class Chain:
-    """The transactions that count, above the base, and what ended them if it wasn't the tip.
+    """The transactions that count, above the base, and the reason why they end if it isn't the tip.
 
     `anomaly` says why the next revision can't be reached: it may be a LIST that is out of date."""
 

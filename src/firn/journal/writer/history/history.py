@@ -90,7 +90,7 @@ class History:
 
         Raises:
             ForkError: two processes wrote under this writer's id, and this reader has seen one of the
-                branches: what it saw may never have happened.
+                branches: the commits that it saw may never have happened.
             CorruptObjectError: a transaction is damaged or missing.
             SnapshotTooOldError: no checkpoint can be read, and the history before them was pruned.
         """
@@ -185,7 +185,7 @@ class History:
         return self.at(revision) if revision else Version(self._empty())
 
     def _revision_at(self, newest: int, time_ms: int) -> int:
-        """The last revision of that time or before, by what is listed; 0 for the empty start."""
+        """The last listed revision of that time or before; 0 for the empty start."""
         low, high = newest, newest
         while low > 1 and self._names.at(low - 1):
             low -= 1
@@ -363,7 +363,7 @@ class History:
             state = self._checkpoint(revision, names.checkpoints[revision][0], warnings)
             if state is not None:
                 return state, names.from_revision(revision)
-        # Only what stands behind a checkpoint is ever pruned: with none, what lacks is missing.
+        # Prune only deletes revisions behind a checkpoint: without one, a missing revision is lost.
         if names.unbroken(max(last, 1)) or (names.since <= 1 and not names.checkpoints):
             return self._empty(), names
         if forked is not None:

@@ -113,7 +113,7 @@ def collect(
 
 @dataclass(frozen=True)
 class Garbage:
-    """A data file that nothing names, and what it says of itself."""
+    """A data file that nothing names, and its record of itself."""
 
     info: ObjectInfo
     record: FileRecord
@@ -219,7 +219,7 @@ class _Collection:
                 yield info
 
     def _is_chosen(self, table: str | None) -> bool:
-        # Nobody sweeps a table that was dropped, so whoever sweeps another one does.
+        # Nobody sweeps a dropped table, so a sweep of another table does it.
         return self.table in (None, table) or (table is not None and self._has_gone(table))
 
     def _has_gone(self, table: str) -> bool:

@@ -197,8 +197,8 @@ class _Pruning:
         ][:2]
 
     def _is_remainder(self, revision: int) -> bool:
-        """Whether the oldest checkpoint is this one, and below it no more than a row of transactions that ends
-        there: what a pruning behind it has left. It was validated then."""
+        """Whether the oldest checkpoint is this one, and below it only consecutive transactions that end there: an
+        earlier prune has left them. It was validated then."""
         below = {name.revision for name, _ in self.listed if name.revision <= revision}
         return revision == self.checkpoints[0] and len(below) == revision - min(below) + 1
 
@@ -280,7 +280,7 @@ class _Pruning:
         return [info for _, info in (*lost, *rest)]
 
     def _claims(self, floor: int) -> list[ObjectInfo]:
-        """Ascending, so that whoever wins a pruned number finds the one before it pruned too (rule 16)."""
+        """Ascending, so that a process that wins a pruned number finds the one before it pruned too (rule 16)."""
         if not self.claimed:
             return []
         listed = self.bucket.list(self.layout.claims_prefix).objects

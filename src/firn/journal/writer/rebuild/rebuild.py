@@ -200,7 +200,7 @@ def find_damage(
     if oldest is None:
         telling = any(c.tells for c in chosen.values())
         return ["there is no transaction left"] if telling else []
-    # Also what is only claimed: its owner is gone, and whoever commits next would put it.
+    # Claims without transaction count, too: the owner is gone, and the next committer would put the transaction.
     known = [r for r, c in chosen.items() if c.proven or c.exists]
     sound = on_chain(objects, lineage)
     found = []
@@ -263,7 +263,7 @@ def _begins_with_claims(
 
 
 def is_closing(transaction: Transaction | None) -> bool:
-    """Whether it is what a rebuild ends with."""
+    """Whether this is the transaction that ends a rebuild."""
     return transaction is not None and transaction.commit.op == OP_REBUILD and is_rebuilt(transaction)
 
 

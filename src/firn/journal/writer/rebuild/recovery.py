@@ -1,8 +1,8 @@
 """A plan of the transactions to write: the changes of lost revisions, as far as there is evidence. Pure.
 
-Sound transactions stay as they are, and what is written between them has to let them follow: they are walked up
-with the set of live files in hand, and what one of them, or a checkpoint, needs goes into the nearest lost revision
-below. An unproven transaction adds its files and removes none, to keep data.
+Sound transactions stay as they are, and the transactions written between them must let them follow. The plan walks
+up with the set of live files, and puts changes that a sound transaction or a checkpoint needs into the nearest lost
+revision below. An unproven transaction adds its files and removes none, to keep data.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ class Recovery:
         self._simulate(action, self._gap.revision)
 
     def _reconcile(self, revision: int, state: State) -> None:
-        """A checkpoint is the truth: what it doesn't hold any more was removed in a lost revision."""
+        """A checkpoint is the truth: files that it no longer holds were removed in a lost revision."""
         if self._gap is None:
             return
         for name in state.tables:

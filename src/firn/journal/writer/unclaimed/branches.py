@@ -1,7 +1,7 @@
 """Branches of a fork: the one to keep, and those that lost. Pure.
 
-A branch that lost stays until all of it is below the floor: cut through, it would look as if nobody had ever
-decided against it, for what did so, or what it stands on, would be gone.
+A branch that lost stays until all of it is below the floor: cut through, it would look undecided, as the
+transactions that decided against it, or those below it, would be gone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def plan_branch(
 def decided(
     base: Node, links: Mapping[int, Sequence[Link]], checkpoints: Mapping[int, Sequence[str]], branch: Branch
 ) -> Chain | None:
-    """None if a transaction on the branch's tip decides everything; what readers would see otherwise. Pure."""
+    """None if a transaction on the branch's tip decides everything; else the chain that readers would see. Pure."""
     tip = branch.path[-1]
     new = Link(tip[0] + 1, "new", tip[1], branch.resolves)
     chain = decide(base, {**links, new.revision: [*links.get(new.revision, ()), new]}, checkpoints)

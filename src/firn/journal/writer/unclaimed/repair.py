@@ -1,7 +1,7 @@
 """Repair: a person decides a fork, by a transaction on the tip of the branch to keep (rules 11 to 13).
 
-It mends nothing else: what is damaged or missing is for `firn rebuild`. Every process of that writer has to be
-stopped first; the command asks.
+It mends nothing else: `firn rebuild` restores damaged or missing objects. Stop every process of that writer first;
+the command asks.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class _Repair:
         )
 
     def _check_files(self, transactions: Sequence[Transaction]) -> None:
-        """Rule 11: what the branch has added is there."""
+        """Rule 11: the files that the branch has added are there."""
         paths = {a.file.path for t in transactions for a in t.actions if isinstance(a, Add)}
         there = {info.key for info in self.bucket.list(self.layout.data_prefix).objects}
         gone = (p for p in paths - there if self.layout.owns(p) or not is_there(self.bucket, p))
@@ -242,8 +242,8 @@ class _Repair:
     # -- saying so
 
     def _write(self, state: State, resolves: tuple[Resolve, ...], tip: int) -> tuple[str, ...]:
-        """Write it, and then empty transactions until the head is above all that lost: whoever commits takes what
-        stands above its head for another process's."""
+        """Write it, and then empty transactions until the head is above all losing branches: a writer takes objects
+        above its head for another process's."""
         pending = self._pending(state, resolves)
         written = [pending]
         while pending.revision <= tip:
