@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 import threading
 import time
@@ -11,7 +12,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from firn.concurrency.aio import Opening, Strand, Threads
+from firn.concurrency.aio import Opening, Strand, TableTwin, Threads, awaited
 from firn.errors import InvalidInputError
 
 
@@ -198,6 +199,47 @@ def test_a_strand_whose_threads_have_ended_says_so_each_time(threads):
     for _ in range(2):
         with pytest.raises(InvalidInputError):
             strand.begin(lambda: None)
+
+
+# -- twins
+
+
+class Table:
+    name = "t"
+
+    def __repr__(self):
+        return "<Table t>"
+
+    def where(self, first, /, *, limit=None, **equalities):
+        """In which thread, and what it was given."""
+        return threading.get_ident(), (first, limit, equalities)
+
+
+class Younger(Table):
+    def where(self, first, /, *, limit=None, **equalities):
+        return "younger", super().where(first, limit=limit, **equalities)[1]
+
+
+class AsyncTable(TableTwin[Table]):
+    where = awaited(Table.where)
+
+
+def test_an_awaited_verb_is_the_twins_in_a_thread(threads):
+    async def main():
+        twin = AsyncTable(Table(), threads)
+        thread, given = await twin.where(1, limit=2, self=3, verb=4, first=5)
+        assert thread != threading.get_ident()
+        assert given == (1, 2, {"self": 3, "verb": 4, "first": 5})
+        assert await AsyncTable(Younger(), threads).where(1) == ("younger", (1, None, {}))
+        assert (twin.name, repr(twin), await twin.run(max, 3, 7)) == ("t", "<Table t>.aio", 7)
+
+    asyncio.run(main())
+
+
+def test_an_awaited_verb_tells_of_itself_what_the_twins_tells():
+    assert inspect.iscoroutinefunction(AsyncTable.where)
+    assert inspect.signature(AsyncTable.where) == inspect.signature(Table.where)
+    assert inspect.getdoc(AsyncTable.where) == "In which thread, and what it was given."
 
 
 # -- opening

@@ -180,11 +180,13 @@ class RowStore:
         return self.decoded(blob)
 
     def decoded(self, blob: Blob) -> LoneRow:
+        """What an object says. As `decode_row`."""
         blob = whole(self.bucket, blob, self.clock)
         info = blob.info
         return decode_row(blob.data, info.etag, key=info.key, where=self.bucket.uri(info.key))
 
     def record(self, row: LoneRow | None) -> Record | None:
+        """The row as users see it; None for a tombstone."""
         if row is None or row.body is None:
             return None
         return Record(row.id, self.documents.decode(row.body, row.id), row.version.to_text())
