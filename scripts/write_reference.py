@@ -58,13 +58,13 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.keyed.write.batch.WriteBatch",
             "firn.keyed.read.reader.KeyedReader",
             "firn.keyed.read.scan.KeyedScan",
-            "firn.keyed.aio.AsyncKeyedTable",
+            "firn.keyed.table.AsyncKeyedTable",
             "firn.keyed.aio.AsyncKeyedWriter",
             "firn.keyed.aio.AsyncKeyedReader",
             "firn.keyed.maintain.checkpoints.Checkpoint",
             "firn.keyed.read.changes.Changes",
             "firn.keyed.maintain.compaction.CompactionReport",
-            "firn.keyed.load.bulk_load.LoadReport",
+            "firn.keyed.results.LoadReport",
             "firn.journal.manifest.model.CollectReport",
             "firn.keyed.definition.sizing.Workload",
             "firn.keyed.definition.sizing.SizeRow",
@@ -117,6 +117,7 @@ PARTS = frozenset(
         "firn.database.transactions.Transactions",
         "firn.concurrency.aio.Twin",
         "firn.concurrency.aio.TableTwin",
+        "firn.keyed.context.KeyedContext",
     )
 )
 """Classes that are parts of another one on a page, and have no entry of their own."""

@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     from firn.journal.writer.maintain.prune import PruneReport
     from firn.journal.writer.rebuild.rebuild import RebuildReport
     from firn.journal.writer.unclaimed.repair import RepairReport
-    from firn.keyed.load.bulk_load import LoadReport
     from firn.keyed.maintain.checkpoints import Checkpoint
     from firn.keyed.maintain.compaction import CompactionReport
     from firn.keyed.read.changes import Changes
     from firn.keyed.read.reader import KeyedReader
     from firn.keyed.read.scan import KeyedScan
+    from firn.keyed.results import LoadReport
     from firn.keyed.table import KeyedTable
     from firn.keyed.write.batch import WriteBatch
     from firn.keyed.write.writer import KeyedWriter

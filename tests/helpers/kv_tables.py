@@ -10,10 +10,10 @@ import firn
 from firn.journal.manifest import View
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.maintain.policy import runs_of
 from firn.keyed.merge.fold import fold_runs
 from firn.keyed.merge.memtable import Memtable
 from firn.keyed.merge.operators import operator_of
+from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.writer import SstWriter
 from firn.keyed.table import KeyedTable

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from firn.keyed.aio import AsyncKeyedTable
 from firn.keyed.table import KeyedTable
 from twins import Loop
 
@@ -67,9 +66,9 @@ class Twins:
     def open(self, table: KeyedTable, **options: Any) -> Any:
         if self._loop is None:
             return table.open(**options)
-        return Blocking(self._loop, self._loop.run(AsyncKeyedTable(table).open(**options)))
+        return Blocking(self._loop, self._loop.run(table.aio.open(**options)))
 
     def reader(self, table: KeyedTable, at: Any = None, **options: Any) -> Any:
         if self._loop is None:
             return table.reader(at, **options)
-        return Blocking(self._loop, self._loop.run(AsyncKeyedTable(table).reader(at, **options)))
+        return Blocking(self._loop, self._loop.run(table.aio.reader(at, **options)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from firn.runner import LocalRunner
@@ -20,8 +22,7 @@ class Elsewhere:
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_it_stays_in_its_process(by_hand: bool) -> None:
-    table = new_table()
-    table.engines = Elsewhere()  # type: ignore[assignment]
+    table = replace(new_table(), engines=Elsewhere())
     with table.open(compaction=False) as kv:
         for n in range(8):
             kv.put(b"%d" % n, b"v")

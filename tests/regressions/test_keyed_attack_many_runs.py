@@ -8,7 +8,8 @@ import pytest
 
 from firn.journal.manifest.model import L0File, Manifest, Pointer, SSTInfo, View
 from firn.keyed.maintain.l0_steps import due
-from firn.keyed.maintain.policy import CompactionPlan, Policy, runs_of
+from firn.keyed.maintain.policy import CompactionPlan, Policy
+from firn.keyed.read.runs import runs_of
 
 POINTER = Pointer("", 1, (), "", 1, 1, "")
 

@@ -15,8 +15,8 @@ from firn.runner import LocalRunner, Progress, Runner
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from firn.keyed.load.bulk_load import LoadReport
-    from firn.keyed.table import KeyedTable
+    from firn.keyed.context import KeyedContext
+    from firn.keyed.results import LoadReport
     from firn.records.load.load import RecordLoadReport
     from firn.records.row_tables import RowTable
     from firn.records.table import RecordTable
@@ -77,13 +77,13 @@ class DatabaseEngines:
         return LakeRead.of(scan).frame(self.session())
 
     def keyed_to_spark(
-        self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, at: Any
+        self, table: KeyedContext, *, columns: Sequence[str] | None, where: str | None, at: Any
     ) -> Any:
         from firn.spark.keyed.read import KeyedRead
 
         return KeyedRead.of(table, columns=columns, where=where, at=at).frame(self.session())
 
-    def keyed_load(self, table: KeyedTable, frame: Any) -> LoadReport:
+    def keyed_load(self, table: KeyedContext, frame: Any) -> LoadReport:
         from firn.spark.keyed.load import load_dataframe
 
         return load_dataframe(table, frame)

@@ -20,19 +20,16 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from firn.concurrency.aio import Opening, Threads, each
+from firn.concurrency.aio import Threads, each
 from firn.keyed.read.scan import KeyedScan
 from firn.keyed.write.batch import WriteBatch
+from firn.units import Duration
 
 if TYPE_CHECKING:
     from firn.keyed.maintain.compaction import CompactionReport
     from firn.keyed.read.reader import KeyedReader, KeyedSnapshot
-    from firn.keyed.stats import ReaderStats, WriterStats
-    from firn.keyed.table import KeyedTable
+    from firn.keyed.results import ReaderStats, WriterStats
     from firn.keyed.write.writer import KeyedWriter
-    from firn.units import Duration
-
-T = TypeVar("T")
 
 _CALLS = 32
 """Calls of one handle that are under way at once; more wait for a thread."""
@@ -195,7 +192,7 @@ class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
         >>> import asyncio, firn
         >>> table = firn.connect("memory://").create_table("delays", kind="keyed")
         >>> async def main():
-        ...     async with AsyncKeyedTable(table).open() as kv:
+        ...     async with table.aio.open() as kv:
         ...         await asyncio.gather(*(kv.put(b"key %d" % n, b"value") for n in range(100)))
         ...         return await kv.get(b"key 99"), [key async for key, _ in kv.scan(b"key 97")]
         >>> asyncio.run(main())
@@ -274,34 +271,3 @@ class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
 
     async def __aenter__(self) -> AsyncKeyedWriter:
         return self
-
-
-class AsyncKeyedTable:
-    """See `KeyedTable`, whose other verbs `run` calls: `await table.run(table.twin.checkpoint, "monday")`."""
-
-    def __init__(self, twin: KeyedTable) -> None:
-        self.twin = twin
-
-    @property
-    def name(self) -> str:
-        return self.twin.name
-
-    def open(self, **options: Any) -> Opening[AsyncKeyedWriter]:
-        """Become the table's writer; the one before is fenced. Options as `KeyedTable.open` has them."""
-
-        async def make() -> AsyncKeyedWriter:
-            return AsyncKeyedWriter(await asyncio.to_thread(self.twin.open, **options))
-
-        return Opening(make)
-
-    def reader(self, at: Any = None, **options: Any) -> Opening[AsyncKeyedReader]:
-        """Read the newest flush, or stay at a version or checkpoint. Options as `KeyedTable.reader` has them."""
-
-        async def make() -> AsyncKeyedReader:
-            return AsyncKeyedReader(await asyncio.to_thread(self.twin.reader, at, **options))
-
-        return Opening(make)
-
-    async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
-        """Any verb of the table, in a thread."""
-        return await asyncio.to_thread(verb, *args, **options)

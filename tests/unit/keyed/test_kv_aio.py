@@ -10,7 +10,7 @@ import pytest
 import firn
 from firn.concurrency.aio import Threads
 from firn.errors import FencedError, InvalidInputError
-from firn.keyed.aio import AsyncKeyedTable, SharedFlush
+from firn.keyed.aio import SharedFlush
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def table():
 
 def test_all_verbs(table):
     async def main():
-        twin = AsyncKeyedTable(table)
+        twin = table.aio
         async with twin.open() as kv:
             await kv.put(b"a", b"1")
             await kv.write({b"b": b"2", b"c": b"3"}, durable=False)
@@ -54,7 +54,7 @@ def test_merges():
     counts = firn.connect("memory://").create_table("counts", kind="keyed", merge="add")
 
     async def main():
-        async with AsyncKeyedTable(counts).open() as kv:
+        async with counts.aio.open() as kv:
             await asyncio.gather(*(kv.merge(b"n", b"1") for _ in range(50)))
             return await kv.get(b"n")
 
@@ -63,7 +63,7 @@ def test_merges():
 
 def test_many_tasks_share_few_flushes(table):
     async def main():
-        async with AsyncKeyedTable(table).open() as kv:
+        async with table.aio.open() as kv:
             await asyncio.gather(*(kv.put(b"key %d" % n, b"value") for n in range(500)))
             assert await kv.get(b"key 499", durable=True) == b"value"
             return kv.stats().flushes
@@ -73,7 +73,7 @@ def test_many_tasks_share_few_flushes(table):
 
 def test_a_fenced_writer_says_so_to_each(table):
     async def main():
-        async with AsyncKeyedTable(table).open() as kv:
+        async with table.aio.open() as kv:
             table.open(compaction=False).close()
             puts = [kv.put(b"%d" % n, b"x") for n in range(3)]
             answers = await asyncio.gather(*puts, return_exceptions=True)
@@ -87,7 +87,7 @@ def test_a_fenced_writer_says_so_to_each(table):
 
 def test_errors_come_back(table):
     async def main():
-        async with AsyncKeyedTable(table).open() as kv:
+        async with table.aio.open() as kv:
             with pytest.raises(InvalidInputError):
                 await kv.put(1, b"x")
 

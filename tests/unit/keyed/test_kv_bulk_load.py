@@ -14,7 +14,8 @@ from firn.keyed.encoding.seqs import WIDE
 from firn.keyed.load import rows as load_rows
 from firn.keyed.load.bulk_load import BulkLoad, load, load_task
 from firn.keyed.maintain.compaction import compact
-from firn.keyed.maintain.policy import Policy, runs_of
+from firn.keyed.maintain.policy import Policy
+from firn.keyed.read.runs import runs_of
 from kv_tables import Flusher, entries_of, live, new_table
 
 SMALL = {"sst_size": "8KB", "block_size": "1KB", "compression": "none"}

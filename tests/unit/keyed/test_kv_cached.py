@@ -8,6 +8,7 @@ import pytest
 
 import firn
 from firn.keyed.read import sources
+from firn.keyed.sst.readers import SstReaders
 
 SLOW = {"flush_ms": 3_600_000, "compression": "none"}
 ROWS = 20_000
@@ -110,6 +111,6 @@ def test_a_scan_of_what_is_in_memory_starts_no_thread(monkeypatch):
         bounds = EVERYTHING[3000][0], EVERYTHING[4000][0]
         assert list(kv.scan(*bounds)) == EVERYTHING[3000:4000]
         monkeypatch.setattr(sources, "in_flight", lambda fn, items: pytest.fail(f"{len(items)} at once"))
-        monkeypatch.setattr(sources.SstReaders, "load", lambda *_: True)
+        monkeypatch.setattr(SstReaders, "load", lambda *_: True)
         assert list(kv.scan(*bounds)) == EVERYTHING[3000:4000]
         assert list(kv.scan(*bounds, reverse=True)) == EVERYTHING[3000:4000][::-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,7 +199,7 @@ def test_what_a_crash_left_is_swept_a_day_later() -> None:
         def now_ms(self) -> int:
             return int(clock.now_ms()) + 90_000_000
 
-    table.clock = Tomorrow()  # type: ignore[assignment]
+    table = replace(table, clock=Tomorrow())
     sweep(table)
     assert table.journal.snapshots() == []
 
@@ -208,4 +209,4 @@ def test_a_clone_whose_pin_is_gone_cant_be_founded() -> None:
     other = clone(table, "other")
     release(other)
     with pytest.raises(SnapshotTooOldError, match="Drop other, and clone again"):
-        clones.first_ssts(other)
+        other.found()

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.journal.manifest.model import L0File, Manifest, Pointer, SSTInfo, View
-from firn.keyed.maintain.policy import Policy, plan_compaction, plan_full, runs_of
+from firn.keyed.maintain.policy import Policy, plan_compaction, plan_full
+from firn.keyed.read.runs import runs_of
 
 POINTER = Pointer("m", 1, (), "id", 1, 1, "nonce")
 SMALL = {

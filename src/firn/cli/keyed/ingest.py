@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from firn.database.database import Database
-    from firn.keyed.load.bulk_load import LoadReport
+    from firn.keyed.results import LoadReport
     from firn.keyed.table import KeyedTable
 
 BYTES = {"key": "BLOB", "value": "BLOB"}

@@ -14,6 +14,7 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
+from firn.journal.entries import PROPERTY, Entries
 from firn.journal.manifest.layout import ManifestLayout
 from firn.keyed.definition.settings import KeyedSettings
 from firn.keyed.encoding.key_cells import KEY_TYPES
@@ -97,6 +98,13 @@ class KeyedDefinition:
     @cached_property
     def settings(self) -> KeyedSettings:
         return KeyedSettings.from_properties(self.properties)
+
+    def altered(self, changes: Entries) -> KeyedDefinition:
+        """The definition with changes that a manifest tells."""
+        if not changes:
+            return self
+        properties = {**self.properties, **changes.of(PROPERTY)}
+        return replace(self, properties={k: v for k, v in properties.items() if v is not None})
 
     def check(self) -> None:
         """Refuse what can't be: properties, types of columns and keys, the operator. No requests."""

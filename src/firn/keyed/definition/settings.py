@@ -29,6 +29,9 @@ KEYED_PROPERTIES: Mapping[str, Any] = {
 }
 """Properties of keyed tables with their defaults (None: not set)."""
 
+POLLS = 3
+"""How often within `poll_max` a writer looks whether another has come, unless it is told."""
+
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "compression": ("zstd", "lz4", "none"),
     "compaction": ("tiered", "leveled"),

@@ -20,15 +20,17 @@ from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 from firn.journal.manifest import CompactorSession, Manifest
 from firn.journal.manifest.model import SSTInfo
+from firn.keyed.context import KeyedContext
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.values import Values
+from firn.keyed.founding import founded
 from firn.keyed.load.rows import LoadRows
 from firn.keyed.maintain.compaction import compact_l0, policy_of
 from firn.keyed.maintain.policy import Policy
 from firn.keyed.maintain.run_writer import RunWriter
+from firn.keyed.results import LoadReport
 
 if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
     from firn.runner import Runner
 
 ATTEMPTS = 16
@@ -51,18 +53,7 @@ class LoadContext:
     parts: int
 
 
-@dataclass(frozen=True)
-class LoadReport:
-    """`version` is the view's after the load; `runs` how many runs the rows became."""
-
-    version: str
-    rows: int
-    ssts: int
-    bytes: int
-    runs: int = 1
-
-
-def load(table: KeyedTable, data: Any, *, runner: Runner | None = None) -> LoadReport:
+def load(table: KeyedContext, data: Any, *, runner: Runner | None = None) -> LoadReport:
     """Put rows into the table, in place of what their keys had; all of them become visible at once.
 
     Rows in the order of their keys become one run, however many they are. Others are sorted in chunks of 128 MB
@@ -123,7 +114,7 @@ class BulkLoad:
         1
     """
 
-    def __init__(self, table: KeyedTable, *, parts: int, runner: Runner | None = None) -> None:
+    def __init__(self, table: KeyedContext, *, parts: int, runner: Runner | None = None) -> None:
         self._table, self._parts, self._runner = table, parts, runner
 
     def __enter__(self) -> BulkLoad:
@@ -180,9 +171,9 @@ def load_task(
 class _Load:
     """The compactor's session of one load, with nothing left in L0 that was there when it began."""
 
-    def __init__(self, table: KeyedTable, runner: Runner | None) -> None:
+    def __init__(self, table: KeyedContext, runner: Runner | None) -> None:
         self._table = table
-        self.session: CompactorSession = table.founded(table.journal.open_compactor)
+        self.session: CompactorSession = founded(table, table.journal.open_compactor)
         self._table = table = table.as_in(self.session.view)
         compact_l0(table, self.session, runner=runner)
         self._manifest: Manifest = self.session.view.manifest

@@ -8,31 +8,22 @@ goes by the old definition: that of the writer which this database has open, or 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.alter import AlterResult
 from firn.errors import InvalidInputError
-from firn.journal.entries import PROPERTY, TIME, Entries, time_entry, times_in_force
+from firn.journal.entries import PROPERTY, TIME, time_entry, times_in_force
 from firn.journal.manifest import Manifest
-from firn.keyed.definition.definition import KeyedDefinition
+from firn.keyed.context import KeyedContext
 from firn.keyed.definition.settings import KEYED_PROPERTIES, KeyedSettings
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
+from firn.keyed.founding import founded, newest_view
 
 FIXED = ("pointer_url",)
 """Says where the pointer is, and so can't be told by what the pointer names."""
 
 
-def altered(created: KeyedDefinition, changes: Entries) -> KeyedDefinition:
-    """The definition with its changes. Pure."""
-    properties = {**created.properties, **changes.of(PROPERTY)}
-    return replace(created, properties={k: v for k, v in properties.items() if v is not None})
-
-
 def alter(
-    table: KeyedTable, set_properties: Mapping[str, Any] | None, *, fence: bool, dry_run: bool
+    table: KeyedContext, set_properties: Mapping[str, Any] | None, *, fence: bool, dry_run: bool
 ) -> AlterResult:
     """See `KeyedTable.alter`."""
     if not set_properties:
@@ -48,7 +39,7 @@ def alter(
         if name not in KEYED_PROPERTIES:
             KeyedSettings.from_properties({name: set_properties[name]})  # which says what there is
     if dry_run:
-        view = table.view()
+        view = newest_view(table)
         return AlterResult(view.version, _lines(_wanted(table, view.manifest, set_properties)))
     writer = table.writer_here()
     if writer is None and not fence:
@@ -57,27 +48,27 @@ def alter(
             "writer is open, or with fence=True, in the shell `firn alter --fence`, which ends the writer that "
             "another process may have."
         )
-    view = table.view()
+    view = newest_view(table)
     if not _wanted(table, view.manifest, set_properties):
         return AlterResult(view.version, ())
     if writer is not None:
         if any(info.writer_epoch > writer.epoch for info in view.pointer.infos):
             writer.poll()  # which tells that it is fenced
         return writer.altered_by(lambda: _commit(table, set_properties))
-    table.founded(lambda: table.journal.open_writer(strict=table.settings.strict))
+    founded(table, lambda: table.journal.open_writer(strict=table.settings.strict))
     return _commit(table, set_properties)
 
 
-def sweep_age_s(table: KeyedTable, manifest: Manifest) -> float:
+def sweep_age_s(table: KeyedContext, manifest: Manifest) -> float:
     """`l0_min_age`, or what it was lately: readers of then count on it."""
-    settings = altered(table.definition, manifest.definition).settings
+    settings = table.created.altered(manifest.definition).settings
     now_ms = table.clock.now_ms()
     created_ms = round(table.created.settings.l0_min_age * 1000)
     lately = times_in_force(manifest.definition, "l0_min_age", created_ms, now_ms, 0)
     return max(settings.l0_min_age, *(ms / 1000 for ms in lately), 0.0)
 
 
-def _commit(table: KeyedTable, set_properties: Mapping[str, Any]) -> AlterResult:
+def _commit(table: KeyedContext, set_properties: Mapping[str, Any]) -> AlterResult:
     session = table.journal.open_compactor()
     manifest = session.view.manifest
     wanted = _wanted(table, manifest, set_properties)
@@ -91,10 +82,10 @@ def _commit(table: KeyedTable, set_properties: Mapping[str, Any]) -> AlterResult
 
 
 def _wanted(
-    table: KeyedTable, manifest: Manifest, set_properties: Mapping[str, Any]
+    table: KeyedContext, manifest: Manifest, set_properties: Mapping[str, Any]
 ) -> dict[tuple[str, str], Any]:
     """The entries that make these changes, without what is so already."""
-    before = altered(table.definition, manifest.definition)
+    before = table.created.altered(manifest.definition)
     merged = {**before.properties, **set_properties}
     settings = KeyedSettings.from_properties({k: v for k, v in merged.items() if v is not None})
     wanted: dict[tuple[str, str], Any] = {}

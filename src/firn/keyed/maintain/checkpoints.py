@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.errors import AlreadyExistsError, InvalidInputError, SnapshotTooOldError
+from firn.journal.manifest.layout import parse_manifest_name
 from firn.journal.manifest.model import SnapshotRef, View
+from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.entries import expiry
+from firn.keyed.founding import founded, newest_view
 from firn.units import parse_duration_ms
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
 
 PINS = "clone:"
 """Checkpoints whose names begin so hold what a clone reads, and aren't the user's. Frozen."""
@@ -32,7 +32,7 @@ class Checkpoint:
     created_ms: int
     expires_ms: int | None
     ref: SnapshotRef = field(repr=False, compare=False)
-    _table: KeyedTable = field(repr=False, compare=False)
+    _table: KeyedContext = field(repr=False, compare=False)
 
     def refresh(self, ttl: str | float | timedelta | None) -> Checkpoint:
         """Let it live for `ttl` from now on, None for ever; what it then is.
@@ -63,7 +63,7 @@ class Checkpoint:
 
 
 def checkpoint(
-    table: KeyedTable, name: str | None = None, ttl: str | float | timedelta | None = None
+    table: KeyedContext, name: str | None = None, ttl: str | float | timedelta | None = None
 ) -> Checkpoint:
     """Keep the table as it is now, all that is flushed, readable for `ttl`; None is until it is deleted.
 
@@ -93,10 +93,10 @@ def checkpoint(
                 f"{table.name} has a checkpoint {name!r} already. Choose another name, or delete that one first."
             )
     expires_ms = _expiry(table, ttl)
-    return _of(table, table.founded(lambda: table.journal.snapshot(name=name, expires_ms=expires_ms)))
+    return _of(table, founded(table, lambda: table.journal.snapshot(name=name, expires_ms=expires_ms)))
 
 
-def checkpoints(table: KeyedTable) -> list[Checkpoint]:
+def checkpoints(table: KeyedContext) -> list[Checkpoint]:
     """Those that haven't expired, oldest first. 1 LIST, and 1 GET each."""
     now_ms = table.clock.now_ms()
     return [
@@ -106,7 +106,7 @@ def checkpoints(table: KeyedTable) -> list[Checkpoint]:
     ]
 
 
-def find(table: KeyedTable, at: str | Checkpoint) -> Checkpoint:
+def find(table: KeyedContext, at: str | Checkpoint) -> Checkpoint:
     """The checkpoint of a name or an id, or itself. 1 LIST, and 1 GET each.
 
     Raises:
@@ -123,22 +123,43 @@ def find(table: KeyedTable, at: str | Checkpoint) -> Checkpoint:
     )
 
 
-def view_at(table: KeyedTable, at: Any) -> View:
-    """The view of a checkpoint, given by name, by id or as itself. The cost of `find` and `Checkpoint.view`.
+def view_at(table: KeyedContext, at: Any = None) -> View:
+    """The SSTs and L0 objects of a moment: the newest, a version's, or a checkpoint's, given by name, by id or as
+    itself. The cost of reading the table's metadata, or of `find` and `Checkpoint.view`.
 
     Raises:
-        SnapshotTooOldError: there is none, or none any more.
+        SnapshotTooOldError: there is no such checkpoint or version any more.
     """
+    if at is None:
+        return newest_view(table)
+    if isinstance(at, View):
+        return at
+    if isinstance(at, str) and "@" in at:
+        return _version(table, at)
     if not isinstance(at, str | Checkpoint):
         raise InvalidInputError(f"at={at!r}: give the name or id of a checkpoint of {table.name}, or itself.")
     return find(table, at).view()
 
 
-def _of(table: KeyedTable, ref: SnapshotRef) -> Checkpoint:
+def _version(table: KeyedContext, version: str) -> View:
+    """The view of a version, as far as its objects are still known by the newest one."""
+    name, _, number = version.partition("+")[0].partition("@")
+    if parse_manifest_name(name) is None or not number.removeprefix("-").isdigit():
+        raise InvalidInputError(f"{version!r} is not a version of {table.name}: give one that Firn gave you.")
+    view, last = newest_view(table), int(number)
+    if view.manifest.name != name or not view.manifest.last_compacted <= last <= view.last_l0:
+        raise SnapshotTooOldError(
+            f"{table.bucket.uri(table.prefix)} has no version {version} any more: it was compacted since. What is "
+            "to be read later, keep with checkpoint()."
+        )
+    return View(view.pointer, view.manifest, tuple(f for f in view.l0 if f.number <= last))
+
+
+def _of(table: KeyedContext, ref: SnapshotRef) -> Checkpoint:
     return Checkpoint(ref.name, ref.id, ref.version, ref.created_ms, ref.expires_ms, ref, table)
 
 
-def _expiry(table: KeyedTable, ttl: str | float | timedelta | None) -> int | None:
+def _expiry(table: KeyedContext, ttl: str | float | timedelta | None) -> int | None:
     return None if ttl is None else expiry(table.clock.now_ms(), parse_duration_ms(ttl))
 
 

@@ -7,31 +7,30 @@ the clone deletes the pin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from firn.bucket.keys import key_below
-from firn.concurrency.parallel import in_flight
-from firn.errors import AlreadyExistsError, SnapshotTooOldError, TableNotFoundError
+from firn.errors import AlreadyExistsError, TableNotFoundError
 from firn.journal.definition import Left, read_left
-from firn.journal.entries import Entries
 from firn.journal.generations import Generations
-from firn.journal.manifest import L0File, Manifest, SnapshotRef, SSTInfo
+from firn.journal.manifest import Manifest, SnapshotRef
+from firn.keyed.context import KeyedContext
 from firn.keyed.definition.definition import KeyedDefinition, create_definition, read_definition
+from firn.keyed.founding import found, founded, newest_view, parent_of, pin_of
 from firn.keyed.maintain.checkpoints import PINS, Checkpoint, find
 from firn.names import check_name
 from firn.units import parse_duration
 
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
+C = TypeVar("C", bound=KeyedContext)
 
 ORPHAN_PIN_S = parse_duration("1d")
 """A pin this old whose clone isn't there was left by a crash: making a clone takes seconds."""
 
 
-def clone(table: KeyedTable, name: str, at: str | Checkpoint | None = None) -> KeyedTable:
+def clone(table: C, name: str, at: str | Checkpoint | None = None) -> C:
     """Create a table that holds what this one does now, or did at a checkpoint.
 
     Both go on by themselves from there. The clone has the parent's keys, values, merge operator and properties. A
@@ -76,11 +75,11 @@ def clone(table: KeyedTable, name: str, at: str | Checkpoint | None = None) -> K
     except AlreadyExistsError:
         table.journal.delete_snapshot(pin)
         raise
-    made.found()
+    found(made)
     return made
 
 
-def _defined(table: KeyedTable, prefix: str, definition: KeyedDefinition) -> KeyedDefinition:
+def _defined(table: KeyedContext, prefix: str, definition: KeyedDefinition) -> KeyedDefinition:
     """The clone's definition, written where none is: 1 GET and 1 PUT. Over what a dropped table left 2 GETs, 1 LIST
     and 1 PUT more."""
     generations = Generations(table.bucket, table.prefix.rpartition("/")[0])
@@ -99,39 +98,12 @@ def _defined(table: KeyedTable, prefix: str, definition: KeyedDefinition) -> Key
     return written(left)
 
 
-def first_ssts(table: KeyedTable) -> tuple[list[SSTInfo], int, Entries]:
-    """What a clone begins with: all its parent's SSTs and L0 objects, the last L0 number of these, and how the parent
-    was altered.
-
-    L0 objects become the newest runs of level 1. Cost: 1 GET of the pin, the manifest, 1 GET an L0 object's index.
-
-    Raises:
-        SnapshotTooOldError: the pin is gone; no clone can be made of it any more.
-    """
-    parent = _parent(table)
-    pin = _find_pin(table, parent)
-    if pin is None:
-        raise SnapshotTooOldError(
-            f"{table.name} was to be a clone of {parent.name}, but the checkpoint that held its data is gone. Drop "
-            f"{table.name}, and clone again."
-        )
-    view = parent.journal.view_of(pin)
-    layout = parent.journal.layout
-    ssts = [replace(sst, file="/" + layout.sst_key(sst.file)) for sst in view.manifest.ssts]
-    first_run = max((sst.run for sst in ssts if sst.level == 1), default=-1) + 1
-    return (
-        [*ssts, *_flushed(parent, list(reversed(view.l0)), first_run)],
-        view.last_l0,
-        view.manifest.definition,
-    )
-
-
-def clones_of(table: KeyedTable) -> list[str]:
+def clones_of(table: KeyedContext) -> list[str]:
     """Prefixes of the tables that still read this one's objects. 1 LIST, 1 GET a checkpoint, 1 GET a pin."""
     return sorted(_clone_prefix(pin) for pin in _pins(table) if _is_held(table, pin))
 
 
-def release(table: KeyedTable) -> None:
+def release(table: KeyedContext) -> None:
     """Unpin a clone's parent: when the clone is dropped, or reads nothing of it any more. No clone: nothing to do.
 
     Cost: 1 LIST and 1 GET a checkpoint of the parent; 1 GET + 1 CAS + 1 DELETE.
@@ -139,12 +111,12 @@ def release(table: KeyedTable) -> None:
     if table.definition.parent is None:
         return
     with suppress(TableNotFoundError):  # it let go of its parent long ago, whose name is another table's now
-        parent = _parent(table)
-        if (pin := _find_pin(table, parent)) is not None:
+        parent = parent_of(table)
+        if (pin := pin_of(table, parent)) is not None:
             parent.journal.delete_snapshot(pin)
 
 
-def let_go(table: KeyedTable, age_s: Callable[[Manifest], float]) -> None:
+def let_go(table: KeyedContext, age_s: Callable[[Manifest], float]) -> None:
     """Before a sweep: unpin the parent of a clone that has named none of its objects for some time, and delete pins
     of clones that never came to be. Nothing where the table neither is a clone nor has any.
 
@@ -159,15 +131,15 @@ def let_go(table: KeyedTable, age_s: Callable[[Manifest], float]) -> None:
             table.journal.delete_snapshot(pin)
 
 
-def _pin(table: KeyedTable, prefix: str, at: str | Checkpoint | None) -> SnapshotRef:
+def _pin(table: KeyedContext, prefix: str, at: str | Checkpoint | None) -> SnapshotRef:
     name = PINS + prefix
     if at is None:
-        return table.founded(lambda: table.journal.snapshot(name=name))
+        return founded(table, lambda: table.journal.snapshot(name=name))
     like = find(table, at)
     return table.journal.snapshot(like.view(), name=name, like=like.ref)
 
 
-def _pins(table: KeyedTable) -> list[SnapshotRef]:
+def _pins(table: KeyedContext) -> list[SnapshotRef]:
     return [ref for ref in table.journal.snapshots() if (ref.name or "").startswith(PINS)]
 
 
@@ -175,15 +147,15 @@ def _clone_prefix(pin: SnapshotRef) -> str:
     return (pin.name or "")[len(PINS) :]
 
 
-def _is_held(table: KeyedTable, pin: SnapshotRef) -> bool:
+def _is_held(table: KeyedContext, pin: SnapshotRef) -> bool:
     """Whether the clone that the pin is for is there, and not dropped: then nobody opens it any more."""
     clone = read_definition(table.bucket, _clone_prefix(pin))
     return clone is not None and not clone.dropped and (clone.parent or {}).get("checkpoint") == pin.id
 
 
-def _names_others(table: KeyedTable, age_s: Callable[[Manifest], float]) -> bool:
+def _names_others(table: KeyedContext, age_s: Callable[[Manifest], float]) -> bool:
     """Whether the table, a checkpoint of it or what it was lately names objects that aren't its own."""
-    now = table.view().manifest
+    now = newest_view(table).manifest
     if _foreign(now):
         return True
     checkpoints = (table.journal.view_of(ref).manifest for ref in table.journal.snapshots())
@@ -194,40 +166,3 @@ def _names_others(table: KeyedTable, age_s: Callable[[Manifest], float]) -> bool
 
 def _foreign(manifest: Manifest) -> bool:
     return any(sst.file.startswith("/") for sst in manifest.ssts)
-
-
-def _parent(table: KeyedTable) -> KeyedTable:
-    prefix = (table.definition.parent or {})["table"]
-    definition = read_definition(table.bucket, prefix)
-    if definition is None:
-        raise TableNotFoundError(
-            f"{table.name} is a clone of {table.bucket.uri(prefix)}, whose definition is gone: it was deleted by "
-            "other means than Firn's. Restore the parent's objects from a backup."
-        )
-    return table.beside(definition, prefix)
-
-
-def _find_pin(table: KeyedTable, parent: KeyedTable) -> SnapshotRef | None:
-    wanted = (table.definition.parent or {})["checkpoint"]
-    return next((ref for ref in parent.journal.snapshots() if ref.id == wanted), None)
-
-
-def _flushed(parent: KeyedTable, files: Sequence[L0File], first_run: int) -> list[SSTInfo]:
-    def info(item: tuple[int, L0File]) -> SSTInfo:
-        at, file = item
-        index = parent.sst(file.key, file.bytes).index
-        return SSTInfo(
-            level=1,
-            run=first_run + at,
-            number=file.number,
-            file="/" + file.key,
-            min_key=index.min_key,
-            max_key=index.max_key,
-            rows=index.rows,
-            bytes=file.bytes,
-            max_seq=index.max_seq,
-            tombstones=index.tombstones,
-            min_expire=index.min_expire,
-        )
-
-    return in_flight(info, list(enumerate(files)), limit=32 if parent.bucket.capabilities.shareable else 1)

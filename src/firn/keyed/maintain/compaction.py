@@ -11,25 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
 from firn.concurrency.parallel import in_flight
 from firn.errors import FirnError, ObjectChangedError, OutcomeUnknownError
 from firn.journal.manifest import CompactorSession, View
 from firn.journal.manifest.model import SSTInfo
+from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.values import Values
+from firn.keyed.founding import founded, newest_view
 from firn.keyed.maintain.compaction_reads import RunFile
 from firn.keyed.maintain.compaction_task import CompactContext, CompactTask, compact_task
 from firn.keyed.maintain.key_shares import BlockMap, KeyShare, cut
 from firn.keyed.maintain.l0_steps import STEP_BYTES, STEP_FILES, L0Steps, between_tasks, due, is_long, parted
-from firn.keyed.maintain.policy import CompactionPlan, Policy, plan_compaction, plan_full, plan_l0, runs_of
+from firn.keyed.maintain.policy import CompactionPlan, Policy, plan_compaction, plan_full, plan_l0
 from firn.keyed.maintain.run_writer import numbers_needed
+from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 from firn.runner import LocalRunner, Runner
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
 
 SHARE_BYTES = 48 << 20, 256 << 20
 """How much input a task has, at least and at most: enough to be worth a task, and to make few small last SSTs."""
@@ -85,7 +84,7 @@ class CompactionReport:
 
 
 def compact(
-    table: KeyedTable, *, full: bool = False, runner: Runner | None = None, dry_run: bool = False
+    table: KeyedContext, *, full: bool = False, runner: Runner | None = None, dry_run: bool = False
 ) -> CompactionReport:
     """Compact all of L0, then whatever the table's policy asks for; with `full` everything into one bottom run.
 
@@ -113,9 +112,9 @@ def compact(
         (2, 2, 1)
     """
     if dry_run:
-        first = _first_plan(table.view(), table, full)
+        first = _first_plan(newest_view(table), table, full)
         return CompactionReport(None, dry_run=True) if first is None else _announced(first)
-    session = table.founded(table.journal.open_compactor)
+    session = founded(table, table.journal.open_compactor)
     table = table.as_in(session.view)
     report, whole = CompactionReport(None), False
     upto = session.view.last_l0
@@ -139,7 +138,7 @@ def compact(
 
 
 def compact_once(
-    table: KeyedTable,
+    table: KeyedContext,
     session: CompactorSession | None = None,
     *,
     runner: Runner | None = None,
@@ -175,7 +174,7 @@ def compact_once(
     return session, session.view
 
 
-def compact_l0(table: KeyedTable, session: CompactorSession, *, runner: Runner | None = None) -> None:
+def compact_l0(table: KeyedContext, session: CompactorSession, *, runner: Runner | None = None) -> None:
     """Compact what is in L0, so that a bulk load may stand above it; nothing else of what the policy asks for."""
     while session.view.l0:
         plan = parted(session.view, _first_plan(session.view, table, full=False))
@@ -183,7 +182,7 @@ def compact_l0(table: KeyedTable, session: CompactorSession, *, runner: Runner |
         run_plan(table, session, plan, runner=runner)
 
 
-def policy_of(table: KeyedTable) -> Policy:
+def policy_of(table: KeyedContext) -> Policy:
     """How the table's properties say that it is compacted."""
     settings = table.settings
     # Puts wait at `max_l0`: a compaction that began above would never come.
@@ -203,7 +202,7 @@ class Seen:
 
 
 def run_plan(
-    table: KeyedTable,
+    table: KeyedContext,
     session: CompactorSession,
     plan: CompactionPlan,
     *,
@@ -273,7 +272,7 @@ class _Steps:
     """The steps of L0 beside one long plan."""
 
     def __init__(
-        self, table: KeyedTable, session: CompactorSession, in_flight: int, seen: Seen | None
+        self, table: KeyedContext, session: CompactorSession, in_flight: int, seen: Seen | None
     ) -> None:
         self._table, self._session, self._in_flight, self._seen = table, session, in_flight, seen
         self.report = CompactionReport(None)
@@ -311,7 +310,7 @@ def _is_move(plan: CompactionPlan, now_ms: int) -> bool:
     )
 
 
-def _first_plan(view: View, table: KeyedTable, full: bool) -> CompactionPlan | None:
+def _first_plan(view: View, table: KeyedContext, full: bool) -> CompactionPlan | None:
     """What a compaction by hand begins with: all of L0, however little the policy makes of it."""
     if full:
         return plan_full(view, policy_of(table), table.clock.now_ms())
@@ -330,7 +329,7 @@ def _announced(plan: CompactionPlan) -> CompactionReport:
     )
 
 
-def _tasks(table: KeyedTable, session: CompactorSession, plan: CompactionPlan) -> list[CompactTask]:
+def _tasks(table: KeyedContext, session: CompactorSession, plan: CompactionPlan) -> list[CompactTask]:
     """One task a share of the keys, each with the files that may hold some of them."""
     layout = table.journal.layout
     l0 = [RunFile(file.key, file.bytes) for file in plan.l0]
@@ -359,7 +358,7 @@ def _tasks(table: KeyedTable, session: CompactorSession, plan: CompactionPlan) -
     return tasks
 
 
-def _block_maps(table: KeyedTable, files: Sequence[RunFile]) -> list[BlockMap]:
+def _block_maps(table: KeyedContext, files: Sequence[RunFile]) -> list[BlockMap]:
     """1 ranged GET a file, many in flight."""
     cache, values = BlockCache(0), Values(table.definition.columns)
 

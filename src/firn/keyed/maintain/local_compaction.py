@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from firn.concurrency.background import Background
 from firn.errors import FencedError
 from firn.journal.manifest import CompactorSession, View
-from firn.keyed.maintain.compaction import CompactionReport, Seen, compact_once, policy_of
+from firn.keyed.context import KeyedContext
+from firn.keyed.maintain.compaction import CompactionReport, Seen, compact, compact_once, policy_of
 from firn.keyed.maintain.policy import plan_compaction
 from firn.runner import LocalRunner
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
 
 T = TypeVar("T")
 
@@ -105,7 +103,7 @@ class OwnCompaction:
 
     def __init__(
         self,
-        table: KeyedTable,
+        table: KeyedContext,
         *,
         view: Callable[[], View],
         poll: Callable[[], None],
@@ -134,7 +132,7 @@ class OwnCompaction:
         self.turns.mine(self._view().pointer.compactor_epoch)
         return done
 
-    def adopt(self, table: KeyedTable) -> None:
+    def adopt(self, table: KeyedContext) -> None:
         """Compact by another definition from now on."""
         self._table = table
 
@@ -153,7 +151,7 @@ class OwnCompaction:
 
     def by_hand(self, *, full: bool) -> CompactionReport:
         """Compact now, and take over from whoever does."""
-        return self.beside(lambda: self._table.compact(full=full, runner=RUNNER))
+        return self.beside(lambda: compact(self._table, full=full, runner=RUNNER))
 
     def work(self) -> float | None:
         """Compact for as long as the policy asks for it; the seconds after which to look again, None: when poked."""

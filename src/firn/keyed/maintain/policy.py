@@ -14,9 +14,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from firn.journal.manifest.model import L0File, SSTInfo, View
-
-Run = tuple[SSTInfo, ...]
-"""The SSTs of one sorted run, in key order."""
+from firn.keyed.read.runs import Run, runs_of
 
 
 @dataclass(frozen=True)
@@ -69,14 +67,6 @@ class CompactionPlan:
     def runs(self) -> list[Run]:
         """The runs among `ssts`, newest first."""
         return runs_of(self.ssts)
-
-
-def runs_of(ssts: Iterable[SSTInfo]) -> list[Run]:
-    """Sorted runs, newest first: level ascending, run descending; each run's SSTs in key order."""
-    by_age: dict[tuple[int, int], list[SSTInfo]] = {}
-    for sst in ssts:
-        by_age.setdefault((sst.level, -sst.run), []).append(sst)
-    return [tuple(sorted(by_age[age], key=lambda sst: sst.min_key)) for age in sorted(by_age)]
 
 
 def run_bytes(run: Iterable[SSTInfo]) -> int:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from firn.journal.manifest.model import CollectReport, Manifest
+from firn.keyed.context import KeyedContext
 from firn.keyed.maintain.alter import sweep_age_s
 from firn.keyed.maintain.clones import let_go
 from firn.units import parse_duration
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
 
 SKEW_S = 60.0
 """How far the clocks of those who make and sweep checkpoints may be apart."""
 
 
 def sweep(
-    table: KeyedTable, *, older_than: str | float | timedelta | None = None, dry_run: bool = False
+    table: KeyedContext, *, older_than: str | float | timedelta | None = None, dry_run: bool = False
 ) -> CollectReport:
     """Delete what neither the table nor a checkpoint of it names, by rules 16-21 of the manifest page.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,17 +18,16 @@ import pyarrow.compute as pc
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.manifest.model import L0File, Manifest, View
+from firn.keyed.context import KeyedContext
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.columns import ENTRY_COLUMNS
 from firn.keyed.encoding.keys import Keys
 from firn.keyed.encoding.seqs import Seqs
 from firn.keyed.encoding.values import Values
-from firn.keyed.maintain.policy import runs_of
+from firn.keyed.founding import newest_view
+from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
 
 KINDS = ("put", "delete", "merge")
 CHANGE_FIELDS = (
@@ -105,7 +103,7 @@ class Changes:
         return replace(self, version=version, files=(*self.files[:kept], *parts))
 
 
-def changes(table: KeyedTable, since: str | None = None, upto: str | None = None) -> Changes:
+def changes(table: KeyedContext, since: str | None = None, upto: str | None = None) -> Changes:
     """What was written since a version: puts, deletes and merge operands, each commit's.
 
     Flushed is what counts; of what one flush did to a key, the last put or delete and the operands above it are
@@ -139,7 +137,7 @@ def changes(table: KeyedTable, since: str | None = None, upto: str | None = None
         >>> table.changes(since=version).to_arrow().select(["key", "_kind"]).to_pylist()
         [{'key': b'DTW', '_kind': 'delete'}]
     """
-    view = table.view()
+    view = newest_view(table)
     newest = _Place.of(table.definition.seqs, view)
     ended = newest if upto is None else _Place.parse(table, upto, view, needs_manifest=False)
     begun = (
@@ -165,7 +163,7 @@ def changes(table: KeyedTable, since: str | None = None, upto: str | None = None
     )
 
 
-def last_seq(table: KeyedTable, version: str) -> int:
+def last_seq(table: KeyedContext, version: str) -> int:
     """The greatest `seq` that the table had at a version of `changes`. Cost: that of reading the table's metadata."""
     return _Place.parse(table, version, table.journal.read(), needs_manifest=False).seq
 
@@ -239,7 +237,7 @@ class _Place:
         return _Place(seqs, view.last_l0, _loaded(seqs, view.manifest, view.last_l0))
 
     @staticmethod
-    def parse(table: KeyedTable, version: str, view: View, *, needs_manifest: bool) -> _Place:
+    def parse(table: KeyedContext, version: str, view: View, *, needs_manifest: bool) -> _Place:
         match = _VERSION.fullmatch(version) if isinstance(version, str) else None
         if match is None:
             raise InvalidInputError(
@@ -266,7 +264,7 @@ def _loaded(seqs: Seqs, manifest: Manifest, number: int) -> int:
     return max((sst.max_loaded for sst in manifest.ssts if low <= sst.max_loaded < high), default=-1)
 
 
-def _whole(table: KeyedTable, view: View, ended: _Place) -> list[ChangeFile]:
+def _whole(table: KeyedContext, view: View, ended: _Place) -> list[ChangeFile]:
     """All that is compacted, oldest first."""
     layout = table.journal.layout
     return [
@@ -276,7 +274,7 @@ def _whole(table: KeyedTable, view: View, ended: _Place) -> list[ChangeFile]:
     ]
 
 
-def _loads(table: KeyedTable, view: View, begun: _Place, ended: _Place) -> list[ChangeFile]:
+def _loads(table: KeyedContext, view: View, begun: _Place, ended: _Place) -> list[ChangeFile]:
     """The SSTs that hold what was loaded since."""
     layout = table.journal.layout
     return [
@@ -288,7 +286,9 @@ def _loads(table: KeyedTable, view: View, begun: _Place, ended: _Place) -> list[
     ]
 
 
-def _flushes(table: KeyedTable, view: View, begun: _Place, ended: _Place, *, whole: bool) -> list[ChangeFile]:
+def _flushes(
+    table: KeyedContext, view: View, begun: _Place, ended: _Place, *, whole: bool
+) -> list[ChangeFile]:
     """The L0 objects that came after one place, up to another."""
     compacted, seqs = view.manifest.last_compacted, table.definition.seqs
     files = [file for file in view.l0 if begun.number < file.number <= ended.number]
@@ -300,7 +300,7 @@ def _flushes(table: KeyedTable, view: View, begun: _Place, ended: _Place, *, who
     ]
 
 
-def _retained(table: KeyedTable, view: View, first: int, last: int) -> list[L0File]:
+def _retained(table: KeyedContext, view: View, first: int, last: int) -> list[L0File]:
     """The flushes `first` to `last`, which are compacted, if all of them are still in the bucket. 1 LIST.
 
     Whose file counts isn't in the pointer any more, but the owner's was there when its number was compacted, and

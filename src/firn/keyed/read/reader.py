@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from firn.errors import CorruptObjectError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.manifest import View
+from firn.keyed.context import KeyedContext
 from firn.keyed.read.reads import Reads, Tree
-from firn.keyed.stats import ReaderStats
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
+from firn.keyed.read.sources import sources_of
+from firn.keyed.results import ReaderStats
 
 
 class KeyedReader(Reads):
@@ -22,10 +20,10 @@ class KeyedReader(Reads):
     knows is older than it may be: who doesn't read, costs nothing.
     """
 
-    def __init__(self, table: KeyedTable, view: View, *, follow: float | None) -> None:
+    def __init__(self, table: KeyedContext, view: View, *, follow: float | None) -> None:
         super().__init__(table)
         self._view, self._follow = view, follow
-        self._at = Tree((), table.sources(view))
+        self._at = Tree((), sources_of(table, view))
         self._monotonic = table.clock.monotonic
         self._due = float("inf") if follow is None else self._monotonic() + follow
         self._refreshing = threading.Lock()
@@ -95,7 +93,7 @@ class KeyedReader(Reads):
         begun = self._monotonic()
         view = self.table.journal.read(self._view)
         if view.version != self._view.version:
-            self._at = Tree((), self.table.sources(view))
+            self._at = Tree((), sources_of(self.table, view))
         self._view = view
         self._refreshes += 1
         if self._follow is not None:
@@ -135,7 +133,7 @@ class KeyedSnapshot(Reads):
     than that, keep a checkpoint.
     """
 
-    def __init__(self, table: KeyedTable, tree: Tree, durable: Tree, check: object) -> None:
+    def __init__(self, table: KeyedContext, tree: Tree, durable: Tree, check: object) -> None:
         super().__init__(table)
         self._all, self._durable, self._check = tree, durable, check
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,15 +13,13 @@ from firn.arrow.bloom import hash64
 from firn.arrow.pyvalues import shown
 from firn.concurrency.parallel import in_flight
 from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.entries import MERGE, PUT, Entry
 from firn.keyed.merge.fold import fold_key, fold_runs
 from firn.keyed.merge.memtable import Memtable
 from firn.keyed.read.scan import KeyedScan
 from firn.keyed.read.sources import Sources
 from firn.keyed.sst.reader import SstReader
-
-if TYPE_CHECKING:
-    from firn.keyed.table import KeyedTable
 
 
 class Tree:
@@ -105,7 +103,7 @@ class Tree:
 class Reads(ABC):
     """What writers, readers and snapshots have in common: get, multi_get, scan, scan_prefix."""
 
-    def __init__(self, table: KeyedTable) -> None:
+    def __init__(self, table: KeyedContext) -> None:
         self.table = table
         self._encode = table.keys.encode
         self._public = table.values.public if table.values.typed else None

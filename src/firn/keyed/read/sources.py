@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from firn.arrow.bloom import passing
-from firn.bucket.base import Bucket
 from firn.concurrency.background import Background
 from firn.concurrency.parallel import in_flight
-from firn.errors import CorruptObjectError, ObjectNotFoundError
-from firn.journal.manifest.model import SSTInfo
-from firn.keyed.encoding.values import Values
-from firn.keyed.maintain.policy import runs_of
-from firn.keyed.sst.cache import BlockCache
+from firn.journal.manifest.model import SSTInfo, View
+from firn.keyed.context import KeyedContext
+from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.reader import SstReader
+from firn.keyed.sst.readers import SstReaders
 
 SHORT_SHARE = 32
 """A scan of no more blocks than this part of the cache keeps them there, as point reads do."""
-
-Open = Callable[[str, int], SstReader]
-
-
-class SstReaders:
-    """One reader an object, shared by all of a table's readers in this process, with its index and its filter."""
-
-    def __init__(self, bucket: Bucket, cache: BlockCache, values: Values) -> None:
-        self.cache = cache
-        self._bucket, self._values = bucket, values
-        self._lock = threading.Lock()
-        self._known: WeakValueDictionary[str, SstReader] = WeakValueDictionary()
-
-    def __call__(self, key: str, size: int) -> SstReader:
-        """The reader of an object. No request."""
-        with self._lock:
-            found = self._known.get(key)
-            if found is None:
-                found = SstReader(self._bucket, key, size, self.cache, values=self._values)
-                self._known[key] = found
-            return found
-
-    def load(self, readers: Sequence[SstReader]) -> bool:
-        """See that all have their index: one after the other would take a round trip each. False if some can't be
-        had: those fail the reads that need them, and no others."""
-        return all(in_flight(_has_index, [reader for reader in readers if not reader.is_open]))
-
-
-def _has_index(reader: SstReader) -> bool:
-    try:
-        return reader.index is not None
-    except (CorruptObjectError, ObjectNotFoundError):
-        return False
 
 
 class Run:
@@ -156,9 +119,16 @@ def loading(sources: Callable[[], Sources], name: str) -> Background:
     return Background(name, lambda: sources().load(), lambda error: None, first=0.0)
 
 
-def runs_from(ssts: tuple[SSTInfo, ...], sst_key: Callable[[str], str], open_sst: Open) -> list[Run]:
+def runs_from(table: KeyedContext, ssts: Iterable[SSTInfo]) -> list[Run]:
     """The runs that a manifest names. No request."""
-    return [Run(run, [open_sst(sst_key(sst.file), sst.bytes) for sst in run]) for run in runs_of(ssts)]
+    sst_key = table.journal.layout.sst_key
+    return [Run(run, [table.sst(sst_key(sst.file), sst.bytes) for sst in run]) for run in runs_of(ssts)]
+
+
+def sources_of(table: KeyedContext, view: View) -> Sources:
+    """What a view has in the bucket, to be read. No request."""
+    l0 = [table.sst(file.key, file.bytes) for file in view.l0]
+    return Sources(l0, runs_from(table, view.manifest.ssts), table.ssts)
 
 
 def _scan(

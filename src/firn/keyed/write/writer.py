@@ -18,6 +18,7 @@ from firn.errors import (
     ObjectNotFoundError,
 )
 from firn.journal.manifest import View, WriterSession
+from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, expiry
 from firn.keyed.encoding.seqs import WIDE
 from firn.keyed.maintain.local_compaction import OwnCompaction
@@ -25,9 +26,9 @@ from firn.keyed.merge.memtable import Memtable, checked_weight
 from firn.keyed.read.reader import KeyedSnapshot
 from firn.keyed.read.reads import Reads, Tree
 from firn.keyed.read.sources import Run, Sources, loading, runs_from
+from firn.keyed.results import WriterStats
 from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.writer import SstWriter
-from firn.keyed.stats import WriterStats
 from firn.keyed.write.batch import WriteBatch
 from firn.keyed.write.flusher import Flush, Flusher
 from firn.keyed.write.pressure import CALM, Pressure
@@ -35,8 +36,6 @@ from firn.units import Duration, parse_duration_ms
 
 if TYPE_CHECKING:
     from firn.keyed.maintain.compaction import CompactionReport
-    from firn.keyed.table import KeyedTable
-
 
 T = TypeVar("T")
 
@@ -56,7 +55,7 @@ class KeyedWriter(Reads):
     """
 
     def __init__(
-        self, table: KeyedTable, session: WriterSession, *, compaction: bool, poll_every: float
+        self, table: KeyedContext, session: WriterSession, *, compaction: bool, poll_every: float
     ) -> None:
         super().__init__(table)
         self._session, self._poll_every = session, poll_every
@@ -421,8 +420,7 @@ class KeyedWriter(Reads):
         if view.pointer.revision > self._revision:
             self._revision, self._compacted = view.pointer.revision, manifest.last_compacted
             self._ssts = len(manifest.ssts)
-            layout, table = self.table.journal.layout, self.table
-            self._runs = tuple(runs_from(manifest.ssts, layout.sst_key, table.sst))
+            self._runs = tuple(runs_from(self.table, manifest.ssts))
             # A flush may be compacted before this writer knows that it is durable: then the runs have it.
             self._l0 = tuple(item for item in self._l0 if item[0] > manifest.last_compacted)
             self._l0_bytes = sum(reader.size for _, reader in self._l0)

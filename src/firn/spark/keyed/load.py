@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
-from firn.keyed.load.bulk_load import BulkLoad, LoadContext, LoadReport, load_task
+from firn.keyed.load.bulk_load import BulkLoad, LoadContext, load_task
+from firn.keyed.results import LoadReport
 from firn.names import fold
 from firn.spark.native.parquet import quote
 from firn.spark.session.job import run_job
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from firn.journal.manifest.model import SSTInfo
     from firn.journal.model import ColumnTypes
-    from firn.keyed.table import KeyedTable
+    from firn.keyed.context import KeyedContext
 
 PARTITIONS_CONF = "spark.sql.shuffle.partitions"
 INITIAL_CONF = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
@@ -43,7 +44,7 @@ class LoadOutcome(NamedTuple):
     counters: dict[str, int]
 
 
-def load_dataframe(table: KeyedTable, frame: DataFrame) -> LoadReport:
+def load_dataframe(table: KeyedContext, frame: DataFrame) -> LoadReport:
     """Put a DataFrame's rows into the table, in place of what their keys had; all of them become visible at once.
 
     Of rows with one key one stays; which, isn't told. Takes the compactor's epoch, and compacts L0 first, on Spark

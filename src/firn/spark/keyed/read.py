@@ -25,10 +25,11 @@ from firn.journal.model import ColumnTypes
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.entries import PUT
 from firn.keyed.encoding.values import Values
+from firn.keyed.maintain.checkpoints import view_at
 from firn.keyed.maintain.key_shares import BlockMap
-from firn.keyed.maintain.policy import runs_of
 from firn.keyed.merge.fold import fold_runs
 from firn.keyed.merge.operators import Operator
+from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 from firn.predicate.predicate import Predicate
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from firn.journal.manifest.model import View
+    from firn.keyed.context import KeyedContext
     from firn.keyed.encoding.keys import Keys
-    from firn.keyed.table import KeyedTable
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class KeyedRead(KeyedColumns):
 
     @staticmethod
     def of(
-        table: KeyedTable,
+        table: KeyedContext,
         *,
         columns: Sequence[str] | None = None,
         where: str | None = None,
@@ -80,7 +81,7 @@ class KeyedRead(KeyedColumns):
         """Pin a view, with `upto_seq` less what was written later. Cost: the view's requests, and 1 ranged GET an L0
         object; with a merge operator 1 an SST."""
         now_ms = table.clock.now_ms()
-        view = table.view(at)
+        view = view_at(table, at)
         if at is None:
             view, files = table.journal.restarting(
                 view, lambda view: run_files(table, view, now_ms, upto_seq)
@@ -203,7 +204,9 @@ class KeyedRead(KeyedColumns):
         return _frame(self, spark)
 
 
-def run_files(table: KeyedTable, view: View, now_ms: int, upto_seq: int | None = None) -> tuple[RunFile, ...]:
+def run_files(
+    table: KeyedContext, view: View, now_ms: int, upto_seq: int | None = None
+) -> tuple[RunFile, ...]:
     """The files of a view that hold what was written up to `upto_seq`. Asks the indices of L0 objects for their keys,
     and those of SSTs whether they hold merge operands, where the table can have any."""
     may_merge = table.definition.merge is not None

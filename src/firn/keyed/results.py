@@ -1,8 +1,19 @@
-"""Figures of open writers and readers, for dashboards and tests."""
+"""What verbs of keyed tables tell: reports of loads, and figures of open writers and readers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """`version` is the view's after the load; `runs` how many runs the rows became."""
+
+    version: str
+    rows: int
+    ssts: int
+    bytes: int
+    runs: int = 1
 
 
 @dataclass(frozen=True)
