@@ -118,6 +118,7 @@ PARTS = frozenset(
         "firn.concurrency.aio.Twin",
         "firn.concurrency.aio.TableTwin",
         "firn.keyed.context.KeyedContext",
+        "firn.keyed.aio._AsyncHandle",
     )
 )
 """Classes that are parts of another one on a page, and have no entry of their own."""
@@ -203,8 +204,10 @@ def _docstring_of(thing: griffe.Object | griffe.Alias) -> griffe.Docstring | Non
 
 
 def _awaited(thing: griffe.Class) -> list[tuple[str, str]]:
-    """The verbs that it has of another class: `get = awaited(RecordTable.get)`."""
-    values = (str(member.value) for member in thing.members.values() if isinstance(member, griffe.Attribute))
+    """The verbs that it has of another class, or of a base of that: `get = awaited(RecordTable.get)`."""
+    values = (
+        str(member.value) for member in _members(thing).values() if isinstance(member, griffe.Attribute)
+    )
     return [
         (found[1], found[2]) for value in values if (found := re.fullmatch(r"awaited\((\w+)\.(\w+)\)", value))
     ]
@@ -218,7 +221,7 @@ def _hidden_base(thing: griffe.Class) -> griffe.Class | None:
 
 def _members(thing: griffe.Class) -> Mapping[str, griffe.Object | griffe.Alias]:
     base = _hidden_base(thing)
-    return {**thing.members, **(_members(base) if base else {})}
+    return {**thing.members, **(_members(base) if base else {}), **thing.members}
 
 
 def _title(thing: griffe.Object, of: griffe.Class | None) -> str:

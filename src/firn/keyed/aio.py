@@ -7,29 +7,24 @@ one thing: durable writes that wait at the same time share one flush and one thr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from firn.concurrency.aio import Threads, each
+from firn.concurrency.aio import Threads, Twin, awaited, each
+from firn.keyed.read.reader import KeyedReader, KeyedSnapshot
+from firn.keyed.read.reads import Reads
 from firn.keyed.read.scan import KeyedScan
+from firn.keyed.results import ReaderStats, WriterStats
 from firn.keyed.write.batch import WriteBatch
+from firn.keyed.write.writer import KeyedWriter
 from firn.units import Duration
 
 if TYPE_CHECKING:
-    from firn.keyed.maintain.compaction import CompactionReport
-    from firn.keyed.read.reader import KeyedReader, KeyedSnapshot
-    from firn.keyed.results import ReaderStats, WriterStats
-    from firn.keyed.write.writer import KeyedWriter
+    from typing_extensions import Self
 
 _CALLS = 32
 """Calls of one handle that are under way at once; more wait for a thread."""
@@ -90,40 +85,19 @@ class AsyncKeyedScan:
         return await self._threads.run(lambda: self._make().to_arrow())
 
 
-class _Twin(Protocol):
-    """What writers, readers and snapshots have in common."""
-
-    def get(self, key: Any, *, durable: bool = False) -> Any: ...
-
-    def multi_get(self, keys: Sequence[Any], *, durable: bool = False) -> list[Any]: ...
-
-    def scan(
-        self, start: Any = None, end: Any = None, *, reverse: bool = False, durable: bool = False
-    ) -> KeyedScan: ...
-
-    def scan_prefix(self, prefix: Any, *, reverse: bool = False, durable: bool = False) -> KeyedScan: ...
-
-    def close(self) -> None: ...
+H = TypeVar("H", bound=Reads)
 
 
-H = TypeVar("H", bound=_Twin)
-
-
-class _AsyncHandle(Generic[H]):
+class _AsyncHandle(Twin[H]):
     """The verbs of writers, readers and snapshots alike."""
 
+    _threads: Threads
+
     def __init__(self, twin: H) -> None:
-        self.twin = twin
-        """The one that does it, for whatever has no twin here."""
-        self._threads = Threads(_CALLS, closed=_CLOSED)
+        super().__init__(twin, Threads(_CALLS, closed=_CLOSED))
 
-    async def get(self, key: Any, *, durable: bool = False) -> Any:
-        """The value of a key, or None; `durable` leaves out what a crash could still undo."""
-        return await self._threads.run(self.twin.get, key, durable=durable)
-
-    async def multi_get(self, keys: Sequence[Any], *, durable: bool = False) -> list[Any]:
-        """The values of keys, in their order and of one moment; None for each that isn't there."""
-        return await self._threads.run(self.twin.multi_get, keys, durable=durable)
+    get = awaited(Reads.get)
+    multi_get = awaited(Reads.multi_get)
 
     def scan(
         self, start: Any = None, end: Any = None, *, reverse: bool = False, durable: bool = False
@@ -147,45 +121,34 @@ class _AsyncHandle(Generic[H]):
         finally:
             self._threads.stop()
 
+    async def __aenter__(self) -> Self:
+        return self
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
 
 
-class AsyncKeyedReader(_AsyncHandle["KeyedReader"]):
+class AsyncKeyedReader(_AsyncHandle[KeyedReader]):
     """See `KeyedReader`."""
 
-    def __init__(self, twin: KeyedReader) -> None:
-        super().__init__(twin)
+    refresh = awaited(KeyedReader.refresh)
 
     @property
     def version(self) -> str:
         return self.twin.version
 
-    async def refresh(self) -> str:
-        """Take in what was flushed since; the version. 1 LIST + 1 GET."""
-        return await self._threads.run(self.twin.refresh)
-
     def stats(self) -> ReaderStats:
         """Figures of now. No request."""
         return self.twin.stats()
 
-    async def __aenter__(self) -> AsyncKeyedReader:
-        return self
 
-
-class AsyncKeyedSnapshot(_AsyncHandle["KeyedSnapshot"]):
+class AsyncKeyedSnapshot(_AsyncHandle[KeyedSnapshot]):
     """See `KeyedSnapshot`."""
 
-    def __init__(self, twin: KeyedSnapshot) -> None:
-        super().__init__(twin)
 
-    async def __aenter__(self) -> AsyncKeyedSnapshot:
-        return self
-
-
-class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
+class AsyncKeyedWriter(_AsyncHandle[KeyedWriter]):
     """See `KeyedWriter`. Durable writes of tasks that run at the same time share flushes.
 
     Example:
@@ -237,13 +200,8 @@ class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
         """Return when everything that was put before is durable."""
         await self._shared.wait()
 
-    async def poll(self) -> None:
-        """Look at the pointer now: whether another writer has come, or a compaction ended. 1 GET."""
-        await self._threads.run(self.twin.poll)
-
-    async def compact(self, *, full: bool = False) -> CompactionReport:
-        """Flush, then compact in this process."""
-        return await self._threads.run(self.twin.compact, full=full)
+    poll = awaited(KeyedWriter.poll)
+    compact = awaited(KeyedWriter.compact)
 
     def stats(self) -> WriterStats:
         """Figures of now. No request."""
@@ -268,6 +226,3 @@ class AsyncKeyedWriter(_AsyncHandle["KeyedWriter"]):
         await self._threads.run(call, *args, **options, durable=False)
         if durable:
             await self._shared.wait()
-
-    async def __aenter__(self) -> AsyncKeyedWriter:
-        return self

@@ -117,6 +117,10 @@ class Reads(ABC):
     def _newer(self, tree: Tree, gone: ObjectNotFoundError) -> Tree:
         """Another tree, where an object of this one was gone (rule 9); raises where there is none."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what it holds."""
+
     def get(self, key: Any, *, durable: bool = False) -> Any:
         """The value of a key, bytes or a dict of the columns; None where there is none.
 
