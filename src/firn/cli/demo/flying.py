@@ -14,12 +14,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, cast
 
-from firn.bucket.base import Bucket
-from firn.clock import SystemClock
-from firn.database.database import connect
+from firn.database.database import Database, connect
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence.layout import SequenceLayout
-from firn.records.session import Session
 from firn.records.write.transaction import Transaction
 
 STANDS, FLOWN = "stands", "flown"
@@ -58,15 +55,24 @@ def pilot(pipe: Connection, url: str, options: dict[str, Any]) -> None:
     """Say "ready"; then, again and again, hear flights and a fate, fly them, and say the `Logbook`. The fate is None,
     or a flight's number and where in it SIGKILL comes: "between" its two writes, or with its commit "written"."""
     db = connect(url, options=options)
-    bucket = _Dying(db.bucket, SequenceLayout(db.prefix).records_prefix)
-    session = Session(cast("Bucket", bucket), db.prefix, clock=SystemClock())
+    commits, put = SequenceLayout(db.prefix).records_prefix, db.bucket.put_if_absent
+    doomed = False
+
+    def put_and_die(key: str, data: Any, **options: Any) -> str:
+        """With the next commit, when it is written and nobody is told yet."""
+        etag = put(key, data, **options)
+        if doomed and key.startswith(commits):
+            die()
+        return etag
+
+    cast("Any", db.bucket).put_if_absent = put_and_die
     pipe.send("ready")
     while True:
         flights, fate = pipe.recv()
         before, started, book = db.bucket.counters.as_dict(), time.monotonic(), Logbook()
         for flight in flights:
-            bucket.armed = fate == (flight.number, "written")
-            _fly_once(session, flight, book, die if fate == (flight.number, "between") else bool)
+            doomed = fate == (flight.number, "written")
+            _fly_once(db, flight, book, die if fate == (flight.number, "between") else bool)
         book.seconds = time.monotonic() - started
         book.requests = db.bucket.counters.since(before)
         pipe.send(book)
@@ -77,7 +83,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _fly_once(session: Session, flight: Flight, book: Logbook, between: Callable[[], object]) -> None:
+def _fly_once(db: Database, flight: Flight, book: Logbook, between: Callable[[], object]) -> None:
     """Until it is committed, by this process or by one before it."""
 
     def work(tx: Transaction) -> None:
@@ -85,7 +91,7 @@ def _fly_once(session: Session, flight: Flight, book: Logbook, between: Callable
         fly(tx, flight, between)
 
     try:
-        session.transact(work)
+        db.transact(work)
         book.flown += 1
     except DuplicateKeyError as error:
         book.refused[flight.number] = str(error)
@@ -102,19 +108,3 @@ def counter(pipe: Connection, url: str, options: dict[str, Any]) -> None:
         with db.begin() as tx:
             sums.append(sum(row["aircraft"] for row in tx.scan(STANDS)))
     pipe.send((len(sums), sorted(set(sums))))
-
-
-class _Dying:
-    """A bucket with which its process dies, if armed, when a commit is written and nobody is told yet."""
-
-    def __init__(self, bucket: Bucket, commits: str) -> None:
-        self._bucket, self._commits, self.armed = bucket, commits, False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._bucket, name)
-
-    def put_if_absent(self, key: str, data: Any, *, retry_for: float | None = None) -> str:
-        etag = self._bucket.put_if_absent(key, data, retry_for=retry_for)
-        if self.armed and key.startswith(self._commits):
-            die()
-        return etag
