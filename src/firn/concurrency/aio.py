@@ -1,4 +1,4 @@
-"""What `asyncio` twins stand on: threads in which calls wait for the bucket, so that the event loop never does."""
+"""The ground of `asyncio` twins: threads in which calls wait for the bucket, so that the event loop never does."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Threads:
         self.stopped = False
 
     async def run(self, call: Callable[..., T], /, *args: Any, **options: Any) -> T:
-        """What the call gives or raises. A task that is cancelled leaves it to end by itself, or, if it hasn't begun
-        yet, takes it back."""
+        """Run the call, and give its result or raise its error. A cancelled task leaves the call to end by itself.
+        If the call hasn't begun yet, the task takes it back."""
         return await asyncio.wrap_future(self.begin(partial(call, *args, **options)))
 
     def begin(self, call: Callable[[], T]) -> Future[T]:
@@ -171,7 +171,7 @@ def _some(items: Iterator[T], count: int) -> list[T]:
 
 
 class Held(Protocol):
-    """What `async with` lets go of."""
+    """A resource that `async with` lets go of."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -182,7 +182,7 @@ H = TypeVar("H", bound=Held)
 
 
 class Opening(Awaitable[H]):
-    """What is being opened: `await` it, or use it in `async with`, which also lets go of it."""
+    """A handle that is being opened: `await` it, or use it in `async with`, which also lets go of it."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, H]]) -> None:
         self._make = make

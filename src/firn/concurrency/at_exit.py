@@ -1,4 +1,4 @@
-"""What is open in this process and has to be told when it ends, or in a forked child: writers, appliers."""
+"""Open handles that have to be told when this process ends, or in a forked child: writers, appliers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firn.concurrency.forked import after_fork
 
 
 class Unclosed(Protocol):
-    """What has to be told of the process's end."""
+    """A handle that has to be told of the process's end."""
 
     def _close_at_exit(self) -> None: ...
 
@@ -21,7 +21,7 @@ unclosed: WeakSet[Unclosed] = WeakSet()
 
 
 def _close_all() -> None:
-    """Whoever forgets to close loses nothing that a flush can still save."""
+    """Close all open handles: a program that forgets to loses nothing that a flush can still save."""
     for handle in list(unclosed):
         handle._close_at_exit()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
 
 TRANSIENT = (StoreUnavailableError, OutcomeUnknownError)
-"""What another try may mend."""
+"""Errors that another try may mend."""
 
 _LONGEST_PAUSE = 60.0
 

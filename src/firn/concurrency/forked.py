@@ -1,4 +1,4 @@
-"""What a forked child inherits: a copy of its parent's memory, and none of the parent's threads."""
+"""Forked children: each inherits a copy of its parent's memory, and none of the parent's threads."""
 
 from __future__ import annotations
 

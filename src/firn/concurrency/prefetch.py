@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class _End:
-    """What the reading thread leaves behind: its error, if it had one."""
+    """The reading thread's last item: its error, if it had one."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error

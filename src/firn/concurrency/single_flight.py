@@ -1,4 +1,4 @@
-"""What several threads want at the same time, and one of them makes for all."""
+"""Values that several threads want at the same time, and one of them makes for all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Flight(Generic[T]):
         self._over.set()
 
     def wait(self) -> T | None:
-        """What the other thread made, or raises what it failed of; None if it was interrupted: another's turn."""
+        """The other thread's value, or its error raised. None if it was interrupted: it is another's turn."""
         self._over.wait()
         if isinstance(self._error, Exception):
             raise again(self._error)

@@ -1,6 +1,6 @@
 """The SQL that users write: DuckDB's, with backticks accepted around identifiers, parsed by sqlglot.
 
-What tasks run is text generated from the parsed tree, never the user's own, so what was checked is what runs.
+Tasks run text generated from the parsed tree, never the user's own. So they run exactly what was checked.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def intervals(constants: Sequence[Constant], name: str) -> list[Interval] | None
 
 
 class _Company(NamedTuple):
-    """What a constant is compared with: a column's type, and others of its own kind or mixed ones."""
+    """The operands that a constant is compared with: a column's type, and others of its own kind or mixed ones."""
 
     kind: Any
     mixed: bool
@@ -231,7 +231,7 @@ class _Company(NamedTuple):
 
 
 def _around(value: Any, single: bool) -> Interval | None:
-    """What lies within one step of a float's rounding."""
+    """The interval within one step of a float's rounding."""
     try:
         number = float(value)
     except OverflowError:

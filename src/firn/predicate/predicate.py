@@ -104,8 +104,8 @@ class Predicate:
 
 
 def parse_value(text: str, columns: ColumnTypes) -> str:
-    """An expression over the columns of one row, as DuckDB's text. What a predicate may not have, it may not
-    have either.
+    """An expression over the columns of one row, as DuckDB's text. It may have only what a predicate may
+    have.
 
     >>> parse_value("`Delay` + 1", {"delay": "BIGINT"})
     '"delay" + 1'
@@ -132,7 +132,7 @@ def _restored(sql: str, columns: frozenset[str]) -> Predicate:
 
 
 def parse_rewrite(text: str, columns: ColumnTypes) -> Predicate | Query:
-    """What `rewrite` takes: a predicate of the rows to keep, or a SELECT over `_rows`.
+    """Parse the argument of `rewrite`: a predicate of the rows to keep, or a SELECT over `_rows`.
 
     Example:
         >>> type(parse_rewrite("FROM _rows WHERE a > 1", {"a": "BIGINT"})).__name__
@@ -144,7 +144,7 @@ def parse_rewrite(text: str, columns: ColumnTypes) -> Predicate | Query:
 
 
 def conjuncts(tree: exp.Expression) -> Iterator[exp.Expression]:
-    """What an AND joins, parentheses taken off."""
+    """The terms that an AND joins, parentheses taken off."""
     while isinstance(tree, exp.Paren):
         tree = tree.this
     if isinstance(tree, exp.And):

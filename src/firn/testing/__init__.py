@@ -3,7 +3,7 @@
 `World` interleaves clients at every request, `simulate` runs many seeds of one, `explore` every schedule;
 `crash_points` stops an operation at each of its requests; `FaultBucket` breaks any real bucket; `History` tells
 from what clients saw which isolation their transactions had.
-What enters has no knowledge of tables: stores, faults, schedules. Needs `firn[testing]`.
+Modules here know nothing of tables: stores, faults, schedules. The room needs `firn[testing]`.
 Start reading at `world`, then `faults` for what can go wrong and `gated` for how it happens.
 """
 

@@ -32,8 +32,8 @@ def cyclic_components(graph: Graph) -> list[list[int]]:
 def short_cycle(edges: Iterable[Edge], *, through: str | None = None) -> list[Edge] | None:
     """A short cycle, of the smallest component that has one; None where there is none.
 
-    With `through`, one that begins with an edge of that kind, if the component has any. Of many edges to begin
-    with, the first few are tried: each of them is in some cycle.
+    With `through`, one that begins with an edge of that kind, if the component has any. If many edges can
+    begin one, the first few are tried: each of them is in some cycle.
     """
     edges = _core(list(edges), through)
     others: dict[int, list[Edge]] = {}

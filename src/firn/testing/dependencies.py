@@ -1,4 +1,4 @@
-"""Who depends on whom in a history of appends to lists: the edges of Adya's graphs.
+"""Dependencies between transactions in a history of appends to lists: the edges of Adya's graphs.
 
 A list tells the order of its versions: what one transaction read must be a beginning of what others read later.
 So version orders are observed, not assumed, and a key's writers and readers follow from them:
@@ -119,7 +119,7 @@ class Dependencies:
             for at in range(1, len(by)):
                 if by[at - 1] != by[at]:
                     yield Edge("ww", by[at - 1], by[at], key)
-            # What nobody read comes after all that somebody did, in an order that isn't known.
+            # Elements that nobody read come after all that somebody did, in an order that isn't known.
             observed = set(order)
             unread = sorted(
                 {
@@ -135,7 +135,7 @@ class Dependencies:
                 if values and by[at - 1] != index:
                     yield Edge("wr", by[at - 1], index, key)
                 following = by[at : at + 1] or unread
-                # What its writer itself replaced was found already.
+                # Where the writer of the version replaced it itself, that was found already.
                 known = (index, by[at - 1]) if values else (index,)
                 yield from (Edge("rw", index, other, key) for other in following if other not in known)
 
@@ -247,7 +247,7 @@ class Dependencies:
             self._find_aborted(key, index, values)
         length = self._sensible(key, reader, longest)
         self._reads[key] = [(index, values) for index, values in fitting if len(values) <= length]
-        # Of a count beyond what was read nobody knows which elements it saw.
+        # Nobody knows which elements a count saw if it is greater than the longest list read.
         counts = [(index, number) for index, number in self._counts[key] if 0 <= number <= length]
         self._reads[key] += [(index, longest[:number]) for index, number in counts]
         writers = self._writers[key]

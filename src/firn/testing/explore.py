@@ -40,7 +40,7 @@ MakeWorld = Callable[[Seed], World]
 
 @dataclass(frozen=True)
 class Simulation:
-    """What `simulate` went through."""
+    """The runs that `simulate` went through."""
 
     seeds: int
     calls: int
@@ -48,7 +48,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Exploration:
-    """What `explore` went through; `complete` is False if the limit ended it."""
+    """The runs that `explore` went through; `complete` is False if the limit ended it."""
 
     schedules: int
     calls: int

@@ -1,4 +1,4 @@
-"""What can go wrong with a request, and plans that say when: by script or by seed.
+"""Faults of a request, and plans that say when they happen: by script or by seed.
 
 | fault | what the store sees | what the client sees |
 | --- | --- | --- |

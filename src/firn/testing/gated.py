@@ -1,6 +1,6 @@
 """A bucket whose every single request passes through a `Client` first, where it may wait, fail or crash.
 
-What stands behind it is a `Backing`: a simulated store, or any real bucket (`wrapped`).
+A `Backing` stands behind it: a simulated store, or any real bucket (`wrapped`).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ Level: TypeAlias = Literal["snapshot", "serializable"]
 
 @dataclass(frozen=True)
 class Anomaly:
-    """What a history shows that its isolation level doesn't allow.
+    """A finding in a history that its isolation level doesn't allow.
 
     `kind` is its name in the literature:
 
@@ -69,7 +69,7 @@ class Anomaly:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `History.check` found. True if it found nothing.
+    """The findings of `History.check`. True if it found nothing.
 
     `transactions` is how many it looked at, `edges` how many edges between them.
     """
@@ -154,7 +154,7 @@ class History:
     def check(
         self, level: Level = "snapshot", *, real_time: bool = True, aborted_reads: bool = False
     ) -> Verdict:
-        """What the history shows that `level` doesn't allow.
+        """Find the anomalies in the history that `level` doesn't allow.
 
         Args:
             level: "snapshot", or "serializable".

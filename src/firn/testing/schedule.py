@@ -1,4 +1,4 @@
-"""Who goes on next: drawn from a seed, or replayed from a list of choices."""
+"""The choice of the client that goes on next: drawn from a seed, or replayed from a list of choices."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple, Protocol
 
 
 class Choice(NamedTuple):
-    """What was chosen, of how many."""
+    """The option that was chosen, and how many there were."""
 
     chosen: int
     options: int
 
 
 class Replay:
-    """A schedule as a list of choices; after its end, whoever runs goes on running.
+    """A schedule as a list of choices; after its end, the client that runs goes on running.
 
     Choice 0 is always "the same client goes on", if it can; the others follow in a fixed order. Only
     moments with more than one option count. `explore` makes these, and failures print them, so that
@@ -38,7 +38,7 @@ class Replay:
 
 
 Seed = int | Replay
-"""What a world's schedule comes from: `simulate` gives ints, `explore` gives replays."""
+"""The source of a world's schedule: `simulate` gives ints, `explore` gives replays."""
 
 
 def stream(seed: Seed, purpose: str) -> Random:

@@ -148,7 +148,7 @@ class SimClient(Client):
         except Crashed:
             pass
         except Exception as error:
-            # What a dead process says in its `finally:` blocks is heard by nobody.
+            # Nobody hears what a dead process says in its `finally:` blocks.
             if self.crashed:
                 pass
             elif isinstance(error, self._expected):

@@ -75,8 +75,8 @@ class BucketBacking:
 class FaultBucket(GatedBucket):
     """Any bucket, failing as `plan` says. A request takes 1 ms of `clock`, and sleeping takes no real time.
 
-    Requests are sent one after the other, those of `get_many` and its like too. What `delayed` and
-    `duplicated` hold back lands when `clock` has come so far, or at `settle`.
+    Requests are sent one after the other, those of `get_many` and its like too. A request that `delayed` or
+    `duplicated` holds back lands when `clock` has come so far, or at `settle`.
 
     Example:
         >>> from firn.testing import CRASH_AFTER, Crashed, FaultBucket, Rule, Script, SimStore
