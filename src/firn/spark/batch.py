@@ -54,7 +54,7 @@ def narrowed_to(read: TableRead, schema: StructType) -> TableRead:
 
 
 class Share(InputPartition):  # type: ignore[misc]
-    """What one Spark task reads."""
+    """The share of a read that one Spark task reads."""
 
     def __init__(self, read: TableRead, works: Sequence[Any]) -> None:
         self.lean = read.for_tasks()
@@ -94,7 +94,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class WrittenFiles(WriterCommitMessage):  # type: ignore[misc]
-    """What a task wrote, or why it couldn't; `began_ms` is before its first PUT."""
+    """The files that a task wrote, or why it couldn't; `began_ms` is before its first PUT."""
 
     files: tuple[DataFile, ...]
     columns: ColumnTypes
@@ -124,7 +124,7 @@ class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is deleted: Spark calls this after a commit that raised, too, and that one may have landed.
-        What no log names, sweep deletes."""
+        Sweep deletes the files that no log names."""
 
 
 def plan_write(table: LakeTable, schema: StructType) -> WriteSpec:
@@ -157,7 +157,7 @@ def write_task(
 
 
 def collect(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:
-    """What all tasks wrote, in one; raises what a task could not do."""
+    """The files of all tasks, in one. If a task failed, its error is raised."""
     files: list[DataFile] = []
     columns: ColumnTypes = {}
     began_ms = time.time_ns() // 1_000_000

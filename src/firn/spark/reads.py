@@ -1,4 +1,4 @@
-"""What Spark reads of one table: a plan bound to a version, whatever kind the table is of.
+"""Reads of one table by Spark: a plan bound to a version, for every kind of table.
 
 The data source, streams and SQL narrow a plan and hand its rows to Spark, and know no more of a table than this. A
 kind of table joins by a `TableRead` of its own and a line in `firn.spark.plan`.
@@ -45,12 +45,12 @@ class TableRead(Protocol):
 
     @property
     def kept_by(self) -> str:
-        """What keeps old versions readable for longer, for messages."""
+        """The setting or object that keeps old versions readable for longer, for messages."""
         ...
 
     @property
     def columns(self) -> ColumnTypes:
-        """What a read gives, in order."""
+        """The columns that a read gives, in order."""
         ...
 
     @property
@@ -71,15 +71,15 @@ class TableRead(Protocol):
         ...
 
     def scope(self) -> Hashable:
-        """What is left to be read: of reads that differ by `pruned` alone, equal ones give the same rows."""
+        """The part that is left to be read. Reads that differ by `pruned` alone give the same rows if it is equal."""
         ...
 
     def units(self) -> list[Unit]:
-        """What tasks share. May cost requests, on the driver."""
+        """The units that tasks share. May cost requests, on the driver."""
         ...
 
     def for_tasks(self) -> TableRead:
-        """What tasks need besides their units."""
+        """The read as tasks need it besides their units."""
         ...
 
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table | pa.RecordBatch]:

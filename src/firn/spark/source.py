@@ -18,8 +18,8 @@ temporary view `USING firn` stays at the snapshot of its creation, too.
 | `startingTime`, `maxFilesPerTrigger` | for streams: see `firn.spark.streaming` |
 | `store.<name>` | options of the store, as `firn.connect(options=)` takes them |
 
-A schema that the user gives to Spark names columns of the table. Of a record table without declared columns it names
-fields of documents, under types that these have.
+A schema that the user gives to Spark names columns of the table. If that is a record table without declared columns,
+the schema names fields of documents, under types that these have.
 
 Spark's own filters prune nothing: it keeps what a Python source has pruned by one filter for all later uses of the
 same `load()`, filtered otherwise or not at all, which then lack rows. `where` has no such catch.

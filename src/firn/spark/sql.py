@@ -30,7 +30,7 @@ _OUTSIDE = frozenset(("reflect", "java_method", "try_reflect", "getenv", "read_t
 
 
 class Tables(Protocol):
-    """What a query can name; `firn.Database` is one."""
+    """The tables that a query can name; `firn.Database` is one."""
 
     def table(self, name: str) -> Any: ...
 

@@ -8,9 +8,9 @@ appended after it; with `startingTime`, with what was appended since. Merges cha
 and overwrites aren't seen. Tables with a key can't be read: what is appended to them is half of what happens to
 their rows.
 
-Of a keyed table (`firn.spark.keyed.changes`): all rows of one moment, then what each flush has put. The option
-`changes` tells each put, delete and merge operand, and `since` begins after a version. The same of a record
-table (`firn.spark.records.changes`): all rows at one commit, then what commits have put.
+A keyed table's stream (`firn.spark.keyed.changes`) gives all rows of one moment, then what each flush has put. The
+option `changes` tells each put, delete and merge operand, and `since` begins after a version. A record table's
+stream is alike (`firn.spark.records.changes`): all rows at one commit, then what commits have put.
 
 On the leaderless log (rule 20), a stream that rests for longer than the table's `tombstone_grace` (less the retry
 window and landing delay: 53 minutes by default) can't know what it has missed, and says so when it is started
@@ -18,8 +18,8 @@ again. Over writers' catalogs it goes on from any revision that isn't pruned, fo
 later too, and leaves out the rows that soft deletes have taken by the end of a batch. A writer that can't be read
 waits; with `strict` the stream stops. It stops in any case where a fork leaves out what it has delivered.
 
-`maxFilesPerTrigger` bounds a batch in files; an append is never divided, so one of more files comes alone. Of a
-record table it counts commits that change the table.
+`maxFilesPerTrigger` bounds a batch in files; an append is never divided, so one of more files comes alone. For
+record tables it counts commits that change the table.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class TableFollower(Protocol):
         ...
 
     def between(self, start: dict[str, Any], end: dict[str, Any]) -> TableRead | None:
-        """What came between two offsets; None if that is nothing."""
+        """The rows that came between two offsets; None if there are none."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What Spark reads of a keyed table's changes, for streams and for reads with the option `changes`.
+"""Reads of a keyed table's changes by Spark, for streams and for reads with the option `changes`.
 
 With `changes` each put, delete and merge operand of every commit is a row, told apart by `_kind` and ordered by
 `_seq`. A stream without it gives, of each key that a batch's commits have put, the newest value; deletes aren't
@@ -53,7 +53,7 @@ CHANGE_COLUMNS: ColumnTypes = {
     "_seq": "BIGINT",
     "_expire_at": "TIMESTAMP WITH TIME ZONE",
 }
-"""What a change tells beside key and value."""
+"""The columns of a change beside key and value."""
 
 _PIECE_ROWS = 65_536
 
@@ -67,9 +67,9 @@ class FoldedUnit:
 
 
 def newest_by_seq(entries: pa.Table, now_ms: int) -> pa.Table:
-    """Of each key the put with the greatest `seq`; nothing where that is a delete, or has expired.
+    """The put with the greatest `seq` of each key; nothing where that is a delete, or has expired.
 
-    The order of files doesn't tell which is newer, as that of runs does: what was loaded may come late.
+    The order of files doesn't tell which is newer, as that of runs does: loaded files may come late.
 
     >>> types = {"key": pa.binary(), "seq": pa.int64(), "kind": pa.int8(), "expire_at": pa.int64()}
     >>> schema = pa.schema(list(types.items()))
@@ -141,7 +141,7 @@ class ChangesRead(KeyedColumns):
         return self.files
 
     def units(self) -> list[Unit]:
-        """What tasks read. Where much is to be folded, 1 ranged GET a file, many at once."""
+        """The units that tasks read. Where much is to be folded, 1 ranged GET a file, many at once."""
         if self.told:
             return [Unit((file,), file.bytes) for file in self.files]
         total = sum(file.bytes for file in self.files)

@@ -16,7 +16,7 @@ from firn.names import fold
 
 
 class KeyedColumns:
-    """What reads of a keyed table have in common. Types are DuckDB's names."""
+    """The columns that all reads of a keyed table have in common. Types are DuckDB's names."""
 
     definition: KeyedDefinition
     names: tuple[str, ...]

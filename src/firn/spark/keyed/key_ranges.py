@@ -1,8 +1,8 @@
 """Which ranges of encoded keys a predicate leaves of a keyed table. Pure.
 
-Of a typed key the first columns decide: as long as they are compared with single values, each of these makes a
-range of its own, and the first column that is compared otherwise bounds them. What isn't understood (an OR, a
-function) bounds nothing; ranges never leave out a key whose row could match.
+The first columns of a typed key decide: as long as they are compared with single values, each of these makes a
+range of its own, and the first column that is compared otherwise bounds them. A term that isn't understood (an OR,
+a function) bounds nothing; ranges never leave out a key whose row could match.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KeyRange:
         return (self.end is None or low < self.end) and (self.start is None or high >= self.start)
 
     def within(self, start: bytes | None, end: bytes | None) -> KeyRange | None:
-        """What it has in common with the range from `start` up to `end`; None if that is nothing.
+        """The keys that it shares with the range from `start` up to `end`; None if there are none.
 
         >>> KeyRange(b"b", b"d").within(b"c", None), KeyRange(b"b", b"d").within(b"d", None)
         (KeyRange(start=b'c', end=b'd'), None)
@@ -65,7 +65,7 @@ EVERYTHING = (KeyRange(),)
 
 
 def common(left: Iterable[KeyRange], right: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """What two sets of ranges, each ascending and disjoint, have in common."""
+    """The ranges that two sets of ranges, each ascending and disjoint, have in common."""
     right = tuple(right)
     found = [one.within(other.start, other.end) for one in left for other in right]
     return _united(r for r in found if r is not None)

@@ -57,7 +57,7 @@ def key_expressions(
 
 
 def _text(key: str, at: str, *, last: bool) -> str:
-    """What stands between a tag and two zero bytes, with its own zero bytes still marked as such."""
+    """The text between a tag and two zero bytes, with its own zero bytes still marked as such."""
     if last:
         return f"CAST(substring({key}, ({at}) + 1, octet_length({key}) - ({at}) - 2) AS STRING)"
     return f"substring_index(CAST(substring({key}, ({at}) + 1) AS STRING), {_END}, 1)"

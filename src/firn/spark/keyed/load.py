@@ -36,7 +36,7 @@ INITIAL_CONF = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 
 
 class LoadOutcome(NamedTuple):
-    """What a task brings back."""
+    """The result of a task."""
 
     part: int
     ssts: list[SSTInfo]
@@ -47,8 +47,8 @@ class LoadOutcome(NamedTuple):
 def load_dataframe(table: KeyedContext, frame: DataFrame) -> LoadReport:
     """Put a DataFrame's rows into the table, in place of what their keys had; all of them become visible at once.
 
-    Of rows with one key one stays; which, isn't told. Takes the compactor's epoch, and compacts L0 first, on Spark
-    too. Spark decides by the size of the rows how many tasks sort and write them.
+    If rows share a key, one of them stays; which one is undefined. The load takes the compactor's epoch, and compacts
+    L0 first, on Spark too. Spark decides by the size of the rows how many tasks sort and write them.
 
     Raises:
         InvalidInputError: a column that the table or the DataFrame lacks, a value that doesn't fit, or a key

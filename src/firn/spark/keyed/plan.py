@@ -14,7 +14,7 @@ from firn.keyed.maintain.key_shares import BlockMap, cut
 from firn.spark.keyed.key_ranges import KeyRange
 
 SHARE_BYTES = 16 << 20
-"""What a task folds at a time. Also the bytes up to which files are read whole, without a look at their indices."""
+"""Bytes that a task folds at a time. Files of up to as many are read whole, without a look at their indices."""
 
 
 @dataclass(frozen=True)

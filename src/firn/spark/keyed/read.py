@@ -1,7 +1,7 @@
-"""What Spark reads of a keyed table: its newest live rows, as of one version and one moment.
+"""Reads of a keyed table by Spark: its newest live rows, as of one version and one moment.
 
-Groups of files that share no key are found by their outermost keys. Of those that are one compacted file, Spark's own
-reader reads the columns it needs; the others are folded in tasks, each a range of keys (`firn.spark.keyed.plan`).
+Outermost keys tell which groups of files share no key. Where a group is one compacted file, Spark's own reader reads
+the columns it needs. Tasks fold the other groups, each a range of keys (`firn.spark.keyed.plan`).
 
 A compacted file holds live rows, and deletes and expired entries that a filter leaves out. Keys are stored encoded;
 the columns of a typed key that a query uses are decoded by Spark's own functions, or where these can't by one over
@@ -99,7 +99,7 @@ class KeyedRead(KeyedColumns):
         return read if where is None else read.where(where)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is made of the definition is made again: an operator may not be picklable.
+        # Values made of the definition are made again: an operator may not be picklable.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -139,7 +139,7 @@ class KeyedRead(KeyedColumns):
         return self.units_of(self.groups())
 
     def units_of(self, groups: Sequence[Sequence[RunFile]]) -> list[Unit]:
-        """What tasks read of these groups. 1 ranged GET a file of those that are large enough to be divided."""
+        """The units that tasks read of these groups. 1 ranged GET for each file large enough to be divided."""
         maps: dict[str, BlockMap] = {}
 
         def map_of(file: RunFile) -> BlockMap:

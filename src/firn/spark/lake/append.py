@@ -1,7 +1,7 @@
 """Write a Spark DataFrame as files of a table: each partition's rows go to the bucket from its Python worker.
 
 Nothing here commits: `firn.lake.write.append` and `firn.lake.maintain.maintenance` do, with the files that successful
-task attempts returned. What failed or doubled attempts wrote is named by no log, and sweep deletes it.
+task attempts returned. No log names the files of failed or doubled attempts, and sweep deletes them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 BATCH_BYTES_CONF = "spark.sql.execution.arrow.maxBytesPerBatch"
 SPARKS_BATCH_BYTES = (None, "67108864b", "67108864", "2147483647")
-"""What that is where nobody has set it."""
+"""Values of that setting where nobody has set it."""
 NARROW_BATCH_ROWS = 16_384
 NARROW_ROW_BYTES = 1024
 
@@ -97,7 +97,7 @@ def batch_limits(frame: DataFrame, present: Snapshot) -> dict[str, str]:
 
     Spark weighs every column anew after each row, to end a batch in time; that is half the time of handing
     over. Rows known to be narrow needn't be weighed: no binary or nested columns, and files so far of under a
-    kilobyte a row. Whoever has set Spark's limit of bytes gets what they set.
+    kilobyte a row. A limit of bytes that the user has set holds.
     """
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, VariantType
 
@@ -184,7 +184,7 @@ def bucket_number(column: Column, kind: str, buckets: int) -> Column | None:
 
 
 class WriteOutcome(NamedTuple):
-    """What a writing task brings back."""
+    """The result of a writing task."""
 
     files: list[DataFile]
     error: FirnError | None

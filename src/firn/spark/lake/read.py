@@ -1,4 +1,4 @@
-"""What Spark reads of a lake table: files, or of a table with a key groups of files that may share keys."""
+"""Reads of a lake table by Spark: files, or, if the table has a key, groups of files that may share keys."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class LakeRead:
     """A snapshot's files, those that are still to be read.
 
-    Of a table with a key, `files` are all, and pruning waits for the whole predicate: `hints` are what has been
-    pruned by besides `spec.where`.
+    If the table has a key, `files` are all of them, and pruning waits for the whole predicate: `hints` are the
+    predicates to prune by besides `spec.where`.
     """
 
     bucket: Bucket
@@ -91,7 +91,7 @@ class LakeRead:
         )
 
     def groups(self) -> list[VersionGroup]:
-        """Of a table with a key: the files that may share keys together, pruned by all predicates so far."""
+        """Groups of files that may share keys, pruned by all predicates so far. For tables with a key."""
         assert self.keys is not None
         asked = [sql for sql in (self.spec.where, *self.hints) if sql is not None]
         both = " AND ".join(f"({sql})" for sql in asked)

@@ -1,4 +1,4 @@
-"""What Spark's own Parquet reader can be trusted with, and how it has to be asked.
+"""Limits of Spark's own Parquet reader, and how it has to be asked.
 
 Spark's reader fails on some types, reads some names as empty files without a word, and skips row groups by
 statistics that say nothing of NaNs. Each rule here was found by experiment, and is in the suite.

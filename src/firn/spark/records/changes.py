@@ -1,4 +1,4 @@
-"""What Spark reads of a record table's commits, for streams and for reads with the option `changes`.
+"""Reads of a record table's commits by Spark, for streams and for reads with the option `changes`.
 
 With `changes` each put and delete of every commit is a row, told apart by `_kind` and ordered by `_seq`, the commit.
 A stream without it gives, of each row that a batch's commits have put, the newest document; deletes aren't seen.
@@ -177,7 +177,7 @@ class RecordChangesRead:
 
 
 def _newest_puts(each: Iterable[Change], unit: Commits) -> Iterable[Change]:
-    """Of each row its last change, if that is a put."""
+    """The last change of each row, if that is a put."""
     newest = {change.id: change for change in each if unit.has(change.id)}
     return [change for change in newest.values() if change.kind == "put"]
 

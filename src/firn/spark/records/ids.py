@@ -16,14 +16,14 @@ _KINDS = {ID: "VARCHAR"}
 
 @dataclass(frozen=True)
 class Ids:
-    """What predicates say of ids: that it is one of `points` (None: nothing), and what it begins with."""
+    """Bounds that predicates set on an id: it is one of `points` (None: any), and begins with `prefix`."""
 
     points: tuple[str, ...] | None = None
     prefix: str = ""
 
     @property
     def name_prefix(self) -> str:
-        """What the names of their rows' objects begin with.
+        """The prefix that the names of their rows' objects share.
 
         >>> Ids(prefix="user/ada_").name_prefix, Ids(prefix="_x").name_prefix
         ('user%2Fada', '')
@@ -32,7 +32,7 @@ class Ids:
 
 
 def ids_of(predicates: Sequence[Predicate]) -> Ids:
-    """What must be true of the ids of rows for which all predicates are.
+    """The bounds that hold for the ids of all rows for which all predicates are true.
 
     >>> kinds = {"_id": "VARCHAR", "n": "BIGINT"}
     >>> ids_of([Predicate.parse("_id IN ('a', 'b') AND n > 1", kinds)])

@@ -49,7 +49,7 @@ class LoadContext:
 
 
 class LoadOutcome(NamedTuple):
-    """What a task brings back: an error that a retry can't mend comes as a value."""
+    """The result of a task: an error that a retry can't mend comes as a value."""
 
     loaded: Loaded
     error: FirnError | None

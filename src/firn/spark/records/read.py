@@ -1,4 +1,4 @@
-"""What Spark reads of a record table: its rows at one commit; of a table of single rows, each as it is read.
+"""Reads of a record table by Spark: its rows at one commit. A table of single rows gives each row as of its read.
 
 The driver lists the objects of rows and hands their names to tasks, which GET them, many at once. Rows whose last
 change may not be in their objects yet go along with the plan. Predicates over `_id` leave out names; where they name
@@ -55,11 +55,11 @@ LATELY_BYTES: Final = 8 << 20
 commits."""
 
 ROW_WEIGHT: Final = 64 << 10
-"""What a row weighs besides its bytes: its GET."""
+"""The weight of a row besides its bytes: its GET."""
 
 
 class Moment:
-    """What the record tables of one query are read at: all of a database at one commit."""
+    """The moment at which one query reads its record tables: all of a database at one commit."""
 
     def __init__(self) -> None:
         self._snapshots: dict[int, Snapshot] = {}

@@ -62,7 +62,7 @@ def _cancel(job: _Job, thread: threading.Thread) -> None:
 
 
 class _Outcome(list[tuple[Answer | None, BaseException | None]]):
-    """What the action's thread leaves behind: one entry, its answer or its exception."""
+    """The outcome of the action's thread: one entry, its answer or its exception."""
 
     def record(self, action: Callable[[], Answer]) -> None:
         try:

@@ -41,7 +41,7 @@ _SPARKS_OWN = frozenset(("checkpointlocation", "queryname", "mergeschema"))
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a user gave to `option` and `load`; names match in any case."""
+    """The options that a user gave to `option` and `load`; names match in any case."""
 
     url: str
     table: str

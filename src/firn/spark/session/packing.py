@@ -15,7 +15,7 @@ BIN_BYTES = 16 << 20
 """Input below which a further bin costs more than it spreads."""
 
 _TASK_BYTES = 64 << 10
-"""What a task weighs even if it reads nothing: its requests."""
+"""The weight of a task even if it reads nothing: its requests."""
 
 
 def bin_count(weights: Sequence[int], slots: int) -> int:

@@ -34,7 +34,7 @@ MESSAGE_BYTES = 64 << 20
 
 
 class BinOutcome(NamedTuple):
-    """What a bin brings back: results by task index, the error that ended it, and its requests."""
+    """The result of a bin: results by task index, the error that ended it, and its requests."""
 
     results: list[tuple[int, Any]]
     failed: tuple[int, FirnError] | None

@@ -1,4 +1,4 @@
-"""What a Python worker does when a task of Firn's has ended."""
+"""The end of a task of Firn's in a Python worker."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def settle_imports() -> None:
 
     Spark puts `pyspark.zip` and its own core jar on a worker's path, and jars of `spark.jars.packages` as well.
     Before pyspark 4.3 each task begins with `importlib.invalidate_caches()`, which makes every such finder read
-    its archive's table of contents again, in Python: 60 ms a task, and seconds with a large jar. What is imported
-    from an archive later makes its finder anew, from the table that was read first.
+    its archive's table of contents again, in Python: 60 ms a task, and seconds with a large jar. A later
+    import from an archive makes its finder anew, from the table that was read first.
 
     Example:
         >>> import sys, zipimport
