@@ -1,4 +1,4 @@
-"""What every verb of a lake table works on: the table as a value, and the engine above it.
+"""The context of every verb of a lake table: the table as a value, and the engine above it.
 
 `firn.database.database` gives every table an `Engines`; the lake itself imports no Spark.
 """
@@ -52,7 +52,7 @@ class LakeContext:
 
     @property
     def keys(self) -> KeySpec | None:
-        """What makes rows versions of one row, if the table has a key."""
+        """The key by which rows are versions of one row, if the table has one."""
         return self.created.keys
 
     @property
@@ -98,7 +98,7 @@ class Written:
 
 
 class Engines(TaskEngines, Protocol):
-    """What a table asks of the engine above it: where tasks run, and what to do with a DataFrame."""
+    """The engine above a table, as the table needs it: where tasks run, and what to do with a DataFrame."""
 
     def write(
         self, table: LakeContext, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]

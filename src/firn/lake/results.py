@@ -1,4 +1,4 @@
-"""What the verbs of a table answer."""
+"""Answers of a table's verbs."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class LostFile:
 
 @dataclass(frozen=True)
 class ForgetResult:
-    """What `forget_files` let go of; `version` is None for a dry run. Rows are None where the log doesn't know them.
+    """The files that `forget_files` let go of; `version` is None for a dry run.
 
-    `uncovers` is True of a table with a key: rows of the lost files may have hidden older versions, and deletions in
-    them older rows, which are seen again.
+    Rows are None where the log doesn't know them. `uncovers` is True for a table with a key: rows of the lost files
+    may have hidden older versions, and deletions in them older rows, which are seen again.
     """
 
     version: str | None
@@ -78,7 +78,7 @@ class ForgetResult:
 
 @dataclass(frozen=True)
 class MendReport:
-    """What `mend_table` wrote anew, or would write: URLs of objects."""
+    """The objects that `mend_table` wrote anew, or would write, by their URLs."""
 
     objects: tuple[str, ...] = ()
     dry_run: bool = False
@@ -86,12 +86,12 @@ class MendReport:
 
 @dataclass(frozen=True)
 class DropReport:
-    """What dropping a table deleted, or would delete.
+    """The objects that dropping a table deleted, or would delete.
 
-    `objects` are keys, `bytes` their sizes' sum. Of a table with a log of its own: all its objects but the definition
-    that stays, those of a log in another store by their URLs. Of a table of writers' catalogs: the data files that
-    the writer's part has, which stay until `prune` and `sweep`. `writer` is that writer, and `still_has` are the
-    others that have a part of it.
+    `objects` are keys, `bytes` their sizes' sum. If the table has a log of its own, these are all its objects but the
+    definition that stays; those of a log in another store are URLs. If the table is one of writers' catalogs, these
+    are the data files that the writer's part has, which stay until `prune` and `sweep`. `writer` is that writer, and
+    `still_has` are the others that have a part of it.
     """
 
     objects: tuple[str, ...] = ()

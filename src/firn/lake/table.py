@@ -88,7 +88,7 @@ class LakeTable:
 
     @property
     def keys(self) -> KeySpec | None:
-        """What makes rows versions of one row, if the table has a key."""
+        """The key by which rows are versions of one row, if the table has one."""
         return self.context.keys
 
     # -- writing
@@ -121,11 +121,11 @@ class LakeTable:
 
     def upsert(self, data: Any, *, batch_id: str | None = None, query: str | None = None) -> AppendResult:
         """Add rows to a table with a key, each in place of the row of its key: `append`, by the name that says
-        what it does there. Of rows with one key in `data` the last one counts, or the one of the greatest
+        what it does there. If rows in `data` share a key, the last one counts, or the one of the greatest
         `version_by`; in a Spark DataFrame, whose rows have no order, any.
 
-        It replaces what this process has read or written before. Of upserts by processes that haven't seen each
-        other's, the one of the later clock wins (docs/design/0008-keys.md).
+        An upsert replaces what this process has read or written before. If two processes upsert a key without having
+        seen each other's row, the one of the later clock wins (docs/design/0008-keys.md).
 
         Raises:
             InvalidInputError: the table has no key, or a row has null in it; nothing is visible.
@@ -286,7 +286,7 @@ class LakeTable:
     # -- definition
 
     def definition(self, at: At = None) -> TableDefinition:
-        """What the table is now, or was at a version: columns, types that were set, partitions, order, key and
+        """The table's definition now, or at a version: columns, types that were set, partitions, order, key and
         properties. Cost: that of `snapshot`."""
         return altering.definition(self.context, at)
 
@@ -301,7 +301,7 @@ class LakeTable:
         nothing commits nothing.
 
         Other processes know of it within `schema_refresh` (10 s). Older versions of a table are read as they were.
-        Of a table that is shared with the reference only properties can be changed; they are seen where the table is
+        If the table is shared with the reference, only properties can be changed; they are seen where the table is
         opened, and by this handle. Sweeps, streams and slow appends look for its protocol times by themselves.
 
         Args:
@@ -479,8 +479,8 @@ class LakeTable:
                 nothing was changed.
             LockHeldError: other maintenance is under way.
 
-        Cost: 1 GET a file, or a few ranged ones; the lock, and 3 PUTs to publish. Of logs: 1 LIST, 1 GET each of the
-        table's logs, 1 DELETE a damaged one.
+        Cost: 1 GET a file, or a few ranged ones; the lock, and 3 PUTs to publish. For logs: 1 LIST, 1 GET for each of
+        the table's logs, 1 DELETE for a damaged one.
 
         Example:
             >>> import firn

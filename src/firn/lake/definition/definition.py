@@ -137,7 +137,7 @@ class Descriptor:
 
     @property
     def rules(self) -> Rules:
-        """What decides about the table's columns beside its files."""
+        """The rules that decide about the table's columns beside its files."""
         keys = self.keys
         return Rules(
             self.columns,

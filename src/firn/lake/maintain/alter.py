@@ -1,4 +1,4 @@
-"""What changes a table's definition: its properties, the types of its columns, and which column has which values.
+"""Changes of a table's definition: its properties, the types of its columns, and which column has which values.
 
 A change is one commit that rewrites no data. See docs/design/0012-conflicting-types.md.
 """
@@ -38,7 +38,7 @@ NEVER_LOWER = ("retry_window", "landing_delay", "max_skew")
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """What a table is at one version.
+    """A table's definition at one version.
 
     Attributes:
         columns: name → DuckDB type of all columns that are shown, those with what is set aside among them.
@@ -332,7 +332,7 @@ def _altered_shared(
 
 
 def _new(before: Entries, wanted: Changes) -> dict[tuple[str, str], Any]:
-    """What isn't so already."""
+    """The wanted changes that aren't made yet."""
     return {
         key: value for key, value in wanted.items() if key not in before.map or before.map[key].value != value
     }

@@ -1,4 +1,4 @@
-"""What all changes of a table share: the files that they may touch, their tasks, their commit and their answer."""
+"""Parts that all changes of a table share: the files that they may touch, their tasks, commit and answer."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ from firn.names import fold
 from firn.predicate.predicate import outline, parse_value
 
 SOURCE = "~rows"
-"""What the rows at hand are called in the queries made here. No column has this name: a field of a struct of the
-same name would be taken for a column."""
+"""Name of the rows at hand in the queries made here. No column has this name: a field of a struct of the same name
+would be taken for a column."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _judge(table: LakeContext, snapshot: Snapshot, paths: Sequence[str]) -> list
 
 
 def _lost(table: LakeContext, snapshot: Snapshot, file: DataFile) -> LostFile:
-    """What the log says of a file that can't be read. 1 GET a small file, or a few ranged ones."""
+    """The log's knowledge of a file that can't be read. 1 GET for a small file, else a few ranged ones."""
     try:
         for _ in read_file(table.bucket, file, ReadSpec.of(snapshot)):
             pass

@@ -1,4 +1,4 @@
-"""What replaces or removes files: merge, delete, rewrite, overwrite, partition removal, restore.
+"""Verbs that replace or remove files: merge, delete, rewrite, overwrite, partition removal, restore.
 
 Each holds the table's lock, plans over one snapshot, maps tasks where files must be read, and publishes one
 commit. A crash anywhere before that leaves nothing but parts that sweep deletes. Files are read through the soft

@@ -50,7 +50,7 @@ def plan_merge(
 
 def plan_folds(files: Iterable[DataFile], *, places: Places, scattered: bool = False) -> list[MergeGroup]:
     """The same for tables with a key, one merge a partition, however large the files are: only when all of them
-    come from one merge is it known that no key is in two. What one merge made is taken whole or not at all.
+    come from one merge is it known that no key is in two. Files of one merge are taken all or not at all.
 
     With `scattered` the files don't agree on where a row belongs (see `firn.lake.partition.placement`): one merge
     takes all.

@@ -1,7 +1,7 @@
 """Rebuild a writer's catalog from its data files: tasks read footers, the journal plans and writes.
 
-Of a data file no more is read than its footer, and the Bloom filters before it; of the files that a transaction adds,
-nothing.
+Tasks read no more of a data file than its footer, and the Bloom filters before it. They read nothing of the files
+that a transaction adds.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def read_footers(
     *,
     progress: Progress | None = None,
 ) -> Footers:
-    """What data files and markers say of themselves. 1 or 2 ranged GETs each, 1 more for Bloom filters."""
+    """Read what data files and markers say of themselves. 1 or 2 ranged GETs each, 1 more for Bloom filters."""
     tasks = [tuple(infos[at : at + TASK_FILES]) for at in range(0, len(infos), TASK_FILES)]
     before = bucket.counters.as_dict()["bytes_in"]
     results = runner.map(

@@ -1,8 +1,8 @@
-"""What runs in tasks of a merge, delete or rewrite: files in, files that replace them out.
+"""Tasks of a merge, delete or rewrite: files in, files that replace them out.
 
 Module-level functions `fn(bucket, context, task)` for a `firn.runner.Runner`; contexts, tasks and results are
-picklable. They only add files: nothing changes for readers until the caller commits the results. What they
-write has no soft deletes: the rows that these took from the files read aren't in it.
+picklable. They only add files: nothing changes for readers until the caller commits the results. The files that
+they write have no soft deletes: the rows that these took from the files read aren't in them.
 
 Memory of a task: a few batches; with a sort order `2 × memory_budget` of Arrow rows (`firn.lake.write.write`); with
 a query its whole result, and all its input if it mentions its source more than once.
@@ -288,8 +288,8 @@ def _result_columns(schema: pa.Schema, known: ColumnTypes, *, widen: bool = Fals
 
 
 def _in_place_of(write: WriteSpec, files: Sequence[DataFile], *applied: str) -> WriteSpec:
-    """What is written says whose place it takes, and what left rows of theirs out: by its shape, as it outlives
-    them."""
+    """The spec, by which the files written name the files that they replace, and the soft deletes and predicates that
+    left rows of these out. Only the shape of a predicate is kept, as it outlives the rows."""
     texts = (*(text for file in files for text in file.deletes), *applied)
     shapes: dict[str, None] = {}
     for text in dict.fromkeys(texts):
@@ -311,8 +311,9 @@ def _had(read: ReadSpec, files: Sequence[DataFile]) -> ReadSpec:
 
 
 def _marker_of(files: Sequence[DataFile], write: WriteSpec) -> dict[str, Any]:
-    """What replacements take over: how the partition's values are known, where all files agree on it. A directory
-    says nothing any more of a column that was read otherwise than by its name when its rows were dealt out."""
+    """The marks that replacements take over: how the partition's values are known, where all files agree on it. A
+    directory says nothing any more of a column that was read otherwise than by its name when its rows were dealt
+    out."""
     extras = [file.extra or {} for file in files]
     sources = {f.source for f in write.partition.fields}
     keys = ("spec", "part") if all(sources.isdisjoint(file.reads) for file in files) else ("part",)

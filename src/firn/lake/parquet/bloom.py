@@ -42,7 +42,7 @@ def _is_there() -> bool:
 
 
 def writer_options(columns: Iterable[str], *, rows: int) -> dict[str, Any]:
-    """What `pyarrow.parquet.ParquetWriter` takes to write filters of these columns for row groups of at most
+    """Options of `pyarrow.parquet.ParquetWriter` to write filters of these columns for row groups of at most
     `rows` rows; it makes them smaller where there are fewer values.
 
     Raises:

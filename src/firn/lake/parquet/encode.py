@@ -158,7 +158,7 @@ class FileEncoder:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What `firn.lake.maintain.rebuild.restored_file` needs beside the footer, JSON-able."""
+        """The facts that `firn.lake.maintain.rebuild.restored_file` needs beside the footer, JSON-able."""
         encoding = self._encoding
         return {
             "rows": self.rows,

@@ -1,4 +1,4 @@
-"""What a file's partition values say about its rows, in the same domain as statistics."""
+"""Bounds that a file's partition values set on its rows, in the same domain as statistics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PartitionBounds:
     prefixes: frozenset[str] = frozenset()
 
     def without(self, columns: Container[str]) -> PartitionBounds:
-        """What is said about other columns."""
+        """The bounds of all other columns."""
         return PartitionBounds(
             {name: bounds for name, bounds in self.bounds.items() if name not in columns},
             {name: buckets for name, buckets in self.buckets.items() if name not in columns},

@@ -51,8 +51,8 @@ def is_told_by_path(values: Values) -> bool:
 
 
 def told_values(directory: str, values: Values) -> dict[str, str | None]:
-    """Of a partition's values those that are known: a hash that a directory has stands for a value that only
-    markers tell, and isn't it.
+    """The known ones of a partition's values. A hash in a directory's name isn't one: it stands for a value that only
+    markers tell.
 
     >>> told_values("s=%7Esha256-", {"s": "~sha256-"})
     {'s': '~sha256-'}

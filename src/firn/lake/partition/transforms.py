@@ -270,7 +270,7 @@ def _encode_buckets(array: pa.Array, buckets: int) -> tuple[Codes, list[str]]:
 
 
 def _longs(array: pa.Array) -> npt.NDArray[Any]:
-    """What Iceberg hashes: integers and days as they are, times in microseconds."""
+    """The numbers that Iceberg hashes: integers and days as they are, times in microseconds."""
     kind = array.type
     if pt.is_timestamp(kind) or pt.is_time(kind):
         if pt.is_time32(kind):

@@ -1,4 +1,4 @@
-"""What is known about one column of a file, and what that says about comparisons with it.
+"""Facts about one column of a file, and what they say about comparisons with it.
 
 Each test is a pair of functions of statistics, partition and Bloom filters: *may* some row satisfy it, and do
 *all* surely.
@@ -20,7 +20,7 @@ Stats = Mapping[str, Entry]
 
 
 class Known(NamedTuple):
-    """What is known about a file or a row group; columns that aren't there may hold anything."""
+    """Facts about a file or a row group; columns that aren't there may hold anything."""
 
     stats: Stats
     rows: int | None

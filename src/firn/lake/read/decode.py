@@ -31,7 +31,7 @@ RUN_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class ReadSpec:
-    """What to read of each file; picklable.
+    """The columns and rows to read of each file; picklable.
 
     `columns` are the output columns in order, `where` is a predicate as DuckDB's text (rows are kept where it
     is true), `table_columns` are all columns of the table, which the predicate may use. Those in `loose` may be cast
@@ -138,8 +138,8 @@ def rows_of(source: ParquetSource, spec: ReadSpec) -> Iterator[pa.Table]:
 
 
 def picked_rows(source: ParquetSource, spec: ReadSpec, picked: pa.BooleanArray) -> Iterator[pa.Table]:
-    """Of the picked rows of a file those that `spec` asks for. Row groups without a picked row, or whose
-    statistics exclude the predicate, aren't read."""
+    """Those of a file's picked rows that `spec` asks for. Row groups without a picked row, or whose statistics
+    exclude the predicate, aren't read."""
     view = _View(source, spec)
     known = view.known
     columns, where = dict(spec.columns), None
@@ -282,7 +282,7 @@ def _runs(source: ParquetSource, groups: Iterable[int], names: Sequence[str]) ->
 
 
 def _verdicts(view: _View, where: str, tested: ColumnTypes, wanted: Sequence[str]) -> list[bool | None]:
-    """Of each row group whether all of its rows match, none, or perhaps some (None): by its statistics, and then
+    """For each row group whether all of its rows match, none, or perhaps some (None): by its statistics, and then
     by the Bloom filters of those in doubt. `wanted` are all columns that will be read of them."""
     source = view.source
     groups = range(source.metadata.num_row_groups)

@@ -171,8 +171,8 @@ def count_latest(bucket: Bucket, group: VersionGroup, spec: LatestSpec) -> int:
 def fold_files(
     bucket: Bucket, files: Sequence[DataFile], spec: LatestSpec, *, forget_before: int
 ) -> Iterator[pa.Table]:
-    """What a merge keeps of these files: the newest version of each key, deletions too unless they are older than
-    `forget_before` (milliseconds since 1970), with the hidden columns of `spec.read.columns` filled in."""
+    """The rows that a merge keeps of these files: the newest version of each key, deletions too unless they are older
+    than `forget_before` (milliseconds since 1970), with the hidden columns of `spec.read.columns` filled in."""
     opener = _Opener(bucket)
     flags = read_versions(opener, files, spec).winners(forget_before)
     for file, source in opener.each([f for f in files if flags[f.path].any()]):

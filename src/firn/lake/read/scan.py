@@ -84,7 +84,7 @@ class Scan:
         return f"<Scan of {self.table.name}{asked}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the columns and what would be read, of which only the snapshot is."""
+        """The scan in a notebook: its columns, and the files that it would read. It reads only the snapshot."""
         shown = "".join(
             f"<tr><td>{escape(name)}</td><td>{escape(kind)}</td></tr>" for name, kind in self.columns.items()
         )
@@ -135,7 +135,7 @@ class Scan:
 
     def files(self) -> list[DataFile]:
         """The live files that may hold a matching row, by partition, statistics and Bloom filters. No request
-        but the snapshot's. Of a table with a key also those that may hold a newer version of one."""
+        but the snapshot's. If the table has a key, also the files that may hold a newer version of such a row."""
         if self.table.keys is not None:
             return [file for group in self.groups() for file in group.files]
         if self.pruner is None:
@@ -143,7 +143,7 @@ class Scan:
         return [f for f in self.snapshot.files if self.pruner.may_match(f)]
 
     def groups(self) -> list[VersionGroup]:
-        """Of a table with a key: the files to be read, those that may share keys together."""
+        """The files to be read, those that may share keys together. For tables with a key."""
         assert self.table.keys is not None
         return plan_groups(
             self.snapshot.files,
@@ -155,14 +155,14 @@ class Scan:
         )
 
     def latest_spec(self) -> LatestSpec:
-        """What a task needs to read one group of this scan; picklable."""
+        """The spec by which a task reads one group of this scan; picklable."""
         assert self.table.keys is not None
         return LatestSpec(self.table.keys, self.read_spec())
 
     def uris(self) -> list[str]:
         """Full names of the files that may hold a matching row, for another engine to read: the snapshot's
-        export. The rows of a predicate still have to be picked there; columns unite by name. Of a table with a
-        key the files hold versions and deletions until they are merged, and columns that Firn hides.
+        export. The rows of a predicate still have to be picked there; columns unite by name. If the table
+        has a key, the files hold versions and deletions until they are merged, and columns that Firn hides.
 
         Raises:
             UnsupportedError: some of the files have soft deletes, which other engines don't know, or values that are
@@ -194,7 +194,7 @@ class Scan:
         return [self.table.bucket.uri(f.path) for f in files]
 
     def read_spec(self) -> ReadSpec:
-        """What a task needs to read one file of this scan; picklable."""
+        """The spec by which a task reads one file of this scan; picklable."""
         where = self.predicate.sql if self.predicate is not None else None
         return ReadSpec.of(self.snapshot, columns=self.columns, where=where)
 
@@ -256,7 +256,7 @@ class Scan:
         return read_table(self.table.bucket, self.files(), self.read_spec())
 
     def _settled(self, read: Callable[[], Answer]) -> Answer:
-        """What `read` returns, on a fresh snapshot if files of the first one were swept meanwhile."""
+        """The answer of `read`, on a fresh snapshot if files of the first one were swept meanwhile."""
         for left in reversed(range(RETRIES)):
             try:
                 return read()
@@ -316,8 +316,8 @@ class Scan:
 
     def count(self) -> int:
         """How many rows match. From metadata alone without a predicate; with one, only files that match in
-        part are read. Of files with soft deletes the columns of these are read, of a table with a key the keys of
-        what isn't merged yet."""
+        part are read. Files with soft deletes are read too, in the columns of these. If the table has a key, the keys
+        of files that aren't merged yet are read."""
         found = self._settled(self._count)
         return found if self.limit is None else min(found, self.limit)
 
@@ -348,8 +348,8 @@ class Scan:
         return told + int(read_table(self.table.bucket, partial, self._counting_spec(partial[0])).num_rows)
 
     def _counting_spec(self, file: DataFile | None = None) -> ReadSpec:
-        """Of the rows to be counted only what tells whether they count: the predicate's columns, or those of the
-        soft deletes of `file`."""
+        """The spec that reads only the columns which tell whether a row counts: the predicate's, or those of the soft
+        deletes of `file`."""
         known = self.snapshot.columns
         if self.predicate is not None:
             names, where = self.predicate.columns, self.predicate.sql
@@ -365,7 +365,7 @@ class Scan:
         return arrow_schema(self.columns)
 
     def explain(self) -> str:
-        """What the scan reads, for a person: version, columns, predicate, files kept and pruned."""
+        """Describe for a person what the scan reads: version, columns, predicate, files kept and pruned."""
         kept = self.files()
         everything = self.snapshot.files
         size = sum(f.size for f in kept)
