@@ -12,7 +12,10 @@ Kind = Literal["lake", "keyed", "records"]
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
-PARTS: Final = {"table": "firn.database.kinds.{}"}
+PARTS: Final = {
+    "table": "firn.database.kinds.{}",
+    "spark": "firn.spark.{}.kind",
+}
 """The module of a kind, for each part that it has."""
 
 

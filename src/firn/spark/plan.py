@@ -1,18 +1,86 @@
-"""Plan a read of a table on Spark, of any kind."""
+"""What Spark asks of a kind of table: a plan of a read, of its changes, a follower for streams, and the sink's table.
+
+Each kind's answers stand in `firn.spark.<kind>.kind`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from firn.journal.model import ColumnTypes
-from firn.keyed.table import KeyedTable
-from firn.records.row_tables import RowTable
-from firn.records.table import RecordTable
-from firn.spark.keyed.read import KeyedRead
-from firn.spark.lake.read import LakeRead
-from firn.spark.reads import TableRead
-from firn.spark.records.read import Moment, RecordsRead
+from firn.kinds import part_of
+from firn.spark.reads import Moment, TableRead
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from firn.lake.table import LakeTable
+    from firn.spark.session.options import SourceOptions
+
+
+class TableFollower(Protocol):
+    """How a stream follows a table of some kind. Offsets are JSON that Spark keeps in its checkpoint."""
+
+    def beginning(self, options: SourceOptions) -> dict[str, Any]:
+        """Where a stream begins, from the options alone: Spark asks more than once, and keeps the answer late."""
+        ...
+
+    def target(self) -> Any:
+        """Where the table stands now, for a stream that ends there."""
+        ...
+
+    def advance(self, start: dict[str, Any], most: int | None, target: Any) -> dict[str, Any]:
+        """The next offset after `start`, at most `most` files on; `start` itself if there is nothing new."""
+        ...
+
+    def between(self, start: dict[str, Any], end: dict[str, Any]) -> TableRead | None:
+        """The rows that came between two offsets; None if there are none."""
+        ...
+
+
+class SparkKind(Protocol):
+    """One kind of table on Spark. `table` is always one of the kind's own."""
+
+    def fields(self, schema: StructType) -> ColumnTypes | None:
+        """What the schema that a user gave to Spark says of a table that may not have declared its columns."""
+        return None
+
+    def read(
+        self,
+        table: Any,
+        *,
+        columns: Sequence[str] | None,
+        where: str | None,
+        at: Any,
+        moment: Moment | None,
+        fields: ColumnTypes | None,
+    ) -> TableRead:
+        """See `plan_read`."""
+        ...
+
+    def changes(
+        self, table: Any, *, columns: Sequence[str] | None, where: str | None, since: Any, upto: Any
+    ) -> TableRead:
+        """Plan a read of each change between two versions. `InvalidInputError` where the table tells none."""
+        ...
+
+    def follow(self, table: Any, plan: TableRead, *, narrowed: bool) -> TableFollower:
+        """Follow the table in a stream, reading what `plan` does of what comes.
+
+        Args:
+            plan: a plan of `read` or of `changes`.
+            narrowed: the user has named the columns, and others may come.
+        """
+        ...
+
+    def sink(self, table: Any) -> LakeTable:
+        """The table, if Spark's writers can append files to it; else `UnsupportedError`, with what to do instead."""
+        ...
+
+
+def spark_kind(table: Any) -> SparkKind:
+    return cast("SparkKind", part_of(table.kind, "spark"))
 
 
 def plan_read(
@@ -27,11 +95,7 @@ def plan_read(
     """Pin a version of a table, of any kind. Cost: the snapshot's requests.
 
     Args:
-        moment: the record tables of one query, which have a log in common, are read at one commit.
+        moment: the tables of one query that have a log in common are read at one commit.
         fields: columns that are wanted of a table that may not have declared any.
     """
-    if isinstance(table, RecordTable | RowTable):
-        return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
-    if isinstance(table, KeyedTable):
-        return KeyedRead.of(table, columns=columns, where=where, at=at)
-    return LakeRead.of(table.scan(columns=columns, where=where, at=at))
+    return spark_kind(table).read(table, columns=columns, where=where, at=at, moment=moment, fields=fields)

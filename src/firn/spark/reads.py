@@ -1,13 +1,13 @@
 """Reads of one table by Spark: a plan bound to a version, for every kind of table.
 
 The data source, streams and SQL narrow a plan and hand its rows to Spark, and know no more of a table than this. A
-kind of table joins by a `TableRead` of its own and a line in `firn.spark.plan`.
+kind of table joins by a `TableRead` of its own and its part of `firn.spark.plan`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -25,11 +25,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+T = TypeVar("T")
+
+
 class Unit(NamedTuple):
     """The least that a task can read by itself, and the bytes of input that it weighs. Picklable."""
 
     work: Any
     weight: int
+
+
+class Moment:
+    """What the tables of one query are read at: those that have a log in common at one commit of it."""
+
+    def __init__(self) -> None:
+        self._pinned: dict[int, Any] = {}
+
+    def of(self, log: object, pin: Callable[[], T]) -> T:
+        """What `pin` has given for the first table of this log."""
+        if id(log) not in self._pinned:
+            self._pinned[id(log)] = pin()
+        found: T = self._pinned[id(log)]
+        return found
 
 
 class TableRead(Protocol):

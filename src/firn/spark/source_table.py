@@ -12,14 +12,9 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from firn.keyed.table import KeyedTable
 from firn.lake.table import LakeTable
-from firn.records.row_tables import RowTable
-from firn.records.table import RecordTable
-from firn.spark.keyed.changes import ChangesRead
-from firn.spark.plan import plan_read
+from firn.spark.plan import plan_read, spark_kind
 from firn.spark.reads import TableRead
-from firn.spark.records.changes import RecordChangesRead
 from firn.spark.session.options import SourceOptions
 from firn.spark.session.types import incoming_columns, spark_schema
 
@@ -49,16 +44,11 @@ class SourceTable:
         """
         o = self.options
         table = self.open()
-        if not o.changes:
-            records = schema is not None and isinstance(table, RecordTable | RowTable)
-            fields = incoming_columns(schema, {}) if records else None
-            return plan_read(table, columns=o.columns, where=o.where, at=o.at, fields=fields)
-        if isinstance(table, RecordTable):
-            return RecordChangesRead.of(table, columns=o.columns, where=o.where, since=o.since, upto=o.at)
-        if not isinstance(table, KeyedTable):
-            kind = "has isolation='row'" if isinstance(table, RowTable) else "is a lake table"
-            raise InvalidInputError(f"changes are told of keyed and record tables; {table.name} {kind}.")
-        return ChangesRead.of(table, columns=o.columns, where=o.where, since=o.since, upto=o.at)
+        kind = spark_kind(table)
+        if o.changes:
+            return kind.changes(table, columns=o.columns, where=o.where, since=o.since, upto=o.at)
+        fields = None if schema is None else kind.fields(schema)
+        return plan_read(table, columns=o.columns, where=o.where, at=o.at, fields=fields)
 
     def open(self) -> Any:
         """The table, of whatever kind, reachable from Spark's workers."""
@@ -88,16 +78,7 @@ class SourceTable:
                     journal=journal,
                 )
             table = self.open()
-        if isinstance(table, RecordTable | RowTable):
-            raise UnsupportedError(
-                f"{table.name} is a record table, whose rows change in transactions or one by one: load the "
-                "DataFrame with db.table(name).load(frame); of a stream, each batch so, by foreachBatch."
-            )
-        if not isinstance(table, LakeTable):
-            raise UnsupportedError(
-                f"{table.name} is a keyed table, whose files are sorted by key throughout: load the DataFrame with "
-                "db.table(name).load(frame); of a stream, each batch so, by foreachBatch."
-            )
+        table = spark_kind(table).sink(table)
         self._check_writer(table.descriptor.journal)
         return table
 

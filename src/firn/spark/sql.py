@@ -19,8 +19,7 @@ from firn.predicate.dialect import function_names, parse, to_duckdb, to_spark
 from firn.predicate.predicate import Predicate
 from firn.spark.native.pushdown import argument, conjuncts_by_table, used_columns
 from firn.spark.plan import plan_read
-from firn.spark.reads import TableRead
-from firn.spark.records.read import Moment
+from firn.spark.reads import Moment, TableRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

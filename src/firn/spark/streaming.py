@@ -24,9 +24,8 @@ record tables it counts commits that change the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -36,25 +35,17 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from firn.errors import ConflictError, InvalidInputError, SchemaConflictError, UnsupportedError
-from firn.journal.columns import evolve
-from firn.journal.model import ColumnTypes
-from firn.journal.position import BEGINNING, Offset, StreamPosition
-from firn.lake.table import LakeTable
-from firn.names import fold
+from firn.errors import UnsupportedError
 from firn.spark.batch import Share, collect, commit_files, narrowed_to, plan_write, shares, write_task
-from firn.spark.lake.read import LakeRead
-from firn.spark.reads import TableRead
+from firn.spark.plan import TableFollower, spark_kind
 from firn.spark.session.types import spark_arrow_schema
 from firn.spark.source_table import SourceTable
-from firn.units import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
     from firn.lake.write.write import WriteSpec
-    from firn.spark.session.options import SourceOptions
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -82,41 +73,6 @@ _Bases: tuple[type, ...] = (
 )
 
 
-class TableFollower(Protocol):
-    """How a stream follows a table of some kind. Offsets are JSON that Spark keeps in its checkpoint."""
-
-    def beginning(self, options: SourceOptions) -> dict[str, Any]:
-        """Where a stream begins, from the options alone: Spark asks more than once, and keeps the answer late."""
-        ...
-
-    def target(self) -> Any:
-        """Where the table stands now, for a stream that ends there."""
-        ...
-
-    def advance(self, start: dict[str, Any], most: int | None, target: Any) -> dict[str, Any]:
-        """The next offset after `start`, at most `most` files on; `start` itself if there is nothing new."""
-        ...
-
-    def between(self, start: dict[str, Any], end: dict[str, Any]) -> TableRead | None:
-        """The rows that came between two offsets; None if there are none."""
-        ...
-
-
-def follower(table: Any, plan: TableRead) -> TableFollower:
-    """The one for a table's kind, reading what `plan` does of what comes."""
-    from firn.spark.keyed.changes import ChangesRead, KeyedFollower
-    from firn.spark.keyed.read import KeyedRead
-    from firn.spark.records.changes import RecordChangesRead, RecordFollower
-    from firn.spark.records.read import RecordsRead
-
-    if isinstance(plan, KeyedRead | ChangesRead):
-        return KeyedFollower(table, plan)
-    if isinstance(plan, RecordsRead | RecordChangesRead):
-        return RecordFollower(table, plan)
-    assert isinstance(plan, LakeRead)
-    return LakeFollower(table, plan)
-
-
 class TableStreamReader(*_Bases):  # type: ignore[misc]
     """Spark's view of a `TableFollower`. Copies of it read in tasks."""
 
@@ -125,9 +81,8 @@ class TableStreamReader(*_Bases):  # type: ignore[misc]
         plan = narrowed_to(source.pinned or source.plan(schema), schema)
         self.options = source.options
         self.schema: pa.Schema = spark_arrow_schema(schema)
-        self.follower: TableFollower | None = follower(table, plan)
-        if isinstance(self.follower, LakeFollower):
-            self.follower.narrowed = source.options.columns is not None or source.pinned is None
+        narrowed = source.options.columns is not None or source.pinned is None
+        self.follower: TableFollower | None = spark_kind(table).follow(table, plan, narrowed=narrowed)
         self.target: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -158,77 +113,6 @@ class TableStreamReader(*_Bases):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
         return partition.rows(self.schema)
-
-
-class LakeFollower:
-    """A lake table's appends, by a `StreamPosition` of its journal."""
-
-    narrowed = False
-    """Whether the user has named the columns: others may come."""
-
-    def __init__(self, table: LakeTable, plan: LakeRead) -> None:
-        if table.keys is not None:
-            raise UnsupportedError(
-                f"{table.name} has a key, and a stream of what is appended would miss updates and deletes: read it "
-                "in batches. To follow what comes, append it to a table without a key as well, and stream that."
-            )
-        self.table = table
-        self.plan = plan
-        self.position: StreamPosition[Any] = StreamPosition(table.journal.stream())
-
-    def beginning(self, options: SourceOptions) -> dict[str, Any]:
-        if options.since is not None:
-            raise InvalidInputError(
-                f"since is for keyed and record tables; of {self.table.name} give startingTime."
-            )
-        if options.starting_time is None:
-            return dict(BEGINNING)
-        return Offset(self.position.stream.since(parse_time(options.starting_time))).to_json()
-
-    def target(self) -> Any:
-        return self.position.stream.target()
-
-    def advance(self, start: dict[str, Any], most: int | None, target: Any) -> dict[str, Any]:
-        begun = self.position.parse(start)
-        if begun is None:
-            return self.position.begin(most).to_json()
-        after = self.position.advance(begun, most, among=target)
-        return start if after is None else after.to_json()
-
-    def between(self, start: dict[str, Any], end: dict[str, Any]) -> LakeRead | None:
-        after = self.position.parse(end)
-        if after is None:
-            return None
-        files, schemas = self.position.delivered(self.position.parse(start), after)
-        self._check_schemas(schemas)
-        spec = self.plan.spec
-        if any(file.deletes for file in files):
-            # The plan may be older than a column by which rows were deleted.
-            spec = replace(spec, table_columns=self.table.snapshot().columns)
-        return replace(self.plan, files=files, spec=spec)
-
-    def _check_schemas(self, schemas: Iterable[ColumnTypes]) -> None:
-        """Stop before a batch whose files hold more than the stream's columns tell: what it left out would be lost to
-        everything downstream, as its offset has passed. Columns that the user has left out may come and change."""
-        known = self.plan.known
-        whole = not self.narrowed and self.plan.columns.keys() == known.keys()
-        asked = None if whole else {fold(name) for name in self.plan.columns}
-        for columns in schemas:
-            for name, kind in columns.items():
-                if asked is not None and fold(name) not in asked:
-                    continue
-                try:
-                    now = evolve(known, {name: kind}, allow_widening=True)
-                except SchemaConflictError:
-                    continue  # it is read aside, under a name of its own
-                if now != dict(known):
-                    was = next((k for n, k in known.items() if fold(n) == fold(name)), None)
-                    what = f"came as {kind}" if was is None else f"was {was} and is {kind} now"
-                    raise ConflictError(
-                        f"the schema of {self.table.name} has changed since this stream began: the column {name!r} "
-                        f"{what}. Nothing of this batch was delivered. Start the query again, from a new readStream, "
-                        "with the same checkpoint: it goes on here, with the new schema."
-                    )
 
 
 # -- sink

@@ -18,9 +18,9 @@ from firn.records.maintain.collection import collect
 from firn.records.names.names import id_part
 from firn.records.table import RecordTable
 from firn.spark.plan import plan_read
+from firn.spark.reads import Moment
 from firn.spark.records import read as records_read
 from firn.spark.records.ids import ids_of
-from firn.spark.records.read import Moment
 from record_worlds import World, ids, put, rows_of, spent
 
 Rows = dict[str, dict[str, Any]]

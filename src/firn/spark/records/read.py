@@ -24,12 +24,10 @@ from firn.records.documents.documents import ID, Documents
 from firn.records.documents.tabular import row_columns, table_of
 from firn.records.names.layout import SUFFIX
 from firn.records.names.names import part_text
-from firn.records.objects.store import RecordStore
 from firn.records.read.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
-from firn.records.read.snapshot import Snapshot
 from firn.records.row_tables import RowTable
 from firn.spark.keyed.columns import spelled
-from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
+from firn.spark.reads import Moment, Unit, frame_of_rows, frame_of_tasks
 from firn.spark.records.ids import ids_of
 
 if TYPE_CHECKING:
@@ -56,20 +54,6 @@ commits."""
 
 ROW_WEIGHT: Final = 64 << 10
 """The weight of a row besides its bytes: its GET."""
-
-
-class Moment:
-    """The moment at which one query reads its record tables: all of a database at one commit."""
-
-    def __init__(self) -> None:
-        self._snapshots: dict[int, Snapshot] = {}
-
-    def of(self, store: RecordStore) -> Snapshot:
-        """The snapshot of this database. As `SequenceLog.refresh` for the first of its tables, then no request."""
-        found = self._snapshots.get(id(store))
-        if found is None:
-            found = self._snapshots[id(store)] = snapshot_at(store)
-        return found
 
 
 @dataclass(frozen=True)
@@ -154,7 +138,10 @@ class RecordsRead:
             source: ManyRows = LoneRows(table.bucket, layout)
         else:
             store = table.session.store
-            snapshot = moment.of(store) if at is None and moment is not None else snapshot_at(store, at)
+            if at is None and moment is not None:
+                snapshot = moment.of(store, lambda: snapshot_at(store))
+            else:
+                snapshot = snapshot_at(store, at)
             opened = snapshot.table(table.name)
             source, documents, version = TableAt.of(snapshot, opened), opened.documents, str(snapshot.number)
         known = dict(row_columns(documents))

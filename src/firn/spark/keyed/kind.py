@@ -1,0 +1,46 @@
+"""Keyed tables, as Spark's source and queries ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from firn.errors import UnsupportedError
+from firn.journal.model import ColumnTypes
+from firn.keyed.table import KeyedTable
+from firn.spark.keyed.changes import ChangesRead, KeyedFollower
+from firn.spark.keyed.read import KeyedRead
+from firn.spark.plan import SparkKind
+from firn.spark.reads import Moment, TableRead
+
+
+class KeyedOnSpark(SparkKind):
+    def read(
+        self,
+        table: KeyedTable,
+        *,
+        columns: Sequence[str] | None,
+        where: str | None,
+        at: Any,
+        moment: Moment | None,
+        fields: ColumnTypes | None,
+    ) -> KeyedRead:
+        return KeyedRead.of(table, columns=columns, where=where, at=at)
+
+    def changes(
+        self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, since: Any, upto: Any
+    ) -> ChangesRead:
+        return ChangesRead.of(table, columns=columns, where=where, since=since, upto=upto)
+
+    def follow(self, table: KeyedTable, plan: TableRead, *, narrowed: bool) -> KeyedFollower:
+        assert isinstance(plan, KeyedRead | ChangesRead)
+        return KeyedFollower(table, plan)
+
+    def sink(self, table: KeyedTable) -> NoReturn:
+        raise UnsupportedError(
+            f"{table.name} is a keyed table, whose files are sorted by key throughout: load the DataFrame with "
+            "db.table(name).load(frame); of a stream, each batch so, by foreachBatch."
+        )
+
+
+PART: SparkKind = KeyedOnSpark()
