@@ -15,6 +15,8 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 PARTS: Final = {
     "table": "firn.database.kinds.{}",
     "spark": "firn.spark.{}.kind",
+    "check": "firn.inspect.fsck.{}",
+    "report": "firn.inspect.report.{}_section",
 }
 """The module of a kind, for each part that it has."""
 

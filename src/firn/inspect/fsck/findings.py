@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from firn.errors import FirnError
 from firn.journal.model import Conflict
@@ -94,3 +94,16 @@ def shown(names: Iterable[object], *, most: int = 10) -> str:
     """
     listed = list(map(str, names))
     return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")
+
+
+class TableCheck(Protocol):
+    """How a kind of table is checked: the `PART` of `firn.inspect.fsck.<kind>`."""
+
+    def __call__(self, table: Any, *, footers: bool, blocks: bool) -> Findings:
+        """Check a table that can be opened; what is wrong with it is a finding, not an error. Nothing is written.
+
+        Args:
+            footers: read what each data file says of itself, too.
+            blocks: read data files whole, if they have checksums.
+        """
+        ...

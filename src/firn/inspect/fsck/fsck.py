@@ -10,21 +10,15 @@ from firn.bucket.keys import key_below
 from firn.database.database import Database
 from firn.database.kinds.definitions import read_any
 from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
-from firn.inspect.fsck.findings import Finding, Findings, conflicts, note, of_error
-from firn.inspect.fsck.keyed import check_keyed
-from firn.inspect.fsck.leaderless import check_log
-from firn.inspect.fsck.records import check_records
+from firn.inspect.fsck.findings import Finding, Findings, TableCheck, conflicts, note, of_error
 from firn.inspect.fsck.writer import check_catalog
 from firn.inspect.transactions import chosen_writers, federation_of
 from firn.journal.definition import definition_key
-from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Snapshot
 from firn.journal.writer.federation.definition import definitions
 from firn.journal.writer.format.layout import database_key
-from firn.keyed.table import KeyedTable
+from firn.kinds import part_of
 from firn.lake.prune.soft_deletes import predicates
-from firn.records.row_tables import RowTable
-from firn.records.table import RecordTable
 
 __all__ = ["Finding", "FsckReport", "check"]
 
@@ -133,15 +127,8 @@ def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
     except FirnError as error:
         found.add(of_error(where, error))
         return found
-    if isinstance(opened, KeyedTable):
-        return check_keyed(opened, footers=footers, blocks=blocks)
-    if isinstance(opened, RecordTable | RowTable):
-        return check_records(opened)
-    found.count("tables", 1)
-    if isinstance(opened.journal, LeaderlessJournal):
-        more = check_log(opened.journal, footers=footers)
-        return Findings([*found.found, *more.found], {**found.checked, **more.checked})
-    return found
+    check: TableCheck = part_of(opened.kind, "check")
+    return check(opened, footers=footers, blocks=blocks)
 
 
 def _is_tombstone(db: Database, name: str) -> bool:

@@ -21,7 +21,7 @@ from firn.errors import (
     TableNotFoundError,
 )
 from firn.inspect.fsck.files import GONE, THREADS
-from firn.inspect.fsck.findings import Finding, Findings, note, of_error, shown
+from firn.inspect.fsck.findings import Finding, Findings, TableCheck, note, of_error, shown
 from firn.inspect.report.words import count
 from firn.journal.manifest.model import L0File, Manifest, SSTInfo, View
 
@@ -289,3 +289,6 @@ def _check_others(
                 "Sweep deletes those that nobody can need any more",
             )
         )
+
+
+PART: TableCheck = check_keyed

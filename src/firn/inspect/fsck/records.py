@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from firn.errors import FirnError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
-from firn.inspect.fsck.findings import Findings, note, of_error
+from firn.inspect.fsck.findings import Findings, TableCheck, note, of_error
 from firn.journal.backoff import whole
 from firn.journal.sequence.history import history
 from firn.records.apply.lost import lost_row
@@ -25,7 +25,7 @@ from firn.records.table import RecordTable
 _BATCH = 1000
 
 
-def check_records(table: RecordTable | RowTable) -> Findings:
+def check_records(table: RecordTable | RowTable, *, footers: bool = True, blocks: bool = False) -> Findings:
     """1 LIST sequence of entries, of rows, of cursors of copies, of packs and of the log, 1 GET a row, a cursor, a
     pack and a commit, and what opening the log costs."""
     found = Findings()
@@ -232,3 +232,6 @@ def _check_lone_rows(table: RowTable, found: Findings) -> None:
                     decode_lone_row(blob.data, blob.info.etag, key=blob.info.key, where=where)
                 except FirnError as error:
                     found.add(of_error(where, error))
+
+
+PART: TableCheck = check_records

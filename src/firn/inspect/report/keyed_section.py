@@ -8,7 +8,7 @@ from firn.inspect.dump.decoded import when
 from firn.inspect.report.advice import keyed_advice
 from firn.inspect.report.keyed_facts import KeyedFacts, keyed_facts
 from firn.inspect.report.page import Html, bar, grid, panel, tag
-from firn.inspect.report.section import Section
+from firn.inspect.report.section import Section, TableSection
 from firn.inspect.report.words import known
 from firn.keyed.table import KeyedTable
 from firn.units import size_text
@@ -102,3 +102,6 @@ def _definition(facts: KeyedFacts) -> Html:
         *((title, f"{count:,}, {size_text(size)}") for title, (count, size) in facts.stored.items()),
     ]
     return grid(["", ""], rows)
+
+
+PART: TableSection = keyed_section

@@ -9,7 +9,7 @@ from firn.inspect.report.advice import lake_advice
 from firn.inspect.report.facts import CHANGES_DATA, Point, TableFacts, table_facts
 from firn.inspect.report.history_chart import COLOURS, colour, history_chart
 from firn.inspect.report.page import Html, bar, dot, grid, joined, legend, panel, tag
-from firn.inspect.report.section import Section
+from firn.inspect.report.section import Section, TableSection
 from firn.inspect.report.words import count, duration, known, sentences
 from firn.lake.table import LakeTable
 from firn.units import size_text
@@ -164,3 +164,6 @@ def _definition(facts: TableFacts) -> Html:
     }
     rows += [[titles[kind], f"{n:,}, {size_text(weight)}"] for kind, (n, weight) in facts.stored.items()]
     return grid(["", ""], rows)
+
+
+PART: TableSection = lake_section

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firn.inspect.report.advice import records_advice
 from firn.inspect.report.page import grid, panel
-from firn.inspect.report.section import Section
+from firn.inspect.report.section import Section, TableSection
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.units import size_text
@@ -39,3 +39,6 @@ def record_section(table: RecordTable | RowTable) -> Section:
             panels.append(panel("Indices", grid(["field", "unique", "elements", ""], lines, keys=(0,))))
     url = table.bucket.uri(table.prefix)
     return Section(url, numbers, [text], records_advice(url, commits=commits), panels)
+
+
+PART: TableSection = record_section

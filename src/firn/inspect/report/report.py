@@ -9,16 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from firn.database.database import Database
+from firn.database.tables import AnyTable
 from firn.errors import FirnError
 from firn.inspect.report.facts import Step
-from firn.inspect.report.keyed_section import keyed_section
-from firn.inspect.report.lake_section import lake_section
 from firn.inspect.report.page import Html, bar, grid, joined, legend, page, panel, tag
-from firn.inspect.report.records_section import record_section
-from firn.inspect.report.section import Section
-from firn.keyed.table import KeyedTable
-from firn.records.row_tables import RowTable
-from firn.records.table import RecordTable
+from firn.inspect.report.section import Section, TableSection
+from firn.kinds import part_of
 from firn.units import size_text
 
 VERBS = {"get": "#4c8dd6", "put": "#e08a2e", "list": "#35a36f", "head": "#8470d8", "delete": "#d8574f"}
@@ -91,12 +87,9 @@ def render_report(
     return page(title, where, joined([*parts, *sections]), footer), names
 
 
-def _section(table: Any) -> Section:
-    if isinstance(table, KeyedTable):
-        return keyed_section(table)
-    if isinstance(table, RecordTable | RowTable):
-        return record_section(table)
-    return lake_section(table)
+def _section(table: AnyTable) -> Section:
+    section: TableSection = part_of(table.kind, "report")
+    return section(table)
 
 
 def _anchor(name: str) -> str:

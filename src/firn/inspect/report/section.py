@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from firn.inspect.report.advice import Advice
 from firn.inspect.report.page import Html, cards, panel, tag
@@ -31,3 +32,7 @@ class Section:
             panel("What to do next", *todo),
             *self.panels,
         ]
+
+
+TableSection = Callable[[Any], Section]
+"""What a page shows of a kind of table: the `PART` of `firn.inspect.report.<kind>_section`."""
