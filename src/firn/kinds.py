@@ -17,6 +17,7 @@ PARTS: Final = {
     "spark": "firn.spark.{}.kind",
     "check": "firn.inspect.fsck.{}",
     "report": "firn.inspect.report.{}_section",
+    "shell": "firn.cli.{}.kind",
 }
 """The module of a kind, for each part that it has."""
 

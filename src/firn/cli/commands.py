@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 
+import typer
+
 from firn.cli.app import app
+from firn.cli.kind import shell_kind
+from firn.kinds import KINDS
 
 _MODULES = tuple(
     f"firn.cli.{name}"
     for name in ("demo.command", "read", "history", "write", "ingest", "maintain", "alter", "catalog", "look")
 )
-_GROUPS = tuple(f"firn.cli.keyed.{name}" for name in ("read", "feed", "write", "maintain", "size"))
-_RECORDS = tuple(f"firn.cli.records.{name}" for name in ("read", "write", "load", "copy", "upkeep"))
 
 
 def register() -> None:
     """Import the modules whose decorators define the commands; those load heavy libraries when they run."""
-    from firn.cli.keyed.group import keyed
-    from firn.cli.records.group import records
+    _fill(app, _MODULES)
+    for kind in KINDS:
+        shell = shell_kind(kind)
+        if shell.group is not None:
+            _fill(shell.group, [f"firn.cli.{kind}.{verb}" for verb in shell.verbs])
 
-    for module in (*_MODULES, *_GROUPS, *_RECORDS):
+
+def _fill(group: typer.Typer, modules: Sequence[str]) -> None:
+    for module in modules:
         import_module(module)
     # Whoever has imported one of them before has put its commands first.
-    for commands, modules in (
-        (app.registered_commands, _MODULES),
-        (keyed.registered_commands, _GROUPS),
-        (records.registered_commands, _RECORDS),
-    ):
-        commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))
+    group.registered_commands.sort(
+        key=lambda command: modules.index(getattr(command.callback, "__module__", ""))
+    )

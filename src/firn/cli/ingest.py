@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -14,10 +13,7 @@ import typer
 from firn.cli.app import WRITE, app
 from firn.cli.input.inputs import NO_NUMBER, format_of
 from firn.cli.input.time_formats import spark_pattern
-from firn.cli.keyed.ingest import check_definition, create_for, load_frame, refuse_lake_options
-from firn.cli.records.load import create_for as create_for_records
-from firn.cli.records.load import id_of
-from firn.cli.records.load import load_frame as load_records
+from firn.cli.kind import Ingest, shell_kind
 from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs
 from firn.cli.terminal import waiting
 from firn.cli.write import (
@@ -33,8 +29,6 @@ from firn.cli.write import (
     Upsert,
     VersionBy,
     check_format,
-    new_columns,
-    print_appended,
 )
 from firn.errors import (
     AccessDeniedError,
@@ -50,7 +44,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from firn.database.database import Database
-    from firn.lake.table import LakeTable
 
 OnlyKind = Annotated[
     str | None,
@@ -112,29 +105,22 @@ def ingest(
     chosen = _input_format(files, format)
     pattern = None if timestamp_format is None else spark_pattern(timestamp_format)
     database = open_database(url, options, must_exist=False, writer=writer)
-    from firn.keyed.table import KeyedTable
-    from firn.records.row_tables import RowTable
-    from firn.records.table import RecordTable
-
     found = _found(database, name, kind)
-    is_keyed = isinstance(found, KeyedTable) or (found is None and kind == "keyed")
-    is_records = isinstance(found, RecordTable | RowTable) or (found is None and kind == "records")
-    if is_keyed or is_records:
-        lake_only = {
-            "--partition-by": partition_by,
-            "--sort-by": sort_by,
-            "--version-by": version_by,
-            "--journal": journal if journal != "leaderless" else None,
-            "--upsert": upsert,
-            "--query": query,
-            "--batch-id": batch_id,
-        }
-        refuse_lake_options(name, "keyed" if is_keyed else "record", lake_only)
-    if isinstance(found, KeyedTable):
-        check_definition(found, key or [], properties or [])
-    id = id_of(name, key or []) if is_records else ""
-    if is_records and found is not None and properties:
-        raise InvalidInputError(f"{name} exists: its properties were set when it was created.")
+    asked = Ingest(
+        name=name,
+        key=key or [],
+        properties=pairs(properties, "--property"),
+        partition_by=partition_by or [],
+        sort_by=sort_by or [],
+        version_by=version_by,
+        journal=journal,
+        query=query,
+        batch_id=batch_id,
+        upsert=upsert,
+        json=json,
+    )
+    shell = shell_kind(found.kind if found is not None else kind or "lake")
+    shell.check_ingest(found, asked)
     spark = waiting.start_spark()
     frame = read_frame(
         spark,
@@ -144,32 +130,10 @@ def ingest(
         header=not no_header,
         schema=schema,
         timestamp_pattern=pattern,
-        known=_columns(found),
+        known={} if found is None else shell.columns(found),
     )
-    if is_keyed:
-        with _readable(files):
-            table = found or create_for(database, name, frame, key or [], pairs(properties, "--property"))
-            load_frame(database, table, frame, json)
-        return
-    if is_records:
-        with _readable(files):
-            rows = found or create_for_records(database, name, frame, id, pairs(properties, "--property"))
-            load_records(database, rows, frame, id, json)
-        return
-    asked = _Definition(
-        partition_by or [], sort_by or [], key or [], version_by, journal, pairs(properties, "--property")
-    )
-    new: dict[str, str | None] = {}
-    if query is None:
-        from firn.spark.session.types import columns_of_schema
-
-        new = new_columns(columns_of_schema(frame.schema), frame.columns, _columns(found))
-    table = _existing_or_new(database, name, frame, asked, query, upsert=upsert)
-    meter = waiting.Meter(table.bucket)
-    with waiting.progress(database, f"ingesting into {name}"), _readable(files):
-        write = table.upsert if upsert else table.append
-        result = write(frame, batch_id=batch_id, query=query)
-    print_appended(table, result, meter, json, new, "--schema DDL")
+    with _readable(files):
+        shell.ingest(database, found, frame, asked)
 
 
 def _found(database: Database, name: str, kind: str | None) -> Any:
@@ -178,15 +142,6 @@ def _found(database: Database, name: str, kind: str | None) -> Any:
         return database.table(name) if kind is None else database.table(name, kind=cast("Any", kind))
     except TableNotFoundError:
         return None
-
-
-def _columns(table: Any) -> dict[str, str]:
-    """The columns that a table has already, whose types the files follow."""
-    from firn.lake.table import LakeTable
-
-    if isinstance(table, LakeTable):
-        return dict(table.snapshot().columns)
-    return {} if table is None else dict(table.definition.columns or {})
 
 
 def _input_format(files: list[str], format: str) -> str:
@@ -332,77 +287,3 @@ def _reason(text: str) -> str:
     causes = [line for line in text.splitlines() if line.lstrip().startswith("Caused by:")]
     line = causes[-1].partition("Caused by:")[2] if causes else text.strip().partition("\n")[0]
     return re.sub(r"^([a-z]\w*\.)+\w+: ", "", line.partition("SQLSTATE")[0].strip())[:300]
-
-
-@dataclass(frozen=True)
-class _Definition:
-    """What the options say of the table."""
-
-    partition_by: list[str]
-    sort_by: list[str]
-    key: list[str]
-    version_by: str | None
-    journal: str
-    properties: dict[str, str]
-
-
-def _existing_or_new(
-    database: Database, name: str, frame: DataFrame, asked: _Definition, query: str | None, *, upsert: bool
-) -> LakeTable:
-    """The table as it is; a definition that was asked for beside it must be its own."""
-    try:
-        table = database.table(name, kind="lake")
-    except TableNotFoundError:
-        if upsert and not asked.key:
-            raise InvalidInputError(f"--upsert needs a table with a key: create {name} with --key.") from None
-        if query is None:
-            _check_columns(frame, asked)
-        return database.create_table(
-            name,
-            partition_by=asked.partition_by,
-            sort_by=asked.sort_by,
-            key=asked.key,
-            version_by=asked.version_by,
-            journal=asked.journal,
-            properties=asked.properties,
-        )
-    from firn.lake.partition.partition import PartitionSpec
-
-    spec = PartitionSpec.parse(asked.partition_by, {})
-    if asked.partition_by and [str(f) for f in spec.fields] != [str(f) for f in table.partition_spec.fields]:
-        has = ", ".join(str(f) for f in table.partition_spec.fields) or "nothing"
-        raise InvalidInputError(f"{name} exists and is partitioned by {has}: leave --partition-by out.")
-    if asked.sort_by and tuple(asked.sort_by) != table.descriptor.sort_by:
-        has = ", ".join(table.descriptor.sort_by) or "nothing"
-        raise InvalidInputError(f"{name} exists and is sorted by {has}: leave --sort-by out.")
-    if asked.key or asked.version_by:
-        keys = table.keys
-        named = None if keys is None else (_folded(keys.key), keys.version_by and fold(keys.version_by))
-        if (_folded(asked.key), asked.version_by and fold(asked.version_by)) != named:
-            made = "no key" if keys is None else f"the key {', '.join(keys.key)}"
-            made += f" and version_by {keys.version_by}" if keys is not None and keys.version_by else ""
-            raise InvalidInputError(f"{name} exists and has {made}: leave --key and --version-by out.")
-    if asked.properties:
-        raise InvalidInputError(f"{name} exists: its properties were set when it was created.")
-    return table
-
-
-def _folded(names: Sequence[str]) -> list[str]:
-    return [fold(name) for name in names]
-
-
-def _check_columns(frame: DataFrame, asked: _Definition) -> None:
-    """Before the table is made: a typing error shouldn't leave an empty one behind."""
-    from firn.database.kinds.lake import parse_sort
-    from firn.lake.definition.keys import parse_key
-    from firn.lake.partition.partition import PartitionSpec
-
-    columns = dict.fromkeys(frame.columns, "VARCHAR")
-    spec = PartitionSpec.parse(asked.partition_by, {})
-    for field in spec.fields:
-        if field.source not in columns:
-            raise InvalidInputError(
-                f"--partition-by names {field.source!r}, which the files don't have: {', '.join(columns)}."
-            )
-    parse_sort(asked.sort_by, columns)
-    parse_key(asked.key, asked.version_by, columns, [field.source for field in spec.fields])

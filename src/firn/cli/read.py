@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Container
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from firn.cli.app import READ, app
+from firn.cli.kind import TableRow, shell_kind
 from firn.cli.target import (
     At,
+    Csv,
     DbArg,
     DbOption,
     Json,
+    Limit,
     StoreOptions,
     TableArg,
     given_or_usual,
@@ -28,18 +29,12 @@ from firn.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from firn.database.database import Database
-    from firn.keyed.table import KeyedTable
     from firn.lake.read.scan import Scan
-    from firn.lake.table import LakeTable
-    from firn.records.row_tables import RowTable
-    from firn.records.table import RecordTable
 
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out."),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many rows.")]
 
 
 @app.command(rich_help_panel=READ)
@@ -176,10 +171,11 @@ def tables(
         output.note(f"No tables in {url}.")
 
 
-def _listed(database: Database, name: str) -> dict[str, Any] | None:
+def _listed(database: Database, name: str) -> TableRow | None:
     """None for a table that needs a newer Firn, of which a warning tells: the others go on."""
     try:
-        return _table(database.table(name))
+        table = database.table(name)
+        return shell_kind(table.kind).row(table)
     except UnsupportedError as error:
         from firn.bucket.keys import key_below
 
@@ -187,69 +183,7 @@ def _listed(database: Database, name: str) -> dict[str, Any] | None:
         return None
 
 
-def _table(table: LakeTable | KeyedTable | RecordTable | RowTable) -> dict[str, Any]:
-    from firn.keyed.table import KeyedTable
-    from firn.records.row_tables import RowTable
-    from firn.records.table import RecordTable
-
-    if isinstance(table, KeyedTable):
-        return _keyed_table(table)
-    if isinstance(table, RecordTable | RowTable):
-        return _record_table(table)
-    snapshot, d = table.snapshot(), table.descriptor
-    rows = [f.live_rows for f in snapshot.files]
-    return {
-        "name": table.name,
-        "kind": d.kind,
-        "rows": None if None in rows else sum(r for r in rows if r is not None),
-        "files": len(snapshot.files),
-        "bytes": sum(f.size for f in snapshot.files),
-        "partition_by": [str(f) for f in d.partition.fields],
-        "sort_by": list(d.sort_by),
-        "version": snapshot.version,
-        "time": snapshot.time,
-    }
-
-
-def _keyed_table(table: KeyedTable) -> dict[str, Any]:
-    """Of a keyed table: entries, where all of them are compacted into one run; else nobody knows without reading."""
-    view = table.view()
-    ssts = view.manifest.ssts
-    one_run = not view.l0 and len({(s.level, s.run) for s in ssts}) <= 1
-    whole = one_run and not any(s.tombstones or s.min_expire is not None for s in ssts)
-    changed = view.pointer.last_compacted_ms
-    return {
-        "name": table.name,
-        "kind": table.definition.kind,
-        "rows": sum(s.rows for s in ssts) if whole else None,
-        "files": len(ssts) + len(view.l0),
-        "bytes": sum(s.bytes for s in ssts) + sum(f.bytes for f in view.l0),
-        "partition_by": [],
-        "sort_by": list(table.definition.key or ("key",)),
-        "version": view.version,
-        "time": None if changed is None else datetime.fromtimestamp(changed / 1000, timezone.utc),
-    }
-
-
-def _record_table(table: RecordTable | RowTable) -> dict[str, Any]:
-    """Of a record table: the objects of its rows, of which some may be of rows that were deleted."""
-    layout = table.definition.layout(table.prefix)
-    rows = table.bucket.list(layout.rows).objects
-    newest = max((info.modified_ms for info in rows), default=None)
-    return {
-        "name": table.name,
-        "kind": table.definition.kind,
-        "rows": None,
-        "files": len(rows),
-        "bytes": sum(info.size for info in rows),
-        "partition_by": [],
-        "sort_by": [],
-        "version": None,
-        "time": None if newest is None else datetime.fromtimestamp(newest / 1000, timezone.utc),
-    }
-
-
-def _line(table: dict[str, Any]) -> list[str]:
+def _line(table: TableRow) -> list[str]:
     return [
         table["name"],
         table["kind"],
@@ -272,102 +206,9 @@ def schema(
     options: StoreOptions = None,
 ) -> None:
     """Print a table's columns and types, its partitioning, sort order and properties."""
-    from firn.keyed.table import KeyedTable
-    from firn.records.row_tables import RowTable
-    from firn.records.table import RecordTable
-
     url, name = locate(table, db)
     opened = open_database(url, options, strict=strict).table(name)
-    if isinstance(opened, RecordTable | RowTable):
-        if at is not None:
-            raise InvalidInputError(f"{name} is a record table, whose columns never change: leave out --at.")
-        _record_schema(opened, json)
-        return
-    if isinstance(opened, KeyedTable):
-        if at is not None:
-            raise InvalidInputError(f"{name} is a keyed table, whose columns never change: leave out --at.")
-        _keyed_schema(opened, json)
-        return
-    snapshot, d = opened.snapshot(at), opened.descriptor
-    for warning in snapshot.warnings:
-        output.warn(warning)
-    fields = [str(f) for f in d.partition.fields]
-    if json:
-        output.document(
-            {
-                "table": opened.name,
-                "version": snapshot.version,
-                "columns": [{"name": c, "type": t} for c, t in snapshot.columns.items()],
-                "partition_by": fields,
-                "sort_by": list(d.sort_by),
-                "properties": dict(d.properties),
-            }
-        )
-        return
-    output.table(["column", "type"], snapshot.columns.items())
-    if not snapshot.columns:
-        output.note("No columns yet: the first append decides them.")
-    for title, values in (("partitioned by", fields), ("sorted by", d.sort_by)):
-        if values:
-            output.line(f"{title}: {', '.join(values)}")
-    for name, value in d.properties.items():
-        output.line(f"property {name}: {value}")
-
-
-def _record_schema(table: RecordTable | RowTable, json: bool) -> None:
-    from firn.records.table import RecordTable
-
-    d = table.definition
-    indices = table.indices() if isinstance(table, RecordTable) else []
-    columns = {"_id": "VARCHAR", **(d.columns or {})}
-    if json:
-        output.document(
-            {
-                "table": table.name,
-                "columns": [{"name": c, "type": t} for c, t in columns.items()],
-                "schema": d.schema,
-                "indices": [dataclasses.asdict(index) for index in indices],
-                "isolation": d.isolation,
-                "properties": dict(d.properties),
-            }
-        )
-        return
-    output.table(["column", "type"], columns.items())
-    if d.columns is None:
-        output.note(
-            "Documents may have any other field." if d.schema is None else "Documents follow a JSON schema."
-        )
-    for index in indices:
-        kind = "unique index" if index.unique else "index"
-        kind += (" of each element" if index.each else "") + ("" if index.ready else ", being built")
-        output.line(f"{kind}: {index.field}")
-    output.line(f"isolation: {d.isolation}")
-    for name, value in d.properties.items():
-        output.line(f"property {name}: {value}")
-
-
-def _keyed_schema(table: KeyedTable, json: bool) -> None:
-    d = table.definition
-    key, columns = dict(d.key or {"key": "BLOB"}), dict(d.columns or {"value": "BLOB"})
-    if json:
-        output.document(
-            {
-                "table": table.name,
-                "columns": [{"name": c, "type": t, "key": c in key} for c, t in {**key, **columns}.items()],
-                "merge": d.merge,
-                "ttl_ms": d.ttl_ms,
-                "properties": dict(d.properties),
-            }
-        )
-        return
-    rows = [[name, kind, "key"] for name, kind in key.items()]
-    output.table(["column", "type", ""], [*rows, *([name, kind, ""] for name, kind in columns.items())])
-    if d.merge is not None:
-        output.line(f"merge operator: {output.cell(d.merge)}")
-    if d.ttl_ms is not None:
-        output.line(f"entries live: {d.ttl_ms / 1000:g} s")
-    for name, value in d.properties.items():
-        output.line(f"property {name}: {value}")
+    shell_kind(opened.kind).print_schema(opened, at=at, json=json)
 
 
 @app.command(rich_help_panel=READ)

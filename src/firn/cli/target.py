@@ -51,6 +51,8 @@ At = Annotated[
     str | None,
     typer.Option("--at", metavar="TIME|VERSION", help="As it was then; a time without a zone is UTC."),
 ]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many rows.")]
 
 
 def store_options(given: Sequence[str] | None) -> dict[str, Any]:

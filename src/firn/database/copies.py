@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from firn.arrow.types import arrow_schema
 from firn.bucket.base import ObjectInfo
+from firn.database.kinds.records import AnyRecordTable, in_transactions
 from firn.errors import (
     InvalidInputError,
     ObjectChangedError,
@@ -33,7 +34,6 @@ from firn.records.load.copy_cursor import Cursor, StoredCursor, read_cursor, wri
 from firn.records.maintain.indexes import TASKS_FROM
 from firn.records.read.bulk import Found, TableAt, snapshot_at
 from firn.records.read.changes import change_columns, change_table, changes
-from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 
 PAGE_ROWS: Final = 1000
@@ -57,7 +57,7 @@ class CopyReport:
 
 
 def copy(
-    table: RecordTable | RowTable,
+    table: AnyRecordTable,
     open_target: Callable[[], LakeTable],
     create_target: Callable[[ColumnTypes], LakeTable],
     *,
@@ -69,11 +69,11 @@ def copy(
         raise InvalidInputError(
             f"at={at!r} is for a copy of rows; changes go on from where the last copy ended."
         )
-    if isinstance(table, RowTable):
-        raise InvalidInputError(
-            f"{table.name} has isolation='row': no commits by which a copy could be told from another. Append "
-            "its to_spark() to a table, or use a table with isolation='snapshot'."
-        )
+    source = in_transactions(
+        table,
+        "no commits by which a copy could be told from another. Append its to_spark() to a table, or use a table "
+        "with isolation='snapshot'.",
+    )
     documents = table.definition.documents
     into = _target(
         open_target, create_target, change_columns(documents) if changes else row_columns(documents)
@@ -83,7 +83,7 @@ def copy(
             f"{into.name} is a table of writers' catalogs, where two that copy at once can't tell what the other has "
             "appended. Copy into a table with journal='leaderless'."
         )
-    return copy_changes(table, into) if changes else copy_rows(table, into, at)
+    return copy_changes(source, into) if changes else copy_rows(source, into, at)
 
 
 def _target(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firn.cli.reports import print_report
 from firn.cli.terminal import output, waiting
@@ -20,16 +20,7 @@ if TYPE_CHECKING:
 BYTES = {"key": "BLOB", "value": "BLOB"}
 
 
-def refuse_lake_options(name: str, kind: str, given: Mapping[str, Any]) -> None:
-    """`given`: options by name that only lake tables have, and what was asked by them."""
-    for option, value in given.items():
-        if value:
-            raise InvalidInputError(
-                f"{option} is for lake tables, and {name} is a {kind} table: leave it out."
-            )
-
-
-def check_definition(table: KeyedTable, key: Sequence[str], properties: Sequence[str]) -> None:
+def check_definition(table: KeyedTable, key: Sequence[str], properties: Mapping[str, str]) -> None:
     """Refuse a definition that isn't the table's own, beside a table that is there."""
     has = list(table.keys.columns or ())
     if key and [word.partition("=")[0] for word in key] != has:

@@ -12,8 +12,7 @@ import typer
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import AtView, Hex, open_keyed
 from firn.cli.keyed.text import Words, one_of
-from firn.cli.read import Csv, Limit
-from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.target import Csv, DbOption, Json, Limit, StoreOptions, TableArg
 from firn.cli.terminal import output, waiting
 from firn.cli.terminal.exits import NOT_FOUND
 

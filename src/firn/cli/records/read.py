@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from firn.cli.read import Limit
 from firn.cli.records.group import records
 from firn.cli.records.target import IdArg, conditions, open_indexed, open_records, plain_row, print_rows
-from firn.cli.target import DbOption, Json, StoreOptions, TableArg
+from firn.cli.target import DbOption, Json, Limit, StoreOptions, TableArg
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 

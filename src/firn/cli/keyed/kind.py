@@ -1,0 +1,107 @@
+"""What commands that take a table of any kind do with a keyed table."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from firn.cli.keyed.group import keyed
+from firn.cli.kind import Ingest, ShellKind, TableRow
+from firn.cli.terminal import output
+from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from firn.database.database import Database
+    from firn.keyed.table import KeyedTable
+
+
+class KeyedInShell(ShellKind):
+    group = keyed
+    verbs = ("read", "feed", "write", "maintain", "size")
+
+    def row(self, table: KeyedTable) -> TableRow:
+        """`rows` are entries, and known where all of them are compacted into one run."""
+        view = table.view()
+        ssts = view.manifest.ssts
+        one_run = not view.l0 and len({(s.level, s.run) for s in ssts}) <= 1
+        whole = one_run and not any(s.tombstones or s.min_expire is not None for s in ssts)
+        changed = view.pointer.last_compacted_ms
+        return {
+            "name": table.name,
+            "kind": table.definition.kind,
+            "rows": sum(s.rows for s in ssts) if whole else None,
+            "files": len(ssts) + len(view.l0),
+            "bytes": sum(s.bytes for s in ssts) + sum(f.bytes for f in view.l0),
+            "partition_by": [],
+            "sort_by": list(table.definition.key or ("key",)),
+            "version": view.version,
+            "time": None if changed is None else datetime.fromtimestamp(changed / 1000, timezone.utc),
+        }
+
+    def print_schema(self, table: KeyedTable, *, at: str | None, json: bool) -> None:
+        if at is not None:
+            raise InvalidInputError(
+                f"{table.name} is a keyed table, whose columns never change: leave out --at."
+            )
+        d = table.definition
+        key, columns = dict(d.key or {"key": "BLOB"}), dict(d.columns or {"value": "BLOB"})
+        if json:
+            output.document(
+                {
+                    "table": table.name,
+                    "columns": [
+                        {"name": c, "type": t, "key": c in key} for c, t in {**key, **columns}.items()
+                    ],
+                    "merge": d.merge,
+                    "ttl_ms": d.ttl_ms,
+                    "properties": dict(d.properties),
+                }
+            )
+            return
+        rows = [[name, kind, "key"] for name, kind in key.items()]
+        output.table(["column", "type", ""], [*rows, *([name, kind, ""] for name, kind in columns.items())])
+        if d.merge is not None:
+            output.line(f"merge operator: {output.cell(d.merge)}")
+        if d.ttl_ms is not None:
+            output.line(f"entries live: {d.ttl_ms / 1000:g} s")
+        for name, value in d.properties.items():
+            output.line(f"property {name}: {value}")
+
+    def print_log(
+        self,
+        database: Database,
+        table: KeyedTable,
+        *,
+        writer: str | None,
+        at: str | None,
+        limit: int | None,
+        json: bool,
+    ) -> None:
+        from firn.cli.keyed.history import print_manifests
+
+        if writer is not None or at is not None:
+            raise InvalidInputError(
+                f"{table.name} is a keyed table, whose log are its manifests: leave --writer and --at out."
+            )
+        print_manifests(table, limit, json)
+
+    def check_ingest(self, table: KeyedTable | None, asked: Ingest) -> None:
+        from firn.cli.keyed.ingest import check_definition
+
+        asked.refuse_lake_options("keyed")
+        if table is not None:
+            check_definition(table, asked.key, asked.properties)
+
+    def columns(self, table: KeyedTable) -> dict[str, str]:
+        return dict(table.definition.columns or {})
+
+    def ingest(self, database: Database, table: KeyedTable | None, frame: DataFrame, asked: Ingest) -> None:
+        from firn.cli.keyed.ingest import create_for, load_frame
+
+        into = table or create_for(database, asked.name, frame, asked.key, asked.properties)
+        load_frame(database, into, frame, asked.json)
+
+
+PART: ShellKind = KeyedInShell()

@@ -1,0 +1,85 @@
+"""What commands that take a table of any kind do with a lake table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firn.cli.kind import Ingest, ShellKind, TableRow
+from firn.cli.terminal import output
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from firn.database.database import Database
+    from firn.lake.table import LakeTable
+
+
+class LakeInShell(ShellKind):
+    def row(self, table: LakeTable) -> TableRow:
+        snapshot, d = table.snapshot(), table.descriptor
+        rows = [f.live_rows for f in snapshot.files]
+        return {
+            "name": table.name,
+            "kind": d.kind,
+            "rows": None if None in rows else sum(r for r in rows if r is not None),
+            "files": len(snapshot.files),
+            "bytes": sum(f.size for f in snapshot.files),
+            "partition_by": [str(f) for f in d.partition.fields],
+            "sort_by": list(d.sort_by),
+            "version": snapshot.version,
+            "time": snapshot.time,
+        }
+
+    def print_schema(self, table: LakeTable, *, at: str | None, json: bool) -> None:
+        snapshot, d = table.snapshot(at), table.descriptor
+        for warning in snapshot.warnings:
+            output.warn(warning)
+        fields = [str(f) for f in d.partition.fields]
+        if json:
+            output.document(
+                {
+                    "table": table.name,
+                    "version": snapshot.version,
+                    "columns": [{"name": c, "type": t} for c, t in snapshot.columns.items()],
+                    "partition_by": fields,
+                    "sort_by": list(d.sort_by),
+                    "properties": dict(d.properties),
+                }
+            )
+            return
+        output.table(["column", "type"], snapshot.columns.items())
+        if not snapshot.columns:
+            output.note("No columns yet: the first append decides them.")
+        for title, values in (("partitioned by", fields), ("sorted by", d.sort_by)):
+            if values:
+                output.line(f"{title}: {', '.join(values)}")
+        for name, value in d.properties.items():
+            output.line(f"property {name}: {value}")
+
+    def print_log(
+        self,
+        database: Database,
+        table: LakeTable,
+        *,
+        writer: str | None,
+        at: str | None,
+        limit: int | None,
+        json: bool,
+    ) -> None:
+        from firn.cli.lake.history import print_commits
+
+        print_commits(database, table, writer, at, limit, json)
+
+    def check_ingest(self, table: LakeTable | None, asked: Ingest) -> None:
+        """What the files have to do with it is known when they are read."""
+
+    def columns(self, table: LakeTable) -> dict[str, str]:
+        return dict(table.snapshot().columns)
+
+    def ingest(self, database: Database, table: LakeTable | None, frame: DataFrame, asked: Ingest) -> None:
+        from firn.cli.lake.ingest import append_frame
+
+        append_frame(database, table, frame, asked)
+
+
+PART: ShellKind = LakeInShell()

@@ -1,0 +1,116 @@
+"""What commands that take a table of any kind do with a record table."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from firn.cli.kind import Ingest, ShellKind, TableRow
+from firn.cli.records.group import records
+from firn.cli.terminal import output
+from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from firn.database.database import Database
+    from firn.database.kinds.records import AnyRecordTable
+
+
+class RecordsInShell(ShellKind):
+    group = records
+    verbs = ("read", "write", "load", "copy", "upkeep")
+
+    def row(self, table: AnyRecordTable) -> TableRow:
+        """`files` are the objects of rows, of which some may be of rows that were deleted."""
+        layout = table.definition.layout(table.prefix)
+        rows = table.bucket.list(layout.rows).objects
+        newest = max((info.modified_ms for info in rows), default=None)
+        return {
+            "name": table.name,
+            "kind": table.definition.kind,
+            "rows": None,
+            "files": len(rows),
+            "bytes": sum(info.size for info in rows),
+            "partition_by": [],
+            "sort_by": [],
+            "version": None,
+            "time": None if newest is None else datetime.fromtimestamp(newest / 1000, timezone.utc),
+        }
+
+    def print_schema(self, table: AnyRecordTable, *, at: str | None, json: bool) -> None:
+        if at is not None:
+            raise InvalidInputError(
+                f"{table.name} is a record table, whose columns never change: leave out --at."
+            )
+        from firn.records.table import RecordTable
+
+        d = table.definition
+        indices = table.indices() if isinstance(table, RecordTable) else []
+        columns = {"_id": "VARCHAR", **(d.columns or {})}
+        if json:
+            output.document(
+                {
+                    "table": table.name,
+                    "columns": [{"name": c, "type": t} for c, t in columns.items()],
+                    "schema": d.schema,
+                    "indices": [dataclasses.asdict(index) for index in indices],
+                    "isolation": d.isolation,
+                    "properties": dict(d.properties),
+                }
+            )
+            return
+        output.table(["column", "type"], columns.items())
+        if d.columns is None:
+            output.note(
+                "Documents may have any other field."
+                if d.schema is None
+                else "Documents follow a JSON schema."
+            )
+        for index in indices:
+            kind = "unique index" if index.unique else "index"
+            kind += (" of each element" if index.each else "") + ("" if index.ready else ", being built")
+            output.line(f"{kind}: {index.field}")
+        output.line(f"isolation: {d.isolation}")
+        for name, value in d.properties.items():
+            output.line(f"property {name}: {value}")
+
+    def print_log(
+        self,
+        database: Database,
+        table: AnyRecordTable,
+        *,
+        writer: str | None,
+        at: str | None,
+        limit: int | None,
+        json: bool,
+    ) -> None:
+        from firn.cli.records.history import print_commits
+
+        if writer is not None or at is not None:
+            raise InvalidInputError(f"{table.name} is a record table: leave --writer and --at out.")
+        print_commits(table, limit, json)
+
+    def check_ingest(self, table: AnyRecordTable | None, asked: Ingest) -> None:
+        from firn.cli.records.load import id_of
+
+        asked.refuse_lake_options("record")
+        id_of(asked.name, asked.key)
+        if table is not None and asked.properties:
+            raise InvalidInputError(f"{asked.name} exists: its properties were set when it was created.")
+
+    def columns(self, table: AnyRecordTable) -> dict[str, str]:
+        return dict(table.definition.columns or {})
+
+    def ingest(
+        self, database: Database, table: AnyRecordTable | None, frame: DataFrame, asked: Ingest
+    ) -> None:
+        from firn.cli.records.load import create_for, id_of, load_frame
+
+        id = id_of(asked.name, asked.key)
+        into = table or create_for(database, asked.name, frame, id, asked.properties)
+        load_frame(database, into, frame, id, asked.json)
+
+
+PART: ShellKind = RecordsInShell()
