@@ -1,6 +1,7 @@
 """The kinds of tables, by name, and where each room has its part of one.
 
-A kind is added here: its name in `Kind`. All else is its own modules, under names that follow from it.
+A kind is added here: its name in `Kind`. All else is its own modules, under names that follow from it; the page
+`docs/design/0013-add-a-kind-of-table.md` lists them, with what each promises.
 """
 
 from __future__ import annotations

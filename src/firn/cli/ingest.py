@@ -38,6 +38,7 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from firn.kinds import KINDS
 from firn.names import fold
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ if TYPE_CHECKING:
 
 OnlyKind = Annotated[
     str | None,
-    typer.Option(
-        "--kind", metavar="lake|keyed|records", help="Of a table that isn't there yet; lake by default."
-    ),
+    typer.Option("--kind", metavar="|".join(KINDS), help="Of a table that isn't there yet; lake by default."),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
@@ -80,6 +81,10 @@ class ShellKind(Protocol):
     def print_schema(self, table: Any, *, at: str | None, json: bool) -> None:
         """Print columns and what else the table was created with, by `firn schema`."""
         ...
+
+    def key(self, words: Sequence[str]) -> Any:
+        """What `firn create --key` names, as `Database.create_table` takes it. No requests."""
+        return list(words)
 
     def print_log(
         self,

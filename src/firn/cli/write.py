@@ -9,6 +9,7 @@ import typer
 
 from firn.cli.app import WRITE, app
 from firn.cli.input.inputs import FORMATS, read_all
+from firn.cli.kind import shell_kind
 from firn.cli.target import (
     DbOption,
     DryRun,
@@ -23,6 +24,7 @@ from firn.cli.target import (
 )
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
+from firn.kinds import KINDS
 from firn.names import fold
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ Kind = Annotated[
     str,
     typer.Option(
         "--kind",
-        metavar="lake|keyed|records",
+        metavar="|".join(KINDS),
         help="Rows in files, for many writers; single keys, with one writer; or documents, in transactions.",
     ),
 ]
@@ -181,11 +183,9 @@ def create(
     """
     url, name = locate(table, db)
     database = open_database(url, options, must_exist=False, writer=writer)
-    if kind == "keyed" and (untyped := [word for word in key or () if "=" not in word]):
-        raise InvalidInputError(
-            f"the key {untyped[0]!r} of a keyed table needs its type: --key {untyped[0]}=VARCHAR, or =BIGINT, …."
-        )
-    typed = pairs(key, "--key") if kind == "keyed" else key
+    from firn.database.kinds.kind import check_kind
+
+    check_kind(kind)
     create_table: Any = database.create_table  # its overloads are for those who know the kind
     made = create_table(
         name,
@@ -194,7 +194,7 @@ def create(
         partition_by=partition_by or [],
         sort_by=sort_by or [],
         journal=journal,
-        key=typed or None,
+        key=shell_kind(kind).key(key or []) or None,
         version_by=version_by,
         merge=merge if merge is None or "=" not in merge else pairs(merge.split(","), "--merge"),
         ttl=ttl,

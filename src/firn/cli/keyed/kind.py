@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from firn.cli.keyed.group import keyed
 from firn.cli.kind import Ingest, ShellKind, TableRow
+from firn.cli.target import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
@@ -68,6 +70,13 @@ class KeyedInShell(ShellKind):
             output.line(f"entries live: {d.ttl_ms / 1000:g} s")
         for name, value in d.properties.items():
             output.line(f"property {name}: {value}")
+
+    def key(self, words: Sequence[str]) -> dict[str, str]:
+        if untyped := [word for word in words if "=" not in word]:
+            raise InvalidInputError(
+                f"the key {untyped[0]!r} of a keyed table needs its type: --key {untyped[0]}=VARCHAR, or =BIGINT, …."
+            )
+        return pairs(words, "--key")
 
     def print_log(
         self,

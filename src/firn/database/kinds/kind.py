@@ -1,4 +1,4 @@
-"""What a database asks of a kind of table: `TableKind`. `firn.kinds` names the kinds that there are."""
+"""What a database asks of a kind of table: `TableKind`. To add one, see docs/design/0013-add-a-kind-of-table.md."""
 
 from __future__ import annotations
 
