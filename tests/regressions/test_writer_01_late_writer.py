@@ -12,6 +12,7 @@ import pytest
 
 import firn
 from firn.lake.table import LakeTable
+from moments import next_millisecond
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +33,7 @@ def late(url: str, **properties: str) -> tuple[LakeTable, LakeTable]:
     abe = firn.connect(url, writer="abe").table("t")
     abe.journal.columns()
     zed.append([{"c": n} for n in range(5)])
+    next_millisecond()
     known = abe.journal.columns
     abe.journal.columns = lambda **_: {}  # type: ignore[method-assign]
     abe.append([{"c": "oops"}])

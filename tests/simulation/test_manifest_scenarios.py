@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from firn.errors import FencedError, ObjectChangedError, SnapshotTooOldError
+from firn.errors import CorruptObjectError, FencedError, ObjectChangedError, SnapshotTooOldError
 from firn.testing import Call, Fault, SimStore
 from simulation import manifest_mutations as without
 from simulation.manifest_table import BUFFER_S, L0_MIN_AGE_S, contents_of, create, journal_of, put_sst
@@ -241,5 +241,5 @@ def test_a_scenario_notices(
 ) -> None:
     scenario()
     mutation(monkeypatch)
-    with pytest.raises((AssertionError, LookupError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, LookupError, CorruptObjectError, pytest.fail.Exception)):
         scenario()

@@ -155,6 +155,7 @@ def test_log_of_a_database(prod: Path) -> None:
     assert [(x["writer"], x["revision"]) for x in then] == [("a", 1), ("a", 2)]
 
 
+@pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")  # the command prints it
 def test_log_shows_both_sides_of_a_fork_and_what_is_damaged(forked: Path) -> None:
     found = done("log", forked, "--json").json["transactions"]
     sides = [x for x in found if x["status"] == "undecided"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +15,7 @@ from firn.journal.entries import Entries
 from firn.journal.leaderless.format.settings import Settings
 from firn.lake.table import LakeTable
 from firn.lake.write.write import WriteSpec
+from moments import next_millisecond
 
 Open = Callable[[], LakeTable]
 
@@ -47,9 +47,7 @@ def conflicting(opens: Open) -> LakeTable:
     one.journal.columns()
     other.journal.columns()
     one.append([{"x": n} for n in (1, 2)])
-    appended_ms = time.time_ns() // 1_000_000
-    while time.time_ns() // 1_000_000 == appended_ms:  # logs of one millisecond have no order of their own
-        pass
+    next_millisecond()
     other.journal.columns = lambda **_: {}  # type: ignore[method-assign]
     other.append([{"x": 2.5}])
     return one
