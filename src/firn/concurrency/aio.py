@@ -26,8 +26,8 @@ class Threads:
 
     Args:
         most: calls that are under way at once; more wait for a thread.
-        name: what the threads are called.
-        closed: what is said to who calls after `stop`.
+        name: the threads' name.
+        closed: the message of the error that a call after `stop` raises.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Threads:
             return self._pool.submit(call)
 
     def stop(self) -> None:
-        """Begin nothing more; what is under way ends by itself."""
+        """Begin nothing more; calls under way end by themselves."""
         with self._mutex:
             self.stopped = True
             if self._pool is not None:

@@ -23,8 +23,8 @@ from firn.runner import LocalEngines, TaskEngines
 
 @dataclass(frozen=True, eq=False)
 class LakeContext:
-    """A table by what its verbs need. `created` is what it was created with; of a table that is shared with the
-    reference, its definition as this process has read it."""
+    """A table as its verbs need it. `created` is the definition that it was created with. If the table is shared with
+    the reference, it is the definition as this process has read it."""
 
     bucket: Bucket
     prefix: str

@@ -1,4 +1,4 @@
-"""`LakeTable`: what users hold. Every verb is one call into the module that does it."""
+"""`LakeTable`: the handle that users hold. Every verb is one call into the module that does it."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class LakeTable:
         Args:
             columns: names in the order wanted; all by default.
             where: a predicate in DuckDB's SQL; prunes partitions, files and row groups, and filters rows.
-            at: a version, a datetime (naive is UTC) or an ISO string; what was committed at that time is
+            at: a version, a datetime (naive is UTC) or an ISO string; commits at that time are
                 included.
             limit: rows at most; which ones isn't said. Files behind them aren't read.
 
@@ -306,8 +306,8 @@ class LakeTable:
 
         Args:
             set_properties: values by name; None takes a property back to its default. All but `shared` and `log_url`.
-            types: DuckDB types by column. They hold from now on, whoever appends what: a column takes in what
-                converts to its type, numbers to FLOAT and DOUBLE and anything to VARCHAR; other values are set aside.
+            types: DuckDB types by column. They hold from now on, for all appends: a column takes values that
+                convert to its type, numbers to FLOAT and DOUBLE and anything to VARCHAR; other values are set aside.
             dry_run: only say what would change.
 
         Raises:
@@ -319,8 +319,8 @@ class LakeTable:
             LockHeldError: other maintenance is under way.
             ConflictError: others change a shared table's definition all the time.
 
-        Cost: 1 LIST + the logs that aren't cached, the lock, and 3 PUTs; of writers' catalogs a commit with a marker;
-        of a shared table 1 GET and 1 PUT.
+        Cost: 1 LIST + the logs that aren't cached, the lock, and 3 PUTs; on writers' catalogs a commit with a marker;
+        on a shared table 1 GET and 1 PUT.
 
         Example:
             >>> import firn
@@ -336,8 +336,8 @@ class LakeTable:
         return result
 
     def conflicts(self) -> list[ColumnConflict]:
-        """Values that don't fit their column, and are shown as a column of their own: of which type, and in which
-        files. Cost: that of `snapshot`."""
+        """Values that don't fit their column, and are shown as a column of their own, with their type and files.
+        Cost: that of `snapshot`."""
         return altering.conflicts(self.snapshot())
 
     def resolve(
@@ -467,8 +467,8 @@ class LakeTable:
 
         On a table with a key, older versions of rows may be seen again: see `ForgetResult`.
 
-        Damaged logs, which `Database.mend_table` can't mend, go the same way: what they added, replaced or removed
-        is forgotten, and nobody knows what that was. Their data files stay until `orphan_age`.
+        Damaged logs, which `Database.mend_table` can't mend, go the same way: the table forgets which files they
+        added, replaced or removed, and nobody knows which those were. Their data files stay until `orphan_age`.
 
         Args:
             paths: keys or URLs of files, or of logs, as the error names them that says they are lost.

@@ -186,7 +186,7 @@ _LISTED = re.compile(r"\?(?:, \?)+")
 
 
 def without_values(tree: exp.Expression) -> str:
-    """The text of a predicate or query with `?` for each value in it: what a log may keep for ever.
+    """The text of a predicate or query with `?` for each value in it: a log may keep it for ever.
 
     The log outlives the rows, and what an erasure was about may be the very thing to erase. It goes by the tokens of
     the text, so no kind of value can be forgotten. A list of values is as long as one of two.

@@ -118,7 +118,7 @@ def parse_value(text: str, columns: ColumnTypes) -> str:
 
 
 def outline(text: str) -> str:
-    """A predicate with `?` for each value: what the table's history says of it.
+    """A predicate with `?` for each value, as the table's history has it.
 
     >>> outline("comment = 'ann@example.com'")
     '"comment" = ?'

@@ -1,7 +1,7 @@
 """Column statistics of a file or row group, from its Parquet footer, in the form that logs record.
 
 A column's statistics are `[min, max, nulls]`, JSON-able, where None is unknown. The JSON type tells booleans,
-integers, floats and text apart; what isn't told that way has its family as a fourth element:
+integers, floats and text apart; other values have their family as a fourth element:
 
 | family | min and max |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""What Spark asks of a kind of table: a plan of a read, of its changes, a follower for streams, and the sink's table.
+"""Spark's questions to a kind of table: a plan of a read, of its changes, a follower for streams, the sink's table.
 
 Each kind's answers stand in `firn.spark.<kind>.kind`.
 """
@@ -43,7 +43,7 @@ class SparkKind(Protocol):
     """One kind of table on Spark. `table` is always one of the kind's own."""
 
     def fields(self, schema: StructType) -> ColumnTypes | None:
-        """What the schema that a user gave to Spark says of a table that may not have declared its columns."""
+        """The columns that a user's schema for Spark gives to a table that may not have declared its own."""
         return None
 
     def read(

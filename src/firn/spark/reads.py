@@ -36,13 +36,13 @@ class Unit(NamedTuple):
 
 
 class Moment:
-    """What the tables of one query are read at: those that have a log in common at one commit of it."""
+    """The moment of one query: it reads tables that have a log in common at one commit of that log."""
 
     def __init__(self) -> None:
         self._pinned: dict[int, Any] = {}
 
     def of(self, log: object, pin: Callable[[], T]) -> T:
-        """What `pin` has given for the first table of this log."""
+        """The value that `pin` has given for the first table of this log."""
         if id(log) not in self._pinned:
             self._pinned[id(log)] = pin()
         found: T = self._pinned[id(log)]

@@ -9,11 +9,11 @@ temporary view `USING firn` stays at the snapshot of its creation, too.
 | `path`, or `url` and `table` | which table |
 | `columns` | only these, between commas or as a JSON list (Spark doesn't tell a Python source) |
 | `where` | a predicate in DuckDB's SQL |
-| `at` | a version or a time; of writers' catalogs a vector like `a=3,b=7`, too; of record tables a commit's number |
+| `at` | a version or a time; on writers' catalogs also a vector like `a=3,b=7`; on record tables a commit's number |
 | `partitionBy`, `sortBy`, `journal` | for a table that a write creates |
 | `writer` | the writer to commit as, to a table of writers' catalogs |
 | `strict` | `true`: read no table while one of its writers can't be read |
-| `changes` | `true`: of a keyed or record table each put, delete, merge operand, by `_kind`, in the order of `_seq` |
+| `changes` | `true`: each put, delete and merge operand of a keyed or record table, by `_kind`, in `_seq`'s order |
 | `since` | changes after this version only |
 | `startingTime`, `maxFilesPerTrigger` | for streams: see `firn.spark.streaming` |
 | `store.<name>` | options of the store, as `firn.connect(options=)` takes them |

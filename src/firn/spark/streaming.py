@@ -5,8 +5,8 @@ remembers both, and a repeated commit changes nothing. The output mode `complete
 
 Source: each append once. Without options a stream begins with all rows of one snapshot and goes on with what is
 appended after it; with `startingTime`, with what was appended since. Merges change nothing; deletes, rewrites
-and overwrites aren't seen. Tables with a key can't be read: what is appended to them is half of what happens to
-their rows.
+and overwrites aren't seen. Tables with a key can't be read: appends are only half of what happens to their
+rows.
 
 A keyed table's stream (`firn.spark.keyed.changes`) gives all rows of one moment, then what each flush has put. The
 option `changes` tells each put, delete and merge operand, and `since` begins after a version. A record table's

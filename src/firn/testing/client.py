@@ -1,4 +1,4 @@
-"""A simulated process: what it calls, the virtual time it lives in, and how it dies.
+"""A simulated process: its calls, the virtual time it lives in, and how it dies.
 
 Every request to a simulated bucket is one `Call` of one `Client`. A client alone is `Solo`; a client
 among others belongs to a `World`, which decides at each call who goes on.
@@ -63,7 +63,7 @@ class Timeline:
         self._sequence = 0
 
     def after(self, ms: int, action: Callable[[], object]) -> None:
-        """Run `action` when `ms` have passed; what is due at once runs in the order of asking."""
+        """Run `action` when `ms` have passed; actions due at the same time run in the order of asking."""
         heapq.heappush(self._due, (self.now_ms + max(0, ms), self._sequence, action))
         self._sequence += 1
 

@@ -1,6 +1,6 @@
 """Dependencies between transactions in a history of appends to lists: the edges of Adya's graphs.
 
-A list tells the order of its versions: what one transaction read must be a beginning of what others read later.
+A list tells the order of its versions: the list that one transaction read must begin those that others read later.
 So version orders are observed, not assumed, and a key's writers and readers follow from them:
 
     ww   the next element of a list was appended by the other

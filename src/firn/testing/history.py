@@ -7,7 +7,7 @@ cycle in it has two adjacent rw edges, and serializability iff there is no cycle
 is strong snapshot isolation (a transaction sees all that was committed before it began) and strict
 serializability.
 
-A predicate is a list as well: what matches it, in order of commit. A row that holds a list is one.
+A predicate is a list as well: the rows that match it, in order of commit. A row that holds a list is one.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Anomaly:
 
     `kind` is its name in the literature:
 
-    - "G0": writes of two transactions in two orders; "G1a": a read of what was rolled back; "G1b": of what
-      the writer itself replaced; "G1c": a cycle of reads and writes.
+    - "G0": writes of two transactions in two orders; "G1a": a read of a write that was rolled back; "G1b": a read of
+      a write that its writer itself replaced; "G1c": a cycle of reads and writes.
     - "G-single": a cycle with one rw edge: read skew, non-repeatable reads of two lists, an observed transaction
       that vanishes, many predicates' preceders; "P4": the lost update, that of one list.
     - "long fork": a cycle with several rw edges, none beside another: two readers see two writes in two orders.
     - "G2": a cycle with two adjacent rw edges, as write skew and Fekete's read-only anomaly are. Only
       serializability forbids it.
-    - "real time": a cycle that needs who ended before whom began: a transaction didn't see what was committed.
+    - "real time": a cycle that needs the order of ends and beginnings: a transaction didn't see an earlier commit.
     - "internal": a transaction didn't see its own writes, or read one list in two states.
     - "incompatible order", "duplicate", "garbage": lists that no order of appends makes.
 
@@ -164,7 +164,7 @@ class History:
         Raises:
             InvalidInputError: an element was appended to a list twice.
 
-        A cycle a component of the graph is reported, of the worst kind in it. 100,000 transactions take seconds.
+        It reports one cycle of each component of the graph, of the worst kind. 100,000 transactions take seconds.
         """
         if level not in ("snapshot", "serializable"):
             raise InvalidInputError(f"level={level!r}: there are 'snapshot' and 'serializable'.")
@@ -182,7 +182,7 @@ class History:
 
 class Recording:
     """One transaction, while it runs. As a context manager it ends with its block: committed; aborted after a
-    `FirnError`; of unknown outcome after `OutcomeUnknownError` and anything else, as a crash is."""
+    `FirnError`; with an unknown outcome after `OutcomeUnknownError` and anything else, as a crash has."""
 
     def __init__(self, history: History, start: float, name: str | None) -> None:
         self._history = history

@@ -1,4 +1,4 @@
-"""An object store that lives in memory and in one thread: what stays when every client is gone."""
+"""An object store that lives in memory and in one thread. It stays when every client is gone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`<table>/_firn/table.json`: what a table was created with. The log holds everything that changes; but of tables
-that are shared with the reference, properties are altered here."""
+"""`<table>/_firn/table.json`: the definition that a table was created with. The log holds everything that changes.
+If a table is shared with the reference, its properties are altered here."""
 
 from __future__ import annotations
 

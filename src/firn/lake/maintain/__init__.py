@@ -1,4 +1,4 @@
-"""Maintenance of lake tables: what replaces, removes or restores files, and what changes a definition.
+"""Maintenance of lake tables: verbs that replace, remove or restore files, or change a definition.
 
 Verbs that take the lock or replace files enter here. Begin at `maintenance`, then `tasks`.
 """

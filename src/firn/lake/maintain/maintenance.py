@@ -277,7 +277,7 @@ def _replaceable(table: LakeContext, snapshot: Snapshot, touched: set[str] | Non
 
 
 def _planned_overwrite(table: LakeContext, data: Any, where: str | None, *, touched: bool) -> ChangeResult:
-    """The files that would be replaced, or looked into; of the new rows only their partitions are looked at."""
+    """The files that would be replaced, or looked into. It looks only at the partitions of the new rows."""
     snapshot = table.journal.snapshot()
     if where is not None:
         return planned("overwrite", _files_of(table, snapshot, where) if snapshot.columns else Change())

@@ -61,7 +61,7 @@ def rebuild(
         dry_run: only say what it would write.
         force: bring back the files that no transaction names, too, though nothing says that anything is lost.
         keep: beginnings of uuids that count where nothing else decides between two.
-        definitions: of tables whose definition is lost, as the catalog has them.
+        definitions: those of tables whose definition is lost, as the catalog has them.
 
     Cost: 1 LIST sequence of each of four prefixes; 1 GET a transaction, checkpoint and claim; 1 or 2 ranged GETs a
     marker and a data file that no transaction adds (where nothing is lost, not of what a checkpoint holds); 1 PUT a

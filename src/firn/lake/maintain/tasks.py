@@ -98,8 +98,8 @@ class TaskResult:
 def merge_task(bucket: Bucket, context: MergeContext, task: MergeTask) -> TaskResult:
     """Write the rows of all files anew, in as few files as the target size allows (paper: "Merging").
 
-    Columns are the union by name, in the table's types. The files stay in their directory; what a query makes of
-    them goes where its values say. No file comes of no rows.
+    Columns are the union by name, in the table's types. The files stay in their directory; rows that a query
+    makes go where their values say. No file comes of no rows.
 
     Cost: `read_files`, and 1 PUT a file. Raises its errors: a missing source file aborts the merge. Raises
     `InvalidInputError` for a query whose result lacks a column that the table is partitioned by.

@@ -130,7 +130,7 @@ class PartitionSpec:
             columns: the table's columns so far; none at all means that they come with the first rows.
 
         Raises:
-            InvalidInputError: what isn't a field, an unknown column, a column of a type that the transform
+            InvalidInputError: a value that isn't a field, an unknown column, a column of a type that the transform
                 doesn't take, or a field whose name is taken.
 
         Example:

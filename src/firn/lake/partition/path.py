@@ -1,7 +1,7 @@
 """Partition directories: `date_month=2001-01/origin=DTW`, and back to values.
 
-Frozen: this is a part of the format. Names and values keep ASCII letters, digits and `-_.`; of all else, the
-bytes of its UTF-8 are written as `%XX`. A value whose encoded form is longer than 200 bytes is written as
+Frozen: this is a part of the format. Names and values keep ASCII letters, digits and `-_.`; the UTF-8 bytes of
+all else are written as `%XX`. A value whose encoded form is longer than 200 bytes is written as
 `~sha256-` and the first 32 hexadecimal digits of the hash of its UTF-8; its file's marker then holds the
 value (`part`). Null is `__HIVE_DEFAULT_PARTITION__`, the empty string nothing at all.
 """

@@ -42,7 +42,7 @@ class Pruner:
     """Decides about files by their statistics, partition values and Bloom filters. No requests.
 
     Args:
-        predicate: of the rows that are wanted.
+        predicate: true for the rows that are wanted.
         columns: the table's columns and their types, as the predicate was parsed with.
         spec: the table's partition spec; files that record another id are judged by their statistics alone.
 

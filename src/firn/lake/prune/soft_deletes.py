@@ -23,7 +23,7 @@ from firn.predicate.predicate import Predicate, is_opaque
 
 
 def frozen(predicate: Predicate, columns: ColumnTypes, reads: Reads | None = None) -> str:
-    """The text under which a predicate is kept, of files that are read by `reads`: over their own columns, each cast
+    """The text under which a predicate is kept for files that are read by `reads`: over their own columns, each cast
     to the type that the table's column has today.
 
     The values of the files that exist are all of this type, so the casts lose nothing; and the predicate goes on

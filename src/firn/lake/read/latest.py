@@ -1,4 +1,4 @@
-"""Reading tables with a key: of all versions of a row the newest.
+"""Reading tables with a key: the newest of all versions of each row.
 
 `plan_groups` finds the files that may share keys and, by the predicate, those of them that needn't be read: a file
 may be left out only if no version in it could win over one that is shown. `read_latest` reads one group, in two
@@ -138,7 +138,7 @@ def _clocks(file: DataFile) -> tuple[str, str]:
 def read_latest(bucket: Bucket, group: VersionGroup, spec: LatestSpec) -> Iterator[pa.Table]:
     """The newest version of each row in the group, if it satisfies `spec.read`, in tables that aren't empty.
 
-    Cost: of a `plain` group that of `read_files`; else 1 GET a small file, and twice the ranged GETs of a large
+    Cost: that of `read_files` for a `plain` group; else 1 GET a small file, and twice the ranged GETs of a large
     one. Errors as for `read_file`.
     """
     if group.plain:

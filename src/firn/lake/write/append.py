@@ -1,4 +1,4 @@
-"""Append and register: what adds files and removes none. No lock, no conflict."""
+"""Append and register: verbs that add files and remove none. No lock, no conflict."""
 
 from __future__ import annotations
 

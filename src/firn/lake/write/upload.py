@@ -15,8 +15,8 @@ class Uploader:
     """Gathers files into lumps of about 16 MiB and puts one lump in the background, each file by one PUT.
 
     Holds at most two lumps, or two files where these are larger. Little data is put by the caller's own
-    thread at the end. The first error is raised by the next `add` or by `finish`; what was put stays where
-    it is, unseen, until sweep deletes it.
+    thread at the end. The first error is raised by the next `add` or by `finish`. Files that were put
+    stay where they are, unseen, until sweep deletes them.
     """
 
     def __init__(self, bucket: Bucket) -> None:

@@ -1,8 +1,7 @@
 """Reads of a keyed table's changes by Spark, for streams and for reads with the option `changes`.
 
 With `changes` each put, delete and merge operand of every commit is a row, told apart by `_kind` and ordered by
-`_seq`. A stream without it gives, of each key that a batch's commits have put, the newest value; deletes aren't
-seen.
+`_seq`. A stream without it gives the newest value of each key that a batch's commits have put; deletes aren't seen.
 """
 
 from __future__ import annotations
@@ -229,7 +228,7 @@ class KeyedFollower:
             return None
         plan = self.plan
         if isinstance(plan, KeyedRead) and begun is None:
-            # The version's own view may be compacted when a batch is repeated; what came later comes again later.
+            # The version's own view may be compacted when a batch is repeated; later changes come again later.
             upto = last_seq(self.table, ended)
             return KeyedRead.of(self.table, columns=plan.names, where=plan.sql, upto_seq=upto)
         read = ChangesRead.of(self.table, since=begun, upto=ended)

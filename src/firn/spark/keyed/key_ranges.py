@@ -100,7 +100,7 @@ def key_ranges(predicates: Sequence[Predicate], columns: ColumnTypes, keys: Keys
 
 
 def _united(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """Ascending and disjoint: what lies in two ranges must not be read twice."""
+    """The ranges ascending and disjoint: a key that lies in two of them must not be read twice."""
     found: list[KeyRange] = []
     for one in sorted(ranges, key=lambda r: r.start or b""):
         last = found[-1] if found else None
@@ -267,7 +267,7 @@ def _encoded(parts: tuple[Any, ...], keys: Keys) -> bytes | None:
 
 
 def _behind(encoded: bytes, keys: Keys) -> bytes | None:
-    """The first byte string behind all keys with these first columns; of keys of bytes, behind this one."""
+    """The first byte string behind all keys with these first columns; if keys are bytes, behind this one."""
     return successor(encoded) if keys.typed else encoded + b"\0"
 
 

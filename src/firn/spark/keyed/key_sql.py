@@ -1,8 +1,8 @@
 """Columns of encoded keys as expressions of Spark's own, which its generated code runs: a function in Python would
 have every key copied there and back. Pure: text in, text out.
 
-docs/format/keyed-keys.md has the encoding: of each column a tag, then a number of fixed width or a text up to two
-zero bytes; of null the tag alone.
+docs/format/keyed-keys.md has the encoding: each column is a tag, then a number of fixed width or a text up to two
+zero bytes; null is the tag alone.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class RunFile:
 
     `size` is in bytes, and `age` the run's place among all runs, 0 the newest; files of one age don't overlap.
     `plain`: it holds no key twice and no merge operands. `hides`: some of its entries may not be seen, deletes or
-    what has expired.
+    expired ones.
     """
 
     key: str

@@ -234,7 +234,7 @@ def run_files(
 # -- by Spark's own reader
 
 FILTERED_RANGES = 16
-"""Ranges of keys up to which Spark's reader is told each of them; of more, the first key and the last."""
+"""Up to so many ranges of keys, Spark's reader is told each of them; beyond, only the first key and the last."""
 
 
 def _frame(read: KeyedRead, spark: SparkSession) -> DataFrame:

@@ -66,8 +66,9 @@ class LakeFollower:
         return replace(self.plan, files=files, spec=spec)
 
     def _check_schemas(self, schemas: Iterable[ColumnTypes]) -> None:
-        """Stop before a batch whose files hold more than the stream's columns tell: what it left out would be lost to
-        everything downstream, as its offset has passed. Columns that the user has left out may come and change."""
+        """Stop before a batch whose files hold more than the stream's columns tell: values that it left out would be
+        lost to everything downstream, as its offset has passed. Columns that the user has left out may come and
+        change."""
         known = self.plan.known
         whole = not self.narrowed and self.plan.columns.keys() == known.keys()
         asked = None if whole else {fold(name) for name in self.plan.columns}

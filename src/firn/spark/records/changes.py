@@ -1,7 +1,7 @@
 """Reads of a record table's commits by Spark, for streams and for reads with the option `changes`.
 
 With `changes` each put and delete of every commit is a row, told apart by `_kind` and ordered by `_seq`, the commit.
-A stream without it gives, of each row that a batch's commits have put, the newest document; deletes aren't seen.
+A stream without it gives the newest document of each row that a batch's commits have put; deletes aren't seen.
 Tasks read the log themselves.
 """
 
@@ -50,7 +50,8 @@ UNIT_COMMITS: Final = 1000
 """Commits that a task reads at least: as many as one pack holds."""
 
 FOLD_COMMITS: Final = 20_000
-"""Commits of which one task holds all rows; of more, each of several holds a part of the rows, and reads them all."""
+"""Up to so many commits, one task holds all their rows. Beyond, each of several tasks reads all commits, and holds a
+part of the rows."""
 
 QUIET_COMMITS: Final = 1000
 """After so many commits without a change of the table a stream goes on all the same, before a sweep takes them."""
@@ -204,7 +205,7 @@ class RecordFollower:
             )
         if options.since is None:
             return dict(BEGINNING)
-        # From the options alone: who created the table is told by the offsets that follow.
+        # From the options alone: the offsets that follow tell who created the table.
         return {"firn": 1, "version": str(commit_number(options.since, "since"))}
 
     def target(self) -> str:

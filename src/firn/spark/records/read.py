@@ -49,8 +49,8 @@ LEAST_ROWS: Final = 250
 """Fewer rows in a unit would buy nothing: a task that reads them takes no longer than it takes to begin one."""
 
 LATELY_BYTES: Final = 8 << 20
-"""Up to so many bytes of documents that aren't in their rows' objects yet go with the plan; of more, tasks read the
-commits."""
+"""Up to so many bytes of documents that aren't in their rows' objects yet go with the plan. If there are more, tasks
+read the commits."""
 
 ROW_WEIGHT: Final = 64 << 10
 """The weight of a row besides its bytes: its GET."""
@@ -75,7 +75,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Writes:
-    """A unit: what the log has of rows. Picklable."""
+    """A unit: rows as the log has them. Picklable."""
 
     writes: tuple[Write, ...]
 
@@ -120,8 +120,8 @@ class RecordsRead:
 
         Args:
             moment: for tables that are to be read at one snapshot.
-            fields: columns that somebody wants to see, with their types: of a table without declared columns, fields
-                of its documents.
+            fields: columns that the reader wants to see, with their types: fields of documents, if the table has no
+                declared columns.
 
         Raises:
             InvalidInputError: `at` isn't the number of a commit, or the table has no versions.

@@ -160,7 +160,7 @@ _conf_held: dict[tuple[int, str], tuple[int, str | None]] = {}
 def conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Set session settings for a block and put back what was there.
 
-    Settings belong to the session, not to a thread: of blocks that overlap, the last to end puts back.
+    Settings belong to the session, not to a thread: if blocks overlap, the last to end puts back.
     """
     with _conf_lock:
         for name, value in settings.items():
