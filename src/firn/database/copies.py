@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
 from firn.arrow.types import arrow_schema
 from firn.bucket.base import ObjectInfo
-from firn.database.kinds.records import AnyRecordTable, in_transactions
+from firn.database.kinds.records import AnyRecordTable
 from firn.errors import (
     InvalidInputError,
     ObjectChangedError,
@@ -69,11 +69,12 @@ def copy(
         raise InvalidInputError(
             f"at={at!r} is for a copy of rows; changes go on from where the last copy ended."
         )
-    source = in_transactions(
-        table,
-        "no commits by which a copy could be told from another. Append its to_spark() to a table, or use a table "
-        "with isolation='snapshot'.",
-    )
+    if table.definition.isolation == "row":
+        raise InvalidInputError(
+            f"{table.name} has isolation='row': no commits by which a copy could be told from another. Append "
+            "its to_spark() to a table, or use a table with isolation='snapshot'."
+        )
+    source = cast("RecordTable", table)
     documents = table.definition.documents
     into = _target(
         open_target, create_target, change_columns(documents) if changes else row_columns(documents)

@@ -1,9 +1,8 @@
-"""Spark: it schedules; Arrow and DuckDB compute.
+"""Spark schedules; Arrow and DuckDB compute.
 
-`session` finds or starts a session, `runner` maps maintenance tasks over it, `append` and `keyed_load` write
-DataFrames. `reads` is what the data source `firn` (`source`, `streaming`) and queries (`sql`) know of a table;
-`lake_read` and `keyed_read` are its two kinds. Nothing here imports pyspark before it is needed, so that Firn works
-without it. Start reading in `reads`.
+`session` finds or starts a session. `source`, `streaming` and `sql` know a table as a `TableRead` (`reads`) and ask
+its kind for one (`plan`); `lake`, `keyed` and `records` answer. Nothing here imports pyspark before it is needed, so
+that Firn works without it. Begin at `reads`.
 """
 
 from __future__ import annotations

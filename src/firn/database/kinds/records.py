@@ -17,7 +17,7 @@ from firn.clock import Clock, SystemClock
 from firn.database.kinds.definitions import change_definition, read_current
 from firn.database.kinds.kind import Definition, Place, TableKind, Vacant
 from firn.database.kinds.tombstones import mark_dropped
-from firn.errors import CorruptObjectError, InvalidInputError, TableExistsError, TableNotFoundError
+from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
 from firn.journal.sequence import Ddl, TableState
@@ -237,13 +237,6 @@ class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
         return TableExistsError(
             f"{self._uri(name)} is a table already. Open it with db.table({name!r}), or choose another name."
         )
-
-
-def in_transactions(table: AnyRecordTable, lacks: str) -> RecordTable:
-    """The table, if its rows change in transactions; else `InvalidInputError` that says what it lacks."""
-    if isinstance(table, RowTable):
-        raise InvalidInputError(f"{table.name} has isolation='row': {lacks}")
-    return table
 
 
 PART = RecordTables
