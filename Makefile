@@ -12,8 +12,8 @@ VENV_TOOLS := .venv-tools
 BIN := $(VENV)/bin
 UV := $(VENV_TOOLS)/bin/uv
 
-# Rooms whose files are shared out to two processes; then those that start Spark, which needs both cores itself.
-WORKERS ?= 2
+# Rooms whose files are shared out to a process a core; then those that start Spark, which needs all cores itself.
+WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 ROOMS := $(wildcard tests/unit tests/format tests/regressions tests/conformance tests/stateful tests/simulation)
 SPARK_ROOMS := tests/docs tests/spark
 PYTEST := $(BIN)/python -m pytest
@@ -55,9 +55,13 @@ demo: setup ## Load flights and airports into ./demo-db, change them, query them
 ##@ Check
 
 .PHONY: test
-test: setup ## Run all tests that need no service (about twenty minutes on two cores)
+test: setup ## Run all tests that need no service, but for those that take long
 	$(PYTEST) -n $(WORKERS) --dist loadfile $(PYTEST_ARGS) $(ROOMS)
 	$(PYTEST) $(PYTEST_ARGS) $(SPARK_ROOMS)
+
+.PHONY: test-long
+test-long: setup ## Run the simulations, crash tests and benchmarks that take long
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m 'long and not stores and not soak' $(PYTEST_ARGS) $(ROOMS)
 
 .PHONY: lint
 lint: setup ## Formatting, lints, types, and the direction of imports
@@ -67,7 +71,7 @@ lint: setup ## Formatting, lints, types, and the direction of imports
 	$(BIN)/lint-imports
 
 .PHONY: check
-check: lint test smoke-4.1 ## What CI runs: lint, test, and the smoke suite on the oldest Spark
+check: lint test test-long smoke-4.1 ## What CI runs: lint, all tests, and the smoke suite on the oldest Spark
 
 .PHONY: setup-spark41
 setup-spark41: $(VENV_41)/.firn-packages $(VENV)/.firn-java

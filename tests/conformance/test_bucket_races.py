@@ -8,10 +8,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from firn.bucket import Bucket, LocalBucket
 from firn.bucket.conditional import create, swap
 from firn.errors import ObjectChangedError, ObjectExistsError
 from stores.places import Place
+
+pytestmark = pytest.mark.long
 
 THREADS = 16
 

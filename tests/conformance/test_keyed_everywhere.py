@@ -16,6 +16,8 @@ from firn.errors import FencedError, TableNotFoundError
 from firn.keyed.table import KeyedTable
 from stores.places import Place
 
+pytestmark = pytest.mark.long
+
 
 def opened(place: Place) -> firn.Database:
     return firn.connect(f"{place.url}/db", options=place.options)

@@ -16,6 +16,8 @@ import firn
 from lake_journals import EVERY_LAKE, Lake, LeaderlessLake, WriterLake
 from stores.places import Place
 
+pytestmark = pytest.mark.long
+
 
 def rows(writer: int, batch: int) -> list[dict[str, Any]]:
     return [

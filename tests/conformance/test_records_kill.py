@@ -25,6 +25,8 @@ from simulation.records_clients import SHIFTS, Session
 from stores.places import Place
 from stores.servers import Server
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["directory", pytest.param("s3-versitygw", marks=pytest.mark.stores)])
 def shared(request: pytest.FixtureRequest, tmp_path: Path, servers: Callable[[str], Server]) -> Place:

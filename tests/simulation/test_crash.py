@@ -54,6 +54,8 @@ from firn.testing import (
 from simulation import mutations
 from simulation.outcomes import Outcome
 
+pytestmark = pytest.mark.long
+
 Rows = list[tuple[str, int]]
 
 MODES: tuple[CrashMode, ...] = ("before", "after", "lost_ack", "retried", "failed")

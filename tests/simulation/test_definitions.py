@@ -15,6 +15,8 @@ from firn.lake.partition.bounds import PartitionBounds
 from firn.lake.partition.partition import PartitionSpec, directory_of, values_of
 from simulation.definitions import Program
 
+pytestmark = pytest.mark.long
+
 STEPS = 14
 
 TABLES = [("leaderless", False), ("leaderless", True), ("writer", False), ("writer", True)]

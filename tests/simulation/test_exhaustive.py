@@ -33,6 +33,8 @@ from regressions.journals import GRACE_AND_MARGIN_S, append, merge, pass_time
 from simulation import mutations as without
 from simulation.leaderless_table import SETTINGS, clean, journal_of, put_rows, read_all
 
+pytestmark = pytest.mark.long
+
 IMPATIENT = replace(SETTINGS, lease_ms=10_000, lock_wait_ms=60_000)
 ROWS = [1, 2, 3]
 CALLS = 14

@@ -17,6 +17,8 @@ from firn.runner import LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from simulation.outcomes import Outcome
 
+pytestmark = pytest.mark.long
+
 MODES: tuple[CrashMode, ...] = ("before", "after", "lost_ack", "retried", "failed")
 KEYS = KeySpec(("place", "id"))
 FIRST = {("x", 1): 3, ("x", 2): 1, ("y", 1): 3, ("y", 2): 1}

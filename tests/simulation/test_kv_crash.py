@@ -27,6 +27,8 @@ from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, Simulatio
 from kv_tables import Flusher, live
 from simulation.outcomes import Outcome
 
+pytestmark = pytest.mark.long
+
 State = dict[bytes, object]
 
 MODES: tuple[CrashMode, ...] = ("before", "after", "lost_ack", "retried", "failed")

@@ -12,6 +12,8 @@ import pytest
 import firn
 from firn.keyed.table import KeyedTable
 
+pytestmark = pytest.mark.long
+
 WRITER = """
 import sys
 import firn

@@ -14,6 +14,8 @@ from simulation.seeds import first_seed, seeds, soak_seconds
 from simulation.shapes import SHAPES
 from simulation.soak import soak
 
+pytestmark = pytest.mark.long
+
 DEFAULT_SEEDS = {"mixed": 120, "appenders": 60, "streams": 60, "caches": 60, "whole-lists": 60}
 ALWAYS = {"append", "merge", "read"}
 """What happens in any shape, or its simulation proves nothing."""

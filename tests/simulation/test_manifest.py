@@ -11,6 +11,8 @@ from firn.testing import World, simulate
 from simulation.manifest_world import MANIFEST_SHAPES, build
 from simulation.seeds import seeds, soak_seconds
 
+pytestmark = pytest.mark.long
+
 ENOUGH = 25
 ALWAYS = {"opened", "acknowledged", "read", "compacted", "fenced in flight", "left in flight"}
 ALSO = {

@@ -23,6 +23,8 @@ from simulation.manifest_explorer import (
 from simulation.manifest_model import Contents
 from simulation.manifest_table import LAYOUT, contents_of, create, journal_of, put_sst
 
+pytestmark = pytest.mark.long
+
 Tell = Callable[[Any], None]
 
 

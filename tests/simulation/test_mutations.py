@@ -15,6 +15,8 @@ from simulation.mutations import Mutation
 from simulation.noticed import must_be_noticed
 from simulation.shapes import SHAPES
 
+pytestmark = pytest.mark.long
+
 FURTHER_SEEDS = 400
 """Looked through from the hint on, as any change of the program shuffles what seeds mean."""
 

@@ -13,6 +13,8 @@ from firn.testing import World, simulate
 from simulation.records_world import RECORDS_SHAPES, build
 from simulation.seeds import seeds, soak_seconds, soak_seeds, soak_transactions
 
+pytestmark = pytest.mark.long
+
 PROGRESS_EVERY_S = 30.0
 
 ENOUGH = 37

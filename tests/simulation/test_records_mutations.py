@@ -15,6 +15,8 @@ from simulation import records_untracked as untracked
 from simulation.noticed import must_be_noticed
 from simulation.records_world import RECORDS_SHAPES, build
 
+pytestmark = pytest.mark.long
+
 FURTHER_SEEDS = 200
 """Looked through from the hint on, as any change of the program shuffles what seeds mean."""
 

@@ -25,6 +25,8 @@ from simulation.writer_catalog import commit, handle_of, history_of
 from simulation.writer_model import Model
 from simulation.writer_world import WRITER_SHAPES, WriterShape, build, final
 
+pytestmark = pytest.mark.long
+
 ALSO = {
     "plain": {"fork", "closed", "checkpoint", "time travel", "fork seen", "fork repaired", "unknown"},
     "crowd": {"fork", "closed", "refused at a fork", "cursor refused"},

@@ -33,6 +33,8 @@ from rebuilding import (
 )
 from simulation.seeds import seeds
 
+pytestmark = pytest.mark.long
+
 
 def _lose(made: Historian, rng: random.Random) -> None:
     """Delete some objects of the catalog, and flip a bit of some."""

@@ -24,6 +24,8 @@ from firn.runner import LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from simulation.outcomes import Outcome
 
+pytestmark = pytest.mark.long
+
 MODES: dict[bool, tuple[CrashMode, ...]] = {
     True: ("after", "lost_ack", "retried", "failed"),
     False: ("after", "lost_ack", "failed"),

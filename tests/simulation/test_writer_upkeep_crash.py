@@ -22,6 +22,8 @@ from simulation import writer_mutations as without
 from simulation.writer_catalog import LAYOUT, handle_of, history_of
 from simulation.writer_upkeep import Change, data_of, paths_of, readable, retained, told
 
+pytestmark = pytest.mark.long
+
 MODES: tuple[CrashMode, ...] = ("before", "after", "lost_ack", "retried", "failed")
 HOUR = 3600 * 1000
 KINDS = (

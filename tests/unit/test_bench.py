@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 KEYS = {"program", "settings", "machine", "measures", "targets", "notes"}
 MEASURE_KEYS = {"name", "engine", "seconds", "median_s", "cpu_seconds", "ratio_to_firn"}
