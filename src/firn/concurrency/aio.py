@@ -119,14 +119,17 @@ class Twin(Generic[W]):
         self._threads = threads
 
 
-class Named(Protocol):
+class Table(Protocol):
     """A table, of whichever kind."""
+
+    @property
+    def kind(self) -> str: ...
 
     @property
     def name(self) -> str: ...
 
 
-N = TypeVar("N", bound=Named)
+N = TypeVar("N", bound=Table)
 
 
 class TableTwin(Twin[N]):
@@ -134,6 +137,10 @@ class TableTwin(Twin[N]):
 
     def __repr__(self) -> str:
         return f"{self.twin!r}.aio"
+
+    @property
+    def kind(self) -> str:
+        return self.twin.kind
 
     @property
     def name(self) -> str:
