@@ -22,7 +22,7 @@ spark = SparkSession.builder.config(*loopback).remote("local[2]").getOrCreate()
 spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 from firn.spark import active, active_or_start
-from firn.spark import runner as runners
+from firn.spark.session import runner as runners
 from firn.spark.lake.read import LakeRead
 from firn.spark.lake.scan import plan_files
 from firn.spark.session.session import is_connect, slots

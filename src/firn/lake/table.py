@@ -363,7 +363,7 @@ class LakeTable:
             >>> _ = t.append([{"price": 5}]), t.append([{"prise": 5.5}])
             >>> t.resolve("prise", into="price", to="DOUBLE").changes
             ('prise into price', 'type of price: DOUBLE')
-            >>> t.scan().to_arrow().to_pylist()
+            >>> t.scan().to_arrow().sort_by("price").to_pylist()
             [{'price': 5.0}, {'price': 5.5}]
         """
         return altering.resolve(self.context, column, to, into, dry_run)
