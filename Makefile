@@ -16,6 +16,7 @@ UV := $(VENV_TOOLS)/bin/uv
 WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 ROOMS := $(wildcard tests/unit tests/format tests/regressions tests/conformance tests/stateful tests/simulation)
 SPARK_ROOMS := tests/docs tests/spark
+LONG := 'long and not stores and not soak'
 PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -55,13 +56,14 @@ demo: setup ## Load flights and airports into ./demo-db, change them, query them
 ##@ Check
 
 .PHONY: test
-test: setup ## Run all tests that need no service, but for those that take long
+test: setup ## Run all tests that need no service, but for those that take long (nine minutes on two cores)
 	$(PYTEST) -n $(WORKERS) --dist loadfile $(PYTEST_ARGS) $(ROOMS)
 	$(PYTEST) $(PYTEST_ARGS) $(SPARK_ROOMS)
 
 .PHONY: test-long
-test-long: setup ## Run the simulations, crash tests and benchmarks that take long
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m 'long and not stores and not soak' $(PYTEST_ARGS) $(ROOMS)
+test-long: setup ## Run the simulations, crash tests, benchmarks and runs of Spark that take long
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m $(LONG) $(PYTEST_ARGS) $(ROOMS)
+	$(PYTEST) -m $(LONG) $(PYTEST_ARGS) $(SPARK_ROOMS)
 
 .PHONY: lint
 lint: setup ## Formatting, lints, types, and the direction of imports

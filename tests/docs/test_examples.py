@@ -11,6 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SPARK = frozenset({"streaming.py"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

@@ -15,6 +15,8 @@ from firn.spark.native.parquet import NATIVE_CONF
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def db(spark: SparkSession, tmp_path: Path) -> firn.Database:

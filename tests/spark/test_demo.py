@@ -27,7 +27,7 @@ from firn.cli.demo.stage import Stage
 from firn.cli.demo.stands import Stands
 from firn.inspect.fsck.fsck import check as fsck
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

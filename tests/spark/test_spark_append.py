@@ -18,6 +18,8 @@ from firn.spark.lake.append import append_dataframe, batch_limits, bucket_number
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 

@@ -15,6 +15,8 @@ from firn.records.table import RecordTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def db(spark: SparkSession, tmp_path: Path) -> Iterator[firn.Database]:

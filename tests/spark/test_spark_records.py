@@ -18,6 +18,8 @@ from firn.records.apply.apply import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def db(spark: SparkSession, tmp_path: Path) -> Iterator[firn.Database]:

@@ -19,6 +19,8 @@ from firn.spark.session.runner import SparkRunner
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def db(tmp_path: Path, spark: SparkSession) -> firn.Database:

@@ -20,6 +20,8 @@ from firn.spark.session.runner import BROADCAST_BYTES, SparkRunner, _payloads
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 
 def partition_of(bucket: FakeBucket, context: Any, task: Any) -> int:
     from pyspark import TaskContext

@@ -13,6 +13,8 @@ import firn
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def db(spark: SparkSession, tmp_path: Path) -> Iterator[firn.Database]:

@@ -12,6 +12,8 @@ import firn
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 
 def test_the_catalog_takes_no_tables_of_firn(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
