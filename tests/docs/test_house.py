@@ -150,6 +150,14 @@ def test_make_test_runs_every_suite():
     assert {room for room in rooms if f"tests/{room}" not in plan} == set()
 
 
+def test_no_two_test_modules_have_one_name():
+    """`make test-stores` collects all rooms in one process, which imports modules by their bare names."""
+    names = [
+        path.stem for path in (ROOT / "tests").rglob("*.py") if path.stem not in ("__init__", "conftest")
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def test_workflows_run_commands_that_there_are():
     targets = set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     called: set[str] = set()
