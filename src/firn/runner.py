@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
 from firn.bucket.base import Bucket
+from firn.errors import UnsupportedError
 
 Context = TypeVar("Context")
 Task = TypeVar("Task")
@@ -131,3 +132,8 @@ class LocalEngines:
 
     def is_dataframe(self, data: Any) -> bool:
         return False
+
+
+def without_database(table: str) -> UnsupportedError:
+    """For a verb that needs a cluster, of a table that was made without a database to find one."""
+    return UnsupportedError(f"{table} was made without a database: get it by firn.connect(…).table(…)")

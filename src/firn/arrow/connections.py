@@ -78,9 +78,8 @@ def _close_idle() -> None:
 
 
 def connect(*, memory: int = MEMORY, threads: int = 1) -> Any:
-    """A new in-memory DuckDB. Texts without an offset are times in UTC, whatever the
-    machine's zone; this is set globally, as cursors don't inherit what a session sets.
-    """
+    """A new in-memory DuckDB. Texts without an offset are times in UTC, whatever the machine's zone; this is set
+    globally, as cursors don't inherit what a session sets."""
     config = {**_SETTINGS, "memory_limit": f"{memory}B", "threads": threads}
     connection = duckdb.connect(":memory:", config=config)
     for setting in (

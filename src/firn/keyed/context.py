@@ -14,7 +14,6 @@ from weakref import WeakValueDictionary
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.errors import UnsupportedError
 from firn.journal.entries import Entries
 from firn.journal.manifest import ManifestJournal, View
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
@@ -27,7 +26,7 @@ from firn.keyed.results import LoadReport
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.readers import SstReaders
-from firn.runner import LocalEngines, TaskEngines
+from firn.runner import LocalEngines, TaskEngines, without_database
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -55,14 +54,10 @@ class InProcess(LocalEngines):
     def keyed_to_spark(
         self, table: KeyedContext, *, columns: Sequence[str] | None, where: str | None, at: Any
     ) -> Any:
-        raise _without_database(table)
+        raise without_database(table.name)
 
     def keyed_load(self, table: KeyedContext, frame: Any) -> LoadReport:
-        raise _without_database(table)
-
-
-def _without_database(table: KeyedContext) -> UnsupportedError:
-    return UnsupportedError(f"{table.name} was made without a database: get it by firn.connect(…).table(…)")
+        raise without_database(table.name)
 
 
 class OpenWriter(Protocol):

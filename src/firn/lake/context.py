@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from firn.bucket.base import Bucket
-from firn.errors import InvalidInputError, UnsupportedError
+from firn.errors import InvalidInputError
 from firn.journal.entries import TYPE
 from firn.journal.model import ColumnTypes, DataFile, LakeJournal, Namer, Places, Snapshot
 from firn.lake.definition.definition import Descriptor
@@ -18,7 +18,7 @@ from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import Partition
 from firn.names import fold
-from firn.runner import LocalEngines, TaskEngines
+from firn.runner import LocalEngines, TaskEngines, without_database
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +119,9 @@ class InProcess(LocalEngines):
     def write(
         self, table: LakeContext, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
     ) -> Written:
-        raise _without_database(table)
+        raise without_database(table.name)
 
     def to_spark(
         self, table: LakeContext, snapshot: Snapshot, *, columns: Sequence[str] | None, where: str | None
     ) -> Any:
-        raise _without_database(table)
-
-
-def _without_database(table: LakeContext) -> UnsupportedError:
-    return UnsupportedError(f"{table.name} was made without a database: get it by firn.connect(…).table(…)")
+        raise without_database(table.name)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from firn.errors import UnsupportedError
 from firn.records.load.load import RecordLoadReport
-from firn.runner import LocalEngines, TaskEngines
+from firn.runner import LocalEngines, TaskEngines, without_database
 
 
 class Engines(TaskEngines, Protocol):
@@ -24,13 +23,9 @@ class InProcess(LocalEngines):
     """No cluster: tasks run in threads of this process."""
 
     def records_load(self, table: Any, frame: Any, *, id: str, batch: int) -> RecordLoadReport:
-        raise _without_database(table)
+        raise without_database(table.name)
 
     def records_to_spark(
         self, table: Any, *, columns: Sequence[str] | None, where: str | None, at: Any
     ) -> Any:
-        raise _without_database(table)
-
-
-def _without_database(table: Any) -> UnsupportedError:
-    return UnsupportedError(f"{table.name} was made without a database: get it by firn.connect(…).table(…)")
+        raise without_database(table.name)
