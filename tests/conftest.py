@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+import firn
 from firn.degraded import forget_warnings
 
 # Before any library reads it, as ICU does once a process. An offset of half an hour, and summer time.
@@ -33,3 +35,23 @@ def no_session_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     """Tests outside of tests/spark run without Spark, also in a process that has run those inside."""
     if SPARK not in request.path.parents:
         monkeypatch.setattr("firn.database.engines._active_session", lambda: None)
+
+
+@pytest.fixture
+def db() -> firn.Database:
+    """A new database in memory, of this test alone."""
+    return firn.connect("memory://")
+
+
+@pytest.fixture(params=["leaderless", "writer"])
+def lake(request: pytest.FixtureRequest) -> object:
+    """A new lake in memory, over each journal."""
+    from lake_journals import LAKES
+
+    return LAKES[request.param]()
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Callable[..., firn.Database]:
+    """Open the same database in a directory, as a writer or as a reader."""
+    return lambda writer=None, **more: firn.connect(tmp_path / "prod", writer=writer, **more)

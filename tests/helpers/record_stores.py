@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from firn.records.apply.apply import settle
@@ -15,29 +15,39 @@ from firn.testing import SimBucket, SimStore
 from manifest_tables import Before, Plan
 from record_twins import Twins
 
-__all__ = ["PREFIX", "Before", "Database", "R"]
+__all__ = ["PREFIX", "Before", "Database", "R", "spent"]
 
 PREFIX = "db"
 R = 30.0
 
 
 class Database:
-    """Processes that share `db/`; each `store` is a process of its own. `begin` gives what `twins` make of it."""
+    """Processes that share `db/`; each `store` is a process of its own. `begin` gives what `twins` make of it.
+
+    Its log begins with the commits that make `t` and, unless told otherwise, a table `plain` without indices.
+    """
 
     def __init__(
-        self, *, properties: Mapping[str, Any] | None = None, twins: Twins | None = None, **options: Any
+        self,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        twins: Twins | None = None,
+        plain: bool = True,
+        **options: Any,
     ) -> None:
         self.simulated = SimStore(**options)
         self.twins = twins or Twins(None)
         indices = (Index("n"), Index("u", unique=True))
         self.definitions = {
             "t": RecordDefinition("t", db="db", state="ready", indices=indices, properties=properties or {}),
-            "plain": RecordDefinition("plain", db="db", state="ready"),
         }
-        for name, definition in self.definitions.items():
+        if plain:
+            self.definitions["plain"] = RecordDefinition("plain", db="db", state="ready")
+        for name, definition in list(self.definitions.items()):
             self.create(name, *definition.indices)
 
     def create(self, name: str, *indices: Index) -> None:
+        self.definitions.setdefault(name, RecordDefinition(name, db="db", state="ready", indices=indices))
         define(self.store("creator"), RecordDefinition(name, indices=indices).creation())
 
     def bucket(self, who: str = "client", *befores: Before, skew_ms: int = 0) -> SimBucket:
@@ -76,3 +86,12 @@ class Database:
 
     def paths(self, below: str = "") -> list[str]:
         return [key.removeprefix(f"{PREFIX}/") for key in self.simulated.keys(f"{PREFIX}/{below}")]
+
+
+def spent(store: RecordStore, action: Callable[[], object]) -> dict[str, int]:
+    """The requests of a process by verb."""
+    counters: Any = store.bucket.counters
+    before = counters.as_dict()
+    action()
+    since = counters.since(before)
+    return {verb: n for verb, n in since.items() if n and not verb.startswith("bytes")}

@@ -27,11 +27,6 @@ VERBS: dict[str, Callable[[KeyedTable], Any]] = {
 }
 
 
-@pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
 def objects(db: firn.Database) -> dict[str, str]:
     """All but what is written to learn the store's time."""
     return {i.key: i.etag for i in db.bucket.list("").objects if not i.key.endswith("/clock")}

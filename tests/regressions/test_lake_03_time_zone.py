@@ -13,16 +13,11 @@ import pytest
 from firn.arrow.connections import connect
 from firn.arrow.engine import filter_table, run_query
 from firn.predicate import binder
-from lake_journals import LAKES, Lake
+from lake_journals import Lake
 
 UTC = dt.timezone.utc
 TWO, EIGHT = (dt.datetime(2001, 1, 1, hour, tzinfo=UTC) for hour in (2, 8))
 AS_DATE = "d = CAST(TIMESTAMPTZ '2001-01-01 02:00:00+00' AS DATE)"
-
-
-@pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest) -> Lake:
-    return LAKES[request.param]()
 
 
 def test_every_connection_is_in_utc_and_so_are_its_cursors() -> None:

@@ -5,14 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from lake_journals import LAKES, Lake
+from lake_journals import Lake
 
 TEXTS = ["ABC", "abd", "zz", "ZZ"]
-
-
-@pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest) -> Lake:
-    return LAKES[request.param]()
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,13 @@ import pytest
 
 import firn
 from firn.lake.table import LakeTable
-from lake_journals import LAKES, Lake
+from lake_journals import Lake
 
 Verb = Callable[[LakeTable, str], object]
 VERBS: Mapping[str, Verb] = {
     "merge": lambda t, columns: t.merge(query=f"SELECT {columns} FROM source_files"),
     "rewrite": lambda t, columns: t.rewrite(f"SELECT {columns} FROM _rows"),
 }
-
-
-@pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest) -> Lake:
-    return LAKES[request.param]()
 
 
 def partitioned(lake: Lake, partition_by: str = "s") -> LakeTable:

@@ -16,16 +16,11 @@ from firn.journal.columns import join
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.partition.placement import placed_as
 from firn.lake.table import LakeTable
-from lake_journals import LAKES, Lake
+from lake_journals import Lake
 
 SPECS = ["bucket(4, id)", "id", "truncate(3, id)"]
 INT64, UINT64, UINT32 = pa.int64(), pa.uint64(), pa.uint32()
 SCALED = pa.decimal128(9, 2)
-
-
-@pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest) -> Lake:
-    return LAKES[request.param]()
 
 
 def rows(kind: pa.DataType, v: int, ids: Any = range(8)) -> pa.Table:

@@ -7,12 +7,7 @@ import pyarrow as pa
 import pytest
 
 import firn
-from lake_journals import LAKES, Lake
-
-
-@pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest) -> Lake:
-    return LAKES[request.param]()
+from lake_journals import Lake
 
 
 def test_a_daily_job_is_the_same_on_its_first_day(lake: Lake) -> None:

@@ -9,14 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import firn
 from firn.errors import InvalidInputError
 from lake_journals import EVERY_LAKE
-
-
-@pytest.fixture
-def db():
-    return firn.connect("memory://")
 
 
 def test_a_row_of_nothing_but_nulls_is_a_row(db):

@@ -31,11 +31,6 @@ def idle(table: LakeTable) -> None:
     table.journal._opened = float("-inf")  # type: ignore[attr-defined]
 
 
-@pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
 @pytest.mark.parametrize("again", [False, True])
 def test_a_steady_appender_is_told(db: firn.Database, again: bool) -> None:
     old = db.create_table("t")

@@ -26,11 +26,6 @@ def straddling(table: LakeTable) -> Any:
     return lambda: ticket.commit(Commit("append", written.files, columns=written.columns))
 
 
-@pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
 @pytest.mark.parametrize("options", [{}, {"key": ["x"]}])
 def test_lake_14_a_late_log_never_enters_the_next_table(db: firn.Database, options: dict[str, Any]) -> None:
     old = db.create_table("t")

@@ -15,11 +15,6 @@ from firn.lake.definition.definition import Descriptor
 KEY = "t/_firn/table.json"
 
 
-@pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
 def next_table(db: firn.Database, **options: Any) -> tuple[Descriptor, Any]:
     """A dropped table's definition, and the next table of the name."""
     old = db.create_table("t")

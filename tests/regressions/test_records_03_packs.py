@@ -8,13 +8,13 @@ from firn.journal.sequence import Horizon, history, truncate
 from firn.journal.sequence.store import SequenceStore
 from firn.records.maintain import collection
 from firn.records.write.transaction import begin
-from record_processes import Processes, spent
+from record_stores import Database, spent
 
 
 @pytest.fixture
 def db():
     """40 commits of 1 kB each, all applied, behind that of the table."""
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     for n in range(40):
         with begin(store) as tx:
@@ -25,7 +25,7 @@ def db():
 
 
 def sizes(db):
-    return [len(db.objects.fetch(key).data) for key in db.objects.keys("db/_firn/packs/")]
+    return [len(db.simulated.fetch(key).data) for key in db.simulated.keys("db/_firn/packs/")]
 
 
 def test_a_pack_ends_where_it_gets_large(db):

@@ -7,7 +7,7 @@ import pytest
 from firn.errors import DuplicateKeyError
 from firn.journal.sequence import commit
 from firn.records.write.transaction import begin
-from record_processes import Processes
+from record_stores import Database
 
 
 def lists(bucket):
@@ -16,7 +16,7 @@ def lists(bucket):
 
 def test_the_leader_of_a_group_lists_nothing():
     """Each transaction looks for its values itself, before it waits for its turn."""
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     led = []
     lead = store.group.commit
@@ -37,7 +37,7 @@ def test_the_leader_of_a_group_lists_nothing():
 
 
 def test_an_attempt_that_was_lost_repeats_no_look():
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     tx = begin(store)
     tx.upsert("t", "mine", {"u": 1})
@@ -50,7 +50,7 @@ def test_an_attempt_that_was_lost_repeats_no_look():
 
 
 def test_a_value_that_came_meanwhile_is_found_all_the_same():
-    db = Processes()
+    db = Database(plain=False)
     tx = begin(db.store())
     tx.upsert("t", "mine", {"u": 1})
     db.put(other={"u": 1})
@@ -65,7 +65,7 @@ def test_a_value_that_came_meanwhile_is_found_all_the_same():
 
 def test_a_snapshot_that_moves_is_looked_at_anew():
     """An insert behind a delete moves the snapshot: who holds a value then is another question."""
-    db = Processes()
+    db = Database(plain=False)
     db.put(gone={"u": 5}, holder={"u": 1})
     tx = begin(db.store())
     db.put(gone=None)

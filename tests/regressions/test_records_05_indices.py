@@ -9,13 +9,13 @@ import pytest
 from firn.records.definition.definition import Index
 from firn.records.documents.predicates import Range
 from firn.records.write.transaction import begin
-from record_processes import Processes, spent
+from record_stores import Database, spent
 
 
 @pytest.fixture(scope="module")
 def db():
     """60 rows a shift, 6 a doctor; pages of 50 entries."""
-    db = Processes(page_size=50)
+    db = Database(plain=False, page_size=50)
     db.create("d", *(Index(field) for field in ("shift", "doctor", "ward")))
     with begin(db.store()) as tx:
         for n in range(120):
@@ -61,7 +61,7 @@ def test_nothing_is_listed_that_costs_more_than_it_spares(db):
 
 
 def test_what_is_not_applied_yet_is_found_through_several_indices_too(db):
-    fresh = Processes()
+    fresh = Database(plain=False)
     fresh.create("d", *(Index(field) for field in ("shift", "doctor")))
     with begin(fresh.store()) as tx:
         tx.upsert("d", "new", {"shift": "day", "doctor": "d1"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from firn.records.write.transaction import begin
-from record_processes import Processes
+from record_stores import Database
 
 
 def test_a_commit_that_is_far_behind_reads_each_record_once():
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     store.log.far = 4
     tx = begin(store)
@@ -28,7 +28,7 @@ def test_a_commit_that_is_far_behind_reads_each_record_once():
 
 
 def test_a_process_that_begins_far_behind_needs_only_what_is_not_applied():
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     store.log.far = 4
     store.log.refresh()

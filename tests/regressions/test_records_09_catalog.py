@@ -9,11 +9,11 @@ from firn.errors import CorruptObjectError
 from firn.journal.sequence import Horizon, truncate
 from firn.records.definition.definition import Index
 from firn.records.write.transaction import begin
-from record_processes import Processes, spent
+from record_stores import Database, spent
 
 
 def with_tables(count):
-    db = Processes()
+    db = Database(plain=False)
     for n in range(count):
         db.create(f"table{n}", Index("a"), Index("b"))
     db.put(a={"n": 0})
@@ -21,7 +21,7 @@ def with_tables(count):
 
 
 def size_of(db, number):
-    return len(db.objects.fetch(f"db/_commits/{number:020}").data)
+    return len(db.simulated.fetch(f"db/_commits/{number:020}").data)
 
 
 def test_the_size_of_a_record_does_not_grow_with_the_number_of_tables():
@@ -61,8 +61,8 @@ def test_a_catalog_outlives_the_record_that_had_it():
     head = store.log.refresh().number
     store.log.store.raise_horizon(Horizon(horizon=head))
     assert truncate(store.log).lo == head - 1
-    for key in db.objects.keys("db/_firn/packs/"):
-        db.objects.remove(key)
+    for key in db.simulated.keys("db/_firn/packs/"):
+        db.simulated.remove(key)
     fresh = db.store()
     assert len(fresh.log.refresh().catalog) == 21
     db.put(a={"n": 9})
@@ -78,7 +78,7 @@ def test_a_pack_can_be_read_by_itself():
     head = store.log.refresh().number
     store.log.store.raise_horizon(Horizon(horizon=head))
     truncate(store.log, largest_bytes=200)
-    assert len(db.objects.keys("db/_firn/packs/")) > 3
+    assert len(db.simulated.keys("db/_firn/packs/")) > 3
     reader = db.store()
     reader.log.refresh()
     records = reader.log.records(0, head)
@@ -88,7 +88,7 @@ def test_a_pack_can_be_read_by_itself():
 def test_a_base_that_is_gone_is_told_of():
     db = with_tables(20)
     number = db.put(a={"n": 1})
-    db.objects.remove(f"db/_commits/{number - 1:020}")
+    db.simulated.remove(f"db/_commits/{number - 1:020}")
     with pytest.raises(CorruptObjectError, match="the log has gaps"):
         db.store().log.store.record(number)
 

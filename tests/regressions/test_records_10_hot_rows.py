@@ -7,7 +7,7 @@ from firn.records.apply.apply import apply
 from firn.records.apply.commit_applier import HOT, Applier
 from firn.records.objects.store import DROPS
 from firn.records.write.transaction import begin
-from record_processes import Processes
+from record_stores import Database
 
 
 def updated(db, store, times):
@@ -23,7 +23,7 @@ def versions(store):
 
 
 def test_an_applier_drops_what_nobody_reads_any_more():
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     updated(db, store, 50)
     assert versions(store) == 50
@@ -32,14 +32,14 @@ def test_an_applier_drops_what_nobody_reads_any_more():
     )
     updated(db, store, 2)
     assert versions(store) == 3
-    entries = db.objects.keys("db/t/indices/n/")
+    entries = db.simulated.keys("db/t/indices/n/")
     assert len(entries) == 3, "their entries go with them"
     assert begin(db.store()).count("t", n=1) == 1
 
 
 def test_few_versions_are_left_to_a_collection():
     """Each deletes entries: that costs less in one go."""
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     updated(db, store, DROPS)
     store.log.learn(
@@ -50,7 +50,7 @@ def test_few_versions_are_left_to_a_collection():
 
 
 def test_a_reader_at_the_horizon_keeps_its_version():
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     updated(db, store, 30)
     reader = begin(db.store())
@@ -64,7 +64,7 @@ def test_a_reader_at_the_horizon_keeps_its_version():
 
 def test_a_row_with_many_versions_is_written_for_many_commits_at_once():
     """Each update cost more than the one before: the row was written with all of its versions for each."""
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     applier = Applier(store)
     written = []
@@ -78,6 +78,6 @@ def test_a_row_with_many_versions_is_written_for_many_commits_at_once():
     assert written[:HOT] == list(range(HOT)), "a row with few versions is brought up to date at once"
     assert len(written) < HOT + 300 / 4
     assert store.log.lag <= store.max_lag // 2
-    db.objects.time.advance(1000)
+    db.simulated.time.advance(1000)
     applier.work()
     assert store.log.lag == 0 and versions(store) == 300

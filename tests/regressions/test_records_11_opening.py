@@ -9,11 +9,11 @@ import pytest
 from firn.journal.sequence.store import SequenceStore
 from firn.records.apply.commit_applier import TELLS, Applier
 from firn.records.write.transaction import begin
-from record_processes import Processes, spent
+from record_stores import Database, spent
 
 
 def grown(commits):
-    db = Processes(page_size=10)
+    db = Database(plain=False, page_size=10)
     store = db.store()
     for n in range(commits):
         with begin(store) as tx:
@@ -42,13 +42,13 @@ def test_what_is_not_applied_is_listed_from_there_on():
 
 
 def test_a_process_that_is_never_idle_tells_what_is_applied():
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     applier = Applier(store, rng=random.Random(1))
     for n in range(TELLS + 1):
         with begin(store) as tx:
             tx.upsert("t", "a", {"n": n})
         if n % 50 == 0 or n == TELLS:
-            db.objects.time.advance(1000)
+            db.simulated.time.advance(1000)
             applier.work()
     assert SequenceStore(store.bucket, store.log.store.layout, store.clock).horizon().applied >= TELLS

@@ -9,7 +9,7 @@ from firn.bucket.staging import Staging
 from firn.errors import ObjectExistsError
 from firn.journal.sequence.proposal import LONGEST_S, PATIENT, WIDEST
 from firn.records.write.transaction import begin
-from record_processes import Processes
+from record_stores import Database
 
 
 def test_a_put_of_what_is_there_writes_nothing(tmp_path, monkeypatch):
@@ -29,7 +29,7 @@ def test_a_put_of_what_is_there_writes_nothing(tmp_path, monkeypatch):
 def test_whoever_loses_races_waits_before_the_next_one(monkeypatch):
     """16 processes that commit as often as they can lost nine puts of records for one that counted. The first race
     that is lost costs no wait, and neither do those of a transaction that has lost many: it isn't always the last."""
-    db = Processes()
+    db = Database(plain=False)
     store = db.store()
     with begin(store) as tx:
         tx.upsert("t", "a", {"n": 0})

@@ -16,7 +16,7 @@ from firn.records.definition.definition import RecordDefinition
 from firn.records.maintain.collection import collect, sweep
 from firn.records.maintain.indexes import build_index, drop_index
 from firn.records.write.transaction import begin
-from record_processes import Processes, spent
+from record_stores import Database, spent
 
 POSTS = {
     "1": {"tags": ["sea", "sun"], "by": "ada"},
@@ -37,11 +37,6 @@ ASKED = [
     (Range("sea", "seb"), ["1", "5"]),
     (Range("a"), ["1", "2", "5"]),
 ]
-
-
-@pytest.fixture
-def db():
-    return firn.connect("memory://")
 
 
 @pytest.fixture(params=["created", "built", "not applied"])
@@ -147,7 +142,7 @@ def test_a_build_over_what_it_cant_hold_leaves_no_index(db):
 
 
 def test_a_build_of_another_kind_is_not_gone_on_with():
-    db = Processes()
+    db = Database(plain=False)
     db.put(a={"m": ["x"]})
     store = db.store()
     store.bucket.put_many = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
@@ -214,7 +209,7 @@ def test_rows_without_transactions_are_scanned(db):
 @pytest.fixture
 def tagged():
     """Table `s` with an index of the elements of `tags`, in a simulated store."""
-    db = Processes()
+    db = Database(plain=False)
     db.create("s", Index("tags", each=True))
     with begin(db.store()) as tx:
         tx.insert("s", "a", {"tags": ["x", "y", "x"]})
@@ -223,7 +218,7 @@ def tagged():
 
 
 def entries(db, field="tags"):
-    keys = db.objects.keys(f"db/s/indices/{field}/")
+    keys = db.simulated.keys(f"db/s/indices/{field}/")
     return sorted((key.split("/")[-2], key.split("___")[2], int(key.split("___")[3])) for key in keys)
 
 
@@ -260,7 +255,7 @@ def test_a_find_costs_a_list_and_a_get_a_row(tagged):
 
 
 def test_a_build_puts_an_entry_for_each_element():
-    db = Processes()
+    db = Database(plain=False)
     db.put(a={"m": ["x", "y", "x"]}, b={"m": ["x"]}, c={"m": []})
     db.apply()
     store = db.store()
@@ -293,7 +288,7 @@ def older(monkeypatch):
 
 
 def test_an_older_firn_refuses_the_index_and_goes_on_after_its_drop(older):
-    db = Processes()
+    db = Database(plain=False)
     db.put(a={"m": ["x"]})
     build_index(db.store(), "t", "m", each=True)
     db.put(b={"m": ["x", "y"]})
@@ -321,7 +316,7 @@ def test_every_object_with_the_index_needs_the_feature(tagged):
     store = tagged.store()
     features = [
         b'"features":["each"]' in store.bucket.get(key).data
-        for key in sorted(tagged.objects.keys("db/_commits/"))
+        for key in sorted(tagged.simulated.keys("db/_commits/"))
     ]
     # `t` was created first; then `s`, by a commit that says so.
     assert features == [False, True, True, True, True, False]

@@ -10,11 +10,11 @@ from firn.journal.sequence import Ddl, commit
 from firn.records.maintain.ddl import define
 from firn.records.maintain.indexes import build_index
 from firn.records.write.transaction import begin
-from record_processes import Processes
+from record_stores import Database
 
 
 def test_what_an_unfinished_index_told_doesnt_count_when_it_is_ready():
-    db = Processes()
+    db = Database(plain=False)
     db.put(old={"w": 1})
     db.apply()
     store = db.store()

@@ -9,7 +9,7 @@ from sqlglot import exp
 from firn.errors import InvalidInputError
 from firn.predicate.dialect import parse, without_values
 from firn.predicate.predicate import outline
-from lake_journals import LAKES, Lake
+from lake_journals import Lake
 from planted import found_in
 
 NAMES_TEXT = """
@@ -18,11 +18,6 @@ load show set alter call drop execute explain fetch force grant insert install o
 revoke rollback uncache vacuum summarize export import checkpoint replace
 """
 NAMES = NAMES_TEXT.split()
-
-
-@pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest) -> Lake:
-    return LAKES[request.param]()
 
 
 @pytest.mark.parametrize("name", NAMES)

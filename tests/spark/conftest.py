@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import firn
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -32,6 +34,14 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def db(spark: SparkSession, tmp_path: Path) -> Iterator[firn.Database]:
+    """A new database in a directory; streams that a test leaves running end with it."""
+    yield firn.connect(tmp_path / "db", spark=spark)
+    for query in spark.streams.active:
+        query.stop()
 
 
 @pytest.fixture(autouse=True)

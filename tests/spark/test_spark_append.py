@@ -23,11 +23,6 @@ pytestmark = pytest.mark.long
 ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
-@pytest.fixture
-def db(spark: SparkSession, tmp_path: Path) -> firn.Database:
-    return firn.connect(tmp_path / "db", spark=spark)
-
-
 def data_files(db: firn.Database) -> list[Path]:
     return sorted(Path(db.url).rglob("*.parquet"))
 

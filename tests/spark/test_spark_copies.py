@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture
-def db(spark: SparkSession, tmp_path: Path) -> Iterator[firn.Database]:
-    yield firn.connect(tmp_path / "db", spark=spark)
-    for query in spark.streams.active:
-        query.stop()
 
 
 @pytest.fixture

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture
-def db(spark: SparkSession, tmp_path: Path) -> firn.Database:
-    return firn.connect(tmp_path / "db", spark=spark)
-
-
 @pytest.fixture(params=["unmerged", "merged", "half"])
 def stock(request: pytest.FixtureRequest, db: firn.Database) -> LakeTable:
     """Ids 0 to 9 but 4, `n` from 1 to 3; as they are, merged, or merged with newer rows since."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture
-def db(spark: SparkSession, tmp_path: Path) -> Iterator[firn.Database]:
-    yield firn.connect(tmp_path / "db", spark=spark)
-    for query in spark.streams.active:
-        query.stop()
 
 
 def load(spark: SparkSession, db: firn.Database, table: str, **options: str) -> DataFrame:

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture
-def db(tmp_path: Path, spark: SparkSession) -> firn.Database:
-    return firn.connect(tmp_path / "db", spark=spark)
-
-
 def numbered(spark: SparkSession, n: int, partitions: int) -> DataFrame:
     return spark.range(0, n, 1, partitions).select(
         F.concat(F.lit("r"), "id").alias("_id"), (F.col("id") % 3).alias("n"), F.col("id").alias("u")

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@pytest.fixture
-def db(spark: SparkSession, tmp_path: Path) -> firn.Database:
-    return firn.connect(tmp_path / "db", spark=spark)
-
-
 def load(spark: SparkSession, db: firn.Database, table: str, **options: str) -> DataFrame:
     reader = spark.read.format("firn")
     for name, value in options.items():

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture
-def db(spark: SparkSession, tmp_path: Path) -> firn.Database:
-    return firn.connect(tmp_path / "db", spark=spark)
-
-
 def test_a_query_stores_what_it_stores_of_arrow_rows(spark: SparkSession, db: firn.Database) -> None:
     rows = [
         {"id": i, "x": x, "s": s, "d": d, "a.b": i}

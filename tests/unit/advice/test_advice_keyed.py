@@ -28,11 +28,6 @@ SLOW = {"flush_ms": 3_600_000}
 
 
 @pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
-@pytest.fixture
 def table(db: firn.Database) -> KeyedTable:
     """A row in an SST, and one in a flush."""
     made = db.create_table("t", kind="keyed", properties=SLOW)

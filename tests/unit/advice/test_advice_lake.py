@@ -23,11 +23,6 @@ from regressions.test_lake_01_conflicting_types import race, rows
 ROWS = [{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]
 
 
-@pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
 def test_a_name_that_is_taken_is_opened(db):
     db.create_table("flights").append(ROWS)
     with advises("is a table already. Open it with db.table(", names="flights"):

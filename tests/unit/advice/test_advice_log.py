@@ -13,11 +13,6 @@ from firn.testing import SimStore
 from regressions.journals import append, journal_on, merge, rows
 
 
-@pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
 def test_a_column_is_cast_or_has_another_name(db):
     table = db.create_table("t")
     table.append([{"price": 5}])

@@ -23,11 +23,6 @@ PUT_AND_LIST = ("--option", "conditional_put=disabled")
 
 
 @pytest.fixture
-def connect(tmp_path: Path) -> Connect:
-    return lambda writer=None, **more: firn.connect(tmp_path / "prod", writer=writer, **more)
-
-
-@pytest.fixture
 def table() -> LakeTable:
     properties = {"retry_window": "1ms", "landing_delay": "1ms", "max_skew": "1ms"}
     return firn.connect("memory://").create_table("t", properties=properties)

@@ -18,11 +18,6 @@ def notes(report: FsckReport) -> list[Finding]:
 
 
 @pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
-@pytest.fixture
 def table(db: firn.Database) -> KeyedTable:
     """Sorted files, flushes above them, and a checkpoint of what came before."""
     table = db.create_table("delays", kind="keyed", properties={"flush_ms": 5})

@@ -13,11 +13,6 @@ HOSTILE = "</script><script>alert(1)</script>&amp;\"'"
 
 
 @pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
-@pytest.fixture
 def table(db: firn.Database) -> KeyedTable:
     table = db.create_table(
         "delays", kind="keyed", key={"airport": "VARCHAR"}, schema={"flights": "BIGINT"}, merge="add", ttl="7d",

@@ -31,11 +31,6 @@ SLOW = {"flush_ms": 3_600_000}
 VERBS = ("get", "put", "list", "head", "delete")
 
 
-@pytest.fixture
-def db():
-    return firn.connect("memory://")
-
-
 def new(db, name="t", **options):
     return db.create_table(
         name, kind="keyed", properties={**SLOW, **options.pop("properties", {})}, **options

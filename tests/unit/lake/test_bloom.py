@@ -517,11 +517,6 @@ def test_flipped_bits_of_a_filter_in_a_file_say_nothing(
 # -- tables
 
 
-@pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
 def people(start: int, count: int = 50) -> list[dict[str, Any]]:
     return [
         {"id": f"{(start + i) * 7919 % 10**6:06}", "n": (start + i) * 7919 % 10**6, "w": 0.5}

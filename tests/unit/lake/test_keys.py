@@ -23,11 +23,6 @@ from firn.lake.table import LakeTable
 
 
 @pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
-@pytest.fixture
 def stock(db: firn.Database) -> LakeTable:
     return db.create_table("stock", key=["id"])
 

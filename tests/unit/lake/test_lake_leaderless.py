@@ -24,11 +24,6 @@ def rows(*months: int) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def db() -> firn.Database:
-    return firn.connect("memory://")
-
-
-@pytest.fixture
 def flights(db: firn.Database) -> LakeTable:
     return db.create_table("flights", partition_by=["month(date)"], sort_by=["delay"])
 

@@ -13,7 +13,7 @@ import pytest
 
 import firn
 from firn.lake.table import LakeTable
-from lake_journals import LAKES, Lake, abandon
+from lake_journals import Lake, abandon
 
 UTC = dt.timezone.utc
 
@@ -24,11 +24,6 @@ def rows(*months: int, origin: str = "DTW") -> list[dict[str, object]]:
         for m in months
         for d in range(1, 11)
     ]
-
-
-@pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest) -> Lake:
-    return LAKES[request.param]()
 
 
 @pytest.fixture

@@ -27,12 +27,6 @@ from firn.lake.write.append import write
 Connect = Callable[..., firn.Database]
 
 
-@pytest.fixture
-def connect(tmp_path: Path) -> Connect:
-    """A database on a directory, as `writer` or as a reader."""
-    return lambda writer=None, **more: firn.connect(tmp_path / "prod", writer=writer, **more)
-
-
 def rows(table: LakeTable, **scan: Any) -> list[dict[str, Any]]:
     found = table.scan(**scan).to_arrow().to_pylist()
     return sorted(found, key=lambda row: [repr(value) for value in row.values()])

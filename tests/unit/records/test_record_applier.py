@@ -15,12 +15,7 @@ from firn.records.objects import row as row_module
 from firn.records.read.snapshot import Snapshot
 from firn.records.write.transaction import begin
 from firn.testing import FAILED, LOST_ACK
-from record_stores import Before, Database
-
-
-@pytest.fixture
-def db():
-    return Database()
+from record_stores import Before
 
 
 class Process:

@@ -8,13 +8,11 @@ from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import DuplicateKeyError, InvalidInputError, StaleObjectError
 from firn.testing import SimStore
 from record_stores import Database
-from record_twins import twins_of
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def db(request):
-    with twins_of(request.param) as twins:
-        yield Database(twins=twins)
+@pytest.fixture
+def db(twins):
+    return Database(twins=twins)
 
 
 def test_rows_are_got_by_their_ids(db):

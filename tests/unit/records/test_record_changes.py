@@ -18,11 +18,6 @@ from firn.records.read.changes import since_version
 from record_stores import PREFIX, Database, R
 
 
-@pytest.fixture
-def db() -> Database:
-    return Database()
-
-
 def told(changes: Any) -> list[tuple[int, str, Any]]:
     return [(change.seq, change.id, change.document) for change in changes]
 

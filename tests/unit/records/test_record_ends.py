@@ -24,11 +24,6 @@ from record_stores import PREFIX, Database
 OLD, NEW = {"n": 1}, {"n": 2}
 
 
-@pytest.fixture
-def db():
-    return Database()
-
-
 # -- large ones
 
 

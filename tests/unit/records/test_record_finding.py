@@ -15,7 +15,6 @@ from firn.records.documents.predicates import Prefix, Range
 from firn.records.maintain.collection import collect
 from firn.records.write.transaction import begin
 from record_stores import Database, R
-from record_twins import twins_of
 
 OLD, NEW = {"n": 1}, {"n": 2}
 
@@ -26,10 +25,9 @@ def applied(request):
     return request.param == "applied"
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def db(request):
-    with twins_of(request.param) as twins:
-        yield Database(twins=twins)
+@pytest.fixture
+def db(twins):
+    return Database(twins=twins)
 
 
 # -- finding

@@ -23,11 +23,6 @@ from firn.testing import crash_points
 from record_stores import Database
 
 
-@pytest.fixture
-def db():
-    return Database()
-
-
 def rows(n, **fields):
     return [(f"r{at}", {"n": at % 2, **fields}) for at in range(n)]
 

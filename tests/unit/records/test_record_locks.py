@@ -7,15 +7,13 @@ import pytest
 from firn.errors import ObjectLockedError, StaleObjectError, TransactionTimedOutError
 from firn.records.write.transaction import begin
 from record_stores import Database
-from record_twins import twins_of
 
 OLD, NEW = {"n": 1}, {"n": 2}
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def db(request):
-    with twins_of(request.param) as twins:
-        yield Database(twins=twins)
+@pytest.fixture
+def db(twins):
+    return Database(twins=twins)
 
 
 def test_locks_make_conflicts_early(db):

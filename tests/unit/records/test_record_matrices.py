@@ -17,7 +17,6 @@ from firn.errors import (
     TransactionClosedError,
 )
 from record_stores import Database
-from record_twins import twins_of
 
 OLD, NEW, THEIRS = {"n": 1}, {"n": 2}, {"n": 3}
 VERBS = ("insert", "update", "delete")
@@ -85,12 +84,6 @@ class Cell:
     @property
     def outcome(self):
         return OUTCOME[self.verb, self.end]
-
-
-@pytest.fixture(params=["sync", "asyncio"])
-def twins(request):
-    with twins_of(request.param) as twins:
-        yield twins
 
 
 each = every_cell(

@@ -21,11 +21,6 @@ def skew_ms(request):
     return request.param
 
 
-@pytest.fixture
-def db():
-    return Database()
-
-
 def collected(db, retention_s, skew_ms):
     store = db.store("collector", skew_ms=skew_ms)
     settle(store)

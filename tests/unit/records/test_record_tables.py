@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
@@ -30,15 +29,14 @@ from firn.records.apply.apply import settle
 from firn.records.maintain.indexes import IndexInfo
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
-from record_twins import twins_of
+from record_twins import Twins
 
 ROWS = {"ada": ("London", 36), "alan": ("London", 41), "grace": ("New York", 85), "kurt": ("Princeton", None)}
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def db(request: pytest.FixtureRequest) -> Iterator[Database]:
-    with twins_of(request.param) as twins:
-        yield twins.database(firn.connect("memory://"))
+@pytest.fixture
+def db(twins: Twins) -> Database:
+    return twins.database(firn.connect("memory://"))
 
 
 @pytest.fixture

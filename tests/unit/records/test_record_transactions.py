@@ -15,7 +15,6 @@ from firn.errors import (
 from firn.records.write.transaction import begin
 from firn.testing import FAILED, LOST_ACK, Rule, Script, delayed
 from record_stores import PREFIX, Database, R
-from record_twins import twins_of
 
 OLD, NEW = {"n": 1}, {"n": 2}
 
@@ -31,10 +30,9 @@ def lock(request):
     return request.param
 
 
-@pytest.fixture(params=["sync", "asyncio"])
-def db(request):
-    with twins_of(request.param) as twins:
-        yield Database(twins=twins)
+@pytest.fixture
+def db(twins):
+    return Database(twins=twins)
 
 
 def seen(tx, id="a"):

@@ -26,7 +26,6 @@ from firn.testing import (
     delayed,
     duplicated,
 )
-from record_twins import twins_of
 
 STOCK = RecordDefinition("stock", isolation="row")
 DTW = "db/stock/data/DTW.json"
@@ -39,12 +38,6 @@ def opened(bucket, definition=STOCK):
 @pytest.fixture
 def store():
     return SimStore()
-
-
-@pytest.fixture(params=["sync", "asyncio"])
-def twins(request):
-    with twins_of(request.param) as found:
-        yield found
 
 
 @pytest.fixture

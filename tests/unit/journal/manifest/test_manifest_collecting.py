@@ -8,14 +8,9 @@ from firn.errors import AccessDeniedError, CorruptObjectError, FencedError
 from firn.journal.manifest import ManifestJournal, compactor
 from firn.journal.manifest.pointer_store import BucketPointerStore, StoredPointer
 from firn.testing import CRASH_AFTER, LOST_ACK, Crashed, delayed, retried
-from manifest_tables import Before, Table, merge, names, put
+from manifest_tables import Before, merge, names, put
 
 SWAP = "put_if_match"
-
-
-@pytest.fixture
-def table():
-    return Table()
 
 
 def collect(table, *befores, **options):

@@ -18,15 +18,10 @@ from firn.journal.manifest import ManifestJournal
 from firn.journal.manifest.codec import decode_manifest
 from firn.journal.manifest.compactor import put_sst
 from firn.testing import FAILED, LOST_ACK, TRUNCATED, delayed, retried
-from manifest_tables import Before, Table, merge, names, put
+from manifest_tables import Before, merge, names, put
 
 POINTER = "current_manifest"
 SWAP = "put_if_match"
-
-
-@pytest.fixture
-def table():
-    return Table()
 
 
 def infos(table):

@@ -17,11 +17,6 @@ POINTER = "current_manifest"
 CREATE = "put_if_absent"
 
 
-@pytest.fixture
-def table():
-    return Table()
-
-
 def test_rule_4_a_flush_never_replaces_anything(table):
     writer = table.journal("writer").open_writer()
     writer.put_l0(0, b"first")

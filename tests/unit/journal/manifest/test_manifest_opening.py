@@ -7,16 +7,11 @@ import pytest
 from firn.errors import FencedError, FirnError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.manifest import ManifestJournal
 from firn.testing import CRASH_BEFORE, LOST_ACK, TRUNCATED, Crashed, SimStore, delayed, retried
-from manifest_tables import Before, Plan, Table, names
+from manifest_tables import Before, Plan, names
 
 POINTER = "current_manifest"
 SWAP = "put_if_match"
 CREATE = "put_if_absent"
-
-
-@pytest.fixture
-def table():
-    return Table()
 
 
 def test_the_first_writer_fences_nobody(table):

@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 from firn.errors import CorruptObjectError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.manifest import EpochInfo, L0File
 from firn.journal.manifest.walk import reduced, walk
-from manifest_tables import Before, Table, merge, names, put
+from manifest_tables import Before, merge, names, put
 
 POINTER = "current_manifest"
-
-
-@pytest.fixture
-def table():
-    return Table()
 
 
 def test_a_new_table_is_empty(table):

@@ -17,11 +17,6 @@ from sequence_logs import PREFIX, Before, Database, Put, R, cost, put_of, txids
 LAYOUT = SequenceLayout(PREFIX)
 
 
-@pytest.fixture
-def db():
-    return Database()
-
-
 def test_a_commit_is_the_next_record(db):
     log = db.log()
     assert commit(log, [Put("a", 0, ("a",))]) == {"a": 1}

@@ -18,12 +18,7 @@ from firn.journal.sequence import (
 )
 from firn.journal.sequence import group as group_commit
 from firn.testing import SimStore
-from sequence_logs import PREFIX, Database, Put, txids
-
-
-@pytest.fixture
-def db():
-    return Database()
+from sequence_logs import PREFIX, Put, txids
 
 
 @pytest.mark.parametrize(("largest", "records"), [(8, [8]), (3, [3, 3, 2])])

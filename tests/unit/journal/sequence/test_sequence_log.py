@@ -13,11 +13,6 @@ from sequence_logs import PREFIX, Before, Database, Put, R, put_of
 LAYOUT = SequenceLayout(PREFIX)
 
 
-@pytest.fixture
-def db():
-    return Database()
-
-
 def ghost(db, number):
     """A record that lands in the place of one that was truncated."""
     record = Record(number, (put_of("ghost", number - 1, ("ghost",)),), 0, (), {})

@@ -18,11 +18,6 @@ from sequence_logs import PREFIX, Before, Database, Put, R, cost, put_of, txids
 LAYOUT = SequenceLayout(PREFIX)
 
 
-@pytest.fixture
-def db():
-    return Database()
-
-
 def test_a_record_that_is_missing_ends_truncation(db):
     db.commit("a", "b", "c", "d")
     db.apply(4)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,12 +27,6 @@ Connect = Callable[..., firn.Database]
 Position = StreamPosition[VectorOffset]
 
 NO_CLAIMS = {"conditional_put": "disabled"}
-
-
-@pytest.fixture
-def connect(tmp_path: Path) -> Connect:
-    """A database on a directory, as `writer` or as a reader."""
-    return lambda writer=None, **more: firn.connect(tmp_path / "prod", writer=writer, **more)
 
 
 @pytest.fixture
