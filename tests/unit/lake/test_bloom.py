@@ -45,6 +45,7 @@ from firn.predicate.bloom import (
 )
 from firn.predicate.domain import Interval
 from firn.predicate.predicate import Predicate
+from moments import next_millisecond
 
 DAY = 86_400_000_000
 EPOCH = dt.datetime(1970, 1, 1)
@@ -594,6 +595,7 @@ def test_auto_takes_identifiers(db: firn.Database) -> None:
     table.append(
         [{**person, "city": f"c{i % 3}", "at": dt.datetime(2026, 1, 1)} for i, person in enumerate(people(0))]
     )
+    next_millisecond()
     table.append(people(50, 5))
     assert [list(each or []) for each in blooms(table)] == [["id", "n"], []]
     sample = pa.table({f"c{i}": list(range(100)) for i in range(9)})

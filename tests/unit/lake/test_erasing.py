@@ -19,6 +19,7 @@ from firn.lake.table import LakeTable
 from firn.records.maintain.collection import sweep_all
 from kv_tables import new_table
 from lake_journals import LAKES, Lake, LeaderlessLake
+from moments import next_millisecond
 from planted import Value, found_in
 from record_stores import Database as Records
 from record_stores import R
@@ -134,6 +135,7 @@ STEPS: Mapping[str, Callable[[LakeTable, Person, int], object]] = {
 
 def forget_all(lake: Lake, table: LakeTable) -> None:
     """As `docs/howto/erase-a-person.md` has it."""
+    next_millisecond()
     if isinstance(lake, LeaderlessLake):
         table.sweep(older_than="0s", orphans="0s")
     else:

@@ -14,6 +14,7 @@ import pytest
 import firn
 from firn.lake.table import LakeTable
 from lake_journals import Lake, abandon
+from moments import next_millisecond
 
 UTC = dt.timezone.utc
 
@@ -154,6 +155,7 @@ def test_a_snapshot_can_be_exported_to_other_engines(tmp_path: Path) -> None:
     table = firn.connect(tmp_path).create_table("t", partition_by=["bucket(2, x)"])
     table.append([{"x": x} for x in range(10)])
     version = table.snapshot().version
+    next_millisecond()
     table.append([{"x": 10, "y": 1.5}])
     read = duckdb.read_parquet(table.scan(at=version).uris(), union_by_name=True, hive_partitioning=False)
     assert sorted(read.fetchall()) == [(x,) for x in range(10)]
@@ -174,6 +176,7 @@ def test_time_travel_by_version_time_and_text(flights: LakeTable) -> None:
     version = flights.snapshot().version
     moment = flights.snapshot().time
     assert moment is not None
+    next_millisecond()
     flights.append(rows(2))
     flights.merge()
     flights.delete("delay < 105")
