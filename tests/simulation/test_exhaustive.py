@@ -147,32 +147,24 @@ def _explored(
     return found.schedules
 
 
-def test_two_merges() -> None:
-    assert _explored({"a": merger, "b": merger}, [ROWS], preemptions=4) > 300
-
-
-def test_merge_and_cleanup() -> None:
-    assert _explored({"merger": merger, "cleaner": cleaner}, [ROWS], preemptions=3) > 1000
-
-
-def test_merge_and_sweep() -> None:
-    assert _explored({"merger": merger, "sweeper": sweeper}, [ROWS], preemptions=4) > 400
-
-
-def test_two_cleanups() -> None:
-    assert _explored({"a": cleaner, "b": cleaner}, [ROWS], preemptions=3) > 1000
-
-
-def test_cleanup_and_a_reader() -> None:
-    assert _explored({"cleaner": cleaner, "reader": reader}, [ROWS], preemptions=4) > 700
-
-
-def test_removal_and_a_reader() -> None:
-    assert _explored({"remover": remover, "reader": reader}, [ROWS, [1, 2]], preemptions=4) > 600
-
-
-def test_two_retries_of_a_batch() -> None:
-    assert _explored({"batch-a": batch, "batch-b": batch}, [[*ROWS, 9]], preemptions=4) > 800
+@pytest.mark.parametrize(
+    ("programs", "expected", "preemptions", "least"),
+    [
+        ({"a": merger, "b": merger}, [ROWS], 4, 300),
+        ({"merger": merger, "cleaner": cleaner}, [ROWS], 3, 1000),
+        ({"merger": merger, "sweeper": sweeper}, [ROWS], 4, 400),
+        ({"a": cleaner, "b": cleaner}, [ROWS], 3, 1000),
+        ({"cleaner": cleaner, "reader": reader}, [ROWS], 4, 700),
+        ({"remover": remover, "reader": reader}, [ROWS, [1, 2]], 4, 600),
+        ({"batch-a": batch, "batch-b": batch}, [[*ROWS, 9]], 4, 800),
+    ],
+    ids=lambda value: " and ".join(value) if isinstance(value, dict) else "",
+)
+def test_two_beside_one_another(
+    programs: dict[str, Program], expected: list[list[int]], preemptions: int, least: int
+) -> None:
+    """In more schedules than `least`, or they'd hardly meet."""
+    assert _explored(programs, expected, preemptions=preemptions) > least
 
 
 @pytest.mark.parametrize(

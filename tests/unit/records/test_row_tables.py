@@ -291,19 +291,29 @@ def test_lost_answers_are_settled(twins, verb, fault):
     fresh.update(row.id, {"n": 3}, etag=made)
 
 
+class Between(Script):
+    """Others do something just before each GET."""
+
+    def __init__(self, others, *rules):
+        super().__init__(*rules)
+        self.others = others
+
+    def decide(self, call):
+        if call.verb == "get":
+            self.others()
+        return super().decide(call)
+
+
 def test_a_lost_answer_is_a_success_even_if_the_row_has_moved_on():
     """The put landed and three others wrote over it before its client could look."""
     store, _, etag = struck()
     other = opened(store.bucket("other"))
 
-    class Between(Script):
-        def decide(self, call):
-            if call.verb == "get":
-                for n in range(NONCES - 1):
-                    other.update("DTW", {"n": 10 + n})
-            return super().decide(call)
+    def between():
+        for n in range(NONCES - 1):
+            other.update("DTW", {"n": 10 + n})
 
-    table = opened(store.bucket(plan=Between(Rule(LOST_ACK, verb="put_if_match"))))
+    table = opened(store.bucket(plan=Between(between, Rule(LOST_ACK, verb="put_if_match"))))
     made = table.update("DTW", {"n": 2}, etag=etag)
     assert other.get("DTW")["n"] == 10 + NONCES - 2
     with pytest.raises(firn.StaleObjectError):
@@ -314,14 +324,11 @@ def test_a_lost_answer_that_nobody_can_settle_is_unknown():
     store, _, etag = struck()
     other = opened(store.bucket("other"))
 
-    class Between(Script):
-        def decide(self, call):
-            if call.verb == "get":
-                for n in range(NONCES):
-                    other.update("DTW", {"n": 10 + n})
-            return super().decide(call)
+    def between():
+        for n in range(NONCES):
+            other.update("DTW", {"n": 10 + n})
 
-    table = opened(store.bucket(plan=Between(Rule(LOST_ACK, verb="put_if_match"))))
+    table = opened(store.bucket(plan=Between(between, Rule(LOST_ACK, verb="put_if_match"))))
     with pytest.raises(firn.OutcomeUnknownError, match="read the row"):
         table.update("DTW", {"n": 2}, etag=etag)
 
@@ -330,13 +337,10 @@ def test_a_delayed_put_that_others_overtook_never_lands():
     store, _, etag = struck()
     other = opened(store.bucket("other"))
 
-    class Between(Script):
-        def decide(self, call):
-            if call.verb == "get":
-                other.update("DTW", {"n": 10}, etag="")
-            return super().decide(call)
+    def between():
+        other.update("DTW", {"n": 10}, etag="")
 
-    table = opened(store.bucket(plan=Between(Rule(delayed(100), verb="put_if_match"))))
+    table = opened(store.bucket(plan=Between(between, Rule(delayed(100), verb="put_if_match"))))
     with pytest.raises(firn.StaleObjectError) as raised:
         table.update("DTW", {"n": 2}, etag=etag)
     assert raised.value.current["n"] == 10

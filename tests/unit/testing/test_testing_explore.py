@@ -6,7 +6,8 @@ from math import comb
 
 import pytest
 
-from firn.errors import InvalidInputError, ObjectChangedError
+from counting import count_by_swapping, count_once
+from firn.errors import InvalidInputError
 from firn.testing import (
     MakeWorld,
     Replay,
@@ -72,21 +73,6 @@ def test_preemptions_are_bounded() -> None:
     assert explore(make, preemptions=6).schedules == 20
 
 
-def _plain(client: SimClient) -> None:
-    seen = client.bucket.get("n")
-    client.bucket.put("n", b"%d" % (int(seen.data) + 1))
-
-
-def _swapping(client: SimClient) -> None:
-    while True:
-        seen = client.bucket.get("n")
-        try:
-            client.bucket.put_if_match("n", b"%d" % (int(seen.data) + 1), seen.info.etag)
-        except ObjectChangedError:
-            continue
-        return
-
-
 def _counter(program: Program) -> MakeWorld:
     def make(seed: Seed) -> World:
         world = World(seed, store=SimStore())
@@ -105,30 +91,30 @@ def _counter(program: Program) -> MakeWorld:
 
 def test_seeds_find_the_lost_update_and_find_it_again() -> None:
     with pytest.raises(SimulationFailure, match="both_are_counted") as failure:
-        simulate(_counter(_plain), range(1000))
+        simulate(_counter(count_once), range(1000))
     seed = failure.value.seed
     assert isinstance(seed, int)
     with pytest.raises(SimulationFailure) as again:
-        simulate(_counter(_plain), [seed])
+        simulate(_counter(count_once), [seed])
     assert again.value.trace == failure.value.trace
 
 
 def test_exploring_finds_the_lost_update_and_replays_it() -> None:
     with pytest.raises(SimulationFailure, match=r"Replay\(\[") as failure:
-        explore(_counter(_plain))
+        explore(_counter(count_once))
     replay = failure.value.seed
     assert isinstance(replay, Replay)
     printed = eval(repr(replay), {"Replay": Replay})
     with pytest.raises(SimulationFailure) as again:
-        _counter(_plain)(printed).run()
+        _counter(count_once)(printed).run()
     assert again.value.trace == failure.value.trace
     with pytest.raises(SimulationFailure):
-        explore(_counter(_plain), preemptions=1)
+        explore(_counter(count_once), preemptions=1)
 
 
 def test_compare_and_swap_loses_nothing() -> None:
-    assert simulate(_counter(_swapping), range(300)).seeds == 300
-    done = explore(_counter(_swapping))
+    assert simulate(_counter(count_by_swapping), range(300)).seeds == 300
+    done = explore(_counter(count_by_swapping))
     assert done.complete
     assert done.schedules > 2
 

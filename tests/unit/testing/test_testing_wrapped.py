@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from counting import count_by_swapping, count_once
 from firn.bucket.base import Bucket
 from firn.bucket.local import LocalBucket
 from firn.errors import (
@@ -116,21 +117,6 @@ def test_an_inner_bucket_without_conditional_puts_stays_one() -> None:
         bucket.put_if_absent("a", b"")
 
 
-def _plain(client: SimClient) -> None:
-    seen = client.bucket.get("n")
-    client.bucket.put("n", b"%d" % (int(seen.data) + 1))
-
-
-def _swapping(client: SimClient) -> None:
-    while True:
-        seen = client.bucket.get("n")
-        try:
-            client.bucket.put_if_match("n", b"%d" % (int(seen.data) + 1), seen.info.etag)
-        except ObjectChangedError:
-            continue
-        return
-
-
 def _counted(seed: int, program: Program, inner: Bucket) -> World:
     world = World(seed, store=inner)
     world.observer().put("n", b"0")
@@ -147,9 +133,9 @@ def _counted(seed: int, program: Program, inner: Bucket) -> World:
 def test_a_world_schedules_clients_of_a_real_bucket() -> None:
     failures = 0
     for seed in range(40):
-        _counted(seed, _swapping, _inner()).run()
+        _counted(seed, count_by_swapping, _inner()).run()
         try:
-            _counted(seed, _plain, _inner()).run()
+            _counted(seed, count_once, _inner()).run()
         except SimulationFailure:
             failures += 1
     assert 0 < failures < 40
@@ -158,10 +144,10 @@ def test_a_world_schedules_clients_of_a_real_bucket() -> None:
 def test_a_world_schedules_clients_of_a_directory(tmp_path: Path) -> None:
     directories = _directories(tmp_path)
     for seed in range(5):
-        _counted(seed, _swapping, next(directories)).run()
+        _counted(seed, count_by_swapping, next(directories)).run()
     # Seed 2 is one that loses an update; the schedule is the same over any bucket.
     with pytest.raises(SimulationFailure, match="both_are_counted"):
-        _counted(2, _plain, next(directories)).run()
+        _counted(2, count_once, next(directories)).run()
 
 
 def test_every_call_on_a_directory_can_crash(tmp_path: Path) -> None:
