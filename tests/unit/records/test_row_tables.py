@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import firn
@@ -232,6 +232,7 @@ ROWS = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(ROWS)
 def test_rows_come_back(row):
     try:
