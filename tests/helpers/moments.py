@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
+
+from firn.lake.table import LakeTable
 
 
 def next_millisecond() -> None:
@@ -10,3 +14,12 @@ def next_millisecond() -> None:
     now = time.time_ns() // 1_000_000
     while time.time_ns() // 1_000_000 == now:
         pass
+
+
+def append_late(table: LakeTable, rows: list[dict[str, Any]], known: Mapping[str, str] | None = None) -> None:
+    """Append in a later millisecond, as a process that looked when the table had the columns `known`, or none."""
+    next_millisecond()
+    columns = dict(known or {})
+    table.journal.columns = lambda **_: columns  # type: ignore[method-assign]
+    table.append(rows)
+    del table.journal.columns

@@ -14,6 +14,7 @@ import firn
 from firn.journal.model import Commit
 from firn.lake.table import LakeTable
 from firn.lake.write.write import WriteSpec, write_batches
+from moments import append_late
 
 Reading = Callable[[LakeTable], list[dict[str, Any]]]
 VALUES = [5, 5.5, "five", True, [5], {"a": 5}]
@@ -35,14 +36,6 @@ class Shifted:
         self.clock.sleep(seconds)
 
 
-def append_blindly(table: LakeTable, data: list[dict[str, Any]]) -> None:
-    """As if it had looked at the table before anybody else's commit."""
-    known = {}
-    table.journal.columns = lambda **_: known  # type: ignore[method-assign]
-    table.append(data)
-    del table.journal.columns
-
-
 def race(values: list[Any], **options: Any) -> LakeTable:
     """A table on which every value of one column was appended by a process that knew of no other."""
     db = firn.connect("memory://")
@@ -50,7 +43,7 @@ def race(values: list[Any], **options: Any) -> LakeTable:
     tables = [db.table("t") for _ in values]
     for number, (table, value) in enumerate(zip(tables, values, strict=True)):
         table.journal.clock = Shifted(table.journal.clock, number)  # type: ignore[attr-defined]
-        append_blindly(table, [{"n": number, "x": value}])
+        append_late(table, [{"n": number, "x": value}])
     return db.table("t")
 
 

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 import firn
-from firn.lake.table import LakeTable
-
-
-def unseen(table: LakeTable, rows: list[dict[str, object]]) -> None:
-    """Append as a process that has seen no columns."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table.journal, "columns", lambda **_: {"id": "BIGINT"})
-        table.append(rows)
+from moments import append_late
 
 
 @pytest.mark.filterwarnings("ignore::firn.DegradedReadWarning")
@@ -23,8 +16,8 @@ def unseen(table: LakeTable, rows: list[dict[str, object]]) -> None:
 @pytest.mark.parametrize("how", ["resolve", "into", "types"])
 def test_lake_01_what_an_update_set_aside_comes_back(journal: str, how: str) -> None:
     table = firn.connect("memory://", writer="w").create_table("t", journal=journal, key=["id"])
-    unseen(table, [{"id": 1, "x": True, "n": 0}])
-    unseen(table, [{"id": 2, "x": 0.5, "n": 0}])
+    append_late(table, [{"id": 1, "x": True, "n": 0}], {"id": "BIGINT"})
+    append_late(table, [{"id": 2, "x": 0.5, "n": 0}], {"id": "BIGINT"})
     table.update("true", {"n": "n + 1"})
     assert [c.aside for c in table.conflicts()] == ["x~double"]
     if how == "resolve":
@@ -47,8 +40,8 @@ def test_lake_01_what_an_update_set_aside_comes_back(journal: str, how: str) -> 
 @pytest.mark.parametrize("options", [{}, {"where": "id > 0"}, {"partitions": "touched"}])
 def test_lake_01_rows_that_were_read_can_be_written_back(journal: str, options: dict[str, Any]) -> None:
     table = firn.connect("memory://", writer="w").create_table("t", journal=journal)
-    unseen(table, [{"id": 1, "x": True}])
-    unseen(table, [{"id": 2, "x": 0.5}])
+    append_late(table, [{"id": 1, "x": True}], {"id": "BIGINT"})
+    append_late(table, [{"id": 2, "x": 0.5}], {"id": "BIGINT"})
     rows = table.scan().to_arrow()
     table.overwrite(rows, **options)
     assert table.scan().to_arrow().sort_by("id").to_pylist() == rows.sort_by("id").to_pylist()
@@ -63,8 +56,8 @@ def test_lake_01_rows_that_were_read_can_be_written_back(journal: str, options: 
 def test_lake_01_a_restore_brings_back_what_was_set_aside(journal: str, resolved: bool) -> None:
     """Where restores write files anew, by the columns of today, it was lost if no live file had it."""
     table = firn.connect("memory://", writer="w").create_table("t", journal=journal)
-    unseen(table, [{"id": 1, "x": 1}])
-    unseen(table, [{"id": 2, "x": "a"}])
+    append_late(table, [{"id": 1, "x": 1}], {"id": "BIGINT"})
+    append_late(table, [{"id": 2, "x": "a"}], {"id": "BIGINT"})
     version, rows = table.version, table.scan().to_arrow().sort_by("id").to_pylist()
     table.delete("\"x~varchar\" = 'a'")
     if resolved:

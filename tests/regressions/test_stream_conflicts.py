@@ -12,14 +12,7 @@ import firn
 from firn.journal.position import StreamPosition
 from firn.lake.read.read import ReadSpec, read_table
 from firn.lake.table import LakeTable
-
-
-def late(table: LakeTable, rows: list[dict[str, Any]]) -> None:
-    """Append as one who knows the table from when it had no columns."""
-    known = table.journal.columns
-    table.journal.columns = lambda **_: {}  # type: ignore[method-assign]
-    table.append(rows)
-    table.journal.columns = known  # type: ignore[method-assign]
+from moments import append_late
 
 
 def streamed(reader: LakeTable, start: Any, stream: StreamPosition[Any]) -> list[Any]:
@@ -42,7 +35,7 @@ def test_a_stream_of_a_log_sets_aside_what_does_not_fit(merged: bool) -> None:
     stream = StreamPosition(t.journal.stream())
     start = stream.begin(None)
     t.append([{"c": 2}])
-    late(t, [{"c": "oops"}])
+    append_late(t, [{"c": "oops"}])
     if merged:
         t.delete("c IS NULL")
         t.merge()
@@ -62,8 +55,8 @@ def test_a_stream_of_writers_sets_aside_what_does_not_fit(merged: bool) -> None:
     stream = StreamPosition(reader.journal.stream())
     start = stream.begin(None)
     zed.append([{"c": 2}])
-    late(abe, [{"c": "oops"}])
-    late(abe, [{"c": "again"}])
+    append_late(abe, [{"c": "oops"}])
+    append_late(abe, [{"c": "again"}])
     if merged:  # no live file conflicts by now, and the stream delivers those that did
         abe.merge()
     with pytest.warns(firn.DegradedReadWarning, match="shown as 'c~varchar'"):

@@ -12,7 +12,7 @@ import pytest
 
 import firn
 from firn.lake.table import LakeTable
-from moments import next_millisecond
+from moments import append_late
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +33,7 @@ def late(url: str, **properties: str) -> tuple[LakeTable, LakeTable]:
     abe = firn.connect(url, writer="abe").table("t")
     abe.journal.columns()
     zed.append([{"c": n} for n in range(5)])
-    next_millisecond()
-    known = abe.journal.columns
-    abe.journal.columns = lambda **_: {}  # type: ignore[method-assign]
-    abe.append([{"c": "oops"}])
-    abe.journal.columns = known  # type: ignore[method-assign]
+    append_late(abe, [{"c": "oops"}])
     return zed, abe
 
 

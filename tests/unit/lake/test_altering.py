@@ -15,7 +15,7 @@ from firn.journal.entries import Entries
 from firn.journal.leaderless.format.settings import Settings
 from firn.lake.table import LakeTable
 from firn.lake.write.write import WriteSpec
-from moments import next_millisecond
+from moments import append_late
 
 Open = Callable[[], LakeTable]
 
@@ -47,9 +47,7 @@ def conflicting(opens: Open) -> LakeTable:
     one.journal.columns()
     other.journal.columns()
     one.append([{"x": n} for n in (1, 2)])
-    next_millisecond()
-    other.journal.columns = lambda **_: {}  # type: ignore[method-assign]
-    other.append([{"x": 2.5}])
+    append_late(other, [{"x": 2.5}])
     return one
 
 
