@@ -102,8 +102,11 @@ class LocalRunner:
                 progress(done, len(tasks))
 
 
-class TaskEngines(Protocol):
-    """Chooses where work runs. What a kind of table asks of a cluster besides stands with that kind."""
+class Engines(Protocol):
+    """What a table asks of the engine above it, whatever its kind: where tasks run, and what to do with a DataFrame.
+
+    `firn.database.engines` has a database's; tables themselves import no Spark.
+    """
 
     def runner(self, input_bytes: int) -> Runner:
         """The runner for a plan that reads so many bytes."""
@@ -117,8 +120,16 @@ class TaskEngines(Protocol):
         """Whether `data` is a DataFrame of the cluster's."""
         ...
 
+    def to_spark(self, table: Any, *, columns: Sequence[str] | None, where: str | None, at: Any) -> Any:
+        """A DataFrame of some columns of a table's rows, of those that satisfy a predicate."""
+        ...
 
-class LocalEngines:
+    def load(self, table: Any, frame: Any, **options: Any) -> Any:
+        """Put a cluster's DataFrame into the table. `SparkKind.load` of the kind has the options and the result."""
+        ...
+
+
+class InProcess:
     """No cluster: tasks run in threads of this process."""
 
     def __init__(self, runner: Runner | None = None) -> None:
@@ -133,7 +144,13 @@ class LocalEngines:
     def is_dataframe(self, data: Any) -> bool:
         return False
 
+    def to_spark(self, table: Any, *, columns: Sequence[str] | None, where: str | None, at: Any) -> Any:
+        raise _without_database(table.name)
 
-def without_database(table: str) -> UnsupportedError:
+    def load(self, table: Any, frame: Any, **options: Any) -> Any:
+        raise _without_database(table.name)
+
+
+def _without_database(table: str) -> UnsupportedError:
     """For a verb that needs a cluster, of a table that was made without a database to find one."""
     return UnsupportedError(f"{table} was made without a database: get it by firn.connect(…).table(…)")

@@ -10,10 +10,9 @@ import pytest
 from firn.errors import InvalidInputError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.table import LakeTable
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import Rule, Script, SimStore, stalled
 from regressions.journals import journal_on, pass_time
 from simulation.leaderless_table import put_rows

@@ -10,11 +10,10 @@ import pytest
 from firn.database.writer_tables import WriterTables
 from firn.errors import AppendExpiredError, ConflictError, TableNotFoundError
 from firn.journal.model import Commit
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import GatedBucket, SimStore
 
 SHORT = {"orphan_age": "1s"}

@@ -7,10 +7,9 @@ import pytest
 from firn.database.writer_tables import WriterTables
 from firn.errors import SnapshotTooOldError
 from firn.journal.writer.maintain.prune import prune
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.table import LakeTable
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import GatedBucket, SimStore
 
 

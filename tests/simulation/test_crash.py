@@ -36,12 +36,11 @@ from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.model import Commit
 from firn.kinds import Kind
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.lake.write.upload import Uploader
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import (
     CrashMode,
     CrashPoint,

@@ -8,12 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from firn.journal.leaderless import LeaderlessJournal
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from simulation.outcomes import Outcome
 

@@ -29,11 +29,10 @@ from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import SimStore
 from simulation.seeds import seeds
 

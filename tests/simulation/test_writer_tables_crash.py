@@ -17,10 +17,9 @@ from firn.database.writer_tables import WriterTables
 from firn.errors import ConflictError, FirnError, SnapshotTooOldError
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.partition.partition import PartitionSpec
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from simulation.outcomes import Outcome
 

@@ -49,13 +49,13 @@ def test_a_large_table_is_copied_by_tasks(
 ) -> None:
     monkeypatch.setattr("firn.database.copies.TASKS_FROM", 40)
     frames: list[Any] = []
-    asked = stock.engines.records_to_spark
+    asked = stock.engines.to_spark
 
     def counted(*args: Any, **options: Any) -> Any:
         frames.append(asked(*args, **options))
         return frames[-1]
 
-    monkeypatch.setattr(type(db.engines), "records_to_spark", staticmethod(counted))
+    monkeypatch.setattr(type(db.engines), "to_spark", staticmethod(counted))
     first = db.copy("stock", "history", changes=True)
     assert (first.rows, len(frames)) == (50, 1)
     assert db.table("history").scan().to_arrow().schema.names == ["_id", "n", "the day", "_kind", "_seq"]

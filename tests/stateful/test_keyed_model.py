@@ -21,12 +21,11 @@ from firn.arrow.types import arrow_schema
 from firn.errors import SchemaConflictError, SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import ColumnTypes, Commit
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.definition.keys import HIDDEN, parse_key
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import SimStore
 
 Row = dict[str, Any]

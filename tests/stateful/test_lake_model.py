@@ -24,12 +24,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from firn.arrow.types import arrow_schema
 from firn.errors import InvalidInputError, NotFoundError, SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import ChangeResult
 from firn.lake.table import LakeTable
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import SimStore
 
 Row = dict[str, Any]

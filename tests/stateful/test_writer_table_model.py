@@ -18,9 +18,8 @@ from firn.errors import SnapshotTooOldError
 from firn.journal.writer.format.metadata import read_metadata
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
-from firn.lake.context import InProcess
 from firn.lake.table import LakeTable
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 
 FAILING = ["s::INTEGER = 1", "len(s) // (id - 1) > 0", "n > 100 OR n = 3", "tags[1] = 'a'"]
 

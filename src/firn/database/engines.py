@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
 from firn.errors import UnsupportedError
-from firn.journal.model import Namer, Snapshot
-from firn.lake.context import LakeContext
-from firn.lake.read.scan import Scan
 from firn.runner import LocalRunner, Progress, Runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from firn.keyed.context import KeyedContext
-    from firn.keyed.results import LoadReport
-    from firn.records.load.load import RecordLoadReport
-    from firn.records.row_tables import RowTable
-    from firn.records.table import RecordTable
 
 SPARK_FROM_BYTES = 64 * 2**20
 """A plan that reads more runs on Spark even if no session is active yet."""
@@ -57,50 +48,19 @@ class DatabaseEngines:
     def is_dataframe(self, data: Any) -> bool:
         return type(data).__module__.startswith("pyspark.sql")
 
-    def write(
-        self, table: LakeContext, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
-    ) -> Any:
+    def to_spark(self, table: Any, *, columns: Sequence[str] | None, where: str | None, at: Any) -> Any:
+        from firn.spark.plan import spark_kind
+
+        return spark_kind(table).frame(table, self.session, columns=columns, where=where, at=at)
+
+    def load(self, table: Any, frame: Any, **options: Any) -> Any:
         if not table.bucket.capabilities.shareable:
             raise UnsupportedError(
                 f"{self._url} lives in this process only, where Spark's tasks can't write. Use a directory."
             )
-        from firn.spark.lake.append import write_dataframe
+        from firn.spark.plan import spark_kind
 
-        return write_dataframe(table, data, namer, query=query, aside=aside)
-
-    def to_spark(
-        self, table: LakeContext, snapshot: Snapshot, *, columns: Sequence[str] | None, where: str | None
-    ) -> Any:
-        from firn.spark.lake.read import LakeRead
-
-        scan = Scan(table, columns=columns, where=where, snapshot=snapshot)
-        return LakeRead.of(scan).frame(self.session())
-
-    def keyed_to_spark(
-        self, table: KeyedContext, *, columns: Sequence[str] | None, where: str | None, at: Any
-    ) -> Any:
-        from firn.spark.keyed.read import KeyedRead
-
-        return KeyedRead.of(table, columns=columns, where=where, at=at).frame(self.session())
-
-    def keyed_load(self, table: KeyedContext, frame: Any) -> LoadReport:
-        from firn.spark.keyed.load import load_dataframe
-
-        return load_dataframe(table, frame)
-
-    def records_to_spark(
-        self, table: RecordTable | RowTable, *, columns: Sequence[str] | None, where: str | None, at: Any
-    ) -> Any:
-        from firn.spark.records.read import RecordsRead
-
-        return RecordsRead.of(table, columns=columns, where=where, at=at).frame(self.session())
-
-    def records_load(
-        self, table: RecordTable | RowTable, frame: Any, *, id: str, batch: int
-    ) -> RecordLoadReport:
-        from firn.spark.records.load import load_dataframe
-
-        return load_dataframe(table, frame, id=id, batch=batch)
+        return spark_kind(table).load(table, frame, **options)
 
 
 def _active_session() -> Any:

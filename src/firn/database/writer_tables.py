@@ -26,10 +26,10 @@ from firn.journal.writer.format.layout import check_place
 from firn.journal.writer.format.state import State
 from firn.journal.writer.journal import WriterJournal
 from firn.journal.writer.settings import Settings
-from firn.lake.context import Engines
 from firn.lake.definition.definition import Descriptor
 from firn.lake.results import AppendResult, ChangeResult, DropReport
 from firn.lake.table import LakeTable
+from firn.runner import Engines
 
 
 class WriterTables:

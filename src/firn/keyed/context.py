@@ -1,12 +1,12 @@
 """What every verb of a keyed table works on: the table as a value, and the engine above it.
 
-`firn.database.database` gives every table an `Engines`; keyed tables themselves import no Spark.
+`firn.database.database` gives every table its `Engines`; keyed tables themselves import no Spark.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -22,42 +22,15 @@ from firn.keyed.definition.settings import KeyedSettings
 from firn.keyed.encoding.keys import Keys
 from firn.keyed.encoding.values import Values
 from firn.keyed.merge.operators import Operator
-from firn.keyed.results import LoadReport
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.readers import SstReaders
-from firn.runner import LocalEngines, TaskEngines, without_database
+from firn.runner import Engines, InProcess
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
-
-
-class Engines(TaskEngines, Protocol):
-    """What a table asks of the engine above it: where tasks run, and what to do with a DataFrame."""
-
-    def keyed_to_spark(
-        self, table: KeyedContext, *, columns: Sequence[str] | None, where: str | None, at: Any
-    ) -> Any:
-        """A DataFrame of some columns of the live rows, of those that satisfy a predicate."""
-        ...
-
-    def keyed_load(self, table: KeyedContext, frame: Any) -> LoadReport:
-        """Put a cluster's DataFrame into the table."""
-        ...
-
-
-class InProcess(LocalEngines):
-    """No cluster: tasks run in threads of this process."""
-
-    def keyed_to_spark(
-        self, table: KeyedContext, *, columns: Sequence[str] | None, where: str | None, at: Any
-    ) -> Any:
-        raise without_database(table.name)
-
-    def keyed_load(self, table: KeyedContext, frame: Any) -> LoadReport:
-        raise without_database(table.name)
 
 
 class OpenWriter(Protocol):

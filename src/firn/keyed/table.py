@@ -134,7 +134,8 @@ class KeyedTable(KeyedContext):
     @documented(bulk_load.load)
     def load(self, data: Any, *, runner: Runner | None = None) -> LoadReport:
         if self.engines.is_dataframe(data):
-            return self.engines.keyed_load(self, data)
+            report: LoadReport = self.engines.load(self, data)
+            return report
         return bulk_load.load(self, data, runner=runner)
 
     def to_spark(
@@ -147,7 +148,7 @@ class KeyedTable(KeyedContext):
             where: a predicate over them; ranges of the key leave out what lies outside.
             at: as `reader` takes it.
         """
-        return self.engines.keyed_to_spark(self, columns=columns, where=where, at=at)
+        return self.engines.to_spark(self, columns=columns, where=where, at=at)
 
     @property
     def aio(self) -> AsyncKeyedTable:

@@ -1,30 +1,33 @@
 """The context of every verb of a lake table: the table as a value, and the engine above it.
 
-`firn.database.database` gives every table an `Engines`; the lake itself imports no Spark.
+`firn.database.database` gives every table its `Engines`; the lake itself imports no Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import ClassVar
 
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 from firn.journal.entries import TYPE
-from firn.journal.model import ColumnTypes, DataFile, LakeJournal, Namer, Places, Snapshot
+from firn.journal.model import ColumnTypes, DataFile, LakeJournal, Places, Snapshot
+from firn.kinds import Kind
 from firn.lake.definition.definition import Descriptor
 from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import Partition
 from firn.names import fold
-from firn.runner import LocalEngines, TaskEngines, without_database
+from firn.runner import Engines
 
 
 @dataclass(frozen=True, eq=False)
 class LakeContext:
     """A table as its verbs need it. `created` is the definition that it was created with. If the table is shared with
     the reference, it is the definition as this process has read it."""
+
+    kind: ClassVar[Kind] = "lake"
 
     bucket: Bucket
     prefix: str
@@ -95,33 +98,3 @@ class Written:
 
     files: Sequence[DataFile]
     columns: ColumnTypes
-
-
-class Engines(TaskEngines, Protocol):
-    """The engine above a table, as the table needs it: where tasks run, and what to do with a DataFrame."""
-
-    def write(
-        self, table: LakeContext, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
-    ) -> Written:
-        """Write a cluster's DataFrame as files of the table, committing nothing."""
-        ...
-
-    def to_spark(
-        self, table: LakeContext, snapshot: Snapshot, *, columns: Sequence[str] | None, where: str | None
-    ) -> Any:
-        """A DataFrame of some of a snapshot's columns, of the rows of a predicate."""
-        ...
-
-
-class InProcess(LocalEngines):
-    """No cluster: tasks run in threads of this process."""
-
-    def write(
-        self, table: LakeContext, data: Any, namer: Namer, *, query: str | None, aside: frozenset[str]
-    ) -> Written:
-        raise without_database(table.name)
-
-    def to_spark(
-        self, table: LakeContext, snapshot: Snapshot, *, columns: Sequence[str] | None, where: str | None
-    ) -> Any:
-        raise without_database(table.name)

@@ -12,7 +12,7 @@ from firn.arguments import checked
 from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
 from firn.journal.model import CommitInfo, LakeJournal, Places, Snapshot, SweepReport
-from firn.lake.context import Engines, InProcess, LakeContext
+from firn.lake.context import LakeContext
 from firn.lake.definition.definition import Descriptor
 from firn.lake.definition.keys import KeySpec
 from firn.lake.maintain import alter as altering
@@ -25,6 +25,7 @@ from firn.lake.read.scan import Scan
 from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
 from firn.lake.write.append import append
 from firn.lake.write.register import register
+from firn.runner import Engines, InProcess
 from firn.units import Duration, parse_duration
 
 if TYPE_CHECKING:

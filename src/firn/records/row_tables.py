@@ -18,7 +18,6 @@ from firn.errors import NoSuchKeyError, NoSuchVerbError
 from firn.records.definition.definition import RecordDefinition
 from firn.records.documents.documents import ID, Record
 from firn.records.documents.predicates import Ids, Where, conditions_of, matches
-from firn.records.engines import Engines, InProcess
 from firn.records.load.load import BATCH, RecordLoadReport, check_batch
 from firn.records.load.rows import Row, load_rows
 from firn.records.maintain.alter import alter_lone
@@ -30,6 +29,7 @@ from firn.records.read.order import ALL, Order, OrderBy
 from firn.records.read.ordered import in_order
 from firn.records.read.rows import ROWS, Rows
 from firn.records.session import CALLS
+from firn.runner import Engines, InProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -226,7 +226,7 @@ class RowTable:
     def to_spark(self, *, columns: Sequence[str] | None = None, where: str | None = None) -> DataFrame:
         """The rows as a Spark DataFrame, each as it is when a task reads it: `_id`, then the declared columns, or
         else `document`, its JSON; `columns` may ask for `_etag`. 1 LIST sequence, and in tasks 1 GET a row."""
-        return self.engines.records_to_spark(self, columns=columns, where=where, at=None)
+        return self.engines.to_spark(self, columns=columns, where=where, at=None)
 
     def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> RecordLoadReport:
         """`upsert` many rows, `batch` of them in memory at a time. Arguments and errors as `RecordTable.load`.
@@ -244,7 +244,8 @@ class RowTable:
         """
         check_batch(batch)
         if self.engines.is_dataframe(rows):
-            return self.engines.records_load(self, rows, id=id, batch=batch)
+            report: RecordLoadReport = self.engines.load(self, rows, id=id, batch=batch)
+            return report
         return RecordLoadReport(self.load_rows(load_rows(rows, self._documents, id=id), batch=batch), 0, None)
 
     def load_rows(self, rows: Iterable[Row], *, batch: int) -> int:

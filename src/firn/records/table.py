@@ -11,7 +11,6 @@ from firn.bucket.base import Bucket
 from firn.concurrency.aio import TableTwin, awaited, each
 from firn.records.definition.definition import RecordDefinition
 from firn.records.documents.documents import ID, Record
-from firn.records.engines import Engines, InProcess
 from firn.records.load.load import BATCH, RecordLoadReport, check_batch, load
 from firn.records.load.rows import load_rows
 from firn.records.maintain import alter as altering
@@ -27,7 +26,7 @@ from firn.records.read.rows import ROWS, Rows
 from firn.records.read.snapshot import etag_of
 from firn.records.session import Session
 from firn.records.write.transaction import Transaction
-from firn.runner import Runner
+from firn.runner import Engines, InProcess, Runner
 from firn.units import Duration
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class RecordTable:
         Cost: that of beginning a transaction, and 1 LIST sequence; in tasks 1 GET a row, many at once, and 1 a large
         document. Where `where` names the ids, no LIST, and 1 GET each.
         """
-        return self.engines.records_to_spark(self, columns=columns, where=where, at=at)
+        return self.engines.to_spark(self, columns=columns, where=where, at=at)
 
     @documented(since_version)
     def changes(self, since: str | int | None = None, upto: str | int | None = None) -> Changes:
@@ -315,7 +314,8 @@ class RecordTable:
         """
         check_batch(batch)
         if self.engines.is_dataframe(rows):
-            return self.engines.records_load(self, rows, id=id, batch=batch)
+            report: RecordLoadReport = self.engines.load(self, rows, id=id, batch=batch)
+            return report
         store = self.session.store
         incoming = load_rows(rows, self.definition.documents, id=id)
         return load(store, self.name, incoming, batch=batch).report(store.log.head().number)

@@ -5,7 +5,7 @@ Each kind's answers stand in `firn.spark.<kind>.kind`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from firn.journal.model import ColumnTypes
@@ -13,6 +13,7 @@ from firn.kinds import part_of
 from firn.spark.reads import Moment, TableRead
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from firn.lake.table import LakeTable
@@ -57,6 +58,23 @@ class SparkKind(Protocol):
         fields: ColumnTypes | None,
     ) -> TableRead:
         """See `plan_read`."""
+        ...
+
+    def frame(
+        self,
+        table: Any,
+        session: Callable[[], SparkSession],
+        *,
+        columns: Sequence[str] | None,
+        where: str | None,
+        at: Any,
+    ) -> DataFrame:
+        """The DataFrame of a read, in the session that `session` finds or starts."""
+        plan = self.read(table, columns=columns, where=where, at=at, moment=None, fields=None)
+        return plan.frame(session())
+
+    def load(self, table: Any, *args: Any, **options: Any) -> Any:
+        """Put a DataFrame's rows into the table: `load(table, frame, …)`, with the kind's own options and result."""
         ...
 
     def changes(

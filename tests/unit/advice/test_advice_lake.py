@@ -14,10 +14,10 @@ from advice import advises
 from firn.journal.leaderless.format.codec import decode, encode
 from firn.journal.model import Commit, SoftDelete
 from firn.journal.writer.format.metadata import read_metadata
-from firn.lake.context import InProcess
 from firn.lake.maintain.rebuild import restored_file
 from firn.lake.parquet.footer import read_footer
 from firn.lake.write.write import WriteSpec, write_batches
+from firn.runner import InProcess
 from regressions.test_lake_01_conflicting_types import race, rows
 
 ROWS = [{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]
@@ -389,7 +389,7 @@ def test_a_table_by_itself_knows_no_spark(db):
     table.context = replace(table.context, engines=InProcess())
     for use in (
         lambda: table.scan().to_spark(),
-        lambda: table.context.engines.write(table.context, ROWS, None, query=None, aside=frozenset()),
+        lambda: table.context.engines.load(table.context, ROWS, namer=None, query=None, aside=frozenset()),
     ):
         with advises("was made without a database: get it by firn.connect(…).table(…)", names="flights"):
             use()

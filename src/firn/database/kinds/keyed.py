@@ -25,13 +25,13 @@ from firn.errors import (
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
 from firn.journal.manifest.pointer_store import has_pointer
-from firn.keyed.context import Engines
 from firn.keyed.definition.definition import FORMAT_VERSION, KeyedDefinition, create_definition
 from firn.keyed.encoding.entries import expiry
 from firn.keyed.encoding.seqs import WIDE_SEQ
 from firn.keyed.maintain.clones import clones_of, release
 from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport
+from firn.runner import Engines
 from firn.units import parse_duration_ms
 
 if TYPE_CHECKING:

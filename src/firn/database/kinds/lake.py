@@ -34,7 +34,6 @@ from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
 from firn.journal.writer.federation.database_name import names_in_use
-from firn.lake.context import Engines
 from firn.lake.definition.definition import Descriptor, check_properties, create_descriptor, read_times
 from firn.lake.definition.keys import parse_key
 from firn.lake.partition.partition import PartitionSpec
@@ -42,6 +41,7 @@ from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
 from firn.lake.write.sort import sort_keys, unknown_order
 from firn.names import fold
+from firn.runner import Engines
 
 if TYPE_CHECKING:
     import pyarrow as pa

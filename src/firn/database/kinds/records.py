@@ -32,12 +32,12 @@ from firn.records.definition.definition import (
     indices_of,
     schema_of,
 )
-from firn.records.engines import Engines
 from firn.records.maintain.ddl import define
 from firn.records.names.layout import generation_of
 from firn.records.row_tables import RowTable
 from firn.records.session import Session
 from firn.records.table import RecordTable
+from firn.runner import Engines
 
 if TYPE_CHECKING:
     import pyarrow as pa

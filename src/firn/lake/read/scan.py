@@ -310,7 +310,7 @@ class Scan:
     def to_spark(self) -> Any:
         """A Spark DataFrame: read by Spark's own Parquet reader where it can, else by tasks."""
         frame = self.table.engines.to_spark(
-            self.table, self.snapshot, columns=self._requested, where=self._where
+            self.table, columns=self._requested, where=self._where, at=self.snapshot
         )
         return frame if self.limit is None else frame.limit(self.limit)
 

@@ -75,7 +75,7 @@ def write(
     Schema conflicts are refused before anything is uploaded.
     """
     if table.engines.is_dataframe(data):
-        return table.engines.write(table, data, namer, query=query, aside=aside), True
+        return table.engines.load(table, data, namer=namer, query=query, aside=aside), True
     began = table.journal.moment()
     known = table.journal.columns()
     rows = to_reader(data, known=known)

@@ -24,7 +24,7 @@ from firn.records.maintain.ddl import Definition, define
 from firn.records.objects.store import RecordStore, Table
 from firn.records.write.uniqueness import values_of
 from firn.records.write.validation import unseen
-from firn.runner import Progress, Runner, TaskEngines
+from firn.runner import Engines, Progress, Runner
 
 BATCH: Final = 1000
 """Rows that are read at once, by one task where there are tasks."""
@@ -124,7 +124,7 @@ def index_infos(store: RecordStore, table: str) -> list[IndexInfo]:
 
 def create_index(
     store: RecordStore,
-    engines: TaskEngines,
+    engines: Engines,
     table: str,
     field: str,
     *,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from firn.errors import UnsupportedError
 from firn.journal.model import ColumnTypes
+from firn.keyed.results import LoadReport
 from firn.keyed.table import KeyedTable
 from firn.spark.keyed.changes import ChangesRead, KeyedFollower
+from firn.spark.keyed.load import load_dataframe
 from firn.spark.keyed.read import KeyedRead
 from firn.spark.plan import SparkKind
 from firn.spark.reads import Moment, TableRead
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class KeyedOnSpark(SparkKind):
@@ -26,6 +31,9 @@ class KeyedOnSpark(SparkKind):
         fields: ColumnTypes | None,
     ) -> KeyedRead:
         return KeyedRead.of(table, columns=columns, where=where, at=at)
+
+    def load(self, table: KeyedTable, frame: DataFrame) -> LoadReport:
+        return load_dataframe(table, frame)
 
     def changes(
         self, table: KeyedTable, *, columns: Sequence[str] | None, where: str | None, since: Any, upto: Any

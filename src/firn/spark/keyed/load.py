@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from firn.bucket.base import Bucket
-from firn.errors import FirnError, InvalidInputError, UnsupportedError
+from firn.errors import FirnError, InvalidInputError
 from firn.keyed.load.bulk_load import BulkLoad, LoadContext, load_task
 from firn.keyed.results import LoadReport
 from firn.names import fold
@@ -58,10 +58,6 @@ def load_dataframe(table: KeyedContext, frame: DataFrame) -> LoadReport:
 
     Cost: that of compacting L0; 1 PUT an SST, at least one a task; 2 PUTs for the commit.
     """
-    if not table.bucket.capabilities.shareable:
-        raise UnsupportedError(
-            f"{table.bucket.url} lives in this process only, where Spark's tasks can't write. Use a directory."
-        )
     from pyspark.sql import functions as F  # noqa: N812
 
     spark = frame.sparkSession

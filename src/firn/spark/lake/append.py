@@ -64,7 +64,7 @@ def append_dataframe(table: LakeTable, frame: DataFrame, *, batch_id: str | None
 def write_dataframe(
     table: LakeContext, frame: DataFrame, namer: Namer, *, query: str | None, aside: frozenset[str]
 ) -> Written:
-    """Write the rows as files that nobody sees yet. See `firn.lake.context.Engines.write`.
+    """Write the rows as files that nobody sees yet. See `firn.spark.plan.SparkKind.load`.
 
     `query` is a SELECT over `_rows` in DuckDB's SQL, computed by DuckDB in tasks, row by row.
     Cost: 1 LIST sequence and the logs that aren't cached, for the snapshot by which rows are distributed and

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from firn.errors import InvalidInputError
-from firn.journal.model import ColumnTypes
+from firn.journal.model import ColumnTypes, Namer, Snapshot
+from firn.lake.context import LakeContext, Written
+from firn.lake.read.scan import Scan
 from firn.lake.table import LakeTable
+from firn.spark.lake.append import write_dataframe
 from firn.spark.lake.follow import LakeFollower
 from firn.spark.lake.read import LakeRead
 from firn.spark.plan import SparkKind
 from firn.spark.reads import Moment, TableRead
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class LakeOnSpark(SparkKind):
@@ -26,6 +32,29 @@ class LakeOnSpark(SparkKind):
         fields: ColumnTypes | None,
     ) -> LakeRead:
         return LakeRead.of(table.scan(columns=columns, where=where, at=at))
+
+    def frame(
+        self,
+        table: LakeContext,
+        session: Callable[[], SparkSession],
+        *,
+        columns: Sequence[str] | None,
+        where: str | None,
+        at: Snapshot,
+    ) -> DataFrame:
+        scan = Scan(table, columns=columns, where=where, snapshot=at)
+        return LakeRead.of(scan).frame(session())
+
+    def load(
+        self,
+        table: LakeContext,
+        frame: DataFrame,
+        *,
+        namer: Namer,
+        query: str | None,
+        aside: frozenset[str],
+    ) -> Written:
+        return write_dataframe(table, frame, namer, query=query, aside=aside)
 
     def changes(
         self, table: LakeTable, *, columns: Sequence[str] | None, where: str | None, since: Any, upto: Any

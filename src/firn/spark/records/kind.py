@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
+from firn.records.load.load import RecordLoadReport
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.spark.plan import SparkKind
 from firn.spark.reads import Moment, TableRead
 from firn.spark.records.changes import RecordChangesRead, RecordFollower
+from firn.spark.records.load import load_dataframe
 from firn.spark.records.read import RecordsRead
 from firn.spark.session.types import incoming_columns
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 
@@ -34,6 +37,11 @@ class RecordsOnSpark(SparkKind):
         fields: ColumnTypes | None,
     ) -> RecordsRead:
         return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
+
+    def load(
+        self, table: RecordTable | RowTable, frame: DataFrame, *, id: str, batch: int
+    ) -> RecordLoadReport:
+        return load_dataframe(table, frame, id=id, batch=batch)
 
     def changes(
         self,

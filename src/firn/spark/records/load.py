@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
-from firn.errors import FirnError, InvalidInputError, UnsupportedError
+from firn.errors import FirnError, InvalidInputError
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import RecordDefinition
 from firn.records.load.load import Loaded, RecordLoadReport, load
@@ -60,10 +60,6 @@ def load_dataframe(
     table: RecordTable | RowTable, frame: DataFrame, *, id: str, batch: int
 ) -> RecordLoadReport:
     """See `RecordTable.load`. As many tasks as the DataFrame has partitions: one that takes a second pays."""
-    if not table.bucket.capabilities.shareable:
-        raise UnsupportedError(
-            f"{table.bucket.url} lives in this process only, where Spark's tasks can't write. Use a directory."
-        )
     if id not in columns_of_schema(frame.schema):
         raise InvalidInputError(
             f"the DataFrame has no column {id} with the rows' ids, it has {', '.join(frame.columns)}: name theirs "
