@@ -166,7 +166,7 @@ def _delays(ann: firn.Database, cyd: firn.Database) -> dict[str, Any]:
     for name in ("delays", "notes"):
         ann.create_table(name, journal="writer", schema={"id": "BIGINT", "text": "VARCHAR"})
     mine = [{"id": 1, "text": "a"}, {"id": 2, "text": None}]
-    with ann.transaction() as transaction:
+    with ann.writer_transaction() as transaction:
         transaction.append("delays", mine)
         transaction.append("notes", mine)
         transaction.delete("delays", "id = 1")

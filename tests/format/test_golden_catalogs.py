@@ -147,7 +147,7 @@ def test_each_writer_goes_on(version: str, writer: str, copied: Callable[[str], 
     assert all(not flights.journal.owns(file.path) for file in flights.snapshot().files)
     stock = db.table("stock")
     stock.upsert([{"id": 77_777, "count": 1}])
-    with db.transaction() as transaction:
+    with db.writer_transaction() as transaction:
         transaction.append("delays", [{"id": 99, "text": "more"}])
         transaction.append("types", [{"id": 99}])
     db.checkpoint()

@@ -93,7 +93,7 @@ def test_writer_01_who_has_the_column_stays_after_a_rebuild(url: str) -> None:
 def test_writer_01_a_transaction_knows_its_own_columns(url: str) -> None:
     zed, _ = late(url)
     db = firn.connect(url, writer="zed")
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("t", [{"d": 1}])
         tx.append("t", [{"d": 2, "e": "x"}])
     assert list(zed.snapshot().columns) == ["c", "d", "e", "c~varchar"]

@@ -45,7 +45,10 @@ def ids(table: LakeTable) -> list[int]:
 def test_a_transaction_that_is_too_slow_isnt_committed(bucket: GatedBucket) -> None:
     made = tables(bucket)
     table = define(made, "t", **SHORT)
-    with pytest.raises(AppendExpiredError, match="append to t began 2 s ago"), made.transaction() as tx:
+    with (
+        pytest.raises(AppendExpiredError, match="append to t began 2 s ago"),
+        made.writer_transaction() as tx,
+    ):
         tx.append("t", [{"id": 1}])
         bucket.clock.sleep(1.5)
         for number in (2, 3):
@@ -58,7 +61,7 @@ def test_a_transaction_that_is_too_slow_isnt_committed(bucket: GatedBucket) -> N
 def test_a_transaction_is_as_patient_as_each_table_of_it(bucket: GatedBucket) -> None:
     made = tables(bucket)
     patient, table = define(made, "patient"), define(made, "t", **SHORT)
-    with made.transaction() as tx:
+    with made.writer_transaction() as tx:
         tx.append("patient", [{"id": 1}])
         bucket.clock.sleep(1.5)
         tx.append("t", [{"id": 2}])

@@ -21,7 +21,7 @@ def left(table: firn.LakeTable) -> list[int]:
 
 def test_deletes_of_one_transaction_follow_each_other() -> None:
     db, table = started()
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.delete("t", "k = 1")
         tx.delete("t", "k = 2")
         table.append([{"k": 9}])
@@ -32,7 +32,7 @@ def test_deletes_of_one_transaction_follow_each_other() -> None:
 def test_a_delete_meanwhile_is_a_conflict_that_names_the_writer() -> None:
     db, table = started()
     message = "had rows deleted by another commit of the writer 'a'"
-    with pytest.raises(ConflictError, match=message), db.transaction() as tx:
+    with pytest.raises(ConflictError, match=message), db.writer_transaction() as tx:
         tx.table("t").delete("k = 1", soft=False)
         table.delete("k = 2")
     assert left(table) == [1, 3, 4, 5]

@@ -70,7 +70,7 @@ def test_an_append_in_a_transaction_replays_nothing(monkeypatch: pytest.MonkeyPa
     db = firn.connect("memory://", writer="w")
     db.create_table("t", journal="writer")
     acted.clear()
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         for number in range(20):
             tx.append("t", [{"id": number}])
         assert sum(isinstance(action, Add) for action in acted) == 20

@@ -219,7 +219,7 @@ class Life:
         tables = self.any()
         added = {name: self.fresh(tables) for name in NAMES}
         try:
-            with tables.transaction() as tx:
+            with tables.writer_transaction() as tx:
                 for name, rows in added.items():
                     tx.append(name, rows)
                 self.bucket.clock.sleep(self.rng.choice([1, 200]))
@@ -321,7 +321,7 @@ class Life:
         if len(mine) < 2:
             return
         gone = self.rng.sample(sorted(mine), 2)
-        with tables.transaction() as tx:
+        with tables.writer_transaction() as tx:
             for id_ in gone:
                 tx.delete(name, f"id = {id_}")
             self.append(tables)

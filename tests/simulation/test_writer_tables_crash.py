@@ -79,7 +79,7 @@ def content(bucket: GatedBucket, at: str | None = None) -> Content:
 
 
 def both(made: WriterTables) -> None:
-    with made.transaction() as tx:
+    with made.writer_transaction() as tx:
         tx.append("cpu", [{"p": "z", "n": 9}])
         tx.delete("mem", "n = 7")
         tx.append("mem", [{"p": "m", "n": 8}])

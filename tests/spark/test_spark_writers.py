@@ -193,7 +193,7 @@ def test_a_running_stream_knows_columns_by_which_rows_were_deleted(
         .start(f"{db.url}/copy")
     )
     query.processAllAvailable()
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("t", [{"id": 1, "late": "x"}, {"id": 2, "late": "y"}])
         tx.delete("t", "late = 'y'")
     query.processAllAvailable()

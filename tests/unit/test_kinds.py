@@ -94,7 +94,10 @@ def test_a_kind_has_all_its_parts(kind: Any) -> None:
     table = part_of(kind, "table")
     assert issubclass(table, TableKind) and not inspect.isabstract(table)
     assert table.name == kind
-    for part, protocol, answered in (("shell", ShellKind, {"key"}), ("spark", SparkKind, {"fields", "frame"})):
+    for part, protocol, answered in (
+        ("shell", ShellKind, {"key"}),
+        ("spark", SparkKind, {"fields", "frame"}),
+    ):
         found = type(part_of(kind, part))
         assert protocol in found.__mro__
         verbs = {name for name, verb in vars(protocol).items() if inspect.isfunction(verb) and name[0] != "_"}

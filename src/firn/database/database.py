@@ -356,7 +356,7 @@ class Database(Transactions, WriterUpkeep):
         check_name(name)
         return self._tables.mend(name, dry_run=dry_run)
 
-    def transaction(self) -> WriterTransaction:
+    def writer_transaction(self) -> WriterTransaction:
         """Change several tables with `journal="writer"` at once: in one revision of this connection's writer, when
         the block ends without an error. After an error, or a crash at any moment, nothing of it is visible.
 
@@ -372,13 +372,13 @@ class Database(Transactions, WriterUpkeep):
             >>> db = firn.connect("memory://", writer="host-17")
             >>> for name in ("cpu", "mem"):
             ...     _ = db.create_table(name, journal="writer")
-            >>> with db.transaction() as tx:
+            >>> with db.writer_transaction() as tx:
             ...     _ = tx.append("cpu", [{"host": "a", "load": 0.5}])
             ...     _ = tx.append("mem", [{"host": "a", "free": 1024}])
             >>> tx.version, db.table("mem").scan().to_arrow().num_rows
             ('host-17=3', 1)
         """
-        return self._writer_tables.transaction()
+        return self._writer_tables.writer_transaction()
 
     def checkpoint(self) -> dict[str, int]:
         """Write replay caches: of every table with a log of its own, and of every writer.

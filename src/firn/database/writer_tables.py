@@ -146,8 +146,8 @@ class WriterTables:
         size = sum(f.size for f in part)
         return DropReport(tuple(f.path for f in part), size, own.writer, others, dry_run)
 
-    def transaction(self) -> WriterTransaction:
-        """See `Database.transaction`."""
+    def writer_transaction(self) -> WriterTransaction:
+        """See `Database.writer_transaction`."""
         return WriterTransaction(Gathering(self.own), self._in_transaction)
 
     # -- inside
@@ -213,7 +213,8 @@ class _Gone(Exception):
 
 
 class WriterTransaction:
-    """Changes of several tables that become visible in one revision, or not at all. Made by `Database.transaction`.
+    """Changes of several tables that become visible in one revision, or not at all. Made by
+    `Database.writer_transaction`.
 
     Tables read what they were when it began, with what it has changed itself. `version` is that of the commit,
     once the block has ended well; None where nothing was changed.

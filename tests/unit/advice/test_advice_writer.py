@@ -396,11 +396,13 @@ def test_a_revision_or_a_time_is_passed(prod: Path) -> None:
 
 def test_a_transaction_that_has_ended_is_begun_again(prod: Path) -> None:
     a = database(prod.parent)
-    with a.transaction() as tx:
+    with a.writer_transaction() as tx:
         tx.append("cpu", [{"cores": 4}])
-    with advises("nothing can be added to it. Begin another one with db.transaction()", names="transaction"):
+    with advises(
+        "nothing can be added to it. Begin another one with db.writer_transaction()", names="transaction"
+    ):
         tx.append("cpu", [{"cores": 5}])
-    with a.transaction() as tx:
+    with a.writer_transaction() as tx:
         tx.append("cpu", [{"cores": 5}])
     assert a.table("cpu").scan().count() == 4
 

@@ -110,7 +110,7 @@ def test_sweep_deletes_the_own_files_that_no_revision_reads(db: firn.Database, t
 def test_sweep_of_one_table_leaves_the_others(db: firn.Database) -> None:
     mem = db.create_table("mem", journal="writer")
     for table in (db.table("cpu"), mem):
-        with pytest.raises(RuntimeError), db.transaction() as tx:
+        with pytest.raises(RuntimeError), db.writer_transaction() as tx:
             tx.append(table.name, [{"n": 1}])
             raise RuntimeError
     grow(db)

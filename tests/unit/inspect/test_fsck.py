@@ -374,7 +374,7 @@ def test_a_missing_file_of_another_table_is_none_of_this_ones(db: firn.Database)
 
 def test_orphans_are_counted(db: firn.Database) -> None:
     cpu = db.table("cpu")
-    with pytest.raises(RuntimeError), db.transaction() as tx:
+    with pytest.raises(RuntimeError), db.writer_transaction() as tx:
         tx.append("cpu", [{"host": "v", "cores": 1}])
         raise RuntimeError
     assert cpu.scan().count() == 3

@@ -46,7 +46,7 @@ def lived(db):
     delays.delete("id = 2")
     delays.merge()
     delays.upsert([{"id": 3, "v": "d"}])
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("delays", [{"id": 3, "v": "e"}])
         tx.append("flights", [{"date": None, "origin": None, "delay": 5}])
     flights.rewrite("delay <> 20")

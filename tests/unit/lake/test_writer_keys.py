@@ -65,7 +65,7 @@ def test_a_transactions_later_steps_win(tmp_path: Path) -> None:
     for n in range(4):
         many.upsert([{"id": 1, "n": n}, {"id": 2, "n": n}])
     db = firn.connect(tmp_path / "prod", writer="few")
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("stock", [{"id": 1, "n": 10}, {"id": 3, "n": 10}])
         tx.append("stock", [{"id": 1, "n": 11}])
         tx.delete("stock", "id >= 2")

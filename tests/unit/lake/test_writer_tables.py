@@ -61,7 +61,7 @@ def test_readers_need_no_writer_and_change_nothing(connect: Connect) -> None:
         lambda: table.delete("id = 1"),
         lambda: table.merge(),
         lambda: connect().create_table("u", journal="writer"),
-        lambda: connect().transaction(),
+        lambda: connect().writer_transaction(),
     ):
         with pytest.raises(firn.InvalidInputError, match=r"firn\.connect\(url, writer=ID\)"):
             change()
@@ -550,7 +550,7 @@ def test_a_transaction_is_one_revision(connect: Connect) -> None:
     db = connect("a")
     for name in ("cpu", "mem"):
         db.create_table(name, journal="writer").append([{"id": 1}])
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("cpu", [{"id": 2}])
         tx.delete("mem", "id = 1")
         tx.append("mem", [{"id": 5}, {"id": 6}])
@@ -568,13 +568,13 @@ def test_a_transaction_is_one_revision(connect: Connect) -> None:
 def test_a_transaction_that_fails_leaves_nothing(connect: Connect) -> None:
     db = connect("a")
     table = db.create_table("t", journal="writer", schema={"id": "BIGINT"})
-    with pytest.raises(ZeroDivisionError), db.transaction() as tx:
+    with pytest.raises(ZeroDivisionError), db.writer_transaction() as tx:
         tx.append("t", [{"id": 1}])
         raise ZeroDivisionError
     with pytest.raises(firn.InvalidInputError, match="has ended"):
         tx.append("t", [{"id": 2}])
     assert tx.version is None and ids(table) == [] and connect().writers()[0].revision == 1
-    with db.transaction() as nothing:
+    with db.writer_transaction() as nothing:
         pass
     assert nothing.version is None and connect().writers()[0].revision == 1
 
@@ -584,11 +584,11 @@ def test_a_transaction_that_another_process_overtook(connect: Connect) -> None:
     db = connect("a")
     db.create_table("t", journal="writer").append([{"id": 1}])
     other = connect("a").table("t")
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("t", [{"id": 2}])
         other.append([{"id": 3}])
     assert tx.version == "a=4" and ids(connect().table("t")) == [1, 2, 3]
-    with pytest.raises(firn.ConflictError, match="meanwhile"), db.transaction() as tx:
+    with pytest.raises(firn.ConflictError, match="meanwhile"), db.writer_transaction() as tx:
         tx.delete("t", "id = 1")
         connect("a").table("t").delete("true", soft=False)
     assert ids(connect().table("t")) == []
@@ -597,7 +597,7 @@ def test_a_transaction_that_another_process_overtook(connect: Connect) -> None:
 def test_a_transaction_is_for_tables_of_writers_catalogs(connect: Connect) -> None:
     db = connect("a")
     db.create_table("own-log")
-    with pytest.raises(firn.TableNotFoundError, match='journal="writer"'), db.transaction() as tx:
+    with pytest.raises(firn.TableNotFoundError, match='journal="writer"'), db.writer_transaction() as tx:
         tx.append("own-log", [{"id": 1}])
     assert connect().table("own-log").scan().count() == 0
 
@@ -605,11 +605,11 @@ def test_a_transaction_is_for_tables_of_writers_catalogs(connect: Connect) -> No
 def test_a_batch_happens_once_over_transactions(connect: Connect) -> None:
     db = connect("a")
     db.create_table("t", journal="writer", schema={"id": "BIGINT"})
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         assert not tx.table("t").append([{"id": 1}], batch_id="x").duplicate
         assert tx.table("t").append([{"id": 1}], batch_id="x").duplicate
     assert ids(connect().table("t")) == [1]
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.table("t").append([{"id": 2}], batch_id="y")
         tx.append("t", [{"id": 3}])
         connect("a").table("t").append([{"id": 2}], batch_id="y")

@@ -120,19 +120,19 @@ def test_a_transaction_over_tables_gives_what_it_added(connect: Connect, a: Lake
     db.create_table("u", journal="writer")
     stream = position(connect)
     offset = stream.begin(None)
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("t", [{"id": 2}])
         tx.append("u", [{"id": 77}])
         tx.append("t", [{"id": 3}, {"id": 4}])
         tx.delete("t", "id = 3")
     offset, seen = step(connect, stream, offset)
     assert seen == [2, 4]
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("t", [{"id": 5}])
         tx.table("t").merge()
     offset, seen = step(connect, stream, offset)
     assert seen == [5]
-    with db.transaction() as tx:
+    with db.writer_transaction() as tx:
         tx.append("t", [{"id": 6}])
         tx.delete("t", "id >= 6")
         tx.append("t", [{"id": 7}])

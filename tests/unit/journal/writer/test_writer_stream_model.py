@@ -59,7 +59,7 @@ class World:
         elif kind == "rewrite":
             table.rewrite("SELECT * FROM _rows")
         elif kind == "transaction":
-            with db.transaction() as tx:
+            with db.writer_transaction() as tx:
                 tx.append("t", self.new_rows())
                 if self.random.random() < 0.5:
                     tx.table("t").merge()

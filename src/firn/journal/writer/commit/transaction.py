@@ -95,7 +95,8 @@ class Gathering(Author):
     def _check(self) -> None:
         if self._ended:
             raise InvalidInputError(
-                "this transaction has ended, and nothing can be added to it. Begin another one with db.transaction()."
+                "this transaction has ended, and nothing can be added to it. Begin another one with "
+                "db.writer_transaction()."
             )
 
     def _redone(self, base: State) -> list[Action]:
