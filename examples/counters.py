@@ -31,7 +31,7 @@ def main(url: str) -> None:
         kind="keyed",
         key={"place": "VARCHAR"},
         schema={"events": "BIGINT", "total": "BIGINT"},
-        merge="add",
+        merge_operator="add",
         properties={"flush_ms": 10},
     )
     first = counters.open()

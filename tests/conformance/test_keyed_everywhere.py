@@ -40,7 +40,7 @@ def test_the_whole_life_of_a_table(place: Place) -> None:
         kind="keyed",
         key={"state": "VARCHAR", "year": "BIGINT"},
         schema={"delay": "BIGINT"},
-        merge="add",
+        merge_operator="add",
     )
     state = {(name, year): {"delay": year % 7} for name in ("MI", "OH", "Ö") for year in range(1990, 2010)}
     table.load([{"state": s, "year": y, **value} for (s, y), value in state.items()])

@@ -32,7 +32,7 @@ def key(state: str, n: int) -> tuple[Any, ...]:
 def make(root: Path) -> None:
     """Write the tables and what they hold."""
     db = firn.connect(str(root / "db"))
-    plain = db.create_table("plain", kind="keyed", merge="add", properties={"block_size": "512B"})
+    plain = db.create_table("plain", kind="keyed", merge_operator="add", properties={"block_size": "512B"})
     with plain.open(compaction=False) as kv:
         kv.write({b"key %03d" % n: b"%d" % n for n in range(60)})
         kv.delete(b"key 007")

@@ -32,7 +32,7 @@ class Flusher:
     def __init__(self, table: KeyedTable) -> None:
         self.table = table
         self.values = Values(table.definition.columns)
-        self.operator = operator_of(table.definition.merge, self.values)
+        self.operator = operator_of(table.definition.merge_operator, self.values)
         self.session = table.journal.open_writer()
 
     def flush(self, writes: Iterable[Write]) -> int:
@@ -86,7 +86,7 @@ def live(table: KeyedTable, *, view: View | None = None) -> dict[bytes, object]:
     folded = fold_runs(
         runs,
         values=values,
-        operator=operator_of(table.definition.merge, values),
+        operator=operator_of(table.definition.merge_operator, values),
         now_ms=table.clock.now_ms(),
     )
     return {entry.key: entry.value for batch in folded for entry in values.entries(batch)}

@@ -67,7 +67,11 @@ def test_a_lake_table(db: firn.Database, tmp_path: Path, journal: str) -> None:
 
 def test_a_keyed_table(db: firn.Database) -> None:
     table = db.create_table(
-        "t", kind="keyed", key={"s": "VARCHAR", "d": "DECIMAL(9,2)"}, schema={"n": "BIGINT"}, merge="add"
+        "t",
+        kind="keyed",
+        key={"s": "VARCHAR", "d": "DECIMAL(9,2)"},
+        schema={"n": "BIGINT"},
+        merge_operator="add",
     )
     table.load([{"s": s, "d": n, "n": n} for s in "AÖ" for n in range(50)])
     with table.open() as kv:

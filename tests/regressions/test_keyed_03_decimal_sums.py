@@ -14,7 +14,7 @@ SMALL = Decimal("0.0001")
 
 @pytest.mark.parametrize("digits", [3, 28, 60])
 def test_sums_of_38_digits_are_exact(digits: int) -> None:
-    table = new_table(schema={"total": "DECIMAL(38,4)"}, merge="add")
+    table = new_table(schema={"total": "DECIMAL(38,4)"}, merge_operator="add")
     with localcontext() as context, table.open(compaction=False) as kv:
         context.prec = digits
         kv.put(b"k", {"total": LARGE})

@@ -67,7 +67,7 @@ def test_many_keys_with_large_values() -> None:
 
 @pytest.mark.parametrize("size", [10, 200, 900])
 def test_operands_that_are_too_large_together(size: int) -> None:
-    table = new_table(SMALL, merge="append")
+    table = new_table(SMALL, merge_operator="append")
     flusher = Flusher(table)
     for n in range(12):
         flusher.put(b"a", b"z")

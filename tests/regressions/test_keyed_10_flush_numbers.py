@@ -25,7 +25,7 @@ def after(flushes: int, table: KeyedTable) -> KeyedTable:
 
 @pytest.mark.parametrize("flushes", [2**31 - 3, 2**31, 2**36, WIDE.last_number - 20])
 def test_a_table_goes_on(flushes: int) -> None:
-    table = after(flushes, new_table(merge="add"))
+    table = after(flushes, new_table(merge_operator="add"))
     with table.open(compaction=False) as kv:
         for _ in range(9):
             kv.merge(b"k", b"1")

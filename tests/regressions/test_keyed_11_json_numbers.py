@@ -20,7 +20,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_numbers_keep_their_digits(number: str) -> None:
-    table = new_table(merge="json_merge")
+    table = new_table(merge_operator="json_merge")
     with table.open(compaction=False) as kv:
         kv.put(b"k", b'{"a":%b,"b":{"c":1}}' % number.encode())
         kv.merge(b"k", b'{"b":{"d":%b}}' % number.encode())
@@ -35,7 +35,7 @@ def test_numbers_keep_their_digits(number: str) -> None:
     "text", [b"NaN", b'{"a":Infinity,"b":1e5}', b"[" * 600 + b"]" * 600, b"1e", b'"' + b"x" * 20]
 )
 def test_what_is_no_json_is_refused(text: bytes) -> None:
-    with new_table(merge="json_merge").open(compaction=False) as kv:
+    with new_table(merge_operator="json_merge").open(compaction=False) as kv:
         with pytest.raises(InvalidInputError):
             kv.put(b"k", text)
         kv.put(b"k", b'{"a":"' + b"[" * 600 + b'"}')
@@ -43,7 +43,7 @@ def test_what_is_no_json_is_refused(text: bytes) -> None:
 
 
 def test_the_deepest_patches_are_applied() -> None:
-    with new_table(merge="json_merge").open(compaction=False) as kv:
+    with new_table(merge_operator="json_merge").open(compaction=False) as kv:
         deep = b'{"a":' * 250 + b"1" + b"}" * 250
         kv.put(b"k", deep)
         kv.merge(b"k", deep.replace(b"1", b"2"))

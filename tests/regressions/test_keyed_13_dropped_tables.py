@@ -33,11 +33,11 @@ def objects(db: firn.Database) -> dict[str, str]:
 
 
 def next_table(db: firn.Database) -> tuple[KeyedTable, KeyedTable]:
-    old = db.create_table("t", kind="keyed", merge="append")
+    old = db.create_table("t", kind="keyed", merge_operator="append")
     with old.open() as kv:
         kv.put(b"a", b"old")
     db.drop_table("t")
-    return old, db.create_table("t", kind="keyed", merge="add")
+    return old, db.create_table("t", kind="keyed", merge_operator="add")
 
 
 @pytest.mark.parametrize("verb", list(VERBS))

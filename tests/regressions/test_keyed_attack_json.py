@@ -32,7 +32,7 @@ def test_what_is_no_text_is_refused_behind_any_number(document: bytes) -> None:
 
 
 def test_a_merge_table_refuses_it_and_goes_on() -> None:
-    table = new_table(merge="json_merge")
+    table = new_table(merge_operator="json_merge")
     deep = b'{"\\n": ' + b"[" * 400 + b"]" * 400 + b', "x": 1}'
     with table.open(compaction=False) as kv:
         kv.put(b"k", b'{"a":1}')

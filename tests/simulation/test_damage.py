@@ -108,7 +108,7 @@ def fill_writers(url: str) -> None:
 def fill_keyed(url: str) -> None:
     """A run, flushes above it, snapshots before both, and a clone with a flush of its own."""
     db = connect(url)
-    table = db.create_table("t", kind="keyed", merge="add", properties={"flush_ms": 5})
+    table = db.create_table("t", kind="keyed", merge_operator="add", properties={"flush_ms": 5})
     with table.open(compaction=False) as kv:
         for n in range(50):
             kv.put(b"%02d" % n, b"1", durable=False)

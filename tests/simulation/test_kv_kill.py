@@ -73,7 +73,7 @@ def killed_after(process: subprocess.Popen[str], lines: int) -> list[str]:
 def made(tmp_path: Path) -> tuple[str, KeyedTable]:
     url = str(tmp_path / "db")
     properties = {"flush_ms": 2, "sst_size": "4KB", "block_size": "1KB"}
-    return url, firn.connect(url).create_table("t", kind="keyed", merge="add", properties=properties)
+    return url, firn.connect(url).create_table("t", kind="keyed", merge_operator="add", properties=properties)
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a compactor"])

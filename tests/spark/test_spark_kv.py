@@ -117,7 +117,7 @@ def test_what_expires_is_gone_from_native_files_too(spark: SparkSession, db: fir
 
 
 def test_operands_are_merged(spark: SparkSession, db: firn.Database) -> None:
-    table = db.create_table("t", kind="keyed", merge="add")
+    table = db.create_table("t", kind="keyed", merge_operator="add")
     with table.open(compaction=False) as kv:
         for n in range(1, 4):
             kv.merge(b"a", b"%d" % n)
@@ -371,7 +371,7 @@ def test_a_stream_gives_the_table_and_then_what_is_put(
 
 
 def test_a_stream_of_changes_tells_each(spark: SparkSession, db: firn.Database, tmp_path: Path) -> None:
-    table = db.create_table("t", kind="keyed", merge="add")
+    table = db.create_table("t", kind="keyed", merge_operator="add")
     with table.open(compaction=False) as kv:
         kv.merge(b"a", b"1")
         version = table.changes().version
@@ -395,7 +395,7 @@ def test_a_stream_of_operands_has_to_be_asked_for(
 ) -> None:
     from pyspark.errors import PySparkException
 
-    fill(db.create_table("t", kind="keyed", merge="add"), {b"a": b"1"})
+    fill(db.create_table("t", kind="keyed", merge_operator="add"), {b"a": b"1"})
     with pytest.raises(PySparkException, match="changes"):
         follow(spark, db, tmp_path)
     db.create_table("lake").append([{"a": 1}])

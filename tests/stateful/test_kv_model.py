@@ -113,7 +113,7 @@ class KeyedMachine(RuleBasedStateMachine):
             properties["block_cache"] = 1  # nothing is read that isn't there any more
         self.typed = typed
         key = _TYPES if typed else None
-        self.options: dict[str, Any] = {"key": key, "merge": "add", "properties": properties}
+        self.options: dict[str, Any] = {"key": key, "merge_operator": "add", "properties": properties}
         self.table = self.db.create_table("t", kind="keyed", **self.options)
         self.kv = self.opened()
 

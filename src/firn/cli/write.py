@@ -130,10 +130,10 @@ def create(
     journal: JournalOption = "leaderless",
     key: KeyOrType = None,
     version_by: VersionBy = None,
-    merge: Annotated[
+    merge_operator: Annotated[
         str | None,
         typer.Option(
-            "--merge",
+            "--merge-operator",
             metavar="OPERATOR",
             help="Of a keyed table: add, max, min, append, json_merge or module:function; or one for each column, "
             "like 'flights=add,worst=max'.",
@@ -177,7 +177,7 @@ def create(
 
     firn create ./prod/flights --partition-by 'month(date)' --sort-by date
 
-    firn create ./prod/delays --kind keyed --column flights=BIGINT --column minutes=BIGINT --merge add
+    firn create ./prod/delays --kind keyed --column flights=BIGINT --column minutes=BIGINT --merge-operator add
 
     firn create ./prod/airports --kind records --index state --unique code
     """
@@ -196,7 +196,7 @@ def create(
         journal=journal,
         key=shell_kind(kind).key(key or []) or None,
         version_by=version_by,
-        merge=merge if merge is None or "=" not in merge else pairs(merge.split(","), "--merge"),
+        merge_operator=_operators(merge_operator),
         ttl=ttl,
         indices=_indices(index, unique, each),
         isolation=isolation,
@@ -206,6 +206,10 @@ def create(
         output.document({"table": made.name, "url": made.bucket.uri(made.prefix)})
     else:
         output.line(f"created {made.name} in {url}")
+
+
+def _operators(given: str | None) -> str | dict[str, str] | None:
+    return given if given is None or "=" not in given else pairs(given.split(","), "--merge-operator")
 
 
 def _indices(fields: list[str] | None, unique: list[str] | None, each: list[str] | None) -> list[Any]:

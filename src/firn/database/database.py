@@ -147,7 +147,7 @@ class Database(Transactions, WriterUpkeep):
         kind: Literal["keyed"],
         schema: pa.Schema | Mapping[str, str] | None = ...,
         key: Mapping[str, str] | None = ...,
-        merge: str | Mapping[str, str] | None = ...,
+        merge_operator: str | Mapping[str, str] | None = ...,
         ttl: float | str | timedelta | None = ...,
         properties: Mapping[str, Any] | None = ...,
     ) -> KeyedTable: ...
@@ -185,7 +185,7 @@ class Database(Transactions, WriterUpkeep):
         sort_by: Sequence[str] = (),
         key: Sequence[str] | Mapping[str, str] | None = None,
         version_by: str | None = None,
-        merge: str | Mapping[str, str] | None = None,
+        merge_operator: str | Mapping[str, str] | None = None,
         ttl: float | str | timedelta | None = None,
         journal: str = "leaderless",
         indices: Iterable[str | Index] = (),
@@ -210,8 +210,8 @@ class Database(Transactions, WriterUpkeep):
                 keys are bytes. docs/howto/keyed.md has the types that keys can have.
             version_by: a column of a table with a key; the row of the greatest value replaces, whichever came
                 last.
-            merge: how `merge` combines values of a keyed table: "add", "max", "min", "append", "json_merge", or
-                "module:function"; or one of these for each column, by name.
+            merge_operator: how `merge` combines operands with the value of a key in a keyed table: "add", "max",
+                "min", "append", "json_merge" or "module:function"; or one of these for each column, by name.
             ttl: how long an entry of a keyed table lives, unless its put says otherwise.
             journal: "leaderless": any process appends, maintenance takes a lock. "writer": each writer has a
                 history of its own in this database, and `connect` needs `writer=`.
@@ -248,7 +248,7 @@ class Database(Transactions, WriterUpkeep):
                 ("version_by", version_by, None),
                 ("journal", journal, "leaderless"),
                 ("key", key, None),
-                ("merge", merge, None),
+                ("merge_operator", merge_operator, None),
                 ("ttl", ttl, None),
                 ("indices", indices, ()),
                 ("isolation", isolation, "snapshot"),

@@ -71,7 +71,7 @@ class KeyedTable(KeyedContext):
 
         Example:
             >>> import firn
-            >>> delays = firn.connect("memory://").create_table("delays", kind="keyed", merge="add")
+            >>> delays = firn.connect("memory://").create_table("delays", kind="keyed", merge_operator="add")
             >>> with delays.open() as kv:
             ...     kv.put(b"DTW", b"66")
             ...     kv.merge(b"DTW", b"4")

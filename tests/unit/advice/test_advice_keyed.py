@@ -128,7 +128,7 @@ def test_a_snapshot_that_was_deleted_is_taken_anew(table: KeyedTable) -> None:
 
 
 def test_a_checkpoint_that_goes_gives_way_to_another(db: firn.Database) -> None:
-    table = db.create_table("t", kind="keyed", merge="add", properties=SLOW)
+    table = db.create_table("t", kind="keyed", merge_operator="add", properties=SLOW)
     fill(table, b"a", value=b"1")
     table.compact(full=True)
     table.checkpoint("one")

@@ -66,7 +66,7 @@ def years(tmp_path: Path) -> Path:
     where = tmp_path / "db" / "years"
     done(
         "create", where, "--kind", "keyed", "--key", "state=VARCHAR", "--key", "year=BIGINT",
-        "--column", "flights=BIGINT", "--column", "seen=TIMESTAMP", "--merge", "flights=add,seen=max",
+        "--column", "flights=BIGINT", "--column", "seen=TIMESTAMP", "--merge-operator", "flights=add,seen=max",
         "--property", "flush_ms=5",
     )  # fmt: skip
     with firn.connect(tmp_path / "db").table("years", kind="keyed").open(compaction=False) as kv:
@@ -203,7 +203,9 @@ def test_messages_name_the_column_and_the_type(years: Path, delays: Path, tmp_pa
     assert "is not a version of delays" in run("keyed", "get", delays, "DTW", "--at", "x@1").err
     found = run("create", tmp_path / "db" / "t", "--kind", "keyed", "--key", "state")
     assert found.code == 2 and "--key state=VARCHAR" in found.err
-    found = run("create", tmp_path / "db" / "t", "--kind", "keyed", "--column", "a=VARCHAR", "--merge", "add")
+    found = run(
+        "create", tmp_path / "db" / "t", "--kind", "keyed", "--column", "a=VARCHAR", "--merge-operator", "add"
+    )
     assert found.code == 2 and "a VARCHAR" in found.err
 
 
@@ -456,9 +458,9 @@ def test_create_refuses_what_the_kind_hasnt(tmp_path: Path) -> None:
     for words in (["--partition-by", "day(x)"], ["--journal", "writer"], ["--property", "retention=7d"]):
         found = run("create", tmp_path / "db" / "t", "--kind", "keyed", *words)
         assert found.code == 2, words
-    assert run("create", tmp_path / "db" / "t", "--merge", "add").code == 2
+    assert run("create", tmp_path / "db" / "t", "--merge-operator", "add").code == 2
     assert run("create", tmp_path / "db" / "t", "--kind", "nonsense").code == 2
-    assert run("create", tmp_path / "db" / "t", "--kind", "keyed", "--merge", "nonsense").code == 2
+    assert run("create", tmp_path / "db" / "t", "--kind", "keyed", "--merge-operator", "nonsense").code == 2
 
 
 def test_drop(delays: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_fence_is_an_empty_flush(bucket: Bucket, journal: ManifestJournal) -> 
 
 def test_a_definition(bucket: Bucket) -> None:
     db = firn.connect("memory://")
-    db.create_table("t", kind="keyed", key={"state": "VARCHAR"}, merge="add", schema={"n": "BIGINT"})
+    db.create_table("t", kind="keyed", key={"state": "VARCHAR"}, merge_operator="add", schema={"n": "BIGINT"})
     found = dump_object(db.bucket, "t/_firn/table.json")
     assert found.kind == "table definition"
     assert found.fields["kind"] == "keyed"

@@ -15,8 +15,8 @@ HOSTILE = "</script><script>alert(1)</script>&amp;\"'"
 @pytest.fixture
 def table(db: firn.Database) -> KeyedTable:
     table = db.create_table(
-        "delays", kind="keyed", key={"airport": "VARCHAR"}, schema={"flights": "BIGINT"}, merge="add", ttl="7d",
-        properties={"flush_ms": 5},
+        "delays", kind="keyed", key={"airport": "VARCHAR"}, schema={"flights": "BIGINT"}, merge_operator="add",
+        ttl="7d", properties={"flush_ms": 5},
     )  # fmt: skip
     with table.open(compaction=False) as kv:
         for airport in ("ATL", "DTW", HOSTILE):

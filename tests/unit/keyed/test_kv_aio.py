@@ -51,7 +51,7 @@ def test_all_verbs(table):
 
 
 def test_merges():
-    counts = firn.connect("memory://").create_table("counts", kind="keyed", merge="add")
+    counts = firn.connect("memory://").create_table("counts", kind="keyed", merge_operator="add")
 
     async def main():
         async with counts.aio.open() as kv:

@@ -15,7 +15,7 @@ from firn.keyed.table import KeyedTable
 @pytest.fixture
 def table() -> KeyedTable:
     db = firn.connect(f"memory://alter-{uuid.uuid4().hex}")
-    return db.create_table("t", kind="keyed", merge="add")
+    return db.create_table("t", kind="keyed", merge_operator="add")
 
 
 def test_the_open_writer_goes_by_it(table: KeyedTable) -> None:

@@ -29,7 +29,7 @@ class Elsewhere:
 @pytest.fixture
 def table():
     return firn.connect("memory://").create_table(
-        "t", kind="keyed", properties={**SLOW, "max_l0": 6}, merge="append"
+        "t", kind="keyed", properties={**SLOW, "max_l0": 6}, merge_operator="append"
     )
 
 

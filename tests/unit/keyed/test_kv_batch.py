@@ -13,7 +13,7 @@ from firn.errors import InvalidInputError
 @pytest.fixture
 def table():
     return firn.connect("memory://").create_table(
-        "t", kind="keyed", merge="append", properties={"flush_ms": 3_600_000}
+        "t", kind="keyed", merge_operator="append", properties={"flush_ms": 3_600_000}
     )
 
 

@@ -195,7 +195,7 @@ def test_rows_that_dont_fit(data: list[dict[str, Any]], why: str) -> None:
 
 def test_values_that_cant_be_merged_upon() -> None:
     with pytest.raises(InvalidInputError):
-        load(new_table(merge="add"), rows(b"a", value=b"not a number"))
+        load(new_table(merge_operator="add"), rows(b"a", value=b"not a number"))
 
 
 def test_a_table_whose_creator_crashed_is_founded_first() -> None:

@@ -31,7 +31,7 @@ def one(key: bytes, value: bytes = b"loaded") -> list[dict[str, bytes]]:
 
 
 def test_each_commit_once_in_order() -> None:
-    table = new_table(merge="add")
+    table = new_table(merge_operator="add")
     writer = Flusher(table)
     start = changes(table).version
     writer.flush([(b"a", b"1")])
@@ -229,7 +229,7 @@ def test_applied_in_order_changes_give_the_table() -> None:
 
 
 def test_merge_operands_of_one_flush_come_with_what_they_stand_on() -> None:
-    table = new_table(merge="append")
+    table = new_table(merge_operator="append")
     writer = Flusher(table)
     writer.flush([(b"a", b"x"), (b"a", b"y", MERGE), (b"b", b"z", MERGE)])
     kinds = {(key, kind) for key, kind, _ in told(table)}

@@ -177,7 +177,7 @@ def test_everything_may_go() -> None:
 
 
 def test_operands_are_merged() -> None:
-    table = new_table(merge="add")
+    table = new_table(merge_operator="add")
     writer = Flusher(table)
     writer.flush([(b"n", b"1")])
     for _ in range(3):
@@ -268,7 +268,7 @@ def test_it_runs_where_only_pickles_go(tmp_path: Path) -> None:
             return pickle.loads(pickle.dumps(results))
 
     table = firn.connect(str(tmp_path)).create_table(
-        "t", kind="keyed", key={"k": "BIGINT"}, schema={"v": "VARCHAR"}, merge="max"
+        "t", kind="keyed", key={"k": "BIGINT"}, schema={"v": "VARCHAR"}, merge_operator="max"
     )
     keys = [table.keys.encode(n) for n in range(100)]
     writer = Flusher(table)
@@ -363,7 +363,7 @@ _STEP = st.one_of(st.lists(_ONE, min_size=1, max_size=4), st.sampled_from(["comp
 @settings(max_examples=40, deadline=None)
 def test_any_history(steps: list[Any], policy: str) -> None:
     """Puts, deletes and operands in any order, compacted at any time, against a dict."""
-    table = new_table({"compaction": policy}, merge="add")
+    table = new_table({"compaction": policy}, merge_operator="add")
     writer = Flusher(table)
     state: dict[bytes, int] = {}
     for step in steps:

@@ -74,7 +74,9 @@ def test_who_asks_for_a_kind_is_told_when_it_is_another(db):
 
 
 def test_opening_gives_the_table_back_as_it_was_created(db):
-    made = new(db, key={"state": "VARCHAR", "year": "BIGINT"}, schema={"n": "BIGINT"}, merge="add", ttl="1h")
+    made = new(
+        db, key={"state": "VARCHAR", "year": "BIGINT"}, schema={"n": "BIGINT"}, merge_operator="add", ttl="1h"
+    )
     assert db.table("t").definition == made.definition
     assert made.definition.ttl_ms == 3_600_000
 
@@ -90,8 +92,8 @@ def test_opening_gives_the_table_back_as_it_was_created(db):
         {"key": {"a": "DOUBLE[]"}},
         {"key": {"a": "BIGINT"}, "schema": {"A": "BIGINT"}},
         {"schema": {"seq": "BIGINT"}},
-        {"merge": "multiply"},
-        {"merge": "os:system"},
+        {"merge_operator": "multiply"},
+        {"merge_operator": "os:system"},
         {"ttl": "soon"},
         {"properties": {"target_size": "1MB"}},
         {"properties": {"flush_ms": 0}},
@@ -106,7 +108,7 @@ def test_what_no_keyed_table_can_have_is_refused_and_nothing_is_written(db, opti
     assert db.bucket.counters.put == 0
 
 
-@pytest.mark.parametrize("options", [{"merge": "add"}, {"ttl": "1h"}, {"key": {"a": "BIGINT"}}])
+@pytest.mark.parametrize("options", [{"merge_operator": "add"}, {"ttl": "1h"}, {"key": {"a": "BIGINT"}}])
 def test_what_only_keyed_tables_have_is_refused_for_lakes(db, options):
     with pytest.raises(InvalidInputError, match="keyed"):
         db.create_table("t", **options)
@@ -360,7 +362,9 @@ def test_a_cold_get_is_one_get_a_run_and_a_scan_opens_only_what_overlaps(db):
 @pytest.mark.parametrize("handle", ["writer", "reader"])
 def test_a_cold_get_is_at_most_one_get_a_run(db, handle):
     """With all indices here and no block: an operand in every run costs a GET in each, and nothing costs more."""
-    table = new(db, merge="append", properties={"block_size": "1KB", "compression": "none", "block_cache": 1})
+    table = new(
+        db, merge_operator="append", properties={"block_size": "1KB", "compression": "none", "block_cache": 1}
+    )
     keys = [b"%03d" % n for n in range(100)]
     for run in range(5):
         with table.open(compaction=False) as kv:

@@ -316,7 +316,7 @@ def test_values_live_as_long_as_they_may(db, twins):
 
 
 def test_merging(db, twins):
-    table = new(db, merge="add")
+    table = new(db, merge_operator="add")
     with twins.open(table) as kv:
         for n in range(5):
             kv.merge(b"n", b"%d" % n, durable=n % 2 == 0)

@@ -91,7 +91,7 @@ def test_kinds_share_their_names(plain: Database, kind: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"merge": "add"}, "merge is for tables of kind 'keyed'"),
+        ({"merge_operator": "add"}, "merge_operator is for tables of kind 'keyed'"),
         ({"ttl": "1d"}, "ttl is for"),
         ({"partition_by": ["day(t)"]}, "partition_by is for tables of kind 'lake'"),
         ({"journal": "writer"}, "journal is for"),

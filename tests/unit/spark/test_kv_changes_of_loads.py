@@ -110,7 +110,7 @@ def test_the_first_files_have_all_up_to_where_they_end(table: KeyedTable, since:
 
 def test_what_is_folded_with_later_operands_is_not_told() -> None:
     """The caveat of tables with a merge operator, as the docstring has it."""
-    table = new_table(merge="add")
+    table = new_table(merge_operator="add")
     writer = Flusher(table)
     since = changes(table).version
     load(table, [{"key": b"k", "value": b"5"}])

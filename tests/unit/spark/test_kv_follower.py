@@ -64,7 +64,7 @@ def test_a_place_of_another_stream_is_refused(table):
 
 
 def test_operands_are_rows_only_where_they_are_asked_for():
-    counts = firn.connect("memory://").create_table("t", kind="keyed", merge="add")
+    counts = firn.connect("memory://").create_table("t", kind="keyed", merge_operator="add")
     with pytest.raises(UnsupportedError, match="changes"):
         KeyedFollower(counts, KeyedRead.of(counts))
     assert KeyedFollower(counts, ChangesRead.of(counts)).target()

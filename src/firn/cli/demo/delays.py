@@ -31,7 +31,7 @@ def tell_of_delays(stage: Stage, answers: list[tuple[Any, ...]]) -> None:
         kind="keyed",
         key={"airport": "VARCHAR"},
         schema={"flights": "BIGINT", "minutes": "BIGINT", "worst": "BIGINT"},
-        merge={"flights": "add", "minutes": "add", "worst": "max"},
+        merge_operator={"flights": "add", "minutes": "add", "worst": "max"},
     )
     one, other, flights = stage.connect(), stage.connect(), read_flights()
     half = len(flights) // 2

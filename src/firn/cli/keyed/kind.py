@@ -56,7 +56,7 @@ class KeyedInShell(ShellKind):
                     "columns": [
                         {"name": c, "type": t, "key": c in key} for c, t in {**key, **columns}.items()
                     ],
-                    "merge": d.merge,
+                    "merge_operator": d.merge_operator,
                     "ttl_ms": d.ttl_ms,
                     "properties": dict(d.properties),
                 }
@@ -64,8 +64,8 @@ class KeyedInShell(ShellKind):
             return
         rows = [[name, kind, "key"] for name, kind in key.items()]
         output.table(["column", "type", ""], [*rows, *([name, kind, ""] for name, kind in columns.items())])
-        if d.merge is not None:
-            output.line(f"merge operator: {output.cell(d.merge)}")
+        if d.merge_operator is not None:
+            output.line(f"merge operator: {output.cell(d.merge_operator)}")
         if d.ttl_ms is not None:
             output.line(f"entries live: {d.ttl_ms / 1000:g} s")
         for name, value in d.properties.items():

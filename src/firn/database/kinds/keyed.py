@@ -44,7 +44,7 @@ class KeyedOptions:
 
     schema: pa.Schema | Mapping[str, str] | None = None
     key: Sequence[str] | Mapping[str, str] | None = None
-    merge: str | Mapping[str, str] | None = None
+    merge_operator: str | Mapping[str, str] | None = None
     ttl: float | str | timedelta | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class KeyedTables(TableKind[KeyedOptions, KeyedDefinition, KeyedTable]):
             name,
             columns=None if asked.schema is None else declared_columns(asked.schema),
             key=None if key is None else declared_columns(key),
-            merge=asked.merge,
+            merge_operator=asked.merge_operator,
             ttl_ms=None if asked.ttl is None else parse_duration_ms(asked.ttl),
             properties=dict(asked.properties),
             first_epoch=self.clock.now_ms(),

@@ -91,7 +91,7 @@ def _definition(facts: KeyedFacts) -> Html:
     ttl = definition.ttl_ms
     rows = [
         ("version", facts.view.version),
-        ("merge operator", merge_text(definition.merge) or "none"),
+        ("merge operator", merge_text(definition.merge_operator) or "none"),
         ("entries live", "for ever" if ttl is None else f"{ttl / 1000:,g} s"),
         ("compactor's epoch", pointer.compactor_epoch),
         *(

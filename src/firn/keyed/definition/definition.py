@@ -43,7 +43,7 @@ class KeyedDefinition:
     """A keyed table's definition.
 
     `columns` are the value's columns, name → DuckDB type; None where values are bytes. `key` are the key's; None
-    where keys are bytes. `merge` is an operator's name or names by column, `ttl_ms` how long
+    where keys are bytes. `merge_operator` is an operator's name or names by column, `ttl_ms` how long
     an entry lives unless its put says. The
     first writer's and the first compactor's epoch is `first_epoch`: above all of a dropped table's of that name.
     `features` are what a reader must know: `wide-seq`, `key-types`. A clone has its parent's.
@@ -54,7 +54,7 @@ class KeyedDefinition:
     name: str
     columns: Mapping[str, str] | None = None
     key: Mapping[str, str] | None = None
-    merge: str | Mapping[str, str] | None = None
+    merge_operator: str | Mapping[str, str] | None = None
     ttl_ms: int | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
     first_epoch: int = 1
@@ -86,7 +86,7 @@ class KeyedDefinition:
 
     @cached_property
     def operator(self) -> Operator | None:
-        return operator_of(self.merge, self.values)
+        return operator_of(self.merge_operator, self.values)
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks of a cluster get the definition alone, and make again what follows from it.
@@ -116,6 +116,7 @@ class KeyedDefinition:
             )
 
     def encode(self) -> bytes:
+        operator = self.merge_operator
         counted = {GENERATION: self.generation} if self.generation else {}
         body = {
             "id": self.id,
@@ -123,7 +124,7 @@ class KeyedDefinition:
             # Lists, since the order of columns counts and keys of a JSON object are sorted.
             "columns": None if self.columns is None else [list(item) for item in self.columns.items()],
             "key": None if self.key is None else [list(item) for item in self.key.items()],
-            "merge": dict(self.merge) if isinstance(self.merge, Mapping) else self.merge,
+            "merge": dict(operator) if isinstance(operator, Mapping) else operator,
             "ttl_ms": self.ttl_ms,
             "properties": dict(self.properties),
             "first_epoch": self.first_epoch,
@@ -152,7 +153,7 @@ class KeyedDefinition:
             name=raw["name"],
             columns=None if raw["columns"] is None else dict(raw["columns"]),
             key=None if raw["key"] is None else dict(raw["key"]),
-            merge=raw["merge"],
+            merge_operator=raw["merge"],
             ttl_ms=raw["ttl_ms"],
             properties=raw["properties"],
             first_epoch=raw["first_epoch"],

@@ -32,7 +32,7 @@ class LoadRows:
         self._name = definition.name
         self._keys = Keys(definition.key)
         self._values = Values(definition.columns)
-        self._operator = operator_of(definition.merge, self._values)
+        self._operator = operator_of(definition.merge_operator, self._values)
         self._expire_at = None if definition.ttl_ms is None else expiry(now_ms, definition.ttl_ms)
         key_columns = self._keys.columns or {"key": "BLOB"}
         value_columns = self._values.columns or {"value": "BLOB"}

@@ -85,7 +85,7 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
     folded = fold_runs(
         [iter(run) for run in counted],
         values=values,
-        operator=operator_of(definition.merge, values),
+        operator=operator_of(definition.merge_operator, values),
         now_ms=context.now_ms,
         drop_tombstones=task.bottom,
         reading=False,

@@ -13,7 +13,7 @@ from firn.keyed.encoding.values import Values
 from firn.keyed.merge.builtin_operators import resolve
 
 Spec = str | Mapping[str, str]
-"""What `create_table(merge=…)` takes: an operator's name, or names by value column."""
+"""What `create_table(merge_operator=…)` takes: an operator's name, or names by value column."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -157,7 +157,7 @@ class KeyedWriter(Reads):
         """Combine an operand with the key's value by the table's merge operator, without reading it.
 
         Raises:
-            InvalidInputError: the table was created without `merge`, or its operator can't take the operand.
+            InvalidInputError: the table was created without `merge_operator`, or its operator can't take the operand.
             FencedError: see `put`.
 
         Cost: see `put`.
@@ -360,7 +360,7 @@ class KeyedWriter(Reads):
             self._check_operator(stored)
         elif kind == MERGE:
             raise InvalidInputError(
-                f"{self.table.name} has no merge operator: create the table with merge=…, or put the value."
+                f"{self.table.name} has no merge operator: create the table with merge_operator=…, or put the value."
             )
         return encoded, stored, kind, None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
 

@@ -195,7 +195,7 @@ class KeyedFollower:
     """A keyed table's changes, flush by flush. An offset is a version of the table."""
 
     def __init__(self, table: KeyedTable, plan: KeyedRead | ChangesRead) -> None:
-        if isinstance(plan, KeyedRead) and table.definition.merge is not None:
+        if isinstance(plan, KeyedRead) and table.definition.merge_operator is not None:
             raise UnsupportedError(
                 f"{table.name} has a merge operator, and an operand alone is no row: read its changes as they are, "
                 'with .option("changes", "true").'

@@ -209,7 +209,7 @@ def run_files(
 ) -> tuple[RunFile, ...]:
     """The files of a view that hold what was written up to `upto_seq`. Asks the indices of L0 objects for their keys,
     and those of SSTs whether they hold merge operands, where the table can have any."""
-    may_merge = table.definition.merge is not None
+    may_merge = table.definition.merge_operator is not None
     runs = runs_of(view.manifest.ssts)
     flushes = [
         file for file in view.l0 if upto_seq is None or file.number <= table.definition.seqs.number(upto_seq)
