@@ -84,7 +84,7 @@ def test_a_ladder_is_seen(text: str) -> None:
     assert list(ladders(ast.parse(text)))
 
 
-@pytest.mark.parametrize("text", ["isinstance(x, Definition)", "x.kind == 'put'", "name == 'lake'"])
+@pytest.mark.parametrize("text", ["isinstance(x, StoredDefinition)", "x.kind == 'put'", "name == 'lake'"])
 def test_what_is_no_ladder_is_left_alone(text: str) -> None:
     assert not list(ladders(ast.parse(text)))
 

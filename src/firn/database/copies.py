@@ -43,7 +43,7 @@ PAGE_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True)
 class CopyReport:
-    """What a copy did.
+    """The result of a copy.
 
     Rows that are in the target because of it, `rows`; None where Spark, or another copier, has put them there. The
     target has the commits of the record table after `since` (None for all that there were) up to `upto` now, at its
@@ -164,7 +164,7 @@ class _ChangeCopy:
     def _step(self, stored: StoredCursor | None) -> StoredCursor:
         """One PUT of the cursor: say what comes next; or append it, and say so."""
         if stored is None or stored.cursor.target != self.target.descriptor.id:
-            # Of a target that was dropped and made again nothing is there.
+            # A target that was dropped and made again has nothing yet.
             first = Cursor.begin(self.target.descriptor.id, self.head.number)
             return write_cursor(self.bucket, self.key, first, stored)
         cursor = stored.cursor
@@ -265,7 +265,7 @@ class _AllRows:
 
 
 def _reader(columns: ColumnTypes, tables: Iterator[pa.Table]) -> pa.RecordBatchReader:
-    """What is told page by page is never whole in memory."""
+    """A reader of tables as they come; they are never all in memory."""
     schema = arrow_schema(columns)
     return pa.RecordBatchReader.from_batches(
         schema, (batch for table in tables for batch in table.to_batches())

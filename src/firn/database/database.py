@@ -205,7 +205,7 @@ class Database(Transactions, WriterUpkeep):
                 `bucket(16, col)`, `truncate(4, col)`.
             sort_by: columns by which each file is sorted, like `"date"` or `"delay desc"`; by default the key.
             key: columns of which no two rows have the same values: a row that is appended replaces the one of
-                its key. What the table is partitioned by must be part of it. See docs/howto/keys.md. Of a keyed
+                its key. It includes all columns that the table is partitioned by. See docs/howto/keys.md. Of a keyed
                 table: the DuckDB types of its keys by name, like `{"state": "VARCHAR", "year": "BIGINT"}`; else
                 keys are bytes. docs/howto/keyed.md has the types that keys can have.
             version_by: a column of a table with a key; the row of the greatest value replaces, whichever came
@@ -304,7 +304,7 @@ class Database(Transactions, WriterUpkeep):
         The definition stays, marked as dropped, so that the next table of the name has objects of its own, and no
         process that is late in the drop can harm it. Open transactions see a record table's rows vanish.
 
-        Of a table of writers' catalogs, the connection's writer drops its own part by one commit; `prune`
+        In writers' catalogs, the connection's writer drops its own part of the table by one commit; `prune`
         and `sweep` give the space back. Other writers' rows stay until they drop theirs.
 
         Args:

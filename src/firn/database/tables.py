@@ -10,7 +10,7 @@ from typing import Any, cast
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.database.kinds.definitions import decode_definition, read_any, read_current
-from firn.database.kinds.kind import Definition, TableKind, Vacant, kind_named, wrong_kind
+from firn.database.kinds.kind import StoredDefinition, TableKind, Vacant, kind_named, wrong_kind
 from firn.database.kinds.lake import LakeTables
 from firn.database.kinds.records import AnyRecordTable
 from firn.database.writer_tables import WriterTables
@@ -128,7 +128,7 @@ class Tables:
 
     # -- how
 
-    def _of(self, definition: Definition) -> TableKind[Any, Any, Any]:
+    def _of(self, definition: StoredDefinition) -> TableKind[Any, Any, Any]:
         return self.kinds[cast("Kind", definition.kind)]
 
     def _cleared(self, left: Vacant) -> Vacant:
@@ -144,7 +144,7 @@ class Tables:
             f"{self.bucket.uri(self._prefix(name))} {what}. Open it with db.table({name!r}), or choose another name."
         )
 
-    def _find(self, name: str, definition: Definition | None) -> AnyTable | None:
+    def _find(self, name: str, definition: StoredDefinition | None) -> AnyTable | None:
         """The table with the definition that was read for it."""
         if definition is None or definition.dropped:
             return self._undefined(name, definition)
@@ -153,7 +153,7 @@ class Tables:
         found: AnyTable | None = None if usable is None else tables.open(usable)
         return found
 
-    def _undefined(self, name: str, left: Definition | None) -> LakeTable | None:
+    def _undefined(self, name: str, left: StoredDefinition | None) -> LakeTable | None:
         """A table without definition: the reference's, or of writers, who may have taken a dropped table's name."""
         return self.lakes.find(name) if left is None else self.writers.find(name)
 
@@ -172,13 +172,13 @@ class Tables:
         return TableNotFoundError(f"there is no table {name!r} in {where}.{hint}")
 
     def _lost(self, name: str) -> CorruptObjectError | None:
-        """What to say of a table that has no definition any more. 1 GET, and 1 LIST or more where there is none."""
+        """The error for a table that has no definition any more. 1 GET, and 1 LIST or more where there is none."""
         if read_any(self.bucket, self._prefix(name)) is not None:
             return None
         return next((lost for kind in self.kinds.values() if (lost := kind.lost(name)) is not None), None)
 
     def _other_level(self, name: str) -> str:
-        """What to say if a database was named for a table, or a table for its database. 1 LIST, 2 GETs."""
+        """Advice if a database was named for a table, or a table for its database. 1 LIST, 2 GETs."""
         if _is_table(self.bucket, self.prefix):
             return " That is a table itself: name its database."
         below = self.bucket.list_dirs(key_below(self._prefix(name), ""))

@@ -25,7 +25,7 @@ from firn.lake.maintain import rebuild as rebuilding
 from firn.units import Duration, parse_duration_ms
 
 RETENTION = "7d"
-"""Of history, unless prune is told otherwise."""
+"""How long history is kept, unless prune is told otherwise."""
 
 
 @checked
@@ -141,7 +141,7 @@ class WriterUpkeep:
         claims that can be read, and from what markers and data files say of themselves.
 
         A whole catalog is left as it is. Run again, it changes nothing; after a crash, it ends what was begun. Stop
-        every process of that writer first. What it can't tell, it names in the report and touches no object of.
+        every process of that writer first. The report names what it can't tell, and no object of that is touched.
 
         Args:
             writer: whose catalog; the connection's own writer by default.
@@ -188,7 +188,7 @@ class WriterUpkeep:
 
     def repair(self, keep: str, *, writer: str | None = None, dry_run: bool = False) -> RepairReport:
         """Decide a fork: of two transactions that processes under one writer's id wrote for one revision, `keep`
-        counts. What the others did is gone for good, as far as its rows are in no file that was kept.
+        counts. The others' changes are gone for good, as far as their rows are in no file that was kept.
 
         Stop every process of that writer first. `firn log` shows both sides.
 

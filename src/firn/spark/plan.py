@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from firn.journal.model import ColumnTypes
 from firn.kinds import part_of
-from firn.spark.reads import Moment, TableRead
+from firn.spark.reads import QueryMoment, TableRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +54,7 @@ class SparkKind(Protocol):
         columns: Sequence[str] | None,
         where: str | None,
         at: Any,
-        moment: Moment | None,
+        moment: QueryMoment | None,
         fields: ColumnTypes | None,
     ) -> TableRead:
         """See `plan_read`."""
@@ -107,7 +107,7 @@ def plan_read(
     columns: Sequence[str] | None = None,
     where: str | None = None,
     at: Any = None,
-    moment: Moment | None = None,
+    moment: QueryMoment | None = None,
     fields: ColumnTypes | None = None,
 ) -> TableRead:
     """Pin a version of a table, of any kind. Cost: the snapshot's requests.

@@ -35,7 +35,7 @@ class Unit(NamedTuple):
     weight: int
 
 
-class Moment:
+class QueryMoment:
     """The moment of one query: it reads tables that have a log in common at one commit of that log."""
 
     def __init__(self) -> None:

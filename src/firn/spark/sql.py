@@ -19,7 +19,7 @@ from firn.predicate.dialect import function_names, parse, to_duckdb, to_spark
 from firn.predicate.predicate import Predicate
 from firn.spark.native.pushdown import argument, conjuncts_by_table, used_columns
 from firn.spark.plan import plan_read
-from firn.spark.reads import Moment, TableRead
+from firn.spark.reads import QueryMoment, TableRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ _OUTSIDE = frozenset(("reflect", "java_method", "try_reflect", "getenv", "read_t
 """Functions that reach outside of the tables."""
 
 
-class Tables(Protocol):
+class QueryTables(Protocol):
     """The tables that a query can name; `firn.Database` is one."""
 
     def table(self, name: str) -> Any: ...
@@ -36,7 +36,7 @@ class Tables(Protocol):
     def tables(self) -> list[str]: ...
 
 
-def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
+def run_sql(spark: SparkSession, query: str, tables: QueryTables) -> DataFrame:
     """One SELECT over the tables; lazy, and bound to one snapshot of each table, and of all record tables together.
 
     Args:
@@ -55,7 +55,7 @@ def run_sql(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
     nodes = table_nodes(tree, query)
     opened = {name: _find(tables, name) for name in dict.fromkeys(node.name for node in nodes)}
     # All are open before a snapshot is taken, which then has them.
-    reads, moment = {}, Moment()
+    reads, moment = {}, QueryMoment()
     for name, table in opened.items():
         read = plan_read(table, moment=moment)
         reads[name] = read.select(used_columns(tree, read.known))
@@ -150,7 +150,7 @@ def _is_cte(node: exp.Table) -> bool:
     return False
 
 
-def _find(tables: Tables, name: str) -> Any:
+def _find(tables: QueryTables, name: str) -> Any:
     known = tables.tables()
     found = [name] if name in known else [other for other in known if fold(other) == fold(name)]
     if len(found) != 1:

@@ -18,7 +18,7 @@ from firn.keyed.encoding.keys import Keys
 from firn.keyed.maintain.key_shares import BlockMap
 from firn.predicate.predicate import Predicate
 from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange, common, key_ranges
-from firn.spark.keyed.plan import SHARE_BYTES, RunFile, groups, reached, units_of
+from firn.spark.keyed.plan import SHARE_BYTES, KeyFile, groups, reached, units_of
 
 TYPED = {"state": "VARCHAR", "year": "BIGINT", "at": "TIMESTAMP"}
 
@@ -153,12 +153,12 @@ def test_each_key_is_in_one_unit_with_all_files_that_may_hold_it(
 ) -> None:
     size = SHARE_BYTES if divided else 1
     files = [
-        RunFile(f"{number}", size, number, min(span), max(span), plain=True, hides=False)
+        KeyFile(f"{number}", size, number, min(span), max(span), plain=True, hides=False)
         for number, span in enumerate(spans)
     ]
     asked = common(EVERYTHING, (KeyRange(p, p + b"\0") for p in points)) if points else EVERYTHING
 
-    def map_of(file: RunFile) -> BlockMap:
+    def map_of(file: KeyFile) -> BlockMap:
         return BlockMap([file.min_key, file.max_key], [size // 2, size // 2])
 
     units = [u for g in groups(reached(files, asked)) for u, _ in units_of(g, asked, map_of)]

@@ -18,7 +18,7 @@ from firn.records.maintain.collection import collect
 from firn.records.names.names import id_part
 from firn.records.table import RecordTable
 from firn.spark.plan import plan_read
-from firn.spark.reads import Moment
+from firn.spark.reads import QueryMoment
 from firn.spark.records import read as records_read
 from firn.spark.records.ids import ids_of
 from record_worlds import World, ids, put, rows_of, spent
@@ -136,7 +136,7 @@ def test_the_tables_of_a_moment_are_read_at_one_commit(world: World) -> None:
     one, other = (tables.create(tables.describe(name, RecordOptions())) for name in ("one", "other"))
     assert isinstance(one, RecordTable)
     assert isinstance(other, RecordTable)
-    moment = Moment()
+    moment = QueryMoment()
     first = plan_read(one, moment=moment)
     with tables.session.begin() as tx:
         tx.insert("one", "a", {})
@@ -144,7 +144,7 @@ def test_the_tables_of_a_moment_are_read_at_one_commit(world: World) -> None:
     second = plan_read(other, moment=moment)
     assert first.version == second.version
     assert (ids(first), ids(second)) == ([], [])
-    assert ids(plan_read(other, moment=Moment())) == ["a"]
+    assert ids(plan_read(other, moment=QueryMoment())) == ["a"]
 
 
 # -- columns
@@ -368,7 +368,7 @@ def test_units_hold_every_row_exactly_once(
     }[where]
     assert sorted((row["_id"], row["n"]) for row in found) == [row for row in everything if kept(*row)]
     for unit in units:
-        names = isinstance(unit.work, records_read.Names)
+        names = isinstance(unit.work, records_read.PackedNames)
         assert len(unit.work.unpacked() if names else unit.work.writes) <= unit_rows
 
 
@@ -415,7 +415,7 @@ def test_much_that_is_in_the_log_alone_is_read_there(world: World, monkeypatch: 
     monkeypatch.setattr(records_read, "LATELY_BYTES", 10)
     read = plan_read(table)
     (lately, _) = (unit.work for unit in read.units())
-    assert isinstance(lately, records_read.Places)
+    assert isinstance(lately, records_read.LogPlaces)
     assert b"10" not in pickle.dumps(lately)
     expected = {"0": 0, "1": 10, "2": 11, "4": 4, "x": 1}
     assert {row["_id"]: row["n"] for row in rows_of(read)} == expected
@@ -433,7 +433,7 @@ def test_much_that_is_in_the_log_alone_is_read_there(world: World, monkeypatch: 
 def test_a_plan_of_many_rows_is_small(world: World) -> None:
     names = [f"customer-{n:07}" for n in range(100_000)]
     packed = pickle.dumps(
-        [records_read.Names.of(names[at : at + 2000], 0) for at in range(0, len(names), 2000)]
+        [records_read.PackedNames.of(names[at : at + 2000], 0) for at in range(0, len(names), 2000)]
     )
     assert len(packed) < 500_000
 

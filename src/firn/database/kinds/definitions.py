@@ -9,7 +9,7 @@ import orjson
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.database.kinds.kind import Definition, all_kinds, kind_named
+from firn.database.kinds.kind import StoredDefinition, all_kinds, kind_named
 from firn.errors import ObjectNotFoundError
 from firn.journal.backoff import whole
 from firn.journal.definition import definition_key, replace_object
@@ -19,7 +19,7 @@ EARLIEST: Kind = "lake"
 """The kind of what nothing tells apart: its decoder says what is wrong with it."""
 
 
-def decode_definition(data: bytes, where: str) -> Definition:
+def decode_definition(data: bytes, where: str) -> StoredDefinition:
     """The definition in `_firn/table.json`, whatever kind of table it is of.
 
     Raises:
@@ -36,10 +36,10 @@ def decode_definition(data: bytes, where: str) -> Definition:
             break
     else:
         kind = kind_named(EARLIEST)
-    return cast("Definition", kind.decode(data, where))
+    return cast("StoredDefinition", kind.decode(data, where))
 
 
-def read_any(bucket: Bucket, prefix: str) -> Definition | None:
+def read_any(bucket: Bucket, prefix: str) -> StoredDefinition | None:
     """1 GET; None where there is none."""
     blob = bucket.get_many([definition_key(prefix)])[0]
     return None if blob is None else decode_definition(blob.data, bucket.uri(blob.info.key))
@@ -47,7 +47,7 @@ def read_any(bucket: Bucket, prefix: str) -> Definition | None:
 
 def read_current(
     bucket: Bucket, prefix: str, *, clock: Clock | None = None
-) -> tuple[Definition | None, str | None]:
+) -> tuple[StoredDefinition | None, str | None]:
     """The definition and its ETag, by which it can be replaced. 1 GET, again if half of it came."""
     key = definition_key(prefix)
     try:
@@ -58,8 +58,11 @@ def read_current(
 
 
 def change_definition(
-    bucket: Bucket, prefix: str, change: Callable[[Definition | None], Definition | None], clock: Clock
-) -> Definition | None:
+    bucket: Bucket,
+    prefix: str,
+    change: Callable[[StoredDefinition | None], StoredDefinition | None],
+    clock: Clock,
+) -> StoredDefinition | None:
     """Replace the definition by what `change` makes of it as it is now. 1 GET and 1 PUT, again after a race.
 
     Returns:
@@ -69,7 +72,7 @@ def change_definition(
         ConflictError: others change it all the time.
     """
 
-    def replaced(data: bytes | None, where: str) -> tuple[bytes | None, Definition | None]:
+    def replaced(data: bytes | None, where: str) -> tuple[bytes | None, StoredDefinition | None]:
         now = None if data is None else decode_definition(data, where)
         wanted = change(now)
         return None if wanted is None or wanted == now else wanted.encode(), wanted

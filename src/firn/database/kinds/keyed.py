@@ -14,7 +14,7 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.database.kinds.definitions import change_definition, read_any
-from firn.database.kinds.kind import Definition, Place, TableKind, Vacant
+from firn.database.kinds.kind import Place, StoredDefinition, TableKind, Vacant
 from firn.database.kinds.tombstones import is_left, is_same, mark_dropped
 from firn.errors import (
     CorruptObjectError,
@@ -173,7 +173,7 @@ class KeyedTables(TableKind[KeyedOptions, KeyedDefinition, KeyedTable]):
         return Generations(self.bucket, self.prefix)
 
 
-def _given_up(made: KeyedDefinition, now: Definition | None) -> Definition | None:
+def _given_up(made: KeyedDefinition, now: StoredDefinition | None) -> StoredDefinition | None:
     """The definition of a table that got no pointer, as that of a dropped one, whose drop leaves another's alone."""
     if not is_same(now, made):
         return None

@@ -1,4 +1,4 @@
-"""What a database asks of a kind of table: `TableKind`. To add one, see docs/design/0013-add-a-kind-of-table.md."""
+"""A database's questions to a kind of table: `TableKind`. To add one, see docs/design/0013-add-a-kind-of-table.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from firn.database.writer_tables import WriterTables
 
 
-class Definition(Protocol):
+class StoredDefinition(Protocol):
     """What `_firn/table.json` says of a table of any kind. A frozen dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -69,7 +69,7 @@ class Vacant:
     """A name that no table has: the definition that the last one left, and its ETag; None where there is none."""
 
     name: str
-    there: Definition | None = None
+    there: StoredDefinition | None = None
     over: str | None = None
 
     def generation(self, generations: Generations) -> int:
@@ -77,7 +77,7 @@ class Vacant:
         return generations.after(self.name, None if self.there is None else self.there.generation)
 
 
-class Names(Protocol):
+class TableNames(Protocol):
     """The names of a database's tables."""
 
     def free(self, name: str, kind: Kind) -> Vacant:
@@ -90,7 +90,7 @@ class Names(Protocol):
 
 
 O = TypeVar("O")  # noqa: E741
-D = TypeVar("D", bound=Definition)
+D = TypeVar("D", bound=StoredDefinition)
 T = TypeVar("T")
 
 
@@ -102,9 +102,9 @@ class TableKind(ABC, Generic[O, D, T]):
 
     name: ClassVar[Kind]
     title: ClassVar[str]
-    """What messages call a table of it: "a record table"."""
+    """The name of its tables in messages: "a record table"."""
     advice: ClassVar[str]
-    """What to do with a table of it where another kind is needed: a sentence."""
+    """A sentence: how to use a table of it where another kind is needed."""
     options: ClassVar[type[Any]]
     """The dataclass of what `Database.create_table` may be told of a table; its fields are the keywords' names."""
     format_version: ClassVar[int | None] = None
@@ -131,7 +131,7 @@ class TableKind(ABC, Generic[O, D, T]):
     def describe(self, name: str, asked: O) -> D:
         """The definition that the options ask for. `InvalidInputError` for what can't be; no requests."""
 
-    def vacate(self, definition: D, names: Names) -> Vacant:
+    def vacate(self, definition: D, names: TableNames) -> Vacant:
         """Find the table's name free, or raise `TableExistsError`."""
         return names.free(definition.name, self.name)
 

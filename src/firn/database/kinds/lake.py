@@ -16,7 +16,7 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import SystemClock
 from firn.database.kinds.definitions import change_definition, decode_definition
-from firn.database.kinds.kind import Definition, Names, Place, TableKind, Vacant, wrong_kind
+from firn.database.kinds.kind import Place, StoredDefinition, TableKind, TableNames, Vacant, wrong_kind
 from firn.database.kinds.tombstones import is_dropped, is_left, mark_dropped
 from firn.database.writer_tables import WriterTables, writer_exists
 from firn.errors import (
@@ -111,7 +111,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
         order = parse_sort(asked.sort_by or (keys.key if keys is not None else ()), columns)
         return Descriptor(name, "lake", journal, columns, spec, order, properties, keys=keys)
 
-    def vacate(self, descriptor: Descriptor, names: Names) -> Vacant:
+    def vacate(self, descriptor: Descriptor, names: TableNames) -> Vacant:
         if descriptor.journal == "writer":
             return names.free_for_writers(descriptor.name)
         return names.free(descriptor.name, self.name)
@@ -224,7 +224,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
         )
 
     def _bare_journal(self, name: str) -> LeaderlessJournal:
-        """Of a log beside the data, whatever the table's definition says."""
+        """The journal of a log beside the data, whatever the table's definition says."""
         generation = self.log_generation(name) or 0
         return LeaderlessJournal(self.bucket, key_below(self.prefix, name), generation=generation)
 
@@ -320,7 +320,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
 def mark_erased(bucket: Bucket, prefix: str, definition: Descriptor) -> None:
     """Say of a dropped table, if it still has the name, that its objects are gone. 1 GET, 1 PUT."""
 
-    def erase(now: Definition | None) -> Definition | None:
+    def erase(now: StoredDefinition | None) -> StoredDefinition | None:
         return (
             replace(now, erased=True) if isinstance(now, Descriptor) and is_dropped(now, definition) else None
         )

@@ -15,7 +15,7 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.database.kinds.definitions import change_definition, read_current
-from firn.database.kinds.kind import Definition, Place, TableKind, Vacant
+from firn.database.kinds.kind import Place, StoredDefinition, TableKind, Vacant
 from firn.database.kinds.tombstones import mark_dropped
 from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError
 from firn.journal.definition import definition_key
@@ -101,7 +101,7 @@ class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
         return definition
 
     def vacant(self, name: str) -> Vacant:
-        """What stands where at most a record table was that is dropped, or whose creator didn't get to the end.
+        """The name, where at most a record table was that is dropped, or whose creator didn't get to the end.
 
         Raises:
             TableExistsError: there is one.
@@ -210,7 +210,7 @@ class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
     def _end(self, definition: RecordDefinition) -> RecordDefinition | None:
         """End a creation. Only then anybody writes to the table, or else who takes the name over could undo it."""
 
-        def end(now: Definition | None) -> Definition | None:
+        def end(now: StoredDefinition | None) -> StoredDefinition | None:
             if not isinstance(now, RecordDefinition) or now.id != definition.id or now.dropped:
                 return None
             return replace(now, state="ready")
@@ -226,7 +226,7 @@ class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
             return  # somebody else ended the same drop
 
     def _state(self, definition: RecordDefinition) -> TableState | None:
-        """What the log has of that very table."""
+        """The log's state of that very table."""
         state = self.session.store.log.refresh().catalog.get(definition.name)
         return state if state is not None and state.generation == definition.generation else None
 

@@ -13,7 +13,7 @@ from firn.spark.keyed.changes import ChangesRead, KeyedFollower
 from firn.spark.keyed.load import load_dataframe
 from firn.spark.keyed.read import KeyedRead
 from firn.spark.plan import SparkKind
-from firn.spark.reads import Moment, TableRead
+from firn.spark.reads import QueryMoment, TableRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +27,7 @@ class KeyedOnSpark(SparkKind):
         columns: Sequence[str] | None,
         where: str | None,
         at: Any,
-        moment: Moment | None,
+        moment: QueryMoment | None,
         fields: ColumnTypes | None,
     ) -> KeyedRead:
         return KeyedRead.of(table, columns=columns, where=where, at=at)

@@ -18,7 +18,7 @@ SHARE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class RunFile:
+class KeyFile:
     """A file of a sorted run: an L0 object or an SST.
 
     `size` is in bytes, and `age` the run's place among all runs, 0 the newest; files of one age don't overlap.
@@ -40,24 +40,24 @@ class KeyUnit:
     """A range of keys and all files that may hold versions of them. Picklable."""
 
     range: KeyRange
-    files: tuple[RunFile, ...]
+    files: tuple[KeyFile, ...]
 
-    def runs(self) -> list[list[RunFile]]:
+    def runs(self) -> list[list[KeyFile]]:
         """The files by run, newest run first, each run's by key."""
         ordered = sorted(self.files, key=lambda file: (file.age, file.min_key))
         return [list(run) for _, run in groupby(ordered, key=lambda file: file.age)]
 
 
-def groups(files: Sequence[RunFile]) -> list[tuple[RunFile, ...]]:
+def groups(files: Sequence[KeyFile]) -> list[tuple[KeyFile, ...]]:
     """The files in groups that share no key, ascending.
 
     Example:
         >>> def file(low, high):
-        ...     return RunFile(f"{low}", 1, 0, low, high, True, False)
+        ...     return KeyFile(f"{low}", 1, 0, low, high, True, False)
         >>> [[f.key for f in group] for group in groups([file(b"a", b"c"), file(b"d", b"e"), file(b"b", b"c")])]
         [["b'a'", "b'b'"], ["b'd'"]]
     """
-    found: list[list[RunFile]] = []
+    found: list[list[KeyFile]] = []
     reach = b""
     for file in sorted(files, key=lambda file: file.min_key):
         if found and file.min_key <= reach:
@@ -68,13 +68,13 @@ def groups(files: Sequence[RunFile]) -> list[tuple[RunFile, ...]]:
     return [tuple(group) for group in found]
 
 
-def reached(files: Sequence[RunFile], ranges: Sequence[KeyRange]) -> tuple[RunFile, ...]:
+def reached(files: Sequence[KeyFile], ranges: Sequence[KeyRange]) -> tuple[KeyFile, ...]:
     """The files that may hold keys of one of the ranges."""
     return tuple(f for f in files if any(r.overlaps(f.min_key, f.max_key) for r in ranges))
 
 
 def units_of(
-    group: Sequence[RunFile], ranges: Sequence[KeyRange], map_of: Callable[[RunFile], BlockMap]
+    group: Sequence[KeyFile], ranges: Sequence[KeyRange], map_of: Callable[[KeyFile], BlockMap]
 ) -> list[tuple[KeyUnit, int]]:
     """A group cut into units of about `SHARE_BYTES`, those that the ranges reach, with the bytes each weighs.
 

@@ -36,7 +36,7 @@ from firn.predicate.predicate import Predicate
 from firn.spark.keyed.columns import KeyedColumns, public_rows, spelled
 from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange, common, key_ranges
 from firn.spark.keyed.key_sql import key_expressions
-from firn.spark.keyed.plan import KeyUnit, RunFile, groups, reached, units_of
+from firn.spark.keyed.plan import KeyFile, KeyUnit, groups, reached, units_of
 from firn.spark.native.agreement import runs_in_spark
 from firn.spark.native.parquet import guard, native_paths, parquet_frame, quote
 from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
@@ -61,7 +61,7 @@ class KeyedRead(KeyedColumns):
     definition: KeyedDefinition
     version: str
     now_ms: int
-    files: tuple[RunFile, ...]
+    files: tuple[KeyFile, ...]
     names: tuple[str, ...]
     ranges: tuple[KeyRange, ...] = EVERYTHING
     sql: str | None = None
@@ -131,18 +131,18 @@ class KeyedRead(KeyedColumns):
     def scope(self) -> Hashable:
         return self.ranges
 
-    def groups(self) -> list[tuple[RunFile, ...]]:
+    def groups(self) -> list[tuple[KeyFile, ...]]:
         """Files that have to be folded together; single ones that are plain don't need to be."""
         return groups(self.files)
 
     def units(self) -> list[Unit]:
         return self.units_of(self.groups())
 
-    def units_of(self, groups: Sequence[Sequence[RunFile]]) -> list[Unit]:
+    def units_of(self, groups: Sequence[Sequence[KeyFile]]) -> list[Unit]:
         """The units that tasks read of these groups. 1 ranged GET for each file large enough to be divided."""
         maps: dict[str, BlockMap] = {}
 
-        def map_of(file: RunFile) -> BlockMap:
+        def map_of(file: KeyFile) -> BlockMap:
             if file.key not in maps:
                 # The first file that is asked for has the indices of all its group fetched at the same time.
                 group = next(group for group in groups if file in group)
@@ -151,7 +151,7 @@ class KeyedRead(KeyedColumns):
 
         return [Unit(*pair) for group in groups for pair in units_of(group, self.ranges, map_of)]
 
-    def _block_map(self, file: RunFile) -> BlockMap:
+    def _block_map(self, file: KeyFile) -> BlockMap:
         return BlockMap.of(self._reader(file).index)
 
     def for_tasks(self) -> KeyedRead:
@@ -180,12 +180,12 @@ class KeyedRead(KeyedColumns):
         )
 
     def _scanned(
-        self, run: Sequence[RunFile], wanted: KeyRange, values: Values, runs: int
+        self, run: Sequence[KeyFile], wanted: KeyRange, values: Values, runs: int
     ) -> Iterator[pa.RecordBatch]:
         for file in run:
             yield from self._reader(file).scan(wanted.start, wanted.end, columns=values.names, runs=runs)
 
-    def _reader(self, file: RunFile) -> SstReader:
+    def _reader(self, file: KeyFile) -> SstReader:
         # Nothing is read twice, so nothing is kept.
         return SstReader(self.bucket, file.key, file.size, BlockCache(0), values=self.values)
 
@@ -206,7 +206,7 @@ class KeyedRead(KeyedColumns):
 
 def run_files(
     table: KeyedContext, view: View, now_ms: int, upto_seq: int | None = None
-) -> tuple[RunFile, ...]:
+) -> tuple[KeyFile, ...]:
     """The files of a view that hold what was written up to `upto_seq`. Asks the indices of L0 objects for their keys,
     and those of SSTs whether they hold merge operands, where the table can have any."""
     may_merge = table.definition.merge_operator is not None
@@ -217,16 +217,16 @@ def run_files(
     listed: list[tuple[int, Any]] = [*enumerate(flushes)]
     listed += [(len(flushes) + at, info) for at, run in enumerate(runs) for info in run]
 
-    def described(entry: tuple[int, Any]) -> RunFile:
+    def described(entry: tuple[int, Any]) -> KeyFile:
         age, info = entry
         if age < len(flushes):
             index = table.sst(info.key, info.bytes).index
-            return RunFile(info.key, info.bytes, age, index.min_key, index.max_key, plain=False, hides=True)
+            return KeyFile(info.key, info.bytes, age, index.min_key, index.max_key, plain=False, hides=True)
         key = table.journal.layout.sst_key(info.file)
         plain = upto_seq is None or info.max_seq <= upto_seq
         plain = plain and (not may_merge or table.sst(key, info.bytes).index.merges == 0)
         hides = info.tombstones > 0 or (info.min_expire is not None and info.min_expire <= now_ms)
-        return RunFile(key, info.bytes, age, info.min_key, info.max_key, plain, hides)
+        return KeyFile(key, info.bytes, age, info.min_key, info.max_key, plain, hides)
 
     return tuple(in_flight(described, listed))
 

@@ -14,7 +14,7 @@ from firn.spark.lake.append import write_dataframe
 from firn.spark.lake.follow import LakeFollower
 from firn.spark.lake.read import LakeRead
 from firn.spark.plan import SparkKind
-from firn.spark.reads import Moment, TableRead
+from firn.spark.reads import QueryMoment, TableRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ class LakeOnSpark(SparkKind):
         columns: Sequence[str] | None,
         where: str | None,
         at: Any,
-        moment: Moment | None,
+        moment: QueryMoment | None,
         fields: ColumnTypes | None,
     ) -> LakeRead:
         return LakeRead.of(table.scan(columns=columns, where=where, at=at))

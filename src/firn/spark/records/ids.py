@@ -15,7 +15,7 @@ _KINDS = {ID: "VARCHAR"}
 
 
 @dataclass(frozen=True)
-class Ids:
+class IdBounds:
     """Bounds that predicates set on an id: it is one of `points` (None: any), and begins with `prefix`."""
 
     points: tuple[str, ...] | None = None
@@ -25,20 +25,20 @@ class Ids:
     def name_prefix(self) -> str:
         """The prefix that the names of their rows' objects share.
 
-        >>> Ids(prefix="user/ada_").name_prefix, Ids(prefix="_x").name_prefix
+        >>> IdBounds(prefix="user/ada_").name_prefix, IdBounds(prefix="_x").name_prefix
         ('user%2Fada', '')
         """
         return name_prefix(self.prefix)
 
 
-def ids_of(predicates: Sequence[Predicate]) -> Ids:
+def ids_of(predicates: Sequence[Predicate]) -> IdBounds:
     """The bounds that hold for the ids of all rows for which all predicates are true.
 
     >>> kinds = {"_id": "VARCHAR", "n": "BIGINT"}
     >>> ids_of([Predicate.parse("_id IN ('a', 'b') AND n > 1", kinds)])
-    Ids(points=('a', 'b'), prefix='')
+    IdBounds(points=('a', 'b'), prefix='')
     >>> ids_of([Predicate.parse("_id >= 'user/a' AND _id < 'user/b'", kinds)])
-    Ids(points=None, prefix='user/')
+    IdBounds(points=None, prefix='user/')
     """
     tests = [test for predicate in predicates for test in tests_of(predicate, _KINDS)]
     points = points_of(tests)
@@ -49,4 +49,4 @@ def ids_of(predicates: Sequence[Predicate]) -> Ids:
         # All between two texts, with these, begins as both do.
         same = takewhile(lambda pair: pair[0] == pair[1], zip(max(lows), min(highs), strict=False))
         prefixes.append("".join(character for character, _ in same))
-    return Ids(points, max(prefixes, key=len, default=""))
+    return IdBounds(points, max(prefixes, key=len, default=""))

@@ -11,7 +11,7 @@ from firn.records.load.load import RecordLoadReport
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.spark.plan import SparkKind
-from firn.spark.reads import Moment, TableRead
+from firn.spark.reads import QueryMoment, TableRead
 from firn.spark.records.changes import RecordChangesRead, RecordFollower
 from firn.spark.records.load import load_dataframe
 from firn.spark.records.read import RecordsRead
@@ -33,7 +33,7 @@ class RecordsOnSpark(SparkKind):
         columns: Sequence[str] | None,
         where: str | None,
         at: Any,
-        moment: Moment | None,
+        moment: QueryMoment | None,
         fields: ColumnTypes | None,
     ) -> RecordsRead:
         return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)

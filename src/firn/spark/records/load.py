@@ -37,7 +37,7 @@ BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class LoadContext:
+class RecordLoadContext:
     """All that the tasks of one load share; picklable. `database` and `prefix` are the keys' beginnings of the
     database and of the table."""
 
@@ -48,7 +48,7 @@ class LoadContext:
     batch: int
 
 
-class LoadOutcome(NamedTuple):
+class RecordLoadOutcome(NamedTuple):
     """The result of a task: an error that a retry can't mend comes as a value."""
 
     loaded: Loaded
@@ -67,7 +67,7 @@ def load_dataframe(
         )
     definition = table.definition
     database = table.prefix[: -len(definition.name)].rstrip("/")
-    context = LoadContext(database, table.prefix, definition, id, batch)
+    context = RecordLoadContext(database, table.prefix, definition, id, batch)
     outcomes = _run(frame, table.bucket, context)
     for outcome in outcomes:
         table.bucket.counters.add(**outcome.counters)
@@ -87,7 +87,7 @@ def load_dataframe(
     return Loaded(rows, commits).report(store.log.head().number)
 
 
-def _run(frame: DataFrame, bucket: Bucket, context: LoadContext) -> list[LoadOutcome]:
+def _run(frame: DataFrame, bucket: Bucket, context: RecordLoadContext) -> list[RecordLoadOutcome]:
     names = frame.columns
     # mapInArrow takes a dot in a column's name for a field of a struct.
     frame = frame.toDF(*[f"c{number}" for number in range(len(names))])
@@ -104,7 +104,9 @@ def _run(frame: DataFrame, bucket: Bucket, context: LoadContext) -> list[LoadOut
     return [pickle.loads(row["r"]) for row in rows]
 
 
-def load_partition(bucket: Bucket, context: LoadContext, batches: Iterator[pa.RecordBatch]) -> LoadOutcome:
+def load_partition(
+    bucket: Bucket, context: RecordLoadContext, batches: Iterator[pa.RecordBatch]
+) -> RecordLoadOutcome:
     """In a worker: load one partition's rows."""
     before = bucket.counters.as_dict()
     loaded, error = Loaded(0, ()), None
@@ -122,4 +124,4 @@ def load_partition(bucket: Bucket, context: LoadContext, batches: Iterator[pa.Re
     except FirnError as failure:
         error = failure
     settle_imports()
-    return LoadOutcome(loaded, error, bucket.counters.since(before))
+    return RecordLoadOutcome(loaded, error, bucket.counters.since(before))

@@ -27,7 +27,7 @@ from firn.records.names.names import part_text
 from firn.records.read.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
 from firn.records.row_tables import RowTable
 from firn.spark.keyed.columns import spelled
-from firn.spark.reads import Moment, Unit, frame_of_rows, frame_of_tasks
+from firn.spark.reads import QueryMoment, Unit, frame_of_rows, frame_of_tasks
 from firn.spark.records.ids import ids_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ ROW_WEIGHT: Final = 64 << 10
 
 
 @dataclass(frozen=True)
-class Names:
+class PackedNames:
     """A unit: the names of rows, in a row and compressed, as a plan may hold a million, and how many bytes their
     objects had. Picklable."""
 
@@ -66,8 +66,8 @@ class Names:
     bytes: int
 
     @staticmethod
-    def of(names: Sequence[str], size: int) -> Names:
-        return Names(zlib.compress("\n".join(names).encode(), 1), len(names), size)
+    def of(names: Sequence[str], size: int) -> PackedNames:
+        return PackedNames(zlib.compress("\n".join(names).encode(), 1), len(names), size)
 
     def unpacked(self) -> list[str]:
         return zlib.decompress(self.packed).decode().split("\n")
@@ -81,7 +81,7 @@ class Writes:
 
 
 @dataclass(frozen=True)
-class Places:
+class LogPlaces:
     """A unit: where rows are in the log. Picklable."""
 
     places: tuple[Place, ...]
@@ -113,7 +113,7 @@ class RecordsRead:
         columns: Sequence[str] | None = None,
         where: str | None = None,
         at: Any = None,
-        moment: Moment | None = None,
+        moment: QueryMoment | None = None,
         fields: ColumnTypes | None = None,
     ) -> RecordsRead:
         """Pin a snapshot. As beginning a transaction; 1 GET more for one of the past whose record isn't in memory.
@@ -224,7 +224,7 @@ class RecordsRead:
         most = min(UNIT_ROWS, max(LEAST_ROWS, len(listed) // UNITS))
         return [
             Unit(
-                Names.of([key[prefix:-suffix] for key, _ in piece], sum(size for _, size in piece)),
+                PackedNames.of([key[prefix:-suffix] for key, _ in piece], sum(size for _, size in piece)),
                 _weight(size for _, size in piece),
             )
             for piece in _pieces(listed, [size for _, size in listed], most)
@@ -244,11 +244,11 @@ class RecordsRead:
             if rows.num_rows:
                 yield rows
 
-    def _found(self, work: Sequence[Names] | Places | Writes) -> list[Found]:
+    def _found(self, work: Sequence[PackedNames] | LogPlaces | Writes) -> list[Found]:
         try:
             if isinstance(work, Writes):
                 return self.source.read_lately(work.writes)
-            if isinstance(work, Places):
+            if isinstance(work, LogPlaces):
                 return self.source.read_lately(self.source.again(work.places))
             names = (name for unit in work for name in unit.unpacked())
             return self.source.read([self.source.layout.row_named(name) for name in names])
@@ -293,7 +293,7 @@ def _lately_units(writes: Sequence[Write]) -> list[Unit]:
     told = sum(sizes) > LATELY_BYTES
     return [
         Unit(
-            Places(tuple((seq, write.id) for seq, write in piece)) if told else Writes(tuple(piece)),
+            LogPlaces(tuple((seq, write.id) for seq, write in piece)) if told else Writes(tuple(piece)),
             _weight(len(write.body or b"") for _, write in piece),
         )
         for piece in _pieces(writes, sizes, UNIT_ROWS)
@@ -302,9 +302,9 @@ def _lately_units(writes: Sequence[Write]) -> list[Unit]:
 
 def _joined(works: Iterable[Any]) -> Iterator[Any]:
     """Units of names together, as many as one may be: requests don't wait for the last of a few."""
-    joined: list[Names] = []
+    joined: list[PackedNames] = []
     for work in works:
-        if not isinstance(work, Names):
+        if not isinstance(work, PackedNames):
             yield work
             continue
         rows, size = (
