@@ -212,7 +212,7 @@ class UserFunction(Cells):
         return self.merge(operands[0], operands[1:]) if self._associative else None
 
 
-class Rows:
+class ColumnOperators:
     """Merges typed rows column by column; a null, in a base or an operand, leaves the other as it is."""
 
     def __init__(self, cells: Mapping[str, Cells]) -> None:
@@ -268,7 +268,7 @@ class Rows:
         return tuple(combined)
 
 
-def resolve(merge: str | Mapping[str, str], values: Values) -> Cells | Rows:
+def resolve(merge: str | Mapping[str, str], values: Values) -> Cells | ColumnOperators:
     """The operator by what a table was created with; see `operators.operator_of`."""
     if values.columns is None:
         if not isinstance(merge, str):
@@ -276,7 +276,7 @@ def resolve(merge: str | Mapping[str, str], values: Values) -> Cells | Rows:
         return _of_bytes(merge, values)
     if isinstance(merge, str) and ":" in merge:
         return _function(merge, values.public, values.check)
-    return Rows(_by_column(merge, values))
+    return ColumnOperators(_by_column(merge, values))
 
 
 def _of_bytes(name: str, values: Values) -> Cells:

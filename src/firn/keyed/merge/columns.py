@@ -16,7 +16,14 @@ import pyarrow.types as pt
 
 from firn.keyed.encoding.entries import MERGE, PUT
 from firn.keyed.encoding.values import Values
-from firn.keyed.merge.builtin_operators import AddFloats, AddIntegers, AddText, Cells, Extreme, Rows
+from firn.keyed.merge.builtin_operators import (
+    AddFloats,
+    AddIntegers,
+    AddText,
+    Cells,
+    ColumnOperators,
+    Extreme,
+)
 
 Starts = npt.NDArray[np.int64]
 
@@ -27,7 +34,7 @@ Reducer = Callable[[pa.Array, Starts], "pa.Array | None"]
 def reducers_of(operator: object, values: Values) -> tuple[Reducer, ...] | None:
     """One for each value column; None where a column needs to be merged value by value."""
     found: list[Reducer | None]
-    if isinstance(operator, Rows):
+    if isinstance(operator, ColumnOperators):
         found = [_reducer(operator.by_name[field.name], field.type) for field in values.schema]
     else:
         found = [_add_text if isinstance(operator, AddText) else None]

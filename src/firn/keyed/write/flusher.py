@@ -44,7 +44,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
 log = logging.getLogger("firn.keyed")
 
 
-class Session(Protocol):
+class FlushSession(Protocol):
     """What the flusher needs of the journal's `WriterSession`."""
 
     def put_l0(self, number: int, data: BytesLike) -> None: ...
@@ -81,7 +81,7 @@ class Flusher:
 
     def __init__(
         self,
-        session: Session,
+        session: FlushSession,
         number: int,
         settings: KeyedSettings,
         *,
@@ -121,56 +121,56 @@ class Flusher:
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._random = random.Random()
-        self._limit()
+        self._limit_locked()
 
-    # -- for the writer; those marked * want the lock held
+    # -- for the writer
 
-    def check(self) -> None:
-        """* Raise what ended the writer."""
+    def check_locked(self) -> None:
+        """Raise what ended the writer."""
         if self.error is not None:
             raise again(self.error)
         if self._closing:
             raise InvalidInputError(f"the writer of {self._name} is closed. Open the table again to go on.")
 
-    def begun(self) -> None:
-        """* The active memtable got its first entry: `flush_ms` counts from now."""
+    def begun_locked(self) -> None:
+        """The active memtable got its first entry: `flush_ms` counts from now."""
         self._since = self._clock.monotonic()
-        self._start_worker()
+        self._start_worker_locked()
         self._work.notify()
 
-    def make_room(self, need: int = 0) -> None:
-        """* Freeze the active memtable if it is full, or would be by `need` bytes more; slow down while much is
+    def make_room_locked(self, need: int = 0) -> None:
+        """Freeze the active memtable if it is full, or would be by `need` bytes more; slow down while much is
         unflushed or L0 is large, and wait while it is too much."""
-        self.check()
+        self.check_locked()
         active = self.active
         if len(active) and (active.bytes >= self._memtable_bytes or active.bytes + need > MOST_BYTES):
-            self._freeze()
-        if self._pressure.full:
+            self._freeze_locked()
+        if self._pressure_locked.full:
             self.stalls += 1
-            while self._pressure.full:
+            while self._pressure_locked.full:
                 if len(self.active) and not self.queue:
-                    self._freeze()
+                    self._freeze_locked()
                 self._done.wait()
-                self.check()
+                self.check_locked()
         else:
-            self._slow_down()
-        self._limit()
+            self._slow_down_locked()
+        self._limit_locked()
 
-    def _slow_down(self) -> None:
-        """* One short wait for what was put since the last one, for all threads together."""
+    def _slow_down_locked(self) -> None:
+        """One short wait for what was put since the last one, for all threads together."""
         put = self.active.bytes - self._paced_bytes
         now = self._clock.monotonic()
-        self._paced_to = max(now, self._paced_to) + self._pressure.wait_s(max(put, 0))
+        self._paced_to = max(now, self._paced_to) + self._pressure_locked.wait_s(max(put, 0))
         self._paced_bytes = self.active.bytes
         end = self._paced_to
         if end - now < SHORTEST_WAIT_S:
             return  # owed: it is waited for together with what comes
-        while (left := end - self._clock.monotonic()) > 0 and self._pressure.wait_s(PACE_BYTES):
+        while (left := end - self._clock.monotonic()) > 0 and self._pressure_locked.wait_s(PACE_BYTES):
             self._done.wait(left)
-            self.check()
+            self.check_locked()
 
-    def wait(self, number: int, timeout: float | None = None) -> None:
-        """* Return when flush `number` is durable; it begins at once if none is under way."""
+    def wait_locked(self, number: int, timeout: float | None = None) -> None:
+        """Return when flush `number` is durable; it begins at once if none is under way."""
         if number > self._wanted:
             self._wanted = number
             self._work.notify()
@@ -191,21 +191,21 @@ class Flusher:
         with self.lock:
             if self.error is not None:
                 raise again(self.error)
-            self.wait(self.active.number if len(self.active) else self.active.number - 1, timeout)
+            self.wait_locked(self.active.number if len(self.active) else self.active.number - 1, timeout)
 
-    def lag(self, l0: Pressure) -> None:
-        """* How far compaction lags behind: puts are slowed down, or wait, or go on."""
-        waited = self._pressure.full
+    def lag_locked(self, l0: Pressure) -> None:
+        """How far compaction lags behind: puts are slowed down, or wait, or go on."""
+        waited = self._pressure_locked.full
         self._l0 = l0
-        self._limit()
-        if waited and not self._pressure.full:
+        self._limit_locked()
+        if waited and not self._pressure_locked.full:
             self._done.notify_all()
 
-    def adopt(self, settings: KeyedSettings) -> None:
-        """* Go by other settings from now on."""
+    def adopt_locked(self, settings: KeyedSettings) -> None:
+        """Go by other settings from now on."""
         self._settings = settings
         self._memtable_bytes = min(settings.memtable_size, MOST_BYTES)
-        self._limit()
+        self._limit_locked()
         self._work.notify_all()
         self._done.notify_all()
 
@@ -256,8 +256,8 @@ class Flusher:
 
     # -- the workers
 
-    def _start_worker(self) -> None:
-        """* Another thread, if all are busy and there may be more work."""
+    def _start_worker_locked(self) -> None:
+        """Another thread, if all are busy and there may be more work."""
         if self._idle == 0 and len(self._threads) < MAX_IN_FLIGHT:
             name = f"firn-flush-{len(self._threads)}"
             thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -283,9 +283,9 @@ class Flusher:
             while True:
                 if self.error is not None:
                     return None
-                due = self._due()
+                due = self._due_locked()
                 if due == 0.0:
-                    self._freeze()
+                    self._freeze_locked()
                 for flush in self.queue:
                     if not flush.taken:
                         flush.taken = True
@@ -295,8 +295,8 @@ class Flusher:
                     return None
                 self._work.wait(due)
 
-    def _due(self) -> float | None:
-        """* Seconds until the active memtable is to be flushed; None while nothing asks for it."""
+    def _due_locked(self) -> float | None:
+        """Seconds until the active memtable is to be flushed; None while nothing asks for it."""
         if not len(self.active):
             return None
         if self._closing:
@@ -306,16 +306,16 @@ class Flusher:
             next_s = max(next_s, self._since + self._settings.flush_ms / 1000)
         return min(threading.TIMEOUT_MAX, max(0.0, next_s - now))
 
-    def _freeze(self) -> None:
-        """* The active memtable joins the queue; another takes its place."""
+    def _freeze_locked(self) -> None:
+        """The active memtable joins the queue; another takes its place."""
         flush = Flush(self.active)
         self.queue.append(flush)
         self._queued += flush.bytes
         self.active = self._new_memtable(flush.number + 1)
         self._frozen_at, self._paced_bytes = self._clock.monotonic(), 0
-        self._limit()
+        self._limit_locked()
         self._changed(())
-        self._start_worker()
+        self._start_worker_locked()
         self._work.notify()
 
     def _put_up(self, flush: Flush) -> None:
@@ -365,7 +365,7 @@ class Flusher:
             if landed:
                 self.durable = max(self.durable, up)
                 self._changed(tuple(landed))
-                self._limit()
+                self._limit_locked()
                 self._done.notify_all()
             self._work.notify()
 
@@ -385,13 +385,13 @@ class Flusher:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     @property
-    def _pressure(self) -> Pressure:
-        """* How much of the bounds is used."""
+    def _pressure_locked(self) -> Pressure:
+        """How much of the bounds is used."""
         return replace(self._l0, unflushed=self.unflushed / self._settings.max_unflushed)
 
-    def _limit(self) -> None:
-        """* Set `limit`."""
-        pressure = self._pressure
+    def _limit_locked(self) -> None:
+        """Set `limit`."""
+        pressure = self._pressure_locked
         if self.error is not None or self._closing or pressure.full:
             self.limit = 0
             return

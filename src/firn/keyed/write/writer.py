@@ -76,7 +76,7 @@ class KeyedWriter(Reads):
             new_memtable=self._memtable,
             encode=self._encoded,
             opened=self._opened,
-            changed=self._changed,
+            changed=self._changed_locked,
             clock=table.clock,
             name=table.bucket.uri(table.prefix),
         )
@@ -91,7 +91,7 @@ class KeyedWriter(Reads):
         with self._flusher.lock:
             view = session.view
             self._l0 = tuple((file.number, table.sst(file.key, file.bytes)) for file in view.l0)
-            self._install(view)
+            self._install_locked(view)
         self._poller = Background(
             f"firn-poll-{table.name}", self._poll_again, self._flusher.fail, first=self._poll_pause()
         )
@@ -141,13 +141,13 @@ class KeyedWriter(Reads):
         with flusher.lock:
             active = flusher.active
             if active.bytes >= flusher.limit:
-                flusher.make_room()
+                flusher.make_room_locked()
                 active = flusher.active
             if not active.bytes:
-                flusher.begun()
+                flusher.begun_locked()
             active.put(encoded, stored, PUT, expire_at)
             if durable:
-                flusher.wait(active.number)
+                flusher.wait_locked(active.number)
 
     def delete(self, key: Any, *, durable: bool = True) -> None:
         """Remove a key; one that isn't there is fine. Errors and cost: see `put`."""
@@ -234,7 +234,7 @@ class KeyedWriter(Reads):
             raise
         if view is not None:
             with self._flusher.lock:
-                self._install(view)
+                self._install_locked(view)
 
     # -- reading: see `Reads`
 
@@ -272,8 +272,8 @@ class KeyedWriter(Reads):
         done = self._compaction.beside(alter)
         with self._flusher.lock:
             self.table = self.table.as_in(self._session.view)
-            self._flusher.adopt(self.table.settings)
-            self._grow()
+            self._flusher.adopt_locked(self.table.settings)
+            self._grow_locked()
         self._compaction.adopt(self.table)
         return done
 
@@ -373,13 +373,13 @@ class KeyedWriter(Reads):
             need = checked_weight(changes, self.table.values, MAX_BATCH, self.table.name)
         with flusher.lock:
             if flusher.active.bytes + need >= flusher.limit:
-                flusher.make_room(need)
+                flusher.make_room_locked(need)
             active = flusher.active
             if not active.bytes:
-                flusher.begun()
+                flusher.begun_locked()
             active.extend(changes)
             if durable:
-                flusher.wait(active.number)
+                flusher.wait_locked(active.number)
 
     # -- the tree
 
@@ -404,18 +404,18 @@ class KeyedWriter(Reads):
         reader.seed(data)
         return reader
 
-    def _changed(self, landed: tuple[Flush, ...]) -> None:
-        """* A memtable was frozen, or some are durable: they are L0 objects now."""
+    def _changed_locked(self, landed: tuple[Flush, ...]) -> None:
+        """A memtable was frozen, or some are durable: they are L0 objects now."""
         for flush in landed:
             if flush.number > self._compacted and flush.reader is not None:
                 self._l0 = ((flush.number, flush.reader), *self._l0)
                 self._l0_bytes += flush.reader.size
-        self._grow()
+        self._grow_locked()
         if landed:
             self._compaction.poke()
 
-    def _install(self, view: View) -> None:
-        """* Read by the manifest of a view from now on, unless a newer one is here."""
+    def _install_locked(self, view: View) -> None:
+        """Read by the manifest of a view from now on, unless a newer one is here."""
         manifest = view.manifest
         if view.pointer.revision > self._revision:
             self._revision, self._compacted = view.pointer.revision, manifest.last_compacted
@@ -424,26 +424,28 @@ class KeyedWriter(Reads):
             # A flush may be compacted before this writer knows that it is durable: then the runs have it.
             self._l0 = tuple(item for item in self._l0 if item[0] > manifest.last_compacted)
             self._l0_bytes = sum(reader.size for _, reader in self._l0)
-        self._grow()
+        self._grow_locked()
 
-    def _grow(self) -> None:
-        """* Make the trees that reads begin from."""
+    def _grow_locked(self) -> None:
+        """Make the trees that reads begin from."""
         flusher = self._flusher
         queue = [f.memtable for f in reversed(flusher.queue) if f.number > self._compacted]
         sources = Sources([reader for _, reader in self._l0], self._runs, self.table.ssts)
         self._durable_tree = Tree((), sources)
         self._whole_tree = Tree((flusher.active, *queue), sources)
-        self._weigh(len(self._l0) + len(queue), self._l0_bytes + sum(memtable.bytes for memtable in queue))
+        self._weigh_locked(
+            len(self._l0) + len(queue), self._l0_bytes + sum(memtable.bytes for memtable in queue)
+        )
 
-    def _weigh(self, files: int, size: int) -> None:
-        """* Tell the flusher how far compaction lags behind. Without compaction, puts never wait for one."""
+    def _weigh_locked(self, files: int, size: int) -> None:
+        """Tell the flusher how far compaction lags behind. Without compaction, puts never wait for one."""
         settings, before, now = self.table.settings, self._l0_pressure, CALM
         if self._compacting:
             now = Pressure(l0_bytes=size / settings.max_l0_size, l0_files=files / settings.max_l0)
         self._l0_pressure = now
         if now == before:
             return
-        self._flusher.lag(now)
+        self._flusher.lag_locked(now)
         if now.full and not before.full:
             if self._poller is not None:
                 self._poller.poke()
@@ -489,7 +491,7 @@ class KeyedWriter(Reads):
         """Without compaction the writer is slower, not wrong: it goes on, and `stats` tells."""
         with self._flusher.lock:
             self._compacting = False
-            self._grow()
+            self._grow_locked()
 
 
 def _seconds(timeout: Duration | None) -> float | None:
