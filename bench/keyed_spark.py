@@ -127,7 +127,7 @@ def asked(
         found: dict[str, list[Any]] = {}
 
         def firn_query(query: str = query, found: dict[str, list[Any]] = found) -> None:
-            found[FIRN] = [tuple(row) for row in db.sql(query).collect()]
+            found[FIRN] = [tuple(row) for row in db.sql(query).to_spark().collect()]
 
         def spark_query(query: str = query, found: dict[str, list[Any]] = found) -> None:
             # Each query finds out what there is, as one of a table does.

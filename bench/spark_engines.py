@@ -134,7 +134,7 @@ class FirnEngine(_OnDisk):
         self.table.delete(where)
 
     def query(self, sql: str) -> list[Any]:
-        return list(self.db.sql(sql).collect())
+        return list(self.db.sql(sql).to_spark().collect())
 
 
 class ParquetEngine(_OnDisk):

@@ -119,7 +119,7 @@ def test_sql_selects_and_verbs_change(db: firn.Database) -> None:
     table.delete("a = 1")
     result = db.sql("SELECT * FROM flights")
     result.explain()
-    assert [row.a for row in result.collect()] == [2]
+    assert [row.a for row in result.to_spark().collect()] == [2]
     with advises("; scan(at=…).to_spark() reads an older one", names="'flights'"):
         db.sql("SELECT * FROM flights VERSION AS OF 1")
     assert table.scan(at=table.history()[0].version).to_spark().count() == 1

@@ -66,10 +66,12 @@ assert sorted(row.id for row in scan.to_spark().collect()) == list(range(10))
 spark.conf.set("spark.firn.nativeScan", "never")
 assert sorted(row.id for row in scan.to_spark().collect()) == list(range(10))
 spark.conf.unset("spark.firn.nativeScan")
-answer = db.sql("WITH big AS (SELECT * FROM t WHERE id >= 50) SELECT g, count(*) AS n FROM big GROUP BY g")
+answer = db.sql(
+    "WITH big AS (SELECT * FROM t WHERE id >= 50) SELECT g, count(*) AS n FROM big GROUP BY g", engine="spark"
+).to_spark()
 assert sorted(map(tuple, answer.collect())) == [(0, 17), (1, 16), (2, 17)]
 try:
-    db.sql("SELECT nosuch FROM t")
+    db.sql("SELECT nosuch FROM t", engine="spark")
 except firn.InvalidInputError as error:
     assert "nosuch" in str(error)
 else:
@@ -107,7 +109,7 @@ with kept.open(compaction=False) as kv:
     kv.delete(8, durable=False)
 question = "SELECT count(*) AS c, sum(n) AS n FROM kept WHERE id BETWEEN 5 AND 50"
 for _ in range(2):
-    assert [tuple(row) for row in db.sql(question).collect()] == [(45, sum(range(10, 101, 2)) - 14 - 16)]
+    assert [tuple(row) for row in db.sql(question).to_spark().collect()] == [(45, sum(range(10, 101, 2)) - 14 - 16)]
     assert spark.read.format("firn").load(sys.argv[1] + "/kept").where("id > 95").count() == 4
     kept.compact(full=True, runner=runners.SparkRunner(spark))
 assert kept.reader().get(7) == {"n": 0}
@@ -143,7 +145,8 @@ with db.begin() as tx:
         tx.insert("right", f"{n:03}", {"n": -n})
 db.transact(lambda tx: tx.delete("left", "007"))
 left = db.table("left")
-joined = db.sql("SELECT count(*) AS c, sum(a.n + b.n) AS n FROM left a JOIN right b USING (_id)")
+join = "SELECT count(*) AS c, sum(a.n + b.n) AS n FROM left a JOIN right b USING (_id)"
+joined = db.sql(join, engine="spark").to_spark()
 assert [tuple(row) for row in joined.collect()] == [(199, 0)]
 assert left.to_spark(where="_id < '010'").count() == 9
 assert spark.read.format("firn").load(sys.argv[1] + "/left").where("n > 190").count() == 9

@@ -60,7 +60,7 @@ def test_to_spark(stock: LakeTable) -> None:
 
 def test_sql_prunes_by_the_key_and_never_hides_a_newer_version(db: firn.Database, stock: LakeTable) -> None:
     def asked(query: str) -> list[tuple[Any, ...]]:
-        return sorted(tuple(row) for row in db.sql(query).collect())
+        return sorted(tuple(row) for row in db.sql(query).to_spark().collect())
 
     assert asked("SELECT id, n FROM stock WHERE n = 1 AND id < 6") == [(0, 1), (3, 1)]
     assert asked("SELECT id FROM stock WHERE n = 1 AND id = 1") == []

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from firn.predicate.dialect import parse, to_duckdb
 from firn.spark.native.pushdown import conjuncts_by_table, used_columns
-from firn.spark.sql import splice, table_nodes
+from firn.sql.tables import table_nodes
 
 COLUMNS = {
     "f": {
@@ -27,7 +27,7 @@ COLUMNS = {
 def pruned(query: str) -> dict[str, list[str]]:
     """Table alias → what prunes it."""
     tree = parse(query, "query")
-    nodes = {id(node): node for node in table_nodes(tree, query)}
+    nodes = {id(node): node for node in table_nodes(tree)}
 
     def columns_of(node: exp.Table) -> dict[str, str] | None:
         return COLUMNS[node.name] if id(node) in nodes else None
@@ -195,18 +195,7 @@ def test_used_columns(query: str, used: list[str]) -> None:
     ],
 )
 def test_ctes_shadow_tables_where_they_are_visible(query: str, tables: list[str]) -> None:
-    assert sorted(node.name for node in table_nodes(parse(query, "query"), query)) == sorted(tables)
-
-
-def test_every_occurrence_has_a_placeholder_and_keeps_its_name() -> None:
-    query = "SELECT f.k, '{t0}' AS braces FROM f JOIN f AS h ON f.k = h.k"
-    tree = parse(query, "query")
-    text = splice(tree, table_nodes(tree, query), query)
-    assert text.count("{t0}") == 2  # one of them inside the literal, doubled
-    assert "'{{t0}}'" in text
-    assert "{t0} AS `f`" in text
-    assert "{t1} AS `h`" in text
-    assert text.format(t0="a", t1="b").count("'{t0}'") == 1
+    assert sorted(node.name for node in table_nodes(parse(query, "query"))) == sorted(tables)
 
 
 def test_bytes_with_escapes_are_the_same_bytes_in_spark() -> None:

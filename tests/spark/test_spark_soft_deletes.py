@@ -24,7 +24,7 @@ from firn.spark.lake.scan import MAX_GROUPS, plan_files
 from firn.spark.native.parquet import NATIVE_CONF
 from firn.spark.plan import plan_read
 from firn.spark.session.types import spark_schema
-from firn.spark.sql import run_sql
+from firn.sql.on_spark import SparkQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -183,15 +183,18 @@ def test_sql_sees_live_rows_and_prunes(spark: SparkSession, table: LakeTable) ->
         def tables(self) -> list[str]:
             return ["t"]
 
+    def asked(query: str) -> list[Any]:
+        return SparkQuery(Tables(), query, spark).frame(lambda: spark).collect()
+
     table.append([{"k": k, "s": "a"} for k in range(10)])
     table.append([{"k": k, "s": "b"} for k in range(5, 100)])
     table.delete("k % 2 = 0")
     table.delete("k = 7")
     query = "SELECT count(*) AS n, min(k) AS low FROM t WHERE s = 'a' AND k > 0"
-    assert run_sql(spark, query, Tables()).collect() == [(4, 1)]
+    assert asked(query) == [(4, 1)]
     joined = "SELECT count(*) FROM t AS l JOIN t AS r ON l.k = r.k WHERE l.s = 'a' AND r.s = 'b'"
-    assert run_sql(spark, joined, Tables()).collect() == [(2,)]
-    assert run_sql(spark, "SELECT count(*) FROM t", Tables()).collect() == [(51,)]
+    assert asked(joined) == [(2,)]
+    assert asked("SELECT count(*) FROM t") == [(51,)]
 
 
 def test_the_data_source_leaves_deleted_rows_out(spark: SparkSession, table: LakeTable) -> None:

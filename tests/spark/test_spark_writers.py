@@ -121,7 +121,9 @@ def test_sql_joins_tables_of_either_journal(spark: SparkSession, db: firn.Databa
     other(db, "b").table("t").append([{"id": 3, "n": 30}])
     table.delete("id = 2")
     db.create_table("names").append([{"id": id, "name": f"n{id}"} for id in range(4)])
-    found = db.sql("SELECT name, n FROM t JOIN names USING (id) WHERE n >= 10 ORDER BY name").collect()
+    found = (
+        db.sql("SELECT name, n FROM t JOIN names USING (id) WHERE n >= 10 ORDER BY name").to_spark().collect()
+    )
     assert [tuple(row) for row in found] == [("n1", 10), ("n3", 30)]
 
 

@@ -66,7 +66,7 @@ def test_a_tables_life(spark: SparkSession, db: firn.Database) -> None:
     assert scan.to_spark().count() == 59
     spark.conf.unset(NATIVE_CONF)
     query = "SELECT month(a.d) AS m, count(*) AS n FROM t a JOIN t b USING (id) WHERE a.id < 40 GROUP BY 1"
-    assert sorted(map(tuple, db.sql(query).collect())) == [(1, 31), (2, 9)]
+    assert sorted(map(tuple, db.sql(query).to_spark().collect())) == [(1, 31), (2, 9)]
     assert table.merge().files_added == 2
     table.delete("id >= 80")
     assert table.scan().count() == 80
@@ -90,14 +90,14 @@ def test_a_keyed_table(spark: SparkSession, db: firn.Database) -> None:
         kv.delete(8, durable=False)
     query = "SELECT count(*) AS c, sum(n) AS n, count(CASE WHEN s = 'new' THEN 1 END) AS news FROM t WHERE id >= 5"
     expected = [(294, sum(2 * n for n in range(5, 300)) - 14 - 16, 1)]
-    assert db.sql(query).collect() == expected
+    assert db.sql(query).to_spark().collect() == expected
     read = spark.read.format("firn").load(f"{db.url}/t")
     assert read.schema.simpleString() == "struct<id:bigint,n:bigint,s:string>"
     assert (read.count(), read.where("id BETWEEN 6 AND 9").count()) == (299, 3)
     assert table.compact(full=True, runner=SparkRunner(spark)).rows_out == 299
-    assert db.sql(query).collect() == expected
+    assert db.sql(query).to_spark().collect() == expected
     spark.conf.set(NATIVE_CONF, "never")
-    assert db.sql(query).collect() == expected
+    assert db.sql(query).to_spark().collect() == expected
     spark.conf.unset(NATIVE_CONF)
 
 
@@ -107,7 +107,9 @@ def test_record_tables(spark: SparkSession, db: firn.Database) -> None:
     with db.begin() as tx:
         for n in range(100):
             tx.insert("t", f"{n:03}", {"n": n})
-    assert db.sql("SELECT count(*), sum(a.n - b.n) FROM t a JOIN t b USING (_id)").collect() == [(100, 0)]
+    assert db.sql("SELECT count(*), sum(a.n - b.n) FROM t a JOIN t b USING (_id)").to_spark().collect() == [
+        (100, 0)
+    ]
     assert table.to_spark(where="_id LIKE '09%'").count() == 10
     read = spark.read.format("firn")
     assert (read.load(f"{db.url}/t").where("n > 97").count(), read.load(f"{db.url}/t").count()) == (2, 100)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,16 +77,22 @@ def _close_idle() -> None:
         connection.close()
 
 
-def connect(*, memory: int = MEMORY, threads: int = 1) -> Any:
-    """A new in-memory DuckDB. Texts without an offset are times in UTC, whatever the machine's zone; this is set
-    globally, as cursors don't inherit what a session sets."""
+def connect(*, memory: int = MEMORY, threads: int = 1, files: Sequence[str] = ()) -> Any:
+    """A new in-memory DuckDB. It may read `files`, by their exact paths, and nothing else outside.
+
+    Texts without an offset are times in UTC, whatever the machine's zone; this is set globally, as cursors don't
+    inherit what a session sets.
+    """
     config = {**_SETTINGS, "memory_limit": f"{memory}B", "threads": threads}
+    if files:  # which are told before the way out is closed
+        del config["enable_external_access"]
     connection = duckdb.connect(":memory:", config=config)
-    for setting in (
-        "GLOBAL TimeZone = 'UTC'",
-        "GLOBAL Calendar = 'gregorian'",
-        "disabled_filesystems = 'LocalFileSystem'",
-        "lock_configuration = true",
-    ):
+    settings = ["GLOBAL TimeZone = 'UTC'", "GLOBAL Calendar = 'gregorian'"]
+    if files:
+        paths = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
+        settings += [f"allowed_paths = [{paths}]", "enable_external_access = false"]
+    else:
+        settings.append("disabled_filesystems = 'LocalFileSystem'")
+    for setting in (*settings, "lock_configuration = true"):
         connection.sql(f"SET {setting}")
     return connection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -28,8 +28,10 @@ from firn.degraded import warn_degraded
 from firn.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from firn.database.database import Database
+    from firn.database.database import Database, Engine
     from firn.lake.read.scan import Scan
+
+ENGINES = ("duckdb", "spark")
 
 Strict = Annotated[
     bool,
@@ -39,29 +41,30 @@ Strict = Annotated[
 
 @app.command(rich_help_panel=READ)
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT, in DuckDB's SQL.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT, in the engine's SQL.")],
     db: Annotated[str, typer.Option("--db", metavar="URL", envvar="FIRN_DB", help="The database's URL.")],
     limit: Limit = None,
     csv: Csv = False,
     json: Json = False,
+    engine: Annotated[str, typer.Option("--engine", help="duckdb, in this process, or spark.")] = "duckdb",
     strict: Strict = False,
     options: StoreOptions = None,
 ) -> None:
-    """Run one SELECT over a database's tables, on Spark.
+    """Run one SELECT over a database's tables: in this process in DuckDB's SQL, or on Spark in Spark's.
 
     firn sql "SELECT origin, count(*) FROM flights GROUP BY 1" --db ./prod
     """
     _one_format(csv, json)
     database = open_database(db, options, strict=strict)
-    waiting.start_spark()
+    if engine not in ENGINES:
+        raise InvalidInputError(f"--engine {engine}: it can be {' or '.join(ENGINES)}.")
+    if engine == "spark":
+        waiting.start_spark()
+    result = database.sql(query, engine=cast("Engine", engine))
     with waiting.spinner("running the query"):
-        frame = database.sql(query)
-        if limit is not None:
-            frame = frame.limit(limit)
-        elif not csv and not json:
-            frame = frame.limit(101)  # one more than is shown, to know that there are more
-        rows = frame.toArrow()
-    output.print_rows(rows.schema, rows.to_batches(), json=json, as_csv=csv, limit=limit)
+        shown = limit if csv or json or limit is not None else 101  # one more than is shown, to know of more
+        batches = result.to_batches() if shown is None else result.head(shown).to_batches()
+    output.print_rows(result.schema(), batches, json=json, as_csv=csv, limit=limit)
 
 
 @app.command(rich_help_panel=READ)

@@ -30,10 +30,14 @@ from firn.records.definition.definition import Index, Isolation
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.runner import Runner
+from firn.sql.result import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+Engine = Literal["duckdb", "spark"]
+"""What runs `Database.sql`."""
 
 
 def connect(
@@ -45,6 +49,7 @@ def connect(
     lock: ExclusiveLock | None = None,
     writer: str | None = None,
     strict: bool = False,
+    engine: Engine | None = None,
 ) -> Database:
     """Open a database: a prefix of a bucket, or a directory. Nothing is read or written yet.
 
@@ -60,6 +65,8 @@ def connect(
             at most 100. No other process may use it at the same time. Without one such tables are only read.
         strict: refuse to read tables of writers' catalogs while any writer's can't be read. Else that writer
             is left out, and `Snapshot.warnings` and `Database.writers` say so.
+        engine: which runs `Database.sql` unless the call says so: "duckdb" in this process, or "spark". By default
+            Spark if `spark` is given, else DuckDB.
 
     Raises:
         InvalidInputError: a scheme, an option or an id that can't be.
@@ -72,7 +79,16 @@ def connect(
         >>> db.tables()
         ['events']
     """
-    return Database(url, options=options, spark=spark, runner=runner, lock=lock, writer=writer, strict=strict)
+    return Database(
+        url,
+        options=options,
+        spark=spark,
+        runner=runner,
+        lock=lock,
+        writer=writer,
+        strict=strict,
+        engine=engine,
+    )
 
 
 def split_table_url(url: str) -> tuple[str, str]:
@@ -103,11 +119,13 @@ class Database(Transactions, WriterUpkeep):
         lock: ExclusiveLock | None = None,
         writer: str | None = None,
         strict: bool = False,
+        engine: Engine | None = None,
     ) -> None:
         root, prefix = split_url(url)
         self.url = os.fspath(url)
         self.options: Mapping[str, Any] = StoreOptions(options or {})
         self.lock = lock
+        self._engine: Engine = engine or ("duckdb" if spark is None else "spark")
         self.prefix = prefix
         self.bucket: Bucket = open_bucket(root, options=self.options)
         self.engines = DatabaseEngines(self.bucket, self.url, spark, runner)
@@ -456,16 +474,45 @@ class Database(Transactions, WriterUpkeep):
             at=at,
         )
 
-    def sql(self, query: str) -> DataFrame:
-        """Run one SELECT over the database's tables on Spark; a Spark DataFrame.
+    def sql(
+        self,
+        query: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        engine: Engine | None = None,
+    ) -> Result:
+        """Run one SELECT over the database's tables, of all kinds: in this process on DuckDB, or on Spark.
 
-        The dialect is DuckDB's, translated for Spark. Each table is read at one snapshot, pruned by the
-        conjuncts of the query's predicates that are safe to push.
+        A query is written in the SQL of the engine that runs it; nothing is translated. Each table is read at one
+        version, all record tables at one commit, and only the files and columns that the query may need. The result
+        is lazy: each of its outputs computes it.
+
+        Args:
+            query: one SELECT, with its CTEs. Names of tables match exactly, else in any case.
+            parameters: values for `?`, or by name for `$name` (on Spark `:name`).
+            engine: "duckdb" or "spark"; by default the connection's: Spark if `connect` was given a session, else
+                DuckDB.
 
         Raises:
-            TableNotFoundError: a table that isn't there.
-            InvalidInputError: a query that can't be parsed, or isn't a SELECT.
-        """
-        from firn.spark.sql import run_sql
+            TableNotFoundError: a table that isn't there; the message names similar ones.
+            InvalidInputError: a query that can't be parsed, isn't one SELECT, or reaches outside of the tables;
+                unknown columns.
 
-        return run_sql(self.engines.session(), query, self)
+        Cost: opening each table and its snapshot; then what the outputs read.
+
+        Example:
+            >>> import firn
+            >>> db = firn.connect("memory://")
+            >>> _ = db.create_table("flights").append([{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 9}])
+            >>> airports = db.create_table("airports", kind="records", schema={"city": "VARCHAR"})
+            >>> _ = airports.insert("DTW", {"city": "Detroit"})
+            >>> db.sql("SELECT city, delay FROM flights JOIN airports ON origin = _id").to_arrow().to_pylist()
+            [{'city': 'Detroit', 'delay': 66}]
+        """
+        if (engine or self._engine) == "spark":
+            from firn.sql.on_spark import SparkQuery
+
+            return Result(SparkQuery(self, query, self.engines.session(), parameters), self.engines.session)
+        from firn.sql.in_process import DuckQuery
+
+        return Result(DuckQuery(self, query, parameters), self.engines.session)

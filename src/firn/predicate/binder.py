@@ -36,7 +36,8 @@ def _in_child() -> None:
 after_fork(_in_child)
 
 
-def _cursor() -> DuckDBPyConnection:
+def cursor() -> DuckDBPyConnection:
+    """A connection of one's own to the idle DuckDB; a context that closes it."""
     with _opening:
         if not _opened:
             _opened.append(connect())
@@ -52,12 +53,12 @@ def check(expression: str, columns: Mapping[str, str], *, source: str) -> None:
     select = f"SELECT 1 FROM (SELECT {', '.join(nulls) or '1'}) WHERE {expression}"
     planned = False
     try:
-        _cursor().execute("EXPLAIN " + select).fetchall()
+        cursor().execute("EXPLAIN " + select).fetchall()
         planned = True
         # A constant that isn't of the column's type, like delay > 'x', fails at the first row, whatever it holds. A
         # row of plain nulls would be folded away.
         row = [f"unnest(CAST([NULL] AS {kind}[])) AS {quoted(name)}" for name, kind in columns.items()]
-        _cursor().execute(f"SELECT 1 FROM (SELECT {', '.join(row) or '1'}) WHERE {expression}").fetchall()
+        cursor().execute(f"SELECT 1 FROM (SELECT {', '.join(row) or '1'}) WHERE {expression}").fetchall()
     except duckdb.Error as error:
         if not planned or isinstance(error, duckdb.ConversionException):
             reason = str(error).split("\n", 1)[0]
@@ -67,7 +68,7 @@ def check(expression: str, columns: Mapping[str, str], *, source: str) -> None:
 def constant(expression: str) -> pa.Scalar | None:
     """The value of an expression without columns, typed as DuckDB types it; None where it has none."""
     try:
-        value = _cursor().sql(f"SELECT {expression} AS v").to_arrow_table()
+        value = cursor().sql(f"SELECT {expression} AS v").to_arrow_table()
     except duckdb.Error:
         return None
     return value["v"][0]
@@ -75,12 +76,12 @@ def constant(expression: str) -> pa.Scalar | None:
 
 def cast_or_none(values: pa.Array, kind: str) -> pa.Array | None:
     """Texts cast to a DuckDB type, or None if one of them isn't of that type."""
-    cursor = _cursor()
-    cursor.register("_texts", pa.table({"v": values}))
+    duck = cursor()
+    duck.register("_texts", pa.table({"v": values}))
     try:
-        found = cursor.sql(f"SELECT CAST(v AS {kind}) AS v FROM _texts").to_arrow_table()["v"]
+        found = duck.sql(f"SELECT CAST(v AS {kind}) AS v FROM _texts").to_arrow_table()["v"]
     except duckdb.Error:
         return None
     finally:
-        cursor.unregister("_texts")
+        duck.unregister("_texts")
     return found.combine_chunks()

@@ -61,6 +61,11 @@ class TableRead(Protocol):
         ...
 
     @property
+    def version(self) -> str:
+        """The version that is read; empty where a table has none."""
+        ...
+
+    @property
     def kept_by(self) -> str:
         """The setting or object that keeps old versions readable for longer, for messages."""
         ...

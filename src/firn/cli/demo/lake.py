@@ -35,9 +35,9 @@ BY_STATE = """SELECT a.state, count(*) AS flights, round(avg(f.delay), 2) AS del
 FROM flights f JOIN airports a ON f.origin = a.iata
 GROUP BY a.state ORDER BY flights DESC, a.state LIMIT 5"""
 
-BIRDS = """SELECT "Wildlife Species" AS species, count(*) AS strikes,
-       sum("Cost Total $") AS dollars
-FROM birdstrikes WHERE "Phase of flight" = 'Approach'
+BIRDS = """SELECT `Wildlife Species` AS species, count(*) AS strikes,
+       sum(`Cost Total $`) AS dollars
+FROM birdstrikes WHERE `Phase of flight` = 'Approach'
 GROUP BY 1 ORDER BY dollars DESC, species LIMIT 3"""
 
 DEPARTURES = "SELECT origin, count(*) AS flights FROM departures GROUP BY origin"

@@ -96,7 +96,7 @@ class Stage:
         if columns:
             self.quote(query)
         with waiting.spinner("Spark runs the query"):
-            answers = [tuple(row) for row in self.db.sql(query).collect()]
+            answers = [tuple(row) for row in self.db.sql(query, engine="spark").to_spark().collect()]
         if columns:
             self.table(columns, answers)
         return answers

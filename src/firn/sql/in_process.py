@@ -1,0 +1,242 @@
+"""Queries in this process: DuckDB runs the text as it was written, over relations of the tables that it names."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from firn.arrow.connections import connect
+from firn.arrow.types import arrow_schema, conform
+from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.journal.model import ColumnTypes
+from firn.journal.typenames import canonical, quoted
+from firn.names import fold
+from firn.predicate.binder import cursor
+from firn.spark.reads import TableRead
+from firn.spark.session.types import recast, spark_arrow_schema, spark_schema
+from firn.sql.relation import Relation, empty_relation, relation_of
+from firn.sql.tables import Parameters, QueryTables, narrow, parsed, pin
+from firn.sql.text import Select, condition, read_select, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_ROWS = 1 << 16
+
+RETRIES = 5
+"""How often a query looks again whose files were swept before it gave a row."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One look at the tables: what is read of each, by the name that the query gives it."""
+
+    reads: Mapping[str, TableRead]
+    columns: ColumnTypes
+
+
+class DuckQuery:
+    """One SELECT in DuckDB's SQL, bound to one version of each table.
+
+    Args:
+        tables: the tables that it can name.
+        text: one SELECT, VALUES, or a query that begins with FROM.
+        parameters: values for `?` and `$1`, or by name for `$name`.
+
+    Raises:
+        InvalidInputError: see `read_select`; unknown columns, and what DuckDB says of types.
+        TableNotFoundError: a table that isn't there; the message names similar ones.
+
+    Cost: opening each table and its snapshot once.
+    """
+
+    lazy = False
+
+    def __init__(self, tables: QueryTables, text: str, parameters: Parameters = None) -> None:
+        self._tables, self._parameters = tables, parameters
+        self._select: Select = read_select(text)
+        self._now = dt.datetime.now(dt.timezone.utc)
+        self._look = self._new_look()
+
+    @property
+    def text(self) -> str:
+        return self._select.text
+
+    @property
+    def columns(self) -> ColumnTypes:
+        """The result's columns and their DuckDB types."""
+        return self._look.columns
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version that each table is read at."""
+        return {name: read.version for name, read in self._look.reads.items()}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, in batches, while DuckDB computes them.
+
+        Raises:
+            SnapshotTooOldError: files were swept meanwhile, and rows were returned already.
+        """
+        yield from self._run(self.text, lambda: self.columns)
+
+    def frame(self, session: Callable[[], SparkSession]) -> DataFrame:
+        """The rows, handed over to Spark."""
+        schema = spark_schema(self.columns)
+        rows = pa.Table.from_batches(self.batches(), arrow_schema(self.columns))
+        return session().createDataFrame(recast(rows, spark_arrow_schema(schema)), schema)
+
+    def count(self) -> int:
+        """How many rows the result has."""
+        counting = f"SELECT count(*) AS n FROM (\n{self.text}\n)"
+        return sum(batch.column(0)[0].as_py() for batch in self._run(counting, lambda: {"n": "BIGINT"}))
+
+    def head(self, rows: int) -> pa.Table:
+        """The first rows."""
+        narrow = f"SELECT * FROM (\n{self.text}\n) LIMIT {rows}"
+        return pa.Table.from_batches(self._run(narrow, lambda: self.columns), arrow_schema(self.columns))
+
+    def explain(self) -> str:
+        """DuckDB's plan."""
+        lines = []
+        for batch in self._run(f"EXPLAIN {self.text}", lambda: {"explain_key": "VARCHAR", "plan": "VARCHAR"}):
+            lines += [row["plan"] for row in batch.to_pylist()]
+        return "\n".join(lines)
+
+    # -- how
+
+    def _new_look(self) -> _Look:
+        pinned = pin(self._tables, self._select.tables)
+        columns = self._bound(pinned)
+        trusted = self._select.conditions
+        return _Look(narrow(pinned, parsed(self.text), lambda sql: condition(sql) in trusted), columns)
+
+    def _bound(self, reads: Mapping[str, TableRead]) -> ColumnTypes:
+        """Bind the query over empty tables: the result's columns. A few milliseconds."""
+        with cursor() as duck:
+            try:
+                _define_clock(duck, self._now, "TEMP ")
+                for name, read in reads.items():
+                    duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {empty_relation(read.known).sql}")
+                relation = duck.sql(self.text, params=self._parameters)
+                found = list(zip(relation.columns, relation.types, strict=True))
+            except duckdb.Error as error:
+                raise self._failure(error) from None
+        columns: dict[str, str] = {}
+        taken = {fold(name) for name, _ in found}
+        for name, kind in found:
+            columns[_unique(name, columns, taken)] = canonical(str(kind))
+        arrow_schema(columns)
+        return columns
+
+    def _run(self, text: str, columns: Any) -> Iterator[pa.RecordBatch]:
+        for left in reversed(range(RETRIES)):
+            returned = False
+            failures: list[BaseException] = []
+            with self._instance(failures) as (duck, files):
+                try:
+                    reader = duck.sql(text, params=self._parameters).to_arrow_reader(BATCH_ROWS)
+                    for batch in reader:
+                        if batch.num_rows:
+                            named = batch.rename_columns(list(columns()))
+                            yield from conform(named, columns()).to_batches()
+                            returned = True
+                    return
+                except (duckdb.Error, OSError, pa.ArrowException) as error:
+                    lost = _lost(failures, files)
+                    if lost is None:
+                        raise (failures[0] if failures else self._failure(error)) from None
+                    if returned or not left:
+                        raise SnapshotTooOldError(
+                            f"a file of the query {shown(self.text)} is gone ({lost}): the table was swept while it "
+                            "was read. Run the query again, or keep old versions for longer, by the table's "
+                            "tombstone_grace."
+                        ) from None
+            self._look = self._new_look()
+
+    @contextmanager
+    def _instance(self, failures: list[BaseException]) -> Iterator[tuple[Any, list[str]]]:
+        """A DuckDB of this query's own: the tables' relations by their names, and no way to anything else."""
+        relations: dict[str, Relation] = {
+            name: relation_of(read, f"firn:{number}", failures)
+            for number, (name, read) in enumerate(self._look.reads.items())
+        }
+        files = [path for relation in relations.values() for path in relation.files]
+        duck = connect(memory=memory_limit(), threads=threads(), files=files)
+        try:
+            _define_clock(duck, self._now)
+            for name, relation in relations.items():
+                for label, stream in relation.streams.items():
+                    duck.register(label, stream)
+                try:
+                    duck.execute(f"CREATE VIEW {quoted(name)} AS {relation.sql}")
+                except duckdb.Error as error:
+                    if _lost(failures, files) is None:
+                        raise self._failure(error) from None
+            yield duck, files
+        finally:
+            duck.close()
+
+    def _failure(self, error: Exception) -> InvalidInputError:
+        reason, _, rest = str(error).partition("\n\nLINE ")
+        line = f" (line {rest.partition(':')[0]})" if rest else ""
+        return InvalidInputError(f"the query {shown(self.text)} fails: {reason.strip()}{line}")
+
+
+def memory_limit() -> int:
+    """Bytes that a query may take: 60 % of what this process may have."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total * 6 // 10
+
+
+def threads() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _unique(name: str, given: ColumnTypes, taken: set[str]) -> str:
+    """A column's name, or, of one whose name another has before it, the name with a number."""
+    spelled = {fold(other) for other in given}
+    if fold(name) not in spelled:
+        return name
+    return next(
+        other
+        for number in count(1)
+        if fold(other := f"{name}_{number}") not in spelled | (taken - {fold(name)})
+    )
+
+
+def _define_clock(duck: Any, now: dt.datetime, scope: str = "") -> None:
+    """Let the clock stand: every output of a query, and each of its parts, has one time."""
+    local = f"TIMESTAMP '{now.replace(tzinfo=None).isoformat(sep=' ')}'"
+    zoned, day, time = f"{local} AT TIME ZONE 'UTC'", f"CAST({local} AS DATE)", f"CAST({local} AS TIME)"
+    for names, value in (
+        (("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"), zoned),
+        (("current_date", "today"), day),
+        (("localtimestamp", "current_localtimestamp"), local),
+        (("localtime", "current_localtime"), time),
+    ):
+        for name in names:
+            duck.execute(f"CREATE {scope}MACRO {name}() AS {value}")
+    duck.execute(f"CREATE {scope}MACRO age(x) AS system.main.age({day}, x), (x, y) AS system.main.age(x, y)")
+
+
+def _lost(failures: Sequence[BaseException], files: Sequence[str]) -> str | None:
+    """The file whose absence made a query fail; None if it was something else."""
+    for error in failures:
+        if isinstance(error, ObjectNotFoundError):
+            return str(error)
+    if failures:
+        return None
+    return next((path for path in files if not os.path.exists(path)), None)

@@ -1,0 +1,148 @@
+"""Queries on Spark: its own SQL, handed on as it was written, below common table expressions of the tables' names.
+
+No view is left behind, and nothing outside of the query changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from firn.arrow.types import conform
+from firn.errors import InvalidInputError, TableNotFoundError
+from firn.journal.model import ColumnTypes
+from firn.predicate.dialect import function_names, readable_depth
+from firn.spark.session.types import columns_of_schema
+from firn.sql.tables import Parameters, QueryTables, narrow, pin, table_nodes
+from firn.sql.text import shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OUTSIDE = frozenset(("reflect", "java_method", "try_reflect"))
+"""Functions that reach outside of the tables."""
+
+
+class SparkQuery:
+    """One SELECT in Spark's SQL, bound to one version of each table.
+
+    Args:
+        tables: the tables that it can name.
+        text: one SELECT, with its CTEs.
+        parameters: values for `?`, or by name for `:name`: Spark's own `args`.
+
+    Raises:
+        InvalidInputError: text that isn't one SELECT, table functions, what Spark says of it.
+        TableNotFoundError: a table that isn't there; the message names similar ones.
+
+    Cost: opening each table and its snapshot once.
+    """
+
+    lazy = True
+
+    def __init__(
+        self, tables: QueryTables, text: str, session: SparkSession, parameters: Parameters = None
+    ) -> None:
+        self.text, tree = _read(text)
+        pinned = pin(tables, dict.fromkeys(node.name for node in table_nodes(tree)))
+        self.versions = {name: read.version for name, read in pinned.items()}
+        frames = {name: read.frame(session) for name, read in narrow(pinned, tree).items()}
+        self._frame = _run(session, self.text, frames, parameters)
+
+    @property
+    def columns(self) -> ColumnTypes:
+        return columns_of_schema(self._frame.schema)
+
+    def frame(self, session: Callable[[], SparkSession]) -> DataFrame:
+        return self._frame
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self._table(self._frame).to_batches()
+
+    def count(self) -> int:
+        return int(self._frame.count())
+
+    def head(self, rows: int) -> pa.Table:
+        return self._table(self._frame.limit(rows))
+
+    def explain(self) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as plan:
+            self._frame.explain("formatted")
+        return plan.getvalue()
+
+    def _table(self, frame: DataFrame) -> pa.Table:
+        return conform(frame.toArrow(), self.columns)
+
+
+def _read(text: str) -> tuple[str, exp.Expression]:
+    """The text without what ends it, and sqlglot's tree of it: what it names, and that it only selects."""
+    what = f"the query {shown(text)}"
+    try:
+        with readable_depth("query", text):
+            tokens = sqlglot.tokenize(text, read="spark")
+            ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
+            trees = [tree for tree in sqlglot.parse(text, read="spark") if tree is not None]
+    except SqlglotError as error:
+        raise InvalidInputError(f"{what} isn't SQL that Spark reads: {str(error).splitlines()[0]}") from None
+    if len(trees) != 1:
+        raise InvalidInputError(f"{what} holds {len(trees)} statements; write one, without ';'.")
+    tree = trees[0]
+    if not isinstance(tree, exp.Query):
+        raise InvalidInputError(
+            f"{what} isn't a SELECT, which is all that sql() runs. Tables change by their own verbs (append, delete, "
+            "merge)."
+        )
+    for node in tree.walk():
+        if isinstance(node, (exp.Into, exp.DML, exp.DDL, exp.Command)) and not isinstance(node, exp.Query):
+            raise InvalidInputError(f"{what} does more than select: {node.sql('spark')!r}.")
+        if function_names(node) & _OUTSIDE:
+            raise InvalidInputError(f"{what} calls {node.sql('spark')}, which reaches outside of the tables.")
+        if isinstance(node, exp.Table):
+            _check_table(what, node)
+    return text[: ends[0]] if ends else text, tree
+
+
+def _check_table(what: str, node: exp.Table) -> None:
+    if not isinstance(node.this, exp.Identifier):
+        raise InvalidInputError(
+            f"{what} reads the table function {node.this.sql('spark')}; it can read tables of the database only."
+        )
+    if node.args.get("version") or node.args.get("when"):
+        raise InvalidInputError(
+            f"{what} asks for a version of {node.name!r}; scan(at=…).to_spark() reads an older one."
+        )
+    if node.args.get("db") or node.args.get("catalog"):
+        raise TableNotFoundError(
+            f"{what} reads {node.sql('spark', comments=False)!r}; name a table of this database, without a schema."
+        )
+
+
+def _run(spark: SparkSession, text: str, frames: Mapping[str, Any], parameters: Parameters) -> DataFrame:
+    from pyspark.errors import AnalysisException, ParseException
+
+    names = {f"t{number}": name for number, name in enumerate(frames)}
+    if names:
+        named = ", ".join(
+            f"`{name.replace('`', '``')}` AS (SELECT * FROM {{{t}}})" for t, name in names.items()
+        )
+        quoted = text.replace("{", "{{").replace("}", "}}")
+        text_run = f"WITH {named} (\n{quoted}\n)"
+    else:
+        text_run = text
+    try:
+        found: DataFrame = spark.sql(
+            text_run, args=parameters or None, **{t: frames[name] for t, name in names.items()}
+        )
+        _ = found.schema  # Spark Connect analyses only now
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise InvalidInputError(f"Spark can't run the query {shown(text)}: {reason}") from error
+    return found

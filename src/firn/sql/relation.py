@@ -1,0 +1,216 @@
+"""A pinned table as a relation of DuckDB's: a SELECT over Parquet files and over streams of Arrow.
+
+Files that DuckDB reads as Firn does go to `read_parquet` by name. All others, and tables that aren't files, are read
+by Firn and handed over as Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from firn.arrow.types import arrow_schema, conform
+from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, parse, quoted
+from firn.lake.prune.soft_deletes import predicates
+from firn.lake.read.latest import VersionGroup
+from firn.predicate.predicate import Predicate
+from firn.spark.lake.read import LakeRead
+from firn.spark.native.parquet import may_hold_nan
+from firn.spark.reads import TableRead
+
+_READ_ALIKE_TEXT = """
+BOOLEAN TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT FLOAT DOUBLE VARCHAR BLOB DATE
+TIME TIMESTAMP UUID JSON
+"""
+_READ_ALIKE = frozenset(_READ_ALIKE_TEXT.split()) | {"TIMESTAMP WITH TIME ZONE"}
+"""Scalar types whose values DuckDB reads from Firn's files as they are, under a cast to the type."""
+
+_WIDENING = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+
+
+class Stream:
+    """Rows that Firn reads, as Arrow: each time that DuckDB asks, it begins anew. An error of the read stays in
+    `failures`, as DuckDB passes on its text alone."""
+
+    def __init__(
+        self, schema: pa.Schema, rows: Callable[[], Iterator[pa.Table]], failures: list[BaseException]
+    ) -> None:
+        self._schema, self._rows, self._failures = schema, rows, failures
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for rows in self._rows():
+                yield from rows.to_batches()
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+
+
+@dataclass
+class Relation:
+    """`sql` is a SELECT of the table's columns; `streams` are what it reads besides files, by name. `files` are the
+    paths that DuckDB opens."""
+
+    sql: str
+    streams: dict[str, Stream] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+
+
+def empty_relation(columns: ColumnTypes) -> Relation:
+    """No rows, all columns: what binding needs."""
+    return Relation(f"SELECT {_nulls(columns)} WHERE false")
+
+
+def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Relation:
+    """The rows of a read. Cost: where it isn't files of a lake table, what planning its units costs.
+
+    Args:
+        name: a prefix for the names of its streams.
+        failures: gets the errors of reads that DuckDB started.
+    """
+    found = Relation("")
+    parts: list[str] = []
+
+    def stream(rows: Callable[[], Iterator[pa.Table | pa.RecordBatch]]) -> None:
+        def conformed() -> Iterator[pa.Table]:
+            return (conform(part, read.columns) for part in rows())
+
+        label = f"{name}_{len(found.streams)}"
+        found.streams[label] = Stream(arrow_schema(read.columns), conformed, failures)
+        parts.append(f"SELECT {_casts(read.columns)} FROM {quoted(label)}")
+
+    if isinstance(read, LakeRead):
+        files, groups = _shares(read)
+        alone = replace(read, keys=None)
+        rest: list[DataFile] = []
+        by_deletes: dict[tuple[str, ...], list[tuple[DataFile, str]]] = {}
+        for file in files:
+            path = read.bucket.local_path(file.path)
+            deletes = _deletes(read, file)
+            if path is not None and _reads_alike(read, file, deletes):
+                by_deletes.setdefault(file.deletes, []).append((file, path))
+            else:
+                rest.append(file)
+        for members in by_deletes.values():
+            parts.append(_parquet(read, members))
+            found.files += [path for _, path in members]
+        if groups:
+            stream(lambda: read.rows(groups))
+        if rest:
+            stream(lambda: alone.rows(rest))
+    else:
+        works = [unit.work for unit in read.units()]
+        if works:
+            stream(lambda: read.rows(works))
+    found.sql = " UNION ALL ".join(parts) or empty_relation(read.columns).sql
+    return found
+
+
+def _shares(read: LakeRead) -> tuple[list[DataFile], list[VersionGroup]]:
+    """The files that are read each by itself, and the groups that may hold versions of one row."""
+    if read.keys is None:
+        return list(read.files), []
+    groups = read.groups()
+    plain = [file for group in groups if group.plain for file in group.files if file.path in group.shown]
+    return plain, [group for group in groups if not group.plain]
+
+
+def _deletes(read: LakeRead, file: DataFile) -> tuple[Predicate, ...]:
+    return predicates(file.deletes, read.known, read.bucket.uri(file.path)) if file.deletes else ()
+
+
+def _reads_alike(read: LakeRead, file: DataFile, deletes: Sequence[Predicate]) -> bool:
+    """Whether DuckDB reads from this file what Firn does. Only files that Firn wrote: others' types aren't known."""
+    if file.rows is None or read.places.directory_of(file.path) is None:
+        return False
+    asked = {*read.columns, *(name for one in deletes for name in one.columns)}
+    if not file.reads.keys().isdisjoint(asked) or not read.spec.loose.isdisjoint(asked):
+        return False
+    if file.reads and deletes:
+        return False
+    stored = (file.extra or {}).get("types") or {}
+    return all(_alike(parse(stored.get(name, read.known[name])), parse(read.known[name])) for name in asked)
+
+
+def _alike(stored: Type, wanted: Type) -> bool:
+    if isinstance(wanted, List):
+        return stored == wanted and _alike(wanted.item, wanted.item)
+    if isinstance(wanted, Map):
+        return stored == wanted and _alike(wanted.key, wanted.key) and _alike(wanted.value, wanted.value)
+    if isinstance(wanted, Struct):
+        return stored == wanted and all(_alike(inner, inner) for _, inner in wanted.fields)
+    if isinstance(wanted, Decimal):
+        return stored == wanted
+    if not isinstance(stored, Scalar) or not isinstance(wanted, Scalar):
+        return False
+    if stored == wanted:
+        return wanted.name in _READ_ALIKE
+    if stored.name in _WIDENING and wanted.name in _WIDENING:
+        return _WIDENING.index(stored.name) < _WIDENING.index(wanted.name)
+    return (stored.name, wanted.name) == ("FLOAT", "DOUBLE")
+
+
+def _parquet(read: LakeRead, members: Sequence[tuple[DataFile, str]]) -> str:
+    """Files with the same soft deletes, read by DuckDB. A column that none of them has is null."""
+    deletes = _deletes(read, members[0][0])
+    needed = dict(read.columns) | {
+        name: read.known[name] for predicate in deletes for name in sorted(predicate.columns)
+    }
+    guarded = {name for file, _ in members for name in may_hold_nan(file, needed)}
+    columns = ", ".join(
+        f"CAST({_hidden(name, kind, guarded)} AS {kind}) AS {quoted(name)}" for name, kind in needed.items()
+    )
+    paths = ", ".join(_text(path) for _, path in members)
+    every = f"SELECT {_nulls(needed)} WHERE false"
+    stored = f"SELECT * FROM read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
+    rows = f"SELECT {columns} FROM ({every} UNION ALL BY NAME {stored})"
+    if not deletes:
+        return rows
+    wanted = ", ".join(quoted(name) for name in read.columns)
+    living = " AND ".join(f"TRY({predicate.sql}) IS NOT TRUE" for predicate in deletes)
+    return f"SELECT {wanted} FROM ({rows}) WHERE {living}"
+
+
+def _hidden(name: str, kind: str, guarded: set[str]) -> str:
+    """The column under an expression that DuckDB doesn't see through: statistics in Parquet leave NaN out, and DuckDB
+    would prune by them and answer max() from them."""
+    column = quoted(name)
+    if kind in ("FLOAT", "DOUBLE"):
+        if name in guarded:
+            return f"CASE WHEN isnan({column}) THEN 'nan'::{kind} ELSE {column} END"
+    elif _has_floats(parse(kind)):
+        return f"TRY({column})"
+    return column
+
+
+def _has_floats(kind: Type) -> bool:
+    if isinstance(kind, List):
+        return _has_floats(kind.item)
+    if isinstance(kind, Map):
+        return _has_floats(kind.key) or _has_floats(kind.value)
+    if isinstance(kind, Struct):
+        return any(_has_floats(inner) for _, inner in kind.fields)
+    return isinstance(kind, Scalar) and kind.name in ("FLOAT", "DOUBLE")
+
+
+def _nulls(columns: ColumnTypes) -> str:
+    return ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns.items())
+
+
+def _casts(columns: ColumnTypes) -> str:
+    return ", ".join(f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}" for name, kind in columns.items())
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,163 @@
+"""`Result`: what a query gives, lazily, for every library that takes Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from firn.arrow.types import arrow_schema
+from firn.errors import NoSuchVerbError
+from firn.journal.model import ColumnTypes
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+SHOWN_ROWS = 20
+
+
+class Query(Protocol):
+    """A query that is bound to versions; each method runs it anew."""
+
+    lazy: bool
+    """Whether to show it would take a cluster's work."""
+
+    @property
+    def columns(self) -> ColumnTypes: ...
+
+    @property
+    def versions(self) -> dict[str, str]: ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]: ...
+
+    def frame(self, session: Callable[[], SparkSession]) -> DataFrame: ...
+
+    def count(self) -> int: ...
+
+    def head(self, rows: int) -> pa.Table: ...
+
+    def explain(self) -> str: ...
+
+
+class Result:
+    """The result of a query. Nothing is computed before it is asked for, and each output computes it anew, at the
+    same versions. Iterating gives rows as dicts.
+
+    It exports Arrow's stream, so polars, pandas and DuckDB take it as it is.
+
+    Example:
+        >>> import firn
+        >>> db = firn.connect("memory://")
+        >>> _ = db.create_table("flights").append([{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}])
+        >>> result = db.sql("SELECT origin FROM flights WHERE delay > ?", [70])
+        >>> list(result), result.count()
+        ([{'origin': 'HNL'}], 1)
+        >>> result
+        ┌─────────┐
+        │ origin  │
+        │ varchar │
+        ├─────────┤
+        │ HNL     │
+        └─────────┘
+    """
+
+    def __init__(self, query: Query, session: Callable[[], SparkSession]) -> None:
+        self._query, self._session = query, session
+
+    @property
+    def columns(self) -> ColumnTypes:
+        """The columns and their DuckDB types."""
+        return self._query.columns
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version of each table that the query reads; a record table's is the number of a commit."""
+        return self._query.versions
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of all outputs."""
+        return arrow_schema(self.columns)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Record batches while the query runs; memory is bounded by what the query itself needs."""
+        return self._query.batches()
+
+    def to_arrow(self) -> pa.Table:
+        """One Arrow table."""
+        return pa.Table.from_batches(self.to_batches(), self.schema())
+
+    def head(self, rows: int = SHOWN_ROWS) -> pa.Table:
+        """The first rows as one Arrow table; the query ends when it has them."""
+        return self._query.head(rows)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A pandas DataFrame (extra `firn[pandas]`)."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """A polars DataFrame (extra `firn[polars]`)."""
+        import polars
+
+        return polars.DataFrame(polars.from_arrow(self.to_arrow()))
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """A DuckDB relation over the rows, on `connection` or DuckDB's default one."""
+        import duckdb
+
+        return (connection or duckdb).from_arrow(self.to_arrow())
+
+    def to_spark(self) -> DataFrame:
+        """A Spark DataFrame: of a query on Spark the lazy one, of one on DuckDB its rows."""
+        return self._query.frame(self._session)
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._query.count()
+
+    def explain(self) -> str:
+        """The versions that are read, and the engine's plan."""
+        versions = "".join(f"{name} at {version}\n" for name, version in self.versions.items() if version)
+        return versions + self._query.explain()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self.to_batches():
+            yield from batch.to_pylist()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        reader = pa.RecordBatchReader.from_batches(self.schema(), self.to_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NoSuchVerbError(
+            f"a Result has no {name!r}: to_spark() gives a Spark DataFrame, to_arrow(), to_pandas(), to_polars() and "
+            "to_duckdb() others."
+        )
+
+    def __repr__(self) -> str:
+        if self._query.lazy:
+            return f"<Result {', '.join(f'{name} {kind}' for name, kind in self.columns.items())}>"
+        import duckdb
+
+        with duckdb.connect() as duck:
+            return str(duck.from_arrow(self._query.head(SHOWN_ROWS + 1))).rstrip()
+
+    def _repr_html_(self) -> str:
+        """The first rows in a notebook."""
+        rows = self.schema().empty_table() if self._query.lazy else self._query.head(SHOWN_ROWS + 1)
+        head = "".join(
+            f"<th>{escape(name)}<br><small>{escape(kind)}</small></th>" for name, kind in self.columns.items()
+        )
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row.values()) + "</tr>"
+            for row in rows.slice(0, SHOWN_ROWS).to_pylist()
+        )
+        more = "<p>…</p>" if rows.num_rows > SHOWN_ROWS else ""
+        return f"<table><tr>{head}</tr>{body}</table>{more}"
