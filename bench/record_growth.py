@@ -19,7 +19,7 @@ from bench.figures import FIRN, Figures, counted
 from bench.record_engines import FIELD, SQLITE, connected, document, fill_sqlite
 from firn.bucket import open_bucket
 from firn.database.kinds.records import RecordOptions, RecordTables
-from firn.journal.sequence import Horizon, Record, RowWrite, Transaction
+from firn.journal.sequence import Horizon, LogRecord, LogTransaction, RowWrite
 from firn.journal.sequence.codec import canonical, encode_record
 from firn.journal.sequence.truncation import truncate
 from firn.records.objects.row import Row, Version, encode_row
@@ -64,8 +64,8 @@ class _Database:
             for id in ids
         ]  # fmt: skip
         for number in range(head.number + 1, upto + 1):
-            member = Transaction(secrets.token_hex(16), number - 1, (writes[number % ROWS],))
-            record = Record(number, (member,), number - 1, (), head.catalog)
+            member = LogTransaction(secrets.token_hex(16), number - 1, (writes[number % ROWS],))
+            record = LogRecord(number, (member,), number - 1, (), head.catalog)
             self.bucket.put(log.layout.record_key(number), encode_record(record))
         for number in range(max(head.number, upto - ROWS) + 1, upto + 1):
             id = ids[number % ROWS]

@@ -6,18 +6,18 @@ from __future__ import annotations
 import time
 
 from firn.journal.model import DataFile
-from firn.journal.writer.format.actions import Add, CommitRecord, Transaction
-from firn.journal.writer.format.state import Head, LiveFile, State, TableState, follow
+from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord
+from firn.journal.writer.format.state import CatalogHead, CatalogState, CatalogTable, LiveFile, follow
 
 FILES = (1_000, 10_000, 100_000)
 COMMITS = 400
 
 
-def live(files: int) -> State:
+def live(files: int) -> CatalogState:
     """A catalog of one table with so many files."""
     paths = (f"w/db/data/t/{number:032x}.parquet" for number in range(files))
     entries = {path: LiveFile(DataFile(path, 1, 0), (), 1) for path in paths}
-    return State("w", "db", Head(1, "0" * 32), 1, {"t": TableState("t", b"", ((),), entries)})
+    return CatalogState("w", "db", CatalogHead(1, "0" * 32), 1, {"t": CatalogTable("t", b"", ((),), entries)})
 
 
 def measure(files: int) -> float:
@@ -28,7 +28,7 @@ def measure(files: int) -> float:
         head = state.head
         record = CommitRecord(f"{number + 1:032x}", head.uuid, 0, "append")
         add = Add("t", DataFile(f"{number}.parquet", 1, 0))
-        state = follow(state, Transaction("w", "db", head.revision + 1, [add], record))
+        state = follow(state, CatalogTransaction("w", "db", head.revision + 1, [add], record))
     return (time.perf_counter() - begun) / COMMITS * 1000
 
 

@@ -9,21 +9,23 @@ import orjson
 from bench.long_logs import COLUMNS, marker
 from firn.bucket.base import Bucket
 from firn.journal.writer.federation.database_name import encode_name
-from firn.journal.writer.federation.definition import Definition
-from firn.journal.writer.format.actions import Action, Add, CommitRecord, Define, Transaction, Upgrade
+from firn.journal.writer.federation.definition import WriterDefinition
+from firn.journal.writer.format.actions import Action, Add, CatalogTransaction, CommitRecord, Define, Upgrade
 from firn.journal.writer.format.identity import Ticket, new_uuid, prefix_of
 from firn.journal.writer.format.layout import ObjectName, WriterLayout, database_key
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
-from firn.journal.writer.format.state import FORMAT, State, replay
+from firn.journal.writer.format.state import FORMAT, CatalogState, replay
 from firn.journal.writer.history.objects import Reader
 from firn.lake.definition.definition import Descriptor
 
 TABLE = "t"
 
 
-def write_history(bucket: Bucket, layout: WriterLayout, commits: int, *, after: State | None = None) -> State:
+def write_history(
+    bucket: Bucket, layout: WriterLayout, commits: int, *, after: CatalogState | None = None
+) -> CatalogState:
     """Write transactions as Firn does, by PUT and LIST, each adding a file of ten rows; the state after them."""
-    state = after or State(layout.writer, layout.database)
+    state = after or CatalogState(layout.writer, layout.database)
     columns = tuple(COLUMNS.items())
     start = int(time.time() * 1000) - commits
     transactions = []
@@ -31,7 +33,7 @@ def write_history(bucket: Bucket, layout: WriterLayout, commits: int, *, after: 
     for revision in range(state.head.revision + 1, state.head.revision + commits + 1):
         actions: list[Action] = []
         if revision == 1:
-            definition = Definition(
+            definition = WriterDefinition(
                 orjson.dumps(Descriptor(TABLE, journal="writer").fields()), start, layout.writer
             )
             actions = [Upgrade(FORMAT), Define(TABLE, definition.encode())]
@@ -39,7 +41,7 @@ def write_history(bucket: Bucket, layout: WriterLayout, commits: int, *, after: 
         path = layout.namer(TABLE, ticket)("")
         actions.append(Add(TABLE, marker(path, start + revision, revision), columns))
         record = CommitRecord(ticket.uuid, uuid, start + revision, "append")
-        transactions.append(Transaction(layout.writer, layout.database, revision, actions, record))
+        transactions.append(CatalogTransaction(layout.writer, layout.database, revision, actions, record))
         uuid = record.uuid
     bucket.put(database_key(layout.prefix), encode_name(layout.database))
     bucket.put_many(
@@ -48,7 +50,7 @@ def write_history(bucket: Bucket, layout: WriterLayout, commits: int, *, after: 
     return replay(state, [(t, "written right now") for t in transactions])
 
 
-def write_checkpoint(bucket: Bucket, layout: WriterLayout, state: State) -> None:
+def write_checkpoint(bucket: Bucket, layout: WriterLayout, state: CatalogState) -> None:
     """The checkpoint of a state, and the hint."""
     head = state.head
     assert head.uuid is not None

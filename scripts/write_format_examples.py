@@ -38,7 +38,6 @@ from firn.journal.writer.format.actions import Define
 from firn.journal.writer.format.catalog_pb2 import Transaction
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction
-from firn.lake.context import InProcess
 from firn.lake.definition.definition import Descriptor, create_descriptor
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.write.append import write
@@ -50,7 +49,7 @@ from firn.records.maintain.ddl import define
 from firn.records.objects.store import RecordStore
 from firn.records.row_tables import RowTable
 from firn.records.write.transaction import begin
-from firn.runner import LocalRunner
+from firn.runner import InProcess, LocalRunner
 from firn.testing import SimStore, seeded_entropy
 
 FORMATS = Path(__file__).resolve().parents[1] / "docs/format"

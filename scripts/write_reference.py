@@ -79,7 +79,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.records.write.writes.Savepoint",
             "firn.records.read.rows.Rows",
             "firn.records.documents.documents.Record",
-            "firn.records.read.changes.Changes",
+            "firn.records.read.changes.RecordChanges",
             "firn.records.read.changes.Change",
             "firn.records.definition.definition.Index",
             "firn.records.maintain.indexes.IndexInfo",

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from firn.records.table import RecordTable
     from firn.records.write.transaction import Transaction
     from firn.runner import LocalRunner, Runner
+    from firn.sql.result import Result
 
 __version__ = "0.1.0"
 
@@ -152,6 +153,7 @@ __all__ = [
     "RecordSweepReport",
     "RecordTable",
     "RepairReport",
+    "Result",
     "RowRepairReport",
     "RowTable",
     "Rows",
@@ -209,6 +211,7 @@ _MODULES = (
     "firn.records.table",
     "firn.records.write.transaction",
     "firn.runner",
+    "firn.sql.result",
 )
 
 

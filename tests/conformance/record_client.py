@@ -26,7 +26,7 @@ from firn.records.objects.store import RecordStore
 from firn.records.session import Applier
 from firn.records.write.transaction import begin
 from firn.testing import Observed as Recorded
-from firn.testing.history import History, Recording
+from firn.testing.history import RecordedHistory, Recording
 from simulation.records_clients import Clients, Habits, Session
 from simulation.records_model import Model, Observed, Status
 
@@ -73,7 +73,7 @@ class Worker:
         self.random = random.Random(name)
         self.model = Model()
         self.model.elements = self.random.getrandbits(48) << 12  # nobody else's
-        self.history = History(clock=time.monotonic_ns)
+        self.history = RecordedHistory(clock=time.monotonic_ns)
         self.client: Any = SimpleNamespace(
             random=self.random, clock=SimpleNamespace(sleep=lambda seconds: None)
         )

@@ -22,7 +22,7 @@ from firn.journal.sequence import RowWrite
 from firn.records.apply import apply
 from firn.records.maintain import collection
 from firn.records.objects.store import RecordStore
-from firn.testing import History
+from firn.testing import RecordedHistory
 from simulation.records_model import Model
 from simulation.records_world import (
     DEFINITIONS,
@@ -119,7 +119,7 @@ def examine(place: Place, said: Sequence[Said]) -> Counter[str]:
     bucket = place.open()
     store = open_store(bucket, PREFIX)
     model = Model()
-    model.history = History(clock=time.monotonic_ns)
+    model.history = RecordedHistory(clock=time.monotonic_ns)
     _with_floors(said)
     model.observed = [one.seen for one in said]
     for one in said:

@@ -15,7 +15,7 @@ import firn
 from firn.bucket import Bucket
 from firn.clock import SystemClock
 from firn.journal.definition import definition_key
-from firn.journal.sequence import Ddl, RowWrite, Transaction
+from firn.journal.sequence import Ddl, LogTransaction, RowWrite
 from firn.journal.sequence.codec import encode_record
 from firn.names import is_name
 from firn.records.apply.apply import settle
@@ -26,7 +26,7 @@ from firn.records.objects.store import RecordStore
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.records.write.transaction import begin
-from firn.testing import History
+from firn.testing import RecordedHistory
 from stores.places import Place
 
 HOSTILE = (
@@ -210,7 +210,7 @@ def test_a_commit_that_names_what_is_elsewhere_reaches_nothing_there(
     """Firn writes none: it may be damaged on purpose, by who can write the log but not the neighbour."""
     store.bucket.put("dc/neighbour", b'{"n":1}')
     head = store.log.refresh()
-    record = store.log.next_record(head, [Transaction("evil", head.number, (write,))])
+    record = store.log.next_record(head, [LogTransaction("evil", head.number, (write,))])
     store.bucket.put(store.log.store.layout.record_key(record.number), encode_record(record))
     fresh = opened(store.bucket)
     with contextlib.suppress(firn.FirnError):
@@ -263,7 +263,7 @@ def _in_threads(count: int, program: Any) -> None:
 
 def test_clients_that_race(store: RecordStore, place: Place) -> None:
     """Clients with a store each append to lists of all; what they saw is one order that all can have seen."""
-    history = History()
+    history = RecordedHistory()
     elements: Iterator[int] = iter(range(10_000))
 
     def client(n: int) -> None:

@@ -17,7 +17,7 @@ from firn.journal.manifest.walk import walk
 from firn.journal.sequence import SequenceLayout
 from firn.journal.sequence.codec import decode_horizon, decode_pack
 from firn.journal.sequence.codec import decode_record as decode_commit
-from firn.journal.writer.federation.definition import Definition
+from firn.journal.writer.federation.definition import WriterDefinition
 from firn.journal.writer.format.actions import Add
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction
@@ -26,7 +26,7 @@ from firn.lake.definition.definition import Descriptor
 from firn.records.definition.definition import RecordDefinition
 from firn.records.load.copy_cursor import decode_cursor
 from firn.records.objects.row import decode_row
-from firn.records.objects.single_version_row import Version
+from firn.records.objects.single_version_row import SingleVersion
 from firn.records.objects.single_version_row import decode_row as decode_lone_row
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_the_catalog_on_the_page_is_one_whole():
     transaction = decode_transaction(data, where="transaction")
     (add,) = (action for action in transaction.actions if isinstance(action, Add))
     record = decode_record(shown["file-metadata"], where="file-metadata")
-    definition = Definition.decode(shown["definition"].encode(), "definition")
+    definition = WriterDefinition.decode(shown["definition"].encode(), "definition")
     descriptor = Descriptor.decode(definition.spec, "definition")
     hint = json.loads(shown["hint"])
     layout = WriterLayout("prod", definition.writer, json.loads(shown["database"])["database"])
@@ -208,7 +208,7 @@ def test_the_records_are_one_life():
         newest.seq,
     )
     assert rows[1].versions[0].deleted
-    etag = Version.from_text(shown["lone-row-etag"])
+    etag = SingleVersion.from_text(shown["lone-row-etag"])
     lone = decode_lone_row(shown["lone-row"].encode(), "", key="DTW.json", where="row")
     assert lone.version.nonces[1:] == etag.nonces
     coming = decode_cursor(shown["cursor"].encode(), where="cursor")

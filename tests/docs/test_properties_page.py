@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from firn.journal.leaderless.format.settings import PROPERTIES, Settings
+from firn.journal.leaderless.format.settings import PROPERTIES, LeaderlessSettings
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
-from firn.journal.writer.settings import Settings as WriterSettings
+from firn.journal.writer.settings import WriterSettings
 from firn.keyed.definition.settings import KEYED_PROPERTIES
 from firn.lake.definition.definition import TABLE_PROPERTIES
 from firn.lake.write.write import WriteSpec
@@ -31,13 +31,13 @@ def test_what_writers_catalogs_have_of_them():
     settings = WriterSettings()
     assert settings.checkpoint_every == int(ROWS["checkpoint_every"])
     for name in set(WRITER_PROPERTIES) & PROPERTIES.keys():
-        assert getattr(settings, PROPERTIES[name]) == getattr(Settings(), PROPERTIES[name])
+        assert getattr(settings, PROPERTIES[name]) == getattr(LeaderlessSettings(), PROPERTIES[name])
 
 
 @pytest.mark.parametrize("name", sorted(PROPERTIES))
 def test_times_of_the_protocol(name):
     shown = parse_duration(ROWS[name].strip('`"'))
-    assert shown * 1000 == getattr(Settings(), PROPERTIES[name])
+    assert shown * 1000 == getattr(LeaderlessSettings(), PROPERTIES[name])
 
 
 @pytest.mark.parametrize("name", sorted(TABLE_PROPERTIES))

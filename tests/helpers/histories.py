@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from firn.testing.dependencies import Append, Count, Observed, Read
-from firn.testing.history import History
+from firn.testing.dependencies import Count, ListAppend, Observed, Read
+from firn.testing.history import RecordedHistory
 
 
 def r(key, *values):
@@ -15,7 +15,7 @@ def c(key, number):
 
 
 def a(key, value):
-    return Append(key, value)
+    return ListAppend(key, value)
 
 
 def observed(name, *operations, status="committed", at=(0, 1000)):
@@ -24,7 +24,7 @@ def observed(name, *operations, status="committed", at=(0, 1000)):
 
 
 def checked(*transactions, level="snapshot", **options):
-    history = History()
+    history = RecordedHistory()
     for transaction in transactions:
         history.add(transaction)
     return history.check(level, **options)

@@ -13,7 +13,7 @@ from firn.bucket.base import Bucket
 from firn.journal.model import DataFile
 from firn.journal.writer import Handle, History, Ticket, WriterLayout
 from firn.journal.writer.format.actions import Action, Add, Define, Drop, Remove, Tombstones
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.rebuild.rebuild import RebuildReport
 from firn.lake.maintain.rebuild import rebuild
 from firn.lake.partition.partition import PartitionSpec
@@ -29,7 +29,7 @@ RUNNER = LocalRunner(threads=1)
 Truth = Mapping[str, Any]
 
 
-def facts(state: State) -> Truth:
+def facts(state: CatalogState) -> Truth:
     """A state without what a rebuild can't know: when a file was made, in which order schemas appeared."""
     return {
         name: (
@@ -48,7 +48,7 @@ def opened(bucket: Bucket) -> Handle:
     return Handle(History(bucket, LAYOUT), clock=getattr(bucket, "clock", None))
 
 
-def loaded(store: SimStore) -> State:
+def loaded(store: SimStore) -> CatalogState:
     version = History(store.bucket(), LAYOUT).load()
     assert version.fork is None
     return version.state
@@ -178,7 +178,9 @@ def without_last(made: Historian) -> Truth:
     """What the catalog is where nobody can prove its last commit: with its files, and without its removals."""
     revision = made.handle.head.revision
     before = (
-        made.handle.history.at(revision - 1).state if revision > 1 else State(LAYOUT.writer, LAYOUT.database)
+        made.handle.history.at(revision - 1).state
+        if revision > 1
+        else CatalogState(LAYOUT.writer, LAYOUT.database)
     )
     removes = [a for a in made.last if isinstance(a, Remove)]
     adds = [a for a in made.last if isinstance(a, Add)]

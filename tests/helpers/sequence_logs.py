@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firn.errors import StaleObjectError
-from firn.journal.sequence import Horizon, Moment, RowWrite, SequenceLog, Transaction, commit
+from firn.journal.sequence import Horizon, LogTransaction, Moment, RowWrite, SequenceLog, commit
 from firn.testing import SimBucket, SimStore
 from manifest_tables import Before, Plan
 
@@ -25,7 +25,7 @@ class Put:
     ids: tuple[str, ...] = ("x",)
     tries: list[Moment] = field(default_factory=list)
 
-    def admit(self, moment: Moment) -> Transaction:
+    def admit(self, moment: Moment) -> LogTransaction:
         self.tries.append(moment)
         others = [member for record in moment.since for member in record.group] + list(moment.earlier)
         taken = {write.id for member in others for write in member.writes}
@@ -34,9 +34,9 @@ class Put:
         return put_of(self.txid, self.snapshot, self.ids)
 
 
-def put_of(txid: str, snapshot: int, ids: tuple[str, ...]) -> Transaction:
+def put_of(txid: str, snapshot: int, ids: tuple[str, ...]) -> LogTransaction:
     writes = tuple(RowWrite("t", id, b'{"by":"%b"}' % txid.encode(), None, (f"n/{id}",)) for id in ids)
-    return Transaction(txid, snapshot, writes)
+    return LogTransaction(txid, snapshot, writes)
 
 
 class Database:

@@ -8,7 +8,7 @@ from typing import Any
 
 import firn
 from firn.bucket.base import Bucket
-from firn.journal.writer.format.actions import Transaction
+from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import new_uuid
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction, encode_transaction
@@ -39,13 +39,13 @@ def keys(bucket: Bucket, below: str) -> list[str]:
     return [info.key for info in bucket.list(below).objects]
 
 
-def newest(bucket: Bucket, writer: str = "a") -> tuple[str, Transaction]:
+def newest(bucket: Bucket, writer: str = "a") -> tuple[str, CatalogTransaction]:
     """The key and the content of the transaction with the greatest name."""
     key = [k for k in keys(bucket, layout(writer).transactions_prefix) if k.endswith(".transaction")][-1]
     return key, decode_transaction(bucket.get(key).data, where=key)
 
 
-def fork(bucket: Bucket, writer: str = "a") -> tuple[Transaction, Transaction]:
+def fork(bucket: Bucket, writer: str = "a") -> tuple[CatalogTransaction, CatalogTransaction]:
     """A second transaction at the newest revision: an open fork. Both sides."""
     _, transaction = newest(bucket, writer)
     rival = replace(transaction, commit=replace(transaction.commit, uuid=new_uuid()))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit, DataFile
 from firn.testing import Call, Fault, FaultPlan, SimStore
-from firn.testing.gated import Page
+from firn.testing.gated import ListPage
 from simulation.leaderless_table import journal_of, put_rows, read_all
 
 GRACE_AND_MARGIN_S = 4000
@@ -19,7 +19,7 @@ class HookedStore(SimStore):
     hook: Callable[[], object] | None = None
     before: str = ""
 
-    def page(self, prefix: str, after: str | None) -> Page:
+    def page(self, prefix: str, after: str | None) -> ListPage:
         page = super().page(prefix, after)
         if self.hook is not None and page.more and page.objects:
             coming = next(k for k in self.keys(prefix) if k > page.objects[-1].key)

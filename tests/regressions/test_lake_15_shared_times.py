@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 import firn
-from firn.journal.leaderless import LeaderlessJournal, Settings
-from firn.journal.leaderless.append import Append
+from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
+from firn.journal.leaderless.append import OpenAppend
 from firn.journal.model import Commit, DataFile
 from firn.lake.definition.definition import Descriptor, create_descriptor, read_descriptor, read_times
 from firn.lake.table import LakeTable
@@ -42,7 +42,7 @@ def opened(store: SimStore, bucket: GatedBucket | None = None) -> LakeTable:
         bucket,
         "t",
         rules=found.rules,
-        settings=Settings.from_properties(found.properties),
+        settings=LeaderlessSettings.from_properties(found.properties),
         clock=bucket.clock,
         renew_in_background=False,
         times=found.time_entries,
@@ -56,12 +56,12 @@ def journal_of(table: LakeTable) -> LeaderlessJournal:
     return table.journal
 
 
-def begin(table: LakeTable) -> tuple[Append, DataFile]:
+def begin(table: LakeTable) -> tuple[OpenAppend, DataFile]:
     journal = journal_of(table)
     return journal.begin_append(), put_rows(journal, "p=a", [1], maintenance=False)
 
 
-def commit(ticket: Append, file: DataFile) -> None:
+def commit(ticket: OpenAppend, file: DataFile) -> None:
     ticket.commit(Commit("append", [file], columns={"id": "BIGINT"}))
 
 
@@ -164,7 +164,7 @@ def test_no_change_of_ages_loses_a_file(seed: int) -> None:
     store = made(orphan_age=rng.choice(ages))
     tables = [opened(store) for _ in range(2)]
     appenders = tables if seed % 2 else [opened(store) for _ in range(2)]
-    under_way: list[tuple[Append, DataFile]] = []
+    under_way: list[tuple[OpenAppend, DataFile]] = []
     commit(*begin(tables[0]))
     for _ in range(80):
         match rng.choice(["open", "alter", "begin", "begin", "commit", "commit", "sweep", "rest", "rest"]):

@@ -12,7 +12,7 @@ from cli_runs import done
 from firn.database import writer_tables
 from firn.database.upkeep import orphan_ages
 from firn.journal.sealed import seal
-from firn.journal.writer.federation.definition import Definition
+from firn.journal.writer.federation.definition import WriterDefinition
 from firn.lake.definition.definition import Descriptor
 
 TELEPORT = {"firn": 5, "features": ["teleport"]}
@@ -38,7 +38,7 @@ def test_seams_03_a_sweep_of_writers_goes_on(monkeypatch: pytest.MonkeyPatch) ->
         db.create_table(name, journal="writer").append([{"n": 1}])
     described = writer_tables._described
 
-    def newer(definition: Definition) -> Descriptor:
+    def newer(definition: WriterDefinition) -> Descriptor:
         found = described(definition)
         if found.name == "new":
             raise firn.UnsupportedError("the definition of new needs the feature 'teleport'")

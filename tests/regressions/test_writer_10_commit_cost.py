@@ -10,9 +10,9 @@ import pytest
 
 import firn
 from firn.journal.model import DataFile
-from firn.journal.writer.format.actions import Add, CommitRecord, Transaction
+from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord
 from firn.journal.writer.format.layered import FEWEST, Layered
-from firn.journal.writer.format.state import Head, LiveFile, State, TableState, follow
+from firn.journal.writer.format.state import CatalogHead, CatalogState, CatalogTable, LiveFile, follow
 
 
 def test_versions_of_a_mapping_are_what_dicts_would_be() -> None:
@@ -52,11 +52,11 @@ class Counted(dict[str, LiveFile]):
 
 def test_a_commit_looks_at_no_more_files_than_it_changes() -> None:
     files = Counted({f"{n}": LiveFile(DataFile(f"{n}", 1, 0), (), 1) for n in range(1000)})
-    state = State("w", "db", Head(1, "0" * 32), 1, {"t": TableState("t", b"", ((),), files)})
+    state = CatalogState("w", "db", CatalogHead(1, "0" * 32), 1, {"t": CatalogTable("t", b"", ((),), files)})
     for number in range(FEWEST):
         record = CommitRecord(f"{number + 1:032x}", state.head.uuid, 0, "append")
         add = Add("t", DataFile(f"new {number}", 1, 0))
-        state = follow(state, Transaction("w", "db", state.head.revision + 1, [add], record))
+        state = follow(state, CatalogTransaction("w", "db", state.head.revision + 1, [add], record))
     assert files.walks == 0
     assert len(state.tables["t"].files) == 1000 + FEWEST
 

@@ -19,7 +19,7 @@ from firn.errors import (
     SnapshotTooOldError,
     StoreUnavailableError,
 )
-from firn.journal.leaderless import LeaderlessJournal, Settings
+from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.maintain.session import MaintenanceSession
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, Snapshot
@@ -44,7 +44,7 @@ class Clients:
     def __init__(
         self,
         model: Model,
-        settings: Settings,
+        settings: LeaderlessSettings,
         rounds: int,
         *,
         twins: bool = True,

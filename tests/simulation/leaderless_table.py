@@ -8,20 +8,20 @@ import orjson
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock
-from firn.journal.leaderless import LeaderlessJournal, Settings
+from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.maintain.cleanup import plan_cleanup, run_cleanup
 from firn.journal.leaderless.replay.horizon import record
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import DataFile, Snapshot, SweepReport
 
 HOUR = 3_600_000
-SETTINGS = Settings(grace_ms=HOUR, orphan_age_ms=2 * HOUR, lock_wait_ms=240_000)
+SETTINGS = LeaderlessSettings(grace_ms=HOUR, orphan_age_ms=2 * HOUR, lock_wait_ms=240_000)
 PREFIX = "db/t"
 PARTITIONS = ("p=a", "p=b")
 
 
 def journal_of(
-    bucket: Bucket, clock: Clock, settings: Settings = SETTINGS, lock: ExclusiveLock | None = None
+    bucket: Bucket, clock: Clock, settings: LeaderlessSettings = SETTINGS, lock: ExclusiveLock | None = None
 ) -> LeaderlessJournal:
     """A process's journal, without threads."""
     return LeaderlessJournal(

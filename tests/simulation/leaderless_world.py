@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import ConflictError
-from firn.journal.leaderless import Settings
+from firn.journal.leaderless import LeaderlessSettings
 from firn.journal.model import Commit
 from firn.testing import Call, Fault, RandomFaults, Replay, SimClient, SimStore, World
 from simulation.faults import LandsInTime
@@ -145,7 +145,9 @@ def build(
     return world
 
 
-def _faults(seed: int | Replay, shape: Shape, settings: Settings, spare: Sequence[str]) -> LandsInTime | None:
+def _faults(
+    seed: int | Replay, shape: Shape, settings: LeaderlessSettings, spare: Sequence[str]
+) -> LandsInTime | None:
     f = shape.faults
     if not f:
         return None
@@ -168,7 +170,7 @@ def _faults(seed: int | Replay, shape: Shape, settings: Settings, spare: Sequenc
 
 
 def _final(
-    model: Model, clients: Clients, bucket: Bucket, clock: Clock, settings: Settings, lock: object
+    model: Model, clients: Clients, bucket: Bucket, clock: Clock, settings: LeaderlessSettings, lock: object
 ) -> None:
     """With everybody gone: the right rows, and after a sweep nothing but live objects."""
     # Long enough to take over from the dead.

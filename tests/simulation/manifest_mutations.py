@@ -74,7 +74,9 @@ def believe_any_claim(patch: pytest.MonkeyPatch) -> None:
         infos = store.pointer().infos
         last = view.pointer.infos[-1].writer_epoch if view.pointer.infos else 0
         if infos and infos[-1].writer_epoch == last + 1:
-            return opening.Opened(view, replace(infos[-1], starting_sst=start), store.clock.monotonic())
+            return opening.OpenedManifest(
+                view, replace(infos[-1], starting_sst=start), store.clock.monotonic()
+            )
         return None
 
     patch.setattr(opening, "_claim", claim)

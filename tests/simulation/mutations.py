@@ -41,12 +41,12 @@ def stamp_by_own_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def append_without_age(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(append.Append, "check_age", lambda self: None)
-    patch.setattr(append.Append, "_check_files", lambda self, commit: None)
+    patch.setattr(append.OpenAppend, "check_age", lambda self: None)
+    patch.setattr(append.OpenAppend, "_check_files", lambda self, commit: None)
 
 
 def retry_the_log_for_ever(patch: pytest.MonkeyPatch) -> None:
-    def publish(self: append.Append, commit: Commit) -> str:
+    def publish(self: append.OpenAppend, commit: Commit) -> str:
         log = append.append_log(commit, self.table.clock.now_ms())
         self.check_age()
         while True:
@@ -56,7 +56,7 @@ def retry_the_log_for_ever(patch: pytest.MonkeyPatch) -> None:
             except OutcomeUnknownError:
                 self.table.clock.sleep(3 * 3600)
 
-    patch.setattr(append.Append, "_publish", publish)
+    patch.setattr(append.OpenAppend, "_publish", publish)
 
 
 def stamp_long_before_the_log(patch: pytest.MonkeyPatch) -> None:
@@ -146,10 +146,10 @@ def announce_after_publishing(patch: pytest.MonkeyPatch) -> None:
 # -- rule 11
 
 
-def _rebuilt(patch: pytest.MonkeyPatch, change: Callable[[replay.State, Commit, Log], Log]) -> None:
+def _rebuilt(patch: pytest.MonkeyPatch, change: Callable[[replay.ReplayedState, Commit, Log], Log]) -> None:
     made = replay.maintenance_log
 
-    def changed(state: replay.State, commit: Commit, **options: Any) -> Log:
+    def changed(state: replay.ReplayedState, commit: Commit, **options: Any) -> Log:
         return change(state, commit, made(state, commit, **options))
 
     patch.setattr(session, "maintenance_log", changed)
@@ -158,7 +158,7 @@ def _rebuilt(patch: pytest.MonkeyPatch, change: Callable[[replay.State, Commit, 
 def carry_own_words(patch: pytest.MonkeyPatch) -> None:
     """Paths as the log that first named them has them: the reference's way."""
 
-    def change(state: replay.State, commit: Commit, log: Log) -> Log:
+    def change(state: replay.ReplayedState, commit: Commit, log: Log) -> Log:
         first: dict[str, bool] = {}
         for earlier in state.logs:
             for file in earlier.files:
@@ -170,7 +170,7 @@ def carry_own_words(patch: pytest.MonkeyPatch) -> None:
 
 
 def carry_touched_paths(patch: pytest.MonkeyPatch) -> None:
-    def change(state: replay.State, commit: Commit, log: Log) -> Log:
+    def change(state: replay.ReplayedState, commit: Commit, log: Log) -> Log:
         touched = {*commit.removes, *(f.path for f in commit.adds)}
         return replace(log, files=[f for f in log.files if f.path in touched])
 
@@ -391,7 +391,7 @@ def watermark_at_the_clock(patch: pytest.MonkeyPatch) -> None:
 
 def stream_at_any_age(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stream, "_check_age", lambda journal, offset: None)
-    patch.setattr(stream, "read_horizon", lambda bucket, layout: horizon.Horizon())
+    patch.setattr(stream, "read_horizon", lambda bucket, layout: horizon.SweepHorizon())
 
 
 # -- what goes beyond the rules' numbers
@@ -413,7 +413,7 @@ def take_batches_over_unvoided(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_batches_when_merging(patch: pytest.MonkeyPatch) -> None:
-    def change(state: replay.State, commit: Commit, log: Log) -> Log:
+    def change(state: replay.ReplayedState, commit: Commit, log: Log) -> Log:
         notes: Mapping[str, Any] = {k: v for k, v in log.notes.items() if k != "batches"}
         return replace(log, notes=notes)
 

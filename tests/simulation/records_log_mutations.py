@@ -13,9 +13,9 @@ from firn.journal.sequence import (
     Catalog,
     Head,
     Horizon,
-    Record,
+    LogRecord,
+    LogTransaction,
     SequenceLog,
-    Transaction,
     log,
     opening,
     proposal,
@@ -23,14 +23,14 @@ from firn.journal.sequence import (
 )
 from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
 from firn.journal.sequence.model import Pack
-from firn.journal.sequence.opening import Opened, open_log
+from firn.journal.sequence.opening import OpenedLog, open_log
 from firn.journal.sequence.probe import Probed
 from firn.journal.sequence.store import SequenceStore
 from firn.records.maintain import collection
 from firn.records.names.layout import RecordLayout
 from firn.records.objects.staged import staged_ref
 from firn.records.objects.store import RecordStore, Table
-from firn.records.read.snapshot import Seen
+from firn.records.read.snapshot import SeenRow
 from firn.records.write import transaction, uniqueness, validation, writes
 from firn.records.write.transaction import Transaction as Open
 
@@ -47,7 +47,7 @@ def say_that_all_is_applied(patch: pytest.MonkeyPatch) -> None:
     """Rule 1: all up to A are applied."""
     sound = SequenceLog.next_record
 
-    def next_record(self: SequenceLog, head: Head, group: Any) -> Record:
+    def next_record(self: SequenceLog, head: Head, group: Any) -> LogRecord:
         return replace(sound(self, head, group), applied=head.number, done=())
 
     patch.setattr(SequenceLog, "next_record", next_record)
@@ -104,7 +104,7 @@ def set_the_horizon(patch: pytest.MonkeyPatch) -> None:
 def put_packs_over_one_another(patch: pytest.MonkeyPatch) -> None:
     """Rules 3 and 22: put-if-absent, and adopt the `hi` of the pack that is there."""
 
-    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> Record | None:
+    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> LogRecord | None:
         records = log.store.records(range(first, last + 1))
         if len(records) <= last - first:
             return None
@@ -202,7 +202,7 @@ def validate_by_the_time_of_the_answer(patch: pytest.MonkeyPatch) -> None:
 def open_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: GET the horizon last, and begin again if the greatest number was truncated."""
 
-    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> Opened | None:
+    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> OpenedLog | None:
         class Blind(SequenceStore):
             def horizon(self) -> Horizon:
                 return replace(super().horizon(), lo=0)
@@ -215,7 +215,7 @@ def open_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
 def open_with_an_old_horizon(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: last, not first."""
 
-    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> Opened | None:
+    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> OpenedLog | None:
         old = store.horizon()
 
         class First(SequenceStore):
@@ -230,7 +230,7 @@ def open_with_an_old_horizon(patch: pytest.MonkeyPatch) -> None:
 def take_what_is_applied_for_the_end(patch: pytest.MonkeyPatch) -> None:
     """Rule 9: look behind it, and for all that isn't applied."""
 
-    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> Opened | None:
+    def opened(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> OpenedLog | None:
         found = open_log(store, behind, now_s)
         return found and replace(found, records=[])
 
@@ -242,7 +242,7 @@ def take_what_is_applied_for_the_end(patch: pytest.MonkeyPatch) -> None:
 
 def refer_to_a_catalog_that_has_changed(patch: pytest.MonkeyPatch) -> None:
     """Rule 1: a record refers to another only if no definition was changed since."""
-    patch.setattr(Record, "base_after", property(lambda self: self.base or self.number))
+    patch.setattr(LogRecord, "base_after", property(lambda self: self.base or self.number))
 
 
 def truncate_a_catalog_that_is_needed(patch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ def forget_misses(patch: pytest.MonkeyPatch) -> None:
     """Rule 14: misses too."""
     sound = Open._read
 
-    def read(self: Open, table: Table, id: str) -> Seen | None:
+    def read(self: Open, table: Table, id: str) -> SeenRow | None:
         seen = sound(self, table, id)
         if seen is None:
             self._footprint.reads.discard((table.name, id))
@@ -346,7 +346,7 @@ def check_at_the_first_attempt_only(patch: pytest.MonkeyPatch) -> None:
     """Rule 16: re-check at every attempt."""
     sound = Open.admit
 
-    def admit(self: Open, moment: Any) -> Transaction:
+    def admit(self: Open, moment: Any) -> LogTransaction:
         if not hasattr(self, "_admitted"):
             self._admitted = sound(self, moment)  # type: ignore[attr-defined]
         return self._admitted  # type: ignore[attr-defined, no-any-return]
@@ -362,7 +362,7 @@ def acknowledge_ghosts(patch: pytest.MonkeyPatch) -> None:
 def go_on_at_the_next_number(patch: pytest.MonkeyPatch) -> None:
     """Rule 18: after an unknown outcome the same number."""
 
-    def put(log: SequenceLog, record: Record) -> float | None:
+    def put(log: SequenceLog, record: LogRecord) -> float | None:
         sent_s = log.now_s()
         while True:
             try:
@@ -380,7 +380,7 @@ def go_on_at_the_next_number(patch: pytest.MonkeyPatch) -> None:
 def give_up_without_an_answer(patch: pytest.MonkeyPatch) -> None:
     """Rules 18 and 19: an unanswered commit hasn't failed."""
 
-    def put(log: SequenceLog, record: Record) -> float | None:
+    def put(log: SequenceLog, record: LogRecord) -> float | None:
         sent_s = log.now_s()
         try:
             log.store.bucket.put_if_absent(log.store.layout.record_key(record.number), encode_record(record))

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import orjson
 
-from firn.journal.sequence import Catalog, IndexState, Record, RowWrite, Transaction
+from firn.journal.sequence import Catalog, IndexState, LogRecord, LogTransaction, RowWrite
 from firn.journal.sequence.catalog import after
 from firn.records.documents.predicates import matches, predicate_of
-from firn.testing.history import History
+from firn.testing.history import RecordedHistory
 
 Status = Literal["committed", "aborted", "unknown"]
 Document = Mapping[str, Any]
@@ -87,7 +87,7 @@ class Model:
 
     def __init__(self) -> None:
         self.observed: list[Observed] = []
-        self.history = History()
+        self.history = RecordedHistory()
         self.acknowledged = 0
         self.happened: Counter[str] = Counter()
         self.elements = 0
@@ -109,7 +109,7 @@ class Model:
         self.large += 1
         return "x" * (1_200_000 if self.large % 16 == 5 and self.large < 100 else self.large % 60)
 
-    def holds(self, records: Sequence[Record], body: Callable[[RowWrite], bytes]) -> None:
+    def holds(self, records: Sequence[LogRecord], body: Callable[[RowWrite], bytes]) -> None:
         """Everything is as it was promised, by the whole log."""
         states = States(records, body)
         for transaction in self.observed:
@@ -161,13 +161,13 @@ def _same(look: Look, what: str, *states: Mapping[str, Found]) -> None:
 class States:
     """The database after each commit, by the log, with what must hold in all of them."""
 
-    def __init__(self, records: Sequence[Record], body: Callable[[RowWrite], bytes]) -> None:
+    def __init__(self, records: Sequence[LogRecord], body: Callable[[RowWrite], bytes]) -> None:
         self._body = body
         self._catalogs: list[Catalog] = [{}]
         self._states: list[dict[str, dict[str, Document]]] = [{}]
         self._catalog: Catalog = {}
         self._before: dict[str, dict[str, dict[str, Document]]] = {}
-        self._members: list[tuple[int, Transaction]] = []
+        self._members: list[tuple[int, LogTransaction]] = []
         self._at: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
         for number, record in enumerate(records, start=1):
@@ -177,7 +177,7 @@ class States:
             self._catalogs.append(self._catalog)
             self._add(record)
 
-    def _add(self, record: Record) -> None:
+    def _add(self, record: LogRecord) -> None:
         state = self._states[-1]
         for member in record.group:
             assert member.txid not in self.numbers, (
@@ -216,7 +216,7 @@ class States:
     def before(self, txid: str) -> Mapping[str, Found]:
         return self._before[txid]
 
-    def between(self, snapshot: int, txid: str) -> Iterator[Transaction]:
+    def between(self, snapshot: int, txid: str) -> Iterator[LogTransaction]:
         """What was committed after a snapshot and before a transaction."""
         for number, member in self._members[: self._at[txid]]:
             if number > snapshot:
@@ -247,7 +247,7 @@ def _holds_always(state: Mapping[str, Found], number: int) -> None:
         assert on, f"after commit {number} nobody is on call in {shift}"
 
 
-def _unique_values_are(state: Mapping[str, Found], record: Record) -> None:
+def _unique_values_are(state: Mapping[str, Found], record: LogRecord) -> None:
     """Where there is an index that says so."""
     for table, definition in after(record).items():
         for name, index in definition.fields.items():

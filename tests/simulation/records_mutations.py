@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from firn.errors import ObjectChangedError, ObjectExistsError, OutcomeUnknownError
-from firn.journal.sequence import Catalog, Head, Horizon, Record, SequenceLog, TableState, truncation
+from firn.journal.sequence import Catalog, Head, Horizon, LogRecord, SequenceLog, TableState, truncation
 from firn.journal.sequence.catalog import after
 from firn.journal.sequence.store import SequenceStore
 from firn.records.apply import apply as applying
@@ -27,7 +27,7 @@ from firn.records.objects.row import Row, Version
 from firn.records.objects.store import RecordStore, Table
 from firn.records.read.candidates import candidates
 from firn.records.read.order import ALL, Page
-from firn.records.read.snapshot import Seen, Snapshot, Where
+from firn.records.read.snapshot import RecordSnapshot, SeenRow, Where
 from firn.records.write import transaction, uniqueness, validation
 from firn.records.write.transaction import Transaction as Open
 
@@ -37,14 +37,14 @@ from firn.records.write.transaction import Transaction as Open
 def look_at_the_overlay_after_the_row(patch: pytest.MonkeyPatch) -> None:
     """Rule 10: how far rows are applied is looked at before the GET."""
 
-    def get(self: Snapshot, table: Table, id: str) -> Seen | None:
+    def get(self: RecordSnapshot, table: Table, id: str) -> SeenRow | None:
         row = self.store.row(table.layout, id).row
         change = self.store.log.newest(table.name, id, self.number)
         if change is not None:
             return self._seen(table, id, *change)
         return self._at(table, id, row.at(self.number))
 
-    patch.setattr(Snapshot, "get", get)
+    patch.setattr(RecordSnapshot, "get", get)
 
 
 def forget_the_overlay(patch: pytest.MonkeyPatch) -> None:
@@ -78,16 +78,21 @@ def believe_old_indices(patch: pytest.MonkeyPatch) -> None:
 
 def ask_before_the_list(patch: pytest.MonkeyPatch) -> None:
     """Rule 11: page the LIST to its end, then the horizon."""
-    sound = Snapshot.through
+    sound = RecordSnapshot.through
     must_reach = SequenceLog.must_reach
 
     def through(
-        self: Snapshot, table: Table, fields: Sequence[str], where: Where, page: Page = ALL, **options: Any
-    ) -> Iterator[Seen]:
+        self: RecordSnapshot,
+        table: Table,
+        fields: Sequence[str],
+        where: Where,
+        page: Page = ALL,
+        **options: Any,
+    ) -> Iterator[SeenRow]:
         must_reach(self.store.log, self.head)
         return sound(self, table, fields, where, page, **options)
 
-    patch.setattr(Snapshot, "through", through)
+    patch.setattr(RecordSnapshot, "through", through)
     patch.setattr(SequenceLog, "must_reach", lambda self, head: None)
 
 
@@ -95,15 +100,20 @@ def believe_entries(patch: pytest.MonkeyPatch) -> None:
     """Rule 11: re-check the predicate against each row."""
 
     def through(
-        self: Snapshot, table: Table, fields: Sequence[str], where: Where, page: Page = ALL, **options: Any
-    ) -> Iterator[Seen]:
+        self: RecordSnapshot,
+        table: Table,
+        fields: Sequence[str],
+        where: Where,
+        page: Page = ALL,
+        **options: Any,
+    ) -> Iterator[SeenRow]:
         changes = self.store.log.changes(table.name, self.number)
         names = candidates(self.store.bucket, table, self.number, where, fields)
         self.store.log.must_reach(self.head)
         some = {id: c for id, c in changes.items() if id_part(id) in names}
         return self._rows(table, names, some, {}, page)
 
-    patch.setattr(Snapshot, "through", through)
+    patch.setattr(RecordSnapshot, "through", through)
 
 
 # -- insert
@@ -142,10 +152,10 @@ def move_for_commits_only(patch: pytest.MonkeyPatch) -> None:
         sound(self, table, id, head)
         self._reads_at = before  # type: ignore[attr-defined]
 
-    def get(self: Open, table: Table, id: str) -> Seen | None:
+    def get(self: Open, table: Table, id: str) -> SeenRow | None:
         at = getattr(self, "_reads_at", self._at)
         self._footprint.reads.add((table.name, id))
-        found: Seen | None = at.get(table, id)
+        found: SeenRow | None = at.get(table, id)
         return found
 
     patch.setattr(Open, "_look", look)
@@ -293,7 +303,7 @@ def delete_before_the_boundary(patch: pytest.MonkeyPatch) -> None:
     """Rule 22: raise lo, then delete."""
     sound = truncation._pack
 
-    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> Record | None:
+    def pack(log: SequenceLog, first: int, last: int, largest_bytes: int) -> LogRecord | None:
         packed = sound(log, first, last, largest_bytes)
         if packed is not None:
             truncation._sweep(log, packed.number)
@@ -408,7 +418,7 @@ def lock_without_a_probe(patch: pytest.MonkeyPatch) -> None:
 
 def look_for_no_holder(patch: pytest.MonkeyPatch) -> None:
     """Rule 26: find each new value at the snapshot."""
-    patch.setattr(Snapshot, "holders", lambda *_: set())
+    patch.setattr(RecordSnapshot, "holders", lambda *_: set())
 
 
 def claim_nothing(patch: pytest.MonkeyPatch) -> None:

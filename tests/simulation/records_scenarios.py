@@ -19,11 +19,11 @@ from firn.errors import (
 from firn.journal.sequence import (
     Ddl,
     Horizon,
-    Record,
+    LogRecord,
+    LogTransaction,
     RowWrite,
     SequenceLayout,
     SequenceLog,
-    Transaction,
     commit,
     truncate,
 )
@@ -113,9 +113,9 @@ class Base:
 
     def ghost(self, number: int) -> None:
         """A record that lands in the place of one that was truncated."""
-        member = Transaction("ghost", number - 1, (RowWrite("t", "ghost", b'{"n":9}'),))
+        member = LogTransaction("ghost", number - 1, (RowWrite("t", "ghost", b'{"n":9}'),))
         self.objects.bucket().put_if_absent(
-            LAYOUT.record_key(number), encode_record(Record(number, (member,), 0, (), {}))
+            LAYOUT.record_key(number), encode_record(LogRecord(number, (member,), 0, (), {}))
         )
 
 
@@ -288,11 +288,11 @@ class _Put:
     def __init__(self, txid: str, *ids: str) -> None:
         self.txid, self.snapshot, self.ids = txid, 1, ids
 
-    def admit(self, moment: Any) -> Transaction:
+    def admit(self, moment: Any) -> LogTransaction:
         taken = {w.id for member in moment.earlier for w in member.writes}
         if taken & set(self.ids):
             raise StaleObjectError("taken")
-        return Transaction(self.txid, 1, tuple(RowWrite("t", id, b"{}") for id in self.ids))
+        return LogTransaction(self.txid, 1, tuple(RowWrite("t", id, b"{}") for id in self.ids))
 
 
 def a_group_that_overlaps() -> None:
@@ -466,8 +466,8 @@ class _Raw:
     def __init__(self, write: RowWrite, claims: tuple[str, ...] = ()) -> None:
         self.txid, self.snapshot, self.write, self.claims = f"raw {write.id}", 2, write, claims
 
-    def admit(self, moment: Any) -> Transaction:
-        return Transaction(self.txid, self.snapshot, (self.write,), self.claims)
+    def admit(self, moment: Any) -> LogTransaction:
+        return LogTransaction(self.txid, self.snapshot, (self.write,), self.claims)
 
 
 def a_find_during_a_build() -> None:

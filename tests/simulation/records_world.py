@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from firn.bucket.base import BytesLike
-from firn.journal.sequence import Record, RowWrite, SequenceLayout
+from firn.journal.sequence import LogRecord, RowWrite, SequenceLayout
 from firn.records.apply import apply
 from firn.records.definition.definition import Index, RecordDefinition, read_definition
 from firn.records.documents.predicates import Contains
@@ -277,7 +277,7 @@ def final(model: Model, store: RecordStore, objects: Remembering) -> None:
     finds_what_is_there(store, rows)
 
 
-def whole_log(store: RecordStore, *, packs: bool = True) -> list[Record]:
+def whole_log(store: RecordStore, *, packs: bool = True) -> list[LogRecord]:
     """All records from the first on; without packs, those that aren't in any."""
     head = store.log.refresh().number
     return store.log.records(0 if packs else store.log.store.horizon().lo, head)
@@ -304,7 +304,7 @@ def end_what_was_begun(store: RecordStore) -> None:
 
 
 def follow_the_log(
-    store: RecordStore, records: list[Record], rows: list[tuple[str, Row]], *, whole: bool = True
+    store: RecordStore, records: list[LogRecord], rows: list[tuple[str, Row]], *, whole: bool = True
 ) -> None:
     """Each row has its last versions, the newest included; each that the log knows has one."""
     catalog = store.log.refresh().catalog

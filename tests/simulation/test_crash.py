@@ -31,7 +31,7 @@ from firn.database.tables import Tables
 from firn.database.writer_tables import WriterTables
 from firn.errors import TableNotFoundError
 from firn.journal.leaderless import LeaderlessJournal
-from firn.journal.leaderless.append import Append
+from firn.journal.leaderless.append import OpenAppend
 from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.model import Commit
@@ -260,7 +260,7 @@ def test_a_commit_before_its_files_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     def late(self: Uploader) -> None:
         held.append(self)
 
-    def commit(self: Append, commit: Commit) -> str:
+    def commit(self: OpenAppend, commit: Commit) -> str:
         version = self._publish(commit)
         finish(held.pop())
         return version
@@ -268,7 +268,7 @@ def test_a_commit_before_its_files_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     held: list[Uploader] = []
     finish = Uploader.finish
     monkeypatch.setattr(Uploader, "finish", late)
-    monkeypatch.setattr(Append, "commit", commit)
+    monkeypatch.setattr(OpenAppend, "commit", commit)
     store = template().copy()
     visited = Visit(lambda t: t.append(BATCH), FIRST, [*FIRST, *NEW])
     with pytest.raises(SimulationFailure):

@@ -15,7 +15,7 @@ from firn.errors import ForkError, HandleClosedError
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.history.checkpoint import add_checkpoint
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.listing import Names
 from firn.testing import Seed, SimClient, SimStore, SimulationFailure, World, explore, simulate
 from simulation import writer_mutations as without
@@ -66,7 +66,7 @@ def test_every_process_sees_what_it_was_promised(name: str) -> None:
 
 
 @cache
-def _template(claims: bool) -> tuple[SimStore, Version]:
+def _template(claims: bool) -> tuple[SimStore, CatalogVersion]:
     """A catalog of one commit, and what a process that has opened it knows."""
     store = SimStore(conditional_put=claims, etags="counter")
     bucket = store.bucket()

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from firn.errors import HandleClosedError, OutcomeUnknownError
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history.checkpoint import add_checkpoint
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
 from simulation.writer_catalog import LAYOUT, commit, handle_of, history_of, numbers
@@ -28,7 +28,7 @@ def _filled(claims: bool) -> SimStore:
     return store
 
 
-def _read(store: SimStore) -> State:
+def _read(store: SimStore) -> CatalogState:
     """The catalog, which must read the same without its checkpoints."""
     bare = store.copy()
     for key in bare.keys(LAYOUT.root):

@@ -11,9 +11,9 @@ import pytest
 
 from firn.errors import FirnError, HandleClosedError, OutcomeUnknownError
 from firn.journal.writer.commit.commit import Handle
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history.checkpoint import add_checkpoint
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
 from firn.journal.writer.unclaimed.repair import repair
@@ -78,7 +78,7 @@ def _forked(claims: bool, longer: int, shorter: int) -> tuple[SimStore, str, str
     return store, uuids[0], uuids[1]
 
 
-def _states(store: SimStore) -> dict[int, State]:
+def _states(store: SimStore) -> dict[int, CatalogState]:
     return dict(readable(store.bucket()))
 
 
@@ -103,7 +103,7 @@ def _prune(bucket: GatedBucket) -> None:
     assert prune(history_of(bucket), older_than_ms=2 * HOUR).deleted
 
 
-def _check_pruned(before: dict[int, State], floor: int) -> Callable[[SimStore, CrashPoint], None]:
+def _check_pruned(before: dict[int, CatalogState], floor: int) -> Callable[[SimStore, CrashPoint], None]:
     def check(store: SimStore, point: CrashPoint) -> None:
         shown = _states(store)
         assert shown.items() <= before.items(), "a revision shows something else"
@@ -155,7 +155,7 @@ def test_a_prune_that_cuts_a_branch_is_noticed(
 def _stale(store: SimStore, claims: bool) -> Handle:
     """A handle of a process that has slept since the third revision."""
     history = history_of(store.bucket())
-    history._version = Version(history_of(_filled(claims, ()).bucket()).at(3).state)
+    history._version = CatalogVersion(history_of(_filled(claims, ()).bucket()).at(3).state)
     with patch.object(History, "load", lambda self: self._version):
         return Handle(history, clock=store.bucket().clock)
 

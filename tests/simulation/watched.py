@@ -7,7 +7,7 @@ whole grace, or if it is an orphan of age; a log goes only a whole grace after a
 from __future__ import annotations
 
 from firn.bucket.base import BytesLike
-from firn.journal.leaderless import Settings
+from firn.journal.leaderless import LeaderlessSettings
 from firn.journal.leaderless.format.codec import Log, decode
 from firn.journal.leaderless.format.layout import TableLayout, is_maintenance_part, parse_log_name
 from firn.testing import SimStore
@@ -17,7 +17,7 @@ from simulation.leaderless_table import PREFIX
 class WatchedStore(SimStore):
     """Times are the store's own: no clock of any client counts."""
 
-    def __init__(self, settings: Settings, **options: object) -> None:
+    def __init__(self, settings: LeaderlessSettings, **options: object) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
         self.settings = settings
         self.layout = TableLayout(PREFIX, PREFIX)

@@ -10,7 +10,7 @@ from firn.journal.writer.format.actions import Action, Add, Define
 from firn.journal.writer.format.identity import Ticket, prefix_of
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction
-from firn.journal.writer.format.state import Head, State
+from firn.journal.writer.format.state import CatalogHead, CatalogState
 from firn.journal.writer.history.history import History
 
 LAYOUT = WriterLayout("root", "host-17", "db")
@@ -31,17 +31,17 @@ def file_of(number: int, ticket: Ticket) -> DataFile:
     return DataFile(path, 8, 0, {"rows": 1})
 
 
-def actions_of(number: int, state: State, ticket: Ticket) -> list[Action]:
+def actions_of(number: int, state: CatalogState, ticket: Ticket) -> list[Action]:
     add = Add(TABLE, file_of(number, ticket), COLUMNS)
     return [add] if TABLE in state.tables else [Define(TABLE, b"spec"), add]
 
 
-def commit(handle: Handle, number: int) -> Head:
+def commit(handle: Handle, number: int) -> CatalogHead:
     ticket = handle.begin()
     return handle.commit(actions_of(number, handle.state, ticket), op="append", ticket=ticket)
 
 
-def numbers(state: State) -> dict[int, int]:
+def numbers(state: CatalogState) -> dict[int, int]:
     """Which commit each revision holds."""
     table = state.tables.get(TABLE)
     found = {} if table is None else table.files

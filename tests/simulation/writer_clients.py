@@ -11,7 +11,7 @@ from firn.errors import (
     StoreUnavailableError,
 )
 from firn.journal.writer.commit.commit import Handle
-from firn.journal.writer.format.state import Head
+from firn.journal.writer.format.state import CatalogHead
 from firn.journal.writer.history.checkpoint import add_checkpoint
 from firn.journal.writer.history.history import History
 from firn.testing import SimClient
@@ -85,7 +85,7 @@ class Clients:
                 self.rest(client, 5)
         return False
 
-    def change(self, client: SimClient, handle: Handle, number: int) -> Head:
+    def change(self, client: SimClient, handle: Handle, number: int) -> CatalogHead:
         """What a writer commits."""
         return commit(handle, number)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from firn.errors import ConflictError, CorruptObjectError, ForkError, OutcomeUnknownError, SnapshotTooOldError
 from firn.journal.writer.commit.commit import Handle
-from firn.journal.writer.format.state import Head
+from firn.journal.writer.format.state import CatalogHead
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
 from firn.journal.writer.unclaimed.repair import repair
@@ -31,7 +31,7 @@ class Keepers(Clients):
         super().__init__(model, rounds, pace=pace)
         self.files, self.overlapping = files, overlapping
 
-    def change(self, client: SimClient, handle: Handle, number: int) -> Head:
+    def change(self, client: SimClient, handle: Handle, number: int) -> CatalogHead:
         """One of all kinds. Overlapping: its files are written, others commit, and then it does."""
         if not self.files:
             return super().change(client, handle, number)

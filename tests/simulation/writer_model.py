@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from firn.journal.writer.format.identity import prefix_of
-from firn.journal.writer.format.state import Head
+from firn.journal.writer.format.state import CatalogHead
 from firn.journal.writer.history.forks import Fork
-from firn.journal.writer.history.history import Version
+from firn.journal.writer.history.history import CatalogVersion
 from firn.testing.client import Client
 from simulation.writer_catalog import numbers
 
@@ -19,7 +19,7 @@ class Model:
 
     def __init__(self) -> None:
         self.issued = 0
-        self.acknowledged: dict[int, Head] = {}
+        self.acknowledged: dict[int, CatalogHead] = {}
         self.nothing: set[int] = set()
         self.decided: dict[int, int] = {}
         """Revision → commit, for every revision that somebody saw something above."""
@@ -59,7 +59,7 @@ class Model:
         self.issued += 1
         return self.issued
 
-    def acknowledge(self, number: int, head: Head) -> None:
+    def acknowledge(self, number: int, head: CatalogHead) -> None:
         others = [n for n, h in self.acknowledged.items() if h.revision == head.revision and n != number]
         assert not others, f"commits {number} and {others[0]} were both acknowledged at {head.revision}"
         self.acknowledged[number] = head
@@ -69,7 +69,7 @@ class Model:
     def failed(self, number: int) -> None:
         self.nothing.add(number)
 
-    def saw(self, version: Version, *, before: frozenset[int] = frozenset()) -> None:
+    def saw(self, version: CatalogVersion, *, before: frozenset[int] = frozenset()) -> None:
         """A reader's view: all below its head is decided for ever. `before`: what was decided when it began."""
         shown = numbers(version.state)
         for revision, number in shown.items():
@@ -94,7 +94,7 @@ class Model:
         known = [h.uuid or "" for h in self.acknowledged.values() if h.revision == fork.revision]
         return known[0] if known else fork.prefixes[0]
 
-    def final(self, version: Version) -> None:
+    def final(self, version: CatalogVersion) -> None:
         """Every acknowledged commit is on the surviving branch, or in an open fork that everybody sees."""
         self.saw(version, before=frozenset(self.decided))
         shown = numbers(version.state)

@@ -15,11 +15,11 @@ from firn.bucket.base import ObjectInfo
 from firn.errors import ForkError
 from firn.journal.writer.commit import claims, commit
 from firn.journal.writer.commit.pending import Pending, Settled
-from firn.journal.writer.format.actions import Transaction
+from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.layout import ObjectName
 from firn.journal.writer.format.messages import encode_checkpoint
 from firn.journal.writer.format.metadata import FileRecord
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history import forks, history, listing
 from firn.journal.writer.history.listing import Names
 from firn.journal.writer.history.objects import Reader
@@ -148,7 +148,7 @@ def prune_lost_branches_in_order(patch: pytest.MonkeyPatch) -> None:
 def trust_checkpoints(patch: pytest.MonkeyPatch) -> None:
     """Rule 20: read the checkpoint back and compare it."""
 
-    def write_what_lacks(self: prune._Pruning, base: State, *revisions: int) -> None:
+    def write_what_lacks(self: prune._Pruning, base: CatalogState, *revisions: int) -> None:
         state = base
         for revision in revisions:
             state = self._replayed(state, revision)
@@ -204,7 +204,9 @@ def go_on_over_what_is_gone(patch: pytest.MonkeyPatch) -> None:
         reader = self.history.reader
         there = [(r, p) for r, ps in self.names.transactions.items() for p in ps]
         found = sound(reader, there)
-        paths = {path for t in found.values() if isinstance(t, Transaction) for path in collect._added(t)}
+        paths = {
+            path for t in found.values() if isinstance(t, CatalogTransaction) for path in collect._added(t)
+        }
         for revision, prefixes in self.names.checkpoints.items():
             for prefix in prefixes:
                 state = reader.checkpoint(ObjectName(revision, prefix, "checkpoint"))

@@ -12,13 +12,13 @@ from firn.bucket.base import Bucket
 from firn.errors import OutcomeUnknownError, SnapshotTooOldError, StoreUnavailableError
 from firn.journal.model import DataFile
 from firn.journal.writer.commit.commit import Handle
-from firn.journal.writer.format.actions import Action, Add, Define, Remove, Tombstones, Transaction
+from firn.journal.writer.format.actions import Action, Add, CatalogTransaction, Define, Remove, Tombstones
 from firn.journal.writer.format.footers import read_pairs
 from firn.journal.writer.format.identity import Ticket, prefix_of
 from firn.journal.writer.format.marker import decode_marker
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import read_metadata
-from firn.journal.writer.format.state import Head, State, follow
+from firn.journal.writer.format.state import CatalogHead, CatalogState, follow
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
@@ -87,7 +87,7 @@ class Change:
         self.actions += [Tombstones(OTHER, "id > 1", paths)] if paths else []
         return self
 
-    def commit(self) -> Head:
+    def commit(self) -> CatalogHead:
         return self.handle.commit(self.actions, op="change", ticket=self.ticket, replaced=self.replaced)
 
 
@@ -100,17 +100,17 @@ KINDS: tuple[Callable[[Change], Change], ...] = (
 )
 
 
-def live(state: State) -> Iterator[str]:
+def live(state: CatalogState) -> Iterator[str]:
     """The other table's files."""
     table = state.tables.get(OTHER)
     return iter(()) if table is None else iter(table.files)
 
 
-def paths_of(state: State) -> set[str]:
+def paths_of(state: CatalogState) -> set[str]:
     return {path for table in state.tables.values() for path in table.files}
 
 
-def readable(bucket: Bucket) -> Iterator[tuple[int, State]]:
+def readable(bucket: Bucket) -> Iterator[tuple[int, CatalogState]]:
     """Every revision that can be read, newest first."""
     history = history_of(bucket)
     newest = history.load()
@@ -129,7 +129,7 @@ def retained(bucket: Bucket) -> dict[int, set[str]]:
     history.load()
     nodes = history.counting(list_settled(bucket, LAYOUT, 0))
     found: dict[int, set[str]] = {}
-    state: State | None = None
+    state: CatalogState | None = None
     for revision, _ in nodes:
         if state is None:
             try:
@@ -162,7 +162,7 @@ def told(store: SimStore) -> set[str]:
     return gone
 
 
-def _removed(transaction: Transaction) -> Iterable[str]:
+def _removed(transaction: CatalogTransaction) -> Iterable[str]:
     return (action.path for action in transaction.actions if isinstance(action, Remove))
 
 

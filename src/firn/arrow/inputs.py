@@ -22,7 +22,7 @@ from firn.journal.typenames import Type, canonical, parse
 
 
 @dataclass(frozen=True)
-class Rows:
+class InputRows:
     """Rows to append: `batches()` iterates over them, again and again if `repeatable`, else once.
 
     `rows` and `nbytes` (bytes in memory) are None for a stream. Columns of null type have no type yet.
@@ -35,7 +35,7 @@ class Rows:
     nbytes: int | None
 
 
-def to_reader(data: Any, *, known: ColumnTypes) -> Rows:
+def to_reader(data: Any, *, known: ColumnTypes) -> InputRows:
     """The rows of `data`.
 
     Takes a pyarrow Table, RecordBatch or RecordBatchReader, anything with `__arrow_c_stream__`, a pandas
@@ -97,7 +97,7 @@ def declared_columns(schema: pa.Schema | Mapping[str, str] | None) -> dict[str, 
     return columns
 
 
-def _rows(data: Any, known: ColumnTypes) -> Rows:
+def _rows(data: Any, known: ColumnTypes) -> InputRows:
     if isinstance(data, pa.Table):
         return _table(data)
     if isinstance(data, pa.RecordBatch):
@@ -130,11 +130,11 @@ def _rows(data: Any, known: ColumnTypes) -> Rows:
     )
 
 
-def _table(table: pa.Table) -> Rows:
-    return Rows(table.schema, lambda: iter(table.to_batches()), True, table.num_rows, table.nbytes)
+def _table(table: pa.Table) -> InputRows:
+    return InputRows(table.schema, lambda: iter(table.to_batches()), True, table.num_rows, table.nbytes)
 
 
-def _stream(reader: pa.RecordBatchReader) -> Rows:
+def _stream(reader: pa.RecordBatchReader) -> InputRows:
     unread = [reader]
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -144,7 +144,7 @@ def _stream(reader: pa.RecordBatchReader) -> Rows:
             )
         return iter(unread.pop())
 
-    return Rows(reader.schema, batches, False, None, None)
+    return InputRows(reader.schema, batches, False, None, None)
 
 
 def _converted(what: str, convert: Callable[[], Any]) -> Any:

@@ -119,7 +119,7 @@ class Twin(Generic[W]):
         self._threads = threads
 
 
-class Table(Protocol):
+class TableLike(Protocol):
     """A table, of whichever kind."""
 
     @property
@@ -129,7 +129,7 @@ class Table(Protocol):
     def name(self) -> str: ...
 
 
-N = TypeVar("N", bound=Table)
+N = TypeVar("N", bound=TableLike)
 
 
 class TableTwin(Twin[N]):

@@ -18,7 +18,7 @@ from firn.journal.writer.maintain import prune as pruning
 from firn.journal.writer.maintain.collect import Ages
 from firn.journal.writer.maintain.prune import PruneReport
 from firn.journal.writer.rebuild.rebuild import RebuildReport
-from firn.journal.writer.settings import Settings
+from firn.journal.writer.settings import WriterSettings
 from firn.journal.writer.unclaimed import repair as repairing
 from firn.journal.writer.unclaimed.repair import RepairReport
 from firn.lake.maintain import rebuild as rebuilding
@@ -231,7 +231,7 @@ class WriterUpkeep:
 def orphan_ages(tables: WriterTables) -> Ages:
     """Each table's `orphan_age` in milliseconds, at least the default; of one that needs a newer Firn, longer than
     any file is old. The definitions are read when the first table is asked for."""
-    usual = Settings().orphan_age_ms
+    usual = WriterSettings().orphan_age_ms
     known: dict[str, int] | None = None
 
     def age(table: str) -> int:

@@ -17,15 +17,15 @@ from firn.clock import Clock, SystemClock
 from firn.degraded import warn_degraded
 from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.model import DataFile
-from firn.journal.writer.commit.local_writer import Author, OwnWriter, Proposal
+from firn.journal.writer.commit.local_writer import Author, OwnWriter, PendingCommit
 from firn.journal.writer.commit.transaction import Gathering
-from firn.journal.writer.federation.definition import Definition, definitions
+from firn.journal.writer.federation.definition import WriterDefinition, definitions
 from firn.journal.writer.federation.federation import Federation, Union, default_name
 from firn.journal.writer.format.actions import Action, Define, Drop
 from firn.journal.writer.format.layout import check_place
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.journal import WriterJournal
-from firn.journal.writer.settings import Settings
+from firn.journal.writer.settings import WriterSettings
 from firn.lake.definition.definition import Descriptor
 from firn.lake.results import AppendResult, ChangeResult, DropReport
 from firn.lake.table import LakeTable
@@ -70,10 +70,10 @@ class WriterTables:
         self._warn(union)
         return list(definitions(union))
 
-    def settings(self) -> dict[str, Settings | None]:
+    def settings(self) -> dict[str, WriterSettings | None]:
         """The settings of each table, with the greatest times that somebody may still go by; None, with a warning, of
         a table that needs a newer Firn."""
-        found: dict[str, Settings | None] = {}
+        found: dict[str, WriterSettings | None] = {}
         for name, (definition, _) in definitions(self.federation.load()).items():
             try:
                 settings = _settings(_described(definition))
@@ -96,15 +96,15 @@ class WriterTables:
             self._exists(name, name in union.versions)
         named = replace(descriptor, id=secrets.token_hex(16))
         spec = orjson.dumps(named.fields(), option=orjson.OPT_INDENT_2)
-        encoded = Definition(spec, self._clock.now_ms(), own.writer).encode()
+        encoded = WriterDefinition(spec, self._clock.now_ms(), own.writer).encode()
 
-        def plan(state: State, clock: str) -> Sequence[Action]:
+        def plan(state: CatalogState, clock: str) -> Sequence[Action]:
             if name in state.tables or name == own.writer:
                 self._exists(name, name == own.writer)
             return [Define(name, encoded)]
 
-        own.commit(Proposal("create", plan, summary={"table": name}))
-        return self._table(Definition.decode(encoded, name), (), own)
+        own.commit(PendingCommit("create", plan, summary={"table": name}))
+        return self._table(WriterDefinition.decode(encoded, name), (), own)
 
     def check_free(self, name: str) -> None:
         """Refuse the name of a writer, or of a table of one. 1 GET where the database has never had a writer."""
@@ -132,7 +132,7 @@ class WriterTables:
         others = tuple(w for w, v in versions.items() if name in v.state.tables and w != own.writer)
         part: list[DataFile] = []
 
-        def plan(state: State, clock: str) -> Sequence[Action]:
+        def plan(state: CatalogState, clock: str) -> Sequence[Action]:
             if name not in state.tables:
                 raise _Gone
             part[:] = _files_of(state, name)
@@ -142,7 +142,7 @@ class WriterTables:
             part = _files_of(own.state, name) if own.writer in self.federation.writers() else []
         else:
             with suppress(_Gone):
-                own.commit(Proposal("drop", plan, summary={"table": name}))
+                own.commit(PendingCommit("drop", plan, summary={"table": name}))
         size = sum(f.size for f in part)
         return DropReport(tuple(f.path for f in part), size, own.writer, others, dry_run)
 
@@ -165,7 +165,7 @@ class WriterTables:
             )
         return self._table(*found, gathering)
 
-    def _table(self, definition: Definition, notes: Sequence[str], own: Author | None) -> LakeTable:
+    def _table(self, definition: WriterDefinition, notes: Sequence[str], own: Author | None) -> LakeTable:
         descriptor = _described(definition)
         journal = WriterJournal(
             self.federation,
@@ -194,15 +194,15 @@ def writer_exists(name: str, url: str) -> TableExistsError:
     )
 
 
-def _described(definition: Definition) -> Descriptor:
+def _described(definition: WriterDefinition) -> Descriptor:
     return Descriptor.decode(definition.spec, f"the definition by the writer {definition.writer}")
 
 
-def _settings(descriptor: Descriptor) -> Settings:
-    return Settings.from_properties(descriptor.properties)
+def _settings(descriptor: Descriptor) -> WriterSettings:
+    return WriterSettings.from_properties(descriptor.properties)
 
 
-def _files_of(state: State, name: str) -> list[DataFile]:
+def _files_of(state: CatalogState, name: str) -> list[DataFile]:
     """The files of a writer's part of a table; none where it has none."""
     table = state.tables.get(name)
     return [] if table is None else [live.file for live in table.files.values()]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from firn.database.database import Database
 from firn.errors import CorruptObjectError, FirnError, NotFoundError, UnsupportedError
 from firn.journal.writer.federation.federation import DEGRADES, Federation, default_name
-from firn.journal.writer.format.actions import Add, Define, Drop, Remove, Tombstones, Transaction
+from firn.journal.writer.format.actions import Add, CatalogTransaction, Define, Drop, Remove, Tombstones
 from firn.journal.writer.format.layout import ObjectName
 from firn.journal.writer.history.forks import Node
 from firn.journal.writer.history.history import History
@@ -98,13 +98,13 @@ def transaction_lines(
 
 def read_each(
     history: History, nodes: Sequence[Node]
-) -> Iterator[tuple[Node, Transaction | FirnError | None]]:
+) -> Iterator[tuple[Node, CatalogTransaction | FirnError | None]]:
     """Transactions one after another, or what is wrong with each; None for one that is gone. 1 GET each."""
     for start in range(0, len(nodes), AT_ONCE):
         some = [ObjectName(*node, "transaction") for node in nodes[start : start + AT_ONCE]]
         blobs = history.bucket.get_many([history.layout.object_key(name) for name in some])
         for name, blob in zip(some, blobs, strict=True):
-            found: Transaction | FirnError | None = None
+            found: CatalogTransaction | FirnError | None = None
             if blob is not None:
                 try:
                     found = history.reader.decode_transaction(name, blob.data)
@@ -119,7 +119,7 @@ def _lines(history: History) -> list[TransactionLine]:
     status = _statuses(history, names)
     lines: list[TransactionLine] = []
     for node, found in read_each(history, nodes):
-        if isinstance(found, Transaction):
+        if isinstance(found, CatalogTransaction):
             lines.append(_line(found, status(node)))
         elif found is not None:
             # It has no time of its own: it stands behind what is before it.
@@ -148,7 +148,7 @@ def _statuses(history: History, names: Names) -> Callable[[Node], Status]:
     return status
 
 
-def _line(transaction: Transaction, status: Status) -> TransactionLine:
+def _line(transaction: CatalogTransaction, status: Status) -> TransactionLine:
     adds = [action.file for action in transaction.actions if isinstance(action, Add)]
     tables = [
         action.table for action in transaction.actions if isinstance(action, (Add, Define, Drop, Tombstones))

@@ -28,7 +28,7 @@ LIMIT: Final = 10_000
 """Entries of one definition: it is read with each maintenance log."""
 
 
-class Entry(NamedTuple):
+class DefinitionEntry(NamedTuple):
     """A value, with the clock and the writer that set it ("" on the leaderless log). The later of two counts."""
 
     value: Any
@@ -49,7 +49,7 @@ class Entries:
     ({'codec': 'snappy'}, True, {'clock': 1, 'prop': {'codec': ['snappy', 1, '']}})
     """
 
-    map: Mapping[tuple[str, str], Entry] = field(default_factory=dict)
+    map: Mapping[tuple[str, str], DefinitionEntry] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.map)
@@ -84,7 +84,7 @@ class Entries:
     def changed(self, changes: Mapping[tuple[str, str], Any], writer: str = "", *, clock: int = 0) -> Entries:
         """With these values, all of one clock: 1 above the greatest, or `clock` if that is more."""
         clock = max(self.clock + 1, clock)
-        made = Entries({key: Entry(value, clock, writer) for key, value in changes.items()})
+        made = Entries({key: DefinitionEntry(value, clock, writer) for key, value in changes.items()})
         return self.joined(made)
 
     def only(self, *kinds: str) -> Entries:
@@ -105,7 +105,7 @@ class Entries:
         """Kinds that this version doesn't know are kept. `CorruptObjectError` for what no Firn writes."""
         try:
             found = {
-                (kind, name): Entry(value, int(clock), str(writer))
+                (kind, name): DefinitionEntry(value, int(clock), str(writer))
                 for kind, names in raw.items()
                 if kind != "clock"
                 for name, (value, clock, writer) in names.items()

@@ -23,7 +23,7 @@ from firn.records.write.retry import ATTEMPTS, MAY_PASS, Attempts
 from firn.records.write.transaction import TIMEOUT_S, Transaction
 
 if TYPE_CHECKING:
-    from firn.records.session import Session
+    from firn.records.session import RecordSession
     from firn.units import Duration
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ class AsyncTransactions:
         [3, 7]
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RecordSession) -> None:
         self._session = session
 
     def begin(

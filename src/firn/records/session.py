@@ -24,7 +24,7 @@ CALLS: Final = 128
 """Calls of asyncio that are under way at once: as many commits as go into one record, and some reads."""
 
 
-class Session:
+class RecordSession:
     """Makes transactions. Safe to share between threads; a forked child begins its own view of the log.
 
     Making one costs no request and starts no thread. The first commit starts the one that brings commits into rows

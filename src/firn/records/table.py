@@ -20,11 +20,11 @@ from firn.records.maintain.indexes import IndexInfo
 from firn.records.maintain.repair import RowRepairReport, repair_rows
 from firn.records.names.names import check_id
 from firn.records.objects.own_etags import check_new
-from firn.records.read.changes import AsyncChanges, Changes, since_version
+from firn.records.read.changes import AsyncChanges, RecordChanges, since_version
 from firn.records.read.order import OrderBy
 from firn.records.read.rows import ROWS, Rows
 from firn.records.read.snapshot import etag_of
-from firn.records.session import Session
+from firn.records.session import RecordSession
 from firn.records.write.transaction import Transaction
 from firn.runner import Engines, InProcess, Runner
 from firn.units import Duration
@@ -58,7 +58,7 @@ class RecordTable:
         bucket: Bucket,
         prefix: str,
         definition: RecordDefinition,
-        session: Session,
+        session: RecordSession,
         engines: Engines | None = None,
     ) -> None:
         self.bucket, self.prefix, self.definition, self.session = bucket, prefix, definition, session
@@ -201,7 +201,7 @@ class RecordTable:
         return self.engines.to_spark(self, columns=columns, where=where, at=at)
 
     @documented(since_version)
-    def changes(self, since: str | int | None = None, upto: str | int | None = None) -> Changes:
+    def changes(self, since: str | int | None = None, upto: str | int | None = None) -> RecordChanges:
         return since_version(self.session.store, self.name, since, upto)
 
     # -- writing

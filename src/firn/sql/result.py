@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 20
 
 
-class Query(Protocol):
+class BoundQuery(Protocol):
     """A query that is bound to versions; each method runs it anew."""
 
     lazy: bool
@@ -66,7 +66,7 @@ class Result:
         └─────────┘
     """
 
-    def __init__(self, query: Query, session: Callable[[], SparkSession]) -> None:
+    def __init__(self, query: BoundQuery, session: Callable[[], SparkSession]) -> None:
         self._query, self._session = query, session
 
     @property

@@ -1,15 +1,15 @@
 """Test programs that share a bucket: a store that fails on purpose, and a scheduler driven by a seed.
 
 `World` interleaves clients at every request, `simulate` runs many seeds of one, `explore` every schedule;
-`crash_points` stops an operation at each of its requests; `FaultBucket` breaks any real bucket; `History` tells
-from what clients saw which isolation their transactions had.
+`crash_points` stops an operation at each of its requests; `FaultBucket` breaks any real bucket; `RecordedHistory`
+tells from what clients saw which isolation their transactions had.
 Modules here know nothing of tables: stores, faults, schedules. The room needs `firn[testing]`.
 Start reading at `world`, then `faults` for what can go wrong and `gated` for how it happens.
 """
 
 from firn.testing.client import Call, Client, Crashed, SimClock, Solo, Timeline
 from firn.testing.crash import CrashMode, CrashPoint, crash_points
-from firn.testing.dependencies import Append, Observed, Read
+from firn.testing.dependencies import ListAppend, Observed, Read
 from firn.testing.entropy import seeded_entropy
 from firn.testing.explore import Exploration, MakeWorld, Simulation, explore, simulate
 from firn.testing.faults import (
@@ -30,7 +30,7 @@ from firn.testing.faults import (
     stalled,
 )
 from firn.testing.gated import GatedBucket
-from firn.testing.history import Anomaly, History, Recording, Verdict
+from firn.testing.history import Anomaly, RecordedHistory, Recording, Verdict
 from firn.testing.schedule import Replay, Seed
 from firn.testing.store import SimBucket, SimStore
 from firn.testing.world import SimClient, SimulationFailure, World
@@ -43,7 +43,6 @@ __all__ = [
     "LOST_ACK",
     "TRUNCATED",
     "Anomaly",
-    "Append",
     "Call",
     "Client",
     "CrashMode",
@@ -54,12 +53,13 @@ __all__ = [
     "FaultBucket",
     "FaultPlan",
     "GatedBucket",
-    "History",
     "InterleavedBucket",
+    "ListAppend",
     "MakeWorld",
     "Observed",
     "RandomFaults",
     "Read",
+    "RecordedHistory",
     "Recording",
     "Replay",
     "Rule",

@@ -38,14 +38,14 @@ class Count(NamedTuple):
     number: int
 
 
-class Append(NamedTuple):
+class ListAppend(NamedTuple):
     """A transaction appended an element, which no other appends to that list."""
 
     key: Key
     value: Any
 
 
-Operation: TypeAlias = Read | Count | Append
+Operation: TypeAlias = Read | Count | ListAppend
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Edge(NamedTuple):
     key: Key
 
 
-class Finding(NamedTuple):
+class Contradiction(NamedTuple):
     """Something that no order of the transactions explains."""
 
     kind: str
@@ -91,7 +91,7 @@ class Dependencies:
 
     transactions: Sequence[Observed]
     aborted_reads: bool = False
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Contradiction] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._writers: dict[Key, dict[Any, int]] = defaultdict(dict)
@@ -161,7 +161,7 @@ class Dependencies:
 
     def _note_writes(self, index: int, transaction: Observed) -> None:
         for operation in transaction.operations:
-            if isinstance(operation, Append):
+            if isinstance(operation, ListAppend):
                 writers = self._writers[operation.key]
                 if writers.setdefault(operation.value, index) != index or (
                     self._last.get((operation.key, index)) == operation.value
@@ -198,7 +198,7 @@ class Dependencies:
         own: dict[Key, tuple[Any, ...]] = defaultdict(tuple)
         for operation in transaction.operations:
             key = operation.key
-            if isinstance(operation, Append):
+            if isinstance(operation, ListAppend):
                 own[key] += (operation.value,)
                 continue
             if isinstance(operation, Count):
@@ -283,7 +283,7 @@ class Dependencies:
     def _found(self, kind: str, index: int, text: str, *others: int) -> None:
         names = [self.transactions[other].name for other in others]
         said = " ".join([self.transactions[index].name, text, *names])
-        self.findings.append(Finding(kind, said, (index, *others)))
+        self.findings.append(Contradiction(kind, said, (index, *others)))
 
 
 def _shown(values: Sequence[Any]) -> str:

@@ -26,7 +26,7 @@ from firn.testing.verbs import WRITES, Verb
 T = TypeVar("T")
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """One page of a LIST: its objects, whether there are more, and whether these are of one moment."""
 
     objects: Sequence[ObjectInfo]
@@ -53,7 +53,7 @@ class Backing(Protocol):
 
     def remove(self, key: str) -> None: ...
 
-    def page(self, prefix: str, after: str | None) -> Page:
+    def page(self, prefix: str, after: str | None) -> ListPage:
         """The first objects with keys > `after`."""
         ...
 

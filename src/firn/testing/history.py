@@ -1,7 +1,7 @@
 """Which isolation a history of transactions had: a checker that knows nothing of the database.
 
 Clients append elements to lists, read and count them, in transactions, and record what they saw. Every element is
-appended once, so a list that was read tells whose writes are in it and in which order, and `History.check` builds
+appended once, so a list that was read tells whose writes are in it and in which order. `RecordedHistory.check` builds
 the graph of what must have come before what (`firn.testing.dependencies`): snapshot isolation holds iff every
 cycle in it has two adjacent rw edges, and serializability iff there is no cycle. With real time in the graph, it
 is strong snapshot isolation (a transaction sees all that was committed before it began) and strict
@@ -24,12 +24,12 @@ from typing import Any, Final, Literal, TypeAlias
 from firn.errors import FirnError, InvalidInputError, OutcomeUnknownError
 from firn.testing.cycles import cyclic_components, short_cycle
 from firn.testing.dependencies import (
-    Append,
+    Contradiction,
     Count,
     Dependencies,
     Edge,
-    Finding,
     Key,
+    ListAppend,
     Observed,
     Operation,
     Read,
@@ -69,7 +69,7 @@ class Anomaly:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The findings of `History.check`. True if it found nothing.
+    """The findings of `RecordedHistory.check`. True if it found nothing.
 
     `transactions` is how many it looked at, `edges` how many edges between them.
     """
@@ -91,7 +91,7 @@ class Verdict:
         return "\n".join([head, *shown, *more])
 
 
-class History:
+class RecordedHistory:
     """The transactions of all clients, as these saw them. Safe to record into from many threads.
 
     Args:
@@ -184,7 +184,7 @@ class Recording:
     """One transaction, while it runs. As a context manager it ends with its block: committed; aborted after a
     `FirnError`; with an unknown outcome after `OutcomeUnknownError` and anything else, as a crash has."""
 
-    def __init__(self, history: History, start: float, name: str | None) -> None:
+    def __init__(self, history: RecordedHistory, start: float, name: str | None) -> None:
         self._history = history
         self._start = start
         self._name = name
@@ -200,7 +200,7 @@ class Recording:
 
     def append(self, key: Key, value: Hashable) -> None:
         """An element was appended that nobody else appends to this list."""
-        self._operations.append(Append(key, value))
+        self._operations.append(ListAppend(key, value))
 
     def committed(self) -> None:
         self._end("committed")
@@ -256,7 +256,7 @@ class _Graph:
                 node = self._count + moment
                 self._before.append(Edge("rt", index, node, None) if leads else Edge("rt", node, index, None))
 
-    def worst_cycles(self, level: Level) -> list[Finding]:
+    def worst_cycles(self, level: Level) -> list[Contradiction]:
         """A short cycle of the worst kind of each component that has one which the level forbids."""
         graph: list[list[int]] = [[] for _ in range(2 * self._size)]
         for edge in chain(self.edges, self._before):
@@ -282,7 +282,7 @@ class _Graph:
         size = self._size
         return ((of, to + size),) if kind == "rw" else ((of, to), (of + size, to))
 
-    def _worst_cycle(self, edges: Sequence[Edge], level: Level) -> Finding:
+    def _worst_cycle(self, edges: Sequence[Edge], level: Level) -> Contradiction:
         found = self._worst([edge for edge in edges if edge.kind != "rt"], level) or self._worst(edges, level)
         assert found is not None, "a component without a cycle"
         kind, cycle = found
@@ -301,7 +301,7 @@ class _Graph:
             return "G2", cycle
         return None
 
-    def _told(self, kind: str, cycle: Sequence[Edge]) -> Finding:
+    def _told(self, kind: str, cycle: Sequence[Edge]) -> Contradiction:
         """A cycle in words, moments left out."""
         # Begin at a transaction, not at a moment.
         start = next(at for at, edge in enumerate(cycle) if edge.of < self._count)
@@ -311,7 +311,7 @@ class _Graph:
             if edge.to < self._count:
                 by = "-rt->" if edge.kind == "rt" else f"-{edge.kind}({edge.key!r})->"
                 text += f" {by} {self.found.transactions[edge.to].name}"
-        return Finding(kind, text, tuple(edge.of for edge in cycle if edge.of < self._count))
+        return Contradiction(kind, text, tuple(edge.of for edge in cycle if edge.of < self._count))
 
 
 def _kind_of(cycle: Sequence[Edge]) -> str:
@@ -322,13 +322,17 @@ def _kind_of(cycle: Sequence[Edge]) -> str:
     return "P4" if lost else "G-single"
 
 
-def _named(transactions: Sequence[Observed], finding: Finding) -> Anomaly:
+def _named(transactions: Sequence[Observed], finding: Contradiction) -> Anomaly:
     return Anomaly(
         finding.kind, finding.text, tuple(transactions[index].name for index in finding.transactions)
     )
 
 
-_STORED: Final[dict[str, type[Read] | type[Count] | type[Append]]] = {"r": Read, "c": Count, "a": Append}
+_STORED: Final[dict[str, type[Read] | type[Count] | type[ListAppend]]] = {
+    "r": Read,
+    "c": Count,
+    "a": ListAppend,
+}
 
 
 def _stored(operation: Operation) -> list[Any]:

@@ -12,7 +12,7 @@ from firn.bucket.keys import check_key, check_prefix
 from firn.errors import InvalidInputError, ObjectChangedError, ObjectExistsError, ObjectNotFoundError
 from firn.testing.client import Client, Solo, Timeline
 from firn.testing.faults import FaultPlan
-from firn.testing.gated import GatedBucket, Page
+from firn.testing.gated import GatedBucket, ListPage
 
 START_MS = 1_767_225_600_000
 """When a simulation begins unless told: 2026-01-01 00:00 UTC."""
@@ -139,12 +139,12 @@ class SimStore:
             return
         del self._keys[bisect_left(self._keys, key)]
 
-    def page(self, prefix: str, after: str | None) -> Page:
+    def page(self, prefix: str, after: str | None) -> ListPage:
         check_prefix(prefix)
         first, end = self._span(prefix, "" if after is None else after + "\0")
         last = min(end, first + self.page_size)
         stored = self._stored
-        return Page([stored[key].blob.info for key in self._keys[first:last]], last < end, atomic=True)
+        return ListPage([stored[key].blob.info for key in self._keys[first:last]], last < end, atomic=True)
 
     def dirs_page(self, prefix: str, start: str) -> tuple[Sequence[str], str | None]:
         check_prefix(prefix)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from firn.bucket.base import Blob, Bucket, ObjectInfo
 from firn.testing.client import Client, Solo, Timeline
 from firn.testing.faults import FaultPlan
-from firn.testing.gated import GatedBucket, Page
+from firn.testing.gated import GatedBucket, ListPage
 
 
 class BucketBacking:
@@ -57,10 +57,10 @@ class BucketBacking:
     def remove(self, key: str) -> None:
         self.inner.delete(key)
 
-    def page(self, prefix: str, after: str | None) -> Page:
+    def page(self, prefix: str, after: str | None) -> ListPage:
         listing = self.inner.list(prefix, after=after)
         objects = [self._virtual(info) for info in listing.objects[: self.page_size]]
-        return Page(objects, len(objects) < len(listing.objects), listing.atomic)
+        return ListPage(objects, len(objects) < len(listing.objects), listing.atomic)
 
     def dirs_page(self, prefix: str, start: str) -> tuple[Sequence[str], str | None]:
         return self.inner.list_dirs(prefix), None

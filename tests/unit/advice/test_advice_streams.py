@@ -13,7 +13,7 @@ import firn
 from advice import advises
 from firn.journal.leaderless.stream import StreamOffset
 from firn.journal.position import Offset, StreamPosition
-from firn.journal.writer.commit.local_writer import Proposal
+from firn.journal.writer.commit.local_writer import PendingCommit
 from firn.lake.table import LakeTable
 from unit.journal.writer.test_writer_stream import NO_CLAIMS, history_of, put_rival
 from writer_databases import keys
@@ -185,7 +185,7 @@ def test_what_was_pruned_or_lost_starts_anew(connect: Connect, a: LakeTable) -> 
         position(fresh).advance(first, None)
     with advises("that this stream began with was pruned (", names="a=2 of t"):
         position(fresh).delivered(None, first)
-    fresh.journal.own.commit(Proposal("lost", lambda state, clock: ()))  # type: ignore[attr-defined]
+    fresh.journal.own.commit(PendingCommit("lost", lambda state, clock: ()))  # type: ignore[attr-defined]
     with advises("no rebuild can tell what it appended. Start the stream anew", names=["writer a", "over t"]):
         position(fresh).advance(second, None)
     begins_anew(fresh, 4)

@@ -12,7 +12,7 @@ import firn
 from advice import Advice, advises
 from firn.journal.writer import History
 from firn.journal.writer.commit.commit import Handle
-from firn.journal.writer.commit.local_writer import Proposal
+from firn.journal.writer.commit.local_writer import PendingCommit
 from firn.journal.writer.format.actions import Define, Remove
 from firn.journal.writer.format.footers import read_pairs
 from firn.journal.writer.format.marker import decode_marker
@@ -370,7 +370,7 @@ def layout_name(path: Path) -> str:
 
 def test_a_definition_is_looked_at_and_made_anew(prod: Path) -> None:
     a = database(prod.parent)
-    a.table("cpu").journal.own.commit(Proposal("create", lambda state, clock: (Define("cpu", b"{}"),)))
+    a.table("cpu").journal.own.commit(PendingCommit("create", lambda state, clock: (Define("cpu", b"{}"),)))
     with advises("revision's transaction, marker and claim, and run", names=["cpu", "writer a"]) as advice:
         firn.connect(prod).table("cpu")
     last = advice.follow(0, prod, "--json").json["transactions"][-1]

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from firn.arrow.inputs import Rows, declared_columns, to_reader
+from firn.arrow.inputs import InputRows, declared_columns, to_reader
 from firn.arrow.types import columns_of, conform
 from firn.errors import InvalidInputError
 from firn.journal.columns import evolve
@@ -25,7 +25,7 @@ from firn.journal.columns import evolve
 UTC = dt.timezone.utc
 
 
-def rows_of(rows: Rows) -> list[dict[str, Any]]:
+def rows_of(rows: InputRows) -> list[dict[str, Any]]:
     return pa.Table.from_batches(rows.batches(), rows.schema).to_pylist()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import firn
 from firn.journal.entries import Entries
-from firn.journal.leaderless.format.settings import Settings
+from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.lake.table import LakeTable
 from firn.lake.write.write import WriteSpec
 from moments import append_late
@@ -229,7 +229,7 @@ def test_a_protocol_time_lasts_as_long_as_somebody_may_go_by_it() -> None:
     assert journal.settings.orphan_age_ms == hour and journal.lasting().orphan_age_ms == 2 * day
     assert journal.lasting(least_grace=True).grace_ms == hour and journal.lasting().grace_ms == 2 * day
     later = journal.created_settings.lasting(journal.definition, now + 3 * day)
-    assert later.orphan_age_ms == hour and isinstance(later, Settings)
+    assert later.orphan_age_ms == hour and isinstance(later, LeaderlessSettings)
     assert (
         journal.created_settings.lasting(journal.definition, now + day, least_grace=True).grace_ms == 2 * day
     )

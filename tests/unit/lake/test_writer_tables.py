@@ -15,7 +15,7 @@ import pytest
 import firn
 from firn.journal.model import Commit
 from firn.journal.writer.commit.commit import Handle
-from firn.journal.writer.federation.definition import Definition
+from firn.journal.writer.federation.definition import WriterDefinition
 from firn.journal.writer.format.actions import Define
 from firn.journal.writer.format.layout import WriterLayout, new_uuid
 from firn.journal.writer.format.messages import encode_transaction
@@ -348,7 +348,7 @@ def test_the_earliest_definition_counts_and_the_other_is_told(connect: Connect) 
     a, b = connect("a"), connect("b")
     table = a.create_table("t", journal="writer", partition_by=["id"])
     layout = WriterLayout(connect().prefix, "b", "prod")
-    later = Definition(Descriptor("t", journal="writer").encode(), 2**50, "b")
+    later = WriterDefinition(Descriptor("t", journal="writer").encode(), 2**50, "b")
     Handle(History(b.bucket, layout)).commit([Define("t", later.encode())], op="create")
     found = connect().table("t")
     assert [f.source for f in found.partition_spec.fields] == ["id"]

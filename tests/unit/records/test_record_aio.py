@@ -20,11 +20,11 @@ from firn.errors import (
     TransactionClosedError,
 )
 from firn.records.aio import AsyncTransaction, AsyncTransactions
-from firn.records.read.changes import AsyncChanges, Changes
+from firn.records.read.changes import AsyncChanges, RecordChanges
 from firn.records.row_tables import AsyncRowTable, RowTable
 from firn.records.session import CALLS
 from firn.records.table import AsyncRecordTable, RecordTable
-from firn.records.write.reads import Reads
+from firn.records.write.reads import TransactionReads
 from firn.records.write.transaction import Transaction
 from record_loops import Gate, Process, is_commit, until
 
@@ -41,10 +41,10 @@ def process():
     ("twin", "asynchronous"),
     [
         (Transaction, AsyncTransaction),
-        (Reads, AsyncTransaction),
+        (TransactionReads, AsyncTransaction),
         (RecordTable, AsyncRecordTable),
         (RowTable, AsyncRowTable),
-        (Changes, AsyncChanges),
+        (RecordChanges, AsyncChanges),
     ],
 )
 def test_every_verb_has_a_twin_with_the_same_parameters(twin, asynchronous):

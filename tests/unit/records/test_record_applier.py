@@ -12,7 +12,7 @@ from firn.errors import CorruptObjectError, StoreUnavailableError
 from firn.records.apply.apply import apply, apply_only, apply_own
 from firn.records.apply.commit_applier import IDLE_S, PATIENCE_S, Applier
 from firn.records.objects import row as row_module
-from firn.records.read.snapshot import Snapshot
+from firn.records.read.snapshot import RecordSnapshot
 from firn.records.write.transaction import begin
 from firn.testing import FAILED, LOST_ACK
 from record_stores import Before
@@ -205,7 +205,7 @@ def test_a_damaged_row_is_in_nobodys_way(db, caplog):
         for id in ("a", "b", "c"):
             tx.upsert("t", id, {"n": 7})
     with pytest.raises(CorruptObjectError, match=r"db/t/data/a\.json"):
-        Snapshot(one.store, replace(one.store.log.head(), number=tx.committed - 1)).get(
+        RecordSnapshot(one.store, replace(one.store.log.head(), number=tx.committed - 1)).get(
             one.store.table("t", one.store.log.head().catalog), "a"
         )
     one.works()

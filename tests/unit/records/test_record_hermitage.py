@@ -11,7 +11,7 @@ import pytest
 
 from firn.errors import NoSuchKeyError, StaleObjectError
 from firn.records.documents.predicates import Range
-from firn.testing.history import History
+from firn.testing.history import RecordedHistory
 from record_stores import Database
 
 BOTH = pytest.mark.parametrize("serializable", [False, True], ids=["snapshot", "serializable"])
@@ -333,7 +333,7 @@ def test_what_is_committed_is_seen_by_all_who_begin_then(db, serializable):
 
 def test_the_checker_agrees(db):
     """The write skew above, recorded: the checker lets it pass as a snapshot and refuses it as serializable."""
-    history = History()
+    history = RecordedHistory()
     t1, t2 = db.begin(), db.begin()
     with history.begin("t1") as one, history.begin("t2") as other:
         for t, mine, recording in ((t1, "1", one), (t2, "2", other)):

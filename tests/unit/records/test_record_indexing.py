@@ -15,7 +15,7 @@ from firn.errors import (
     TableNotFoundError,
 )
 from firn.inspect.fsck.records import check_records
-from firn.journal.sequence import Ddl, RowWrite, Transaction, commit
+from firn.journal.sequence import Ddl, LogTransaction, RowWrite, commit
 from firn.records.apply.apply import apply, settle
 from firn.records.maintain.collection import sweep
 from firn.records.maintain.ddl import define
@@ -163,7 +163,7 @@ class Claim:
 
     def admit(self, moment):
         writes = tuple(RowWrite("t", id, body) for id, body in self.rows.items())
-        return Transaction(self.txid, self.snapshot, writes, ("t/city/town%203",))
+        return LogTransaction(self.txid, self.snapshot, writes, ("t/city/town%203",))
 
 
 TAKEN, GIVEN_UP = {"late": b'{"city":"town 3"}'}, {"late": b'{"city":"town 3"}', "r3": b"{}"}

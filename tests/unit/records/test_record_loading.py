@@ -15,9 +15,9 @@ import pytest
 
 import firn
 from firn.errors import DuplicateKeyError, InvalidInputError, OutcomeUnknownError, TableNotFoundError
-from firn.journal.sequence import Record, RowWrite, Transaction
+from firn.journal.sequence import LogRecord, LogTransaction, RowWrite
 from firn.journal.sequence.codec import decode_record, encode_record
-from firn.records.load.load import Loaded, load
+from firn.records.load.load import LoadedPart, load
 from firn.records.write.retry import transact
 from firn.testing import crash_points
 from record_stores import Database
@@ -37,7 +37,7 @@ def ids(db, **where):
 def test_rows_are_loaded_in_transactions_of_a_batch(db):
     start = db.begin().snapshot
     done = load(db.store("loader"), "t", rows(25), batch=10)
-    assert done == Loaded(25, (start + 1, start + 2, start + 3))
+    assert done == LoadedPart(25, (start + 1, start + 2, start + 3))
     assert len(ids(db, n=0)) == 13
     log = db.store().log
     log.refresh()
@@ -199,7 +199,7 @@ def test_bodies_take_no_more_memory_than_they_have_bytes():
     """A load keeps them until they are applied, and the log the last of them."""
     documents = firn.records.documents.documents.Documents("t")
     row = RowWrite("t", "r", documents.encode("r", {"n": 7}))
-    data = encode_record(Record(1, (Transaction("x", 0, (row,) * 100),), 0, (), {}))
+    data = encode_record(LogRecord(1, (LogTransaction("x", 0, (row,) * 100),), 0, (), {}))
     tracemalloc.start()
     try:
         kept = [documents.encode("r", {"n": n}) for n in range(100)]

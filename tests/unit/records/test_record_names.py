@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import firn
 from firn.bucket.keys import check_key, check_prefix
 from firn.records.names.index_values import encode_value, value_path
-from firn.records.names.layout import Entry, RecordLayout, database_name, layout_of
+from firn.records.names.layout import IndexEntry, RecordLayout, database_name, layout_of
 from firn.records.names.names import field_part, id_part, owner_part, part_text
 
 HOSTILE = [
@@ -148,12 +148,12 @@ def test_an_entry_tells_its_row_and_version(field, value, id, table, seq):
     found = of_table.parse_entry(field, of_table.entry(field, value, id, seq))
     assert found is not None
     assert of_table.row_named(found.id_name) == of_table.row(id)
-    assert found == Entry(*value_path(value).split("/"), id_part(id), seq)
+    assert found == IndexEntry(*value_path(value).split("/"), id_part(id), seq)
 
 
 def test_entries_of_a_copied_database_are_read_under_its_new_name():
     entry = RecordLayout("db/people", "people", "old").entry("city", "x", "ada", 3)
-    assert layout.parse_entry("city", entry) == Entry("x_", "x", "ada", 3)
+    assert layout.parse_entry("city", entry) == IndexEntry("x_", "x", "ada", 3)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import firn
 from firn.records.documents.predicates import (
     Contains,
     Equal,
+    IndexSpan,
     Prefix,
     Range,
-    Span,
     level_may_match,
     matches,
     may_match,
@@ -69,7 +69,7 @@ def listed(values, predicate):
     spans = spans_of(predicate)
     if spans is None:
         levels = {key.partition("/")[0] for key in keys}
-        spans = tuple(Span(level + "/") for level in levels if level_may_match(level, predicate))
+        spans = tuple(IndexSpan(level + "/") for level in levels if level_may_match(level, predicate))
     found = set()
     for span in spans:
         at = max(bisect_left(keys, span.prefix), bisect_right(keys, span.after) if span.after else 0)
@@ -186,12 +186,12 @@ def test_numbers_beyond_doubles_are_compared_exactly():
 
 
 def test_what_is_listed():
-    assert spans_of(Equal(None)) == (Span("!0/!0/"),)
-    assert spans_of(Prefix("A")) == (Span("A"),)
-    assert spans_of(Prefix("Ann")) == (Span("An/Ann"),)
-    assert spans_of(Range(1, 2)) == (Span("!n/", "!n/!nbff0000000000000000", "!nc000000000000000000"),)
-    assert spans_of(Range(start=1)) == (Span("!n/", "!n/!nbff0000000000000000", ""),)
-    assert spans_of(Range("apple", "apricot")) == (Span("ap/ap"),)
+    assert spans_of(Equal(None)) == (IndexSpan("!0/!0/"),)
+    assert spans_of(Prefix("A")) == (IndexSpan("A"),)
+    assert spans_of(Prefix("Ann")) == (IndexSpan("An/Ann"),)
+    assert spans_of(Range(1, 2)) == (IndexSpan("!n/", "!n/!nbff0000000000000000", "!nc000000000000000000"),)
+    assert spans_of(Range(start=1)) == (IndexSpan("!n/", "!n/!nbff0000000000000000", ""),)
+    assert spans_of(Range("apple", "apricot")) == (IndexSpan("ap/ap"),)
     assert spans_of(Range("apple", "pear")) is None
     assert [level_may_match(level, Range("bb", "cc")) for level in ("aa", "b_", "bz", "cc", "cd", "!n")] == [
         False,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from firn.errors import ConflictError, DuplicateKeyError, NotFoundError, TableNotFoundError
-from firn.journal.sequence import Ddl, RowWrite, Transaction, commit
-from firn.records.maintain.ddl import Definition, define
+from firn.journal.sequence import Ddl, LogTransaction, RowWrite, commit
+from firn.records.maintain.ddl import DefinitionChange, define
 from firn.records.maintain.indexes import build_index, drop_index
 from firn.records.write.transaction import begin
 from record_stores import Before, Database
@@ -51,7 +51,7 @@ class Keeps:
     txid, snapshot = "keeps", 3
 
     def admit(self, moment):
-        return Transaction(self.txid, self.snapshot, (RowWrite("t", "r3", b'{"city":"town 3","n":1}'),))
+        return LogTransaction(self.txid, self.snapshot, (RowWrite("t", "r3", b'{"city":"town 3","n":1}'),))
 
 
 class Takes:
@@ -61,7 +61,7 @@ class Takes:
 
     def admit(self, moment):
         writes = (RowWrite("t", "late", b'{"city":"town 3"}'),)
-        return Transaction(self.txid, self.snapshot, writes, ("t/city/town%203",))
+        return LogTransaction(self.txid, self.snapshot, writes, ("t/city/town%203",))
 
 
 def test_a_row_that_is_written_and_keeps_its_value_just_before_a_unique_index_is_ready(db):
@@ -124,7 +124,7 @@ def test_who_writes_to_a_table_that_is_dropped_in_the_same_record_is_told(db):
     store = db.store("threads")
     tx = begin(store)
     tx.upsert("t", "a", {"n": 1})
-    drop = Definition(Ddl("drop", "t"), store.log.refresh().number)
+    drop = DefinitionChange(Ddl("drop", "t"), store.log.refresh().number)
     outcomes = commit(store.log, [drop, tx])
     assert isinstance(outcomes[drop.txid], int)
     assert isinstance(outcomes[tx.txid], TableNotFoundError)

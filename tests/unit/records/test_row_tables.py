@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 import firn
 from firn.records.definition.definition import RecordDefinition
-from firn.records.objects.single_version_row import NEVER, NONCES, LoneRow, Version, decode_row, encode_row
+from firn.records.objects.single_version_row import (
+    NEVER,
+    NONCES,
+    LoneRow,
+    SingleVersion,
+    decode_row,
+    encode_row,
+)
 from firn.records.read.bulk import LoneRows
 from firn.records.row_tables import RowTable
 from firn.testing import (
@@ -221,7 +228,7 @@ ROWS = st.builds(
     LoneRow,
     st.text(min_size=1),
     st.builds(
-        Version,
+        SingleVersion,
         st.integers(1, 2**60),
         st.lists(st.text("0123456789abcdef", min_size=12, max_size=12), min_size=1, max_size=NONCES).map(
             tuple
@@ -240,7 +247,7 @@ def test_rows_come_back(row):
     except UnicodeEncodeError:
         return
     assert decode_row(encode_row(row), "e", key=STOCK.layout("s").row(row.id), where="x") == row
-    assert Version.from_text(row.version.to_text()) == row.version
+    assert SingleVersion.from_text(row.version.to_text()) == row.version
 
 
 @given(st.integers(0, 12))

@@ -8,7 +8,7 @@ import pytest
 
 import firn
 from firn.testing.dependencies import Observed, Read
-from firn.testing.history import History
+from firn.testing.history import RecordedHistory
 from histories import a, c, checked, kinds, observed, r
 
 PLANTED = {
@@ -257,7 +257,7 @@ def test_an_element_that_is_appended_twice_is_refused():
 
 def test_an_unknown_level_is_refused():
     with pytest.raises(firn.InvalidInputError, match="level"):
-        History().check("linearizable")  # type: ignore[arg-type]
+        RecordedHistory().check("linearizable")  # type: ignore[arg-type]
 
 
 def test_an_empty_history_holds():
@@ -265,7 +265,7 @@ def test_an_empty_history_holds():
 
 
 def test_recordings_end_with_their_blocks():
-    history = History()
+    history = RecordedHistory()
     with history.begin() as tx:
         tx.append("x", 0)
     for error in (
@@ -294,7 +294,7 @@ def test_recordings_end_with_their_blocks():
 
 
 def test_many_threads_record_into_one_history():
-    history = History()
+    history = RecordedHistory()
 
     def client(name):
         for n in range(200):
@@ -313,7 +313,7 @@ def test_many_threads_record_into_one_history():
 
 
 def test_histories_of_processes_are_joined(tmp_path):
-    one, both = History(), History()
+    one, both = RecordedHistory(), RecordedHistory()
     for transaction in [*PLANTED["G1a"], observed("t9", a("x", [1, 2]), status="unknown")][:2]:
         one.add(transaction)
     one.save(tmp_path / "one")

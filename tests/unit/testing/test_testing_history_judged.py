@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.testing.cycles import cyclic_components
-from firn.testing.dependencies import Append, Count, Observed, Read
+from firn.testing.dependencies import Count, ListAppend, Observed, Read
 from histories import a, checked, kinds, observed, r
 
 KEYS = ("x", "y", "z")
@@ -47,7 +47,7 @@ def executed(seed, count, *, reads, commits):
             tx["read"].add(key)
             if rng.random() < 0.6:
                 value = next(values)
-                tx["ops"].append(Append(key, value))
+                tx["ops"].append(ListAppend(key, value))
                 tx["own"].append((key, value))
             continue
         running.remove(tx)
@@ -118,7 +118,7 @@ def _explains(order, transactions):
     committed, snapshots, writes = (
         [],
         {},
-        {n: {o.key for o in t.operations if isinstance(o, Append)} for n, t in enumerate(transactions)},
+        {n: {o.key for o in t.operations if isinstance(o, ListAppend)} for n, t in enumerate(transactions)},
     )
     for n, kind in order:
         if kind == "begin":
@@ -128,7 +128,7 @@ def _explains(order, transactions):
             return False
         own = []
         for operation in transactions[n].operations:
-            if isinstance(operation, Append):
+            if isinstance(operation, ListAppend):
                 own.append((operation.key, operation.value))
                 continue
             there = tuple(v for k, v in committed[: snapshots[n]] + own if k == operation.key)
@@ -157,7 +157,7 @@ def small_histories(draw):
             seen = appended[key][: draw(st.integers(0, len(appended[key])))]
             others = tuple(v for v in seen if v != owned.get((n, key)))
             operations.append(Count(key, len(others)) if draw(st.booleans()) else Read(key, others))
-        operations += [Append(key, owned[n, key]) for key in writes[n]]
+        operations += [ListAppend(key, owned[n, key]) for key in writes[n]]
         start = draw(st.integers(0, 4))
         history.append(Observed(f"t{n}", tuple(operations), start, start + draw(st.integers(0, 4))))
     return [*history, Observed("final", tuple(Read(key, tuple(appended[key])) for key in "xy"), 20, 21)]

@@ -22,7 +22,7 @@ from firn.records.write.transaction import Transaction
 STANDS, FLOWN = "stands", "flown"
 
 
-class Flight(NamedTuple):
+class DemoFlight(NamedTuple):
     """One of the data's: its number in there, and where from and to."""
 
     number: int
@@ -41,7 +41,7 @@ class Logbook:
     seconds: float = 0.0
 
 
-def fly(tx: Transaction, flight: Flight, between: Callable[[], object] = bool) -> None:
+def fly(tx: Transaction, flight: DemoFlight, between: Callable[[], object] = bool) -> None:
     """The changes of one flight."""
     origin = tx.get(STANDS, flight.origin)
     tx.update(STANDS, flight.origin, {**origin, "aircraft": origin["aircraft"] - 1})
@@ -83,7 +83,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _fly_once(db: Database, flight: Flight, book: Logbook, between: Callable[[], object]) -> None:
+def _fly_once(db: Database, flight: DemoFlight, book: Logbook, between: Callable[[], object]) -> None:
     """Until it is committed, by this process or by one before it."""
 
     def work(tx: Transaction) -> None:

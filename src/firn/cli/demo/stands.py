@@ -12,7 +12,7 @@ from typing import Any, cast
 import orjson
 
 from firn.cli.demo.data import AIRPORTS, data_file, read_flights
-from firn.cli.demo.flying import FLOWN, STANDS, Flight, Logbook, counter, pilot
+from firn.cli.demo.flying import FLOWN, STANDS, DemoFlight, Logbook, counter, pilot
 from firn.cli.demo.processes import Worker
 from firn.cli.demo.stage import Stage, check
 from firn.cli.terminal import waiting
@@ -45,7 +45,7 @@ class Stands:
     def __init__(self, stage: Stage) -> None:
         self.stage, self.db = stage, stage.connect()
         self.flights = [
-            Flight(number, flight["origin"], flight["destination"])
+            DemoFlight(number, flight["origin"], flight["destination"])
             for number, flight in enumerate(read_flights(), 1)
         ]
         leaving = Counter(flight.origin for flight in self.flights)
@@ -170,7 +170,7 @@ class Stands:
             for airport, row in self.rows.items():
                 tx.upsert(STANDS, airport, row)
 
-    def die(self, worker: Worker, flights: Sequence[Flight], fate: tuple[int, str]) -> None:
+    def die(self, worker: Worker, flights: Sequence[DemoFlight], fate: tuple[int, str]) -> None:
         """Let a process fly until it dies."""
         worker.tell((flights, fate))
         with suppress(OutcomeUnknownError):
@@ -185,18 +185,18 @@ class Stands:
         with self.db.begin() as tx:
             return {row.id for row in tx.scan(FLOWN)}, {row.id: row["aircraft"] for row in tx.scan(STANDS)}
 
-    def is_flown(self, flight: Flight) -> bool:
+    def is_flown(self, flight: DemoFlight) -> bool:
         """Whether a flight is there; every row must fit the flights that are."""
         there, aircraft = self.aircraft()
         self.must_fit(aircraft, [f for f in self.flights if str(f.number) in there])
         return str(flight.number) in there
 
-    def check_flown(self, flights: Sequence[Flight], claim: str) -> None:
+    def check_flown(self, flights: Sequence[DemoFlight], claim: str) -> None:
         there, aircraft = self.aircraft()
         check(there == {str(flight.number) for flight in flights}, claim)
         self.must_fit(aircraft, flights)
 
-    def must_fit(self, aircraft: dict[str, int], flights: Sequence[Flight]) -> None:
+    def must_fit(self, aircraft: dict[str, int], flights: Sequence[DemoFlight]) -> None:
         """Every airport has the aircraft that it had, without those that left, and with those that came."""
         expected = Counter({airport: row["aircraft"] for airport, row in self.rows.items()})
         expected.subtract(flight.origin for flight in flights)

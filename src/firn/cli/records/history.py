@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
-from firn.journal.sequence import Record
+from firn.journal.sequence import LogRecord
 from firn.records.table import RecordTable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def print_commits(table: RecordTable | RowTable, limit: int | None, json: bool) 
         output.note(f"No commit in the log changed {table.name}; the last one is {head.number:,}.")
 
 
-def _line(table: str, record: Record) -> dict[str, Any] | None:
+def _line(table: str, record: LogRecord) -> dict[str, Any] | None:
     members = [
         member
         for member in record.group

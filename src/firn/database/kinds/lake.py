@@ -29,7 +29,7 @@ from firn.errors import (
 from firn.journal.definition import definition_key
 from firn.journal.directories import generation_of
 from firn.journal.generations import Generations
-from firn.journal.leaderless import LeaderlessJournal, Settings
+from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
@@ -154,7 +154,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
             log_bucket=log_bucket,
             log_root=log_root,
             rules=descriptor.rules,
-            settings=Settings.from_properties(descriptor.properties),
+            settings=LeaderlessSettings.from_properties(descriptor.properties),
             lock=self.lock,
             definition=None if undefined or descriptor.shared else descriptor.fields(),
             undefined=undefined,

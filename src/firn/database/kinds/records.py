@@ -35,7 +35,7 @@ from firn.records.definition.definition import (
 from firn.records.maintain.ddl import define
 from firn.records.names.layout import generation_of
 from firn.records.row_tables import RowTable
-from firn.records.session import Session
+from firn.records.session import RecordSession
 from firn.records.table import RecordTable
 from firn.runner import Engines
 
@@ -79,7 +79,7 @@ class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
         self._bucket, self._prefix, self._url = bucket, prefix, url
         self._clock: Clock = clock or SystemClock()
         self._generations = Generations(bucket, prefix)
-        self.session = Session(bucket, prefix, clock=self._clock, background=background)
+        self.session = RecordSession(bucket, prefix, clock=self._clock, background=background)
 
     @classmethod
     def at(cls, place: Place) -> RecordTables:

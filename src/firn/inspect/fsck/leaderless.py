@@ -23,7 +23,7 @@ from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.horizon import read_horizon
-from firn.journal.leaderless.replay.replay import State
+from firn.journal.leaderless.replay.replay import ReplayedState
 
 _REMEDY = (
     "Copy it back from a backup or an older version of the object; or `firn mend TABLE` sees what other objects know "
@@ -105,7 +105,7 @@ def _carried_badly(log: Log, logs: Sequence[Log], journal: LeaderlessJournal) ->
     return findings
 
 
-def _folded(journal: LeaderlessJournal, logs: Sequence[Log], found: Findings) -> State | None:
+def _folded(journal: LeaderlessJournal, logs: Sequence[Log], found: Findings) -> ReplayedState | None:
     try:
         state = journal.fold(logs)
         found.add(*conflicts(journal.log_bucket.uri(journal.layout.log_prefix), state.agreement.conflicts))
@@ -115,7 +115,7 @@ def _folded(journal: LeaderlessJournal, logs: Sequence[Log], found: Findings) ->
         return None
 
 
-def _files(journal: LeaderlessJournal, state: State, found: Findings, footers: bool) -> None:
+def _files(journal: LeaderlessJournal, state: ReplayedState, found: Findings, footers: bool) -> None:
     bucket, layout = journal.bucket, journal.layout
     listed: dict[str, ObjectInfo] = {i.key: i for i in bucket.list(layout.data_prefix).objects}
     live = [f for path, f in state.files.items() if path not in state.dead]

@@ -14,7 +14,7 @@ from firn.journal.backoff import whole
 from firn.journal.sequence.history import history
 from firn.records.apply.lost import lost_row
 from firn.records.load.copy_cursor import decode_cursor
-from firn.records.names.layout import Entry
+from firn.records.names.layout import IndexEntry
 from firn.records.names.names import id_part
 from firn.records.objects.row import Row, decode_row
 from firn.records.objects.single_version_row import decode_row as decode_lone_row
@@ -134,7 +134,7 @@ class _Rows:
         if lack:
             self._lost[name] = (self._newest[name], lack[-1])
 
-    def entered(self, entry: Entry) -> None:
+    def entered(self, entry: IndexEntry) -> None:
         """An entry that no version has."""
         newest = self._newest.get(entry.id_name, 0)
         if newest < entry.seq <= self._applied:

@@ -10,14 +10,14 @@ from firn.errors import FirnError
 from firn.inspect.fsck.files import Expected, check_files
 from firn.inspect.fsck.findings import Finding, Findings, note, of_error, shown
 from firn.journal.model import DataFile
-from firn.journal.writer.format.actions import Add, Remove, Transaction
+from firn.journal.writer.format.actions import Add, CatalogTransaction, Remove
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectKind, ObjectName, WriterLayout
 from firn.journal.writer.format.marker import is_due
 from firn.journal.writer.format.messages import encode_checkpoint
-from firn.journal.writer.format.state import LiveFile, State, replay
+from firn.journal.writer.format.state import CatalogState, LiveFile, replay
 from firn.journal.writer.history.forks import Node
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.rebuild.rebuild import survey
 from firn.journal.writer.rebuild.surviving_objects import REBUILT, Footers, look
 from firn.journal.writer.unclaimed.branches import lost_nodes
@@ -96,7 +96,7 @@ class _Check:
             else:
                 found.add(note(self.bucket.uri(key), what))
 
-    def _version(self) -> Version | None:
+    def _version(self) -> CatalogVersion | None:
         try:
             version = self.history.load()
         except FirnError as error:
@@ -115,16 +115,16 @@ class _Check:
 
     # -- the history
 
-    def _replayed(self, chain: Mapping[int, str]) -> dict[int, State]:
+    def _replayed(self, chain: Mapping[int, str]) -> dict[int, CatalogState]:
         """Replay from the oldest base to the head, and compare each checkpoint with it. The states that checkpoints
         should hold, by revision; where a transaction is damaged, the replay begins anew at the next checkpoint."""
         objects = self.objects
-        states: dict[int, State] = {}
-        state: State | None = None
+        states: dict[int, CatalogState] = {}
+        state: CatalogState | None = None
         lowest = min(chain, default=1)
         if lowest == 1:
-            state = State(self.layout.writer, self.layout.database)
-        pending: list[tuple[Transaction, str]] = []
+            state = CatalogState(self.layout.writer, self.layout.database)
+        pending: list[tuple[CatalogTransaction, str]] = []
         for revision in sorted(chain):
             node = (revision, chain[revision])
             transaction = objects.transactions.get(node)
@@ -150,14 +150,16 @@ class _Check:
                 states[revision] = state
         return states
 
-    def _after(self, state: State, pending: Sequence[tuple[Transaction, str]]) -> State | None:
+    def _after(
+        self, state: CatalogState, pending: Sequence[tuple[CatalogTransaction, str]]
+    ) -> CatalogState | None:
         try:
             return replay(state, pending)
         except FirnError as error:
             self.found.add(of_error(self.root, error))
             return None
 
-    def _lost_branches(self, chain: Mapping[int, str], version: Version) -> None:
+    def _lost_branches(self, chain: Mapping[int, str], version: CatalogVersion) -> None:
         lost = [] if version.fork is not None else sorted(lost_nodes(chain, self.objects.names))
         lost = [node for node in lost if node[0] <= version.head.revision]
         if lost:
@@ -168,7 +170,7 @@ class _Check:
                 )
             )
 
-    def _claims(self, version: Version) -> None:
+    def _claims(self, version: CatalogVersion) -> None:
         """Without the head's claim, or with one above it that can't follow, nobody can commit any more."""
         head, claims = version.head, self.objects.claims
         if head.uuid is None:
@@ -224,7 +226,9 @@ class _Check:
 
     # -- files
 
-    def _files(self, version: Version, chain: Mapping[int, str], states: Mapping[int, State]) -> None:
+    def _files(
+        self, version: CatalogVersion, chain: Mapping[int, str], states: Mapping[int, CatalogState]
+    ) -> None:
         live = _files_of(version.state)
         expected = [
             Expected(entry.file, f"live in the table {name}, since revision {entry.revision}")
@@ -250,7 +254,7 @@ class _Check:
 
     # -- what is left over
 
-    def _evidence(self, version: Version | None) -> None:
+    def _evidence(self, version: CatalogVersion | None) -> None:
         """Markers and files that nothing names: do they tell of transactions that are lost?"""
         objects = self.objects
         known = objects.told() | objects.kept()
@@ -279,7 +283,7 @@ class _Check:
                 )
             )
 
-    def _lost(self, footers: Footers, version: Version | None) -> None:
+    def _lost(self, footers: Footers, version: CatalogVersion | None) -> None:
         try:
             damage = survey(self.bucket, self.layout, self.objects, footers).damage
         except FirnError as error:
@@ -294,7 +298,7 @@ class _Check:
             if pending is None or f"revision {pending.revision}, {prefix_of(pending.uuid)}," not in what:
                 self.found.add(Finding(self.root, what, REBUILD))
 
-    def _pending(self, version: Version) -> Transaction | None:
+    def _pending(self, version: CatalogVersion) -> CatalogTransaction | None:
         """What the next process commits for the owner of a claim, if that is dead."""
         claim = self.objects.claims.get(version.head.revision + 1)
         follows = claim is not None and version.head.claimed and claim.commit.previous == version.head.uuid
@@ -331,5 +335,5 @@ class _Check:
         return self.bucket.uri(self.layout.object_key(ObjectName(*node, kind)))
 
 
-def _files_of(state: State) -> dict[str, tuple[str, LiveFile]]:
+def _files_of(state: CatalogState) -> dict[str, tuple[str, LiveFile]]:
     return {path: (name, live) for name, table in state.tables.items() for path, live in table.files.items()}

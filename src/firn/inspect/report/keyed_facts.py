@@ -14,7 +14,7 @@ from firn.keyed.table import KeyedTable
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFacts:
     """One sorted run: the flushes that no compaction has taken up are one each, and are shown as one row."""
 
     title: str
@@ -32,7 +32,7 @@ class KeyedFacts:
 
     table: KeyedTable
     view: View
-    runs: Sequence[Run]
+    runs: Sequence[RunFacts]
     checkpoints: Sequence[SnapshotRef]
     stored: Weights
 
@@ -72,17 +72,17 @@ def keyed_facts(table: KeyedTable) -> KeyedFacts:
     return KeyedFacts(table, view, runs_of(view), checkpoints, _stored(table, live))
 
 
-def runs_of(view: View) -> list[Run]:
+def runs_of(view: View) -> list[RunFacts]:
     """A view's runs, the newest first."""
     found = []
     if view.l0:
-        found.append(Run("flushes", len(view.l0), None, None, sum(f.bytes for f in view.l0)))
+        found.append(RunFacts("flushes", len(view.l0), None, None, sum(f.bytes for f in view.l0)))
     groups: dict[tuple[int, int], list[Any]] = {}
     for sst in view.manifest.ssts:
         groups.setdefault((sst.level, sst.run), []).append(sst)
     for (level, run), ssts in groups.items():
         found.append(
-            Run(
+            RunFacts(
                 f"level {level}, run {run}",
                 len(ssts),
                 sum(s.rows for s in ssts),

@@ -5,7 +5,7 @@ append is `append`; maintenance is `lease` (the lock), `session` (publish), `cle
 is docs/format/leaderless-log.md. Start reading at `journal`.
 """
 
-from firn.journal.leaderless.format.settings import Settings
+from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.leaderless.journal import LeaderlessJournal
 
-__all__ = ["LeaderlessJournal", "Settings"]
+__all__ = ["LeaderlessJournal", "LeaderlessSettings"]

@@ -31,7 +31,7 @@ from firn.journal.sealed import seal, unseal
 _CLAIM = frozenset(("firn", "batch", "log", "id"))
 
 
-class Append:
+class OpenAppend:
     """One append under way. Made before its first data PUT: its age is the age of its files."""
 
     def __init__(self, table: TableLog) -> None:
@@ -153,7 +153,7 @@ class _BatchCommit:
     claimed name: if that succeeds, the other attempt can never publish, and this one takes the claim over.
     """
 
-    def __init__(self, append: Append, commit: Commit) -> None:
+    def __init__(self, append: OpenAppend, commit: Commit) -> None:
         assert commit.batch_id is not None
         self.append, self.commit, self.batch_id = append, commit, commit.batch_id
         self.table = append.table

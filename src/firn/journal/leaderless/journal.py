@@ -11,9 +11,9 @@ from firn.clock import Clock, SystemClock
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.agreement import Rules
 from firn.journal.entries import Entries
-from firn.journal.leaderless.append import Append, seen_batch
+from firn.journal.leaderless.append import OpenAppend, seen_batch
 from firn.journal.leaderless.format.layout import TableLayout, parse_log_name
-from firn.journal.leaderless.format.settings import Settings
+from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.leaderless.maintain.session import MaintenanceSession, exclusive
 from firn.journal.leaderless.maintain.sweep import sweep
 from firn.journal.leaderless.replay import damaged_logs
@@ -41,7 +41,7 @@ class LeaderlessJournal(TableLog):
         log_root: str | None = None,
         declared: ColumnTypes | None = None,
         rules: Rules | None = None,
-        settings: Settings | None = None,
+        settings: LeaderlessSettings | None = None,
         clock: Clock | None = None,
         lock: ExclusiveLock | None = None,
         renew_in_background: bool = True,
@@ -50,14 +50,14 @@ class LeaderlessJournal(TableLog):
         generation: int = 0,
         shared: bool = False,
         times: Entries | None = None,
-        read_times: Callable[[], tuple[Settings, Entries] | None] | None = None,
+        read_times: Callable[[], tuple[LeaderlessSettings, Entries] | None] | None = None,
     ) -> None:
         super().__init__(
             bucket,
             log_bucket or bucket,
             TableLayout(prefix, log_root or prefix, generation, shared),
             rules=rules or Rules(declared or {}),
-            settings=settings or Settings(),
+            settings=settings or LeaderlessSettings(),
             clock=clock or SystemClock(),
             definition=definition,
             undefined=undefined,
@@ -148,10 +148,10 @@ class LeaderlessJournal(TableLog):
 
     # -- appending
 
-    def begin_append(self, namer: Namer | None = None) -> Append:
+    def begin_append(self, namer: Namer | None = None) -> OpenAppend:
         """Start an append: before its first data PUT. Its files say nothing of it, so whose `namer` it was is all
         the same."""
-        return Append(self)
+        return OpenAppend(self)
 
     def columns(self, *, since: float | None = None) -> ColumnTypes:
         """The table's columns as appenders know them; see `KnownColumns`."""

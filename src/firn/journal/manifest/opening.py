@@ -23,7 +23,7 @@ FENCE = b""  # frozen
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedManifest:
     """The state that a writer begins with. `seen_s`: when the pointer is known to have named it last."""
 
     view: View
@@ -31,7 +31,7 @@ class Opened:
     seen_s: float
 
 
-def open_writer(store: ManifestStore, *, wait_for_gaps_s: float) -> Opened:
+def open_writer(store: ManifestStore, *, wait_for_gaps_s: float) -> OpenedManifest:
     """Rules 1 to 3. GET, manifest, LIST, PUT, CAS; from the start again when something moved."""
     backoff = store.backoff()
     while True:
@@ -45,7 +45,7 @@ def open_writer(store: ManifestStore, *, wait_for_gaps_s: float) -> Opened:
             )
 
 
-def _attempt(store: ManifestStore, wait_for_gaps_s: float) -> Opened | None:
+def _attempt(store: ManifestStore, wait_for_gaps_s: float) -> OpenedManifest | None:
     """None: something moved, begin again."""
     pointer, manifest = store.current()
     walked = _walk_over_gaps(store, pointer, manifest, wait_for_gaps_s)
@@ -115,7 +115,7 @@ def _place_fence(store: ManifestStore, key: str) -> int | Literal["fence", "move
         return size or "fence"
 
 
-def _claim(store: ManifestStore, view: View, start: int) -> Opened | None:
+def _claim(store: ManifestStore, view: View, start: int) -> OpenedManifest | None:
     """Append the new writer to the pointer that step 1 read (rules 2 and 3). None: it was changed, begin again."""
     pointer = view.pointer
     claim = secrets.token_hex(16)
@@ -134,10 +134,12 @@ def _claim(store: ManifestStore, view: View, start: int) -> Opened | None:
         if found.infos[-1:] != (info,):
             return None
         return _after_claim(store, view, found, info, begun)
-    return Opened(replace(view, pointer=replace(claimed, etag=etag)), info, begun)
+    return OpenedManifest(replace(view, pointer=replace(claimed, etag=etag)), info, begun)
 
 
-def _after_claim(store: ManifestStore, view: View, pointer: Pointer, info: EpochInfo, begun: float) -> Opened:
+def _after_claim(
+    store: ManifestStore, view: View, pointer: Pointer, info: EpochInfo, begun: float
+) -> OpenedManifest:
     pointer, manifest = store.current(view.manifest, pointer)
     l0 = tuple(file for file in view.l0 if file.number > manifest.last_compacted)
-    return Opened(View(pointer, manifest, l0), info, begun)
+    return OpenedManifest(View(pointer, manifest, l0), info, begun)

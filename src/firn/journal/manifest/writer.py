@@ -15,7 +15,7 @@ from firn.errors import (
     OutcomeUnknownError,
 )
 from firn.journal.manifest.model import L0File, Pointer, View
-from firn.journal.manifest.opening import Opened
+from firn.journal.manifest.opening import OpenedManifest
 from firn.journal.manifest.store import ManifestStore
 
 _FIRST_LOOK_S = 0.001
@@ -45,7 +45,7 @@ class WriterSession:
         firn.errors.FencedError: ...
     """
 
-    def __init__(self, store: ManifestStore, opened: Opened, *, strict: bool) -> None:
+    def __init__(self, store: ManifestStore, opened: OpenedManifest, *, strict: bool) -> None:
         self._store = store
         self._strict = strict
         self._info = opened.info

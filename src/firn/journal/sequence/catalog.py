@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from firn.errors import ConflictError, NotFoundError, TableExistsError, TableNotFoundError
-from firn.journal.sequence.model import Catalog, Ddl, IndexState, Record, TableState, Transaction
+from firn.journal.sequence.model import Catalog, Ddl, IndexState, LogRecord, LogTransaction, TableState
 
 
-def after(record: Record) -> Catalog:
+def after(record: LogRecord) -> Catalog:
     """The definitions after a record, whose own are those before it."""
     return after_members(record.catalog, record.group, record.number)
 
 
-def after_members(catalog: Catalog, group: Iterable[Transaction], number: int) -> Catalog:
+def after_members(catalog: Catalog, group: Iterable[LogTransaction], number: int) -> Catalog:
     """The definitions after these members of record `number`."""
     for member in group:
         if member.ddl is not None:

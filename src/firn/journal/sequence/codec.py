@@ -21,11 +21,11 @@ from firn.journal.sequence.model import (
     IndexStage,
     IndexState,
     Isolation,
+    LogRecord,
+    LogTransaction,
     Pack,
-    Record,
     RowWrite,
     TableState,
-    Transaction,
 )
 
 _ENVELOPES: Final = Envelopes(
@@ -58,12 +58,12 @@ def _nowhere(base: int) -> Catalog:
     raise ValueError(f"it names commit {base} for its catalog")
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: LogRecord) -> bytes:
     """A record's bytes."""
     return _ENVELOPES.encode("commit", _record_fields(record), _needs([record]))
 
 
-def decode_record(expected: int, data: bytes, *, where: str, catalog_of: CatalogOf = _nowhere) -> Record:
+def decode_record(expected: int, data: bytes, *, where: str, catalog_of: CatalogOf = _nowhere) -> LogRecord:
     """Record `expected`; `where` is the object's full name, for messages. `catalog_of` is asked where it names
     another record for its catalog.
 
@@ -72,7 +72,7 @@ def decode_record(expected: int, data: bytes, *, where: str, catalog_of: Catalog
         UnsupportedError: it needs a newer Firn.
     """
 
-    def read(raw: dict[str, Any]) -> Record:
+    def read(raw: dict[str, Any]) -> LogRecord:
         record = _record(raw, catalog_of)
         if record.number != expected:
             raise ValueError(f"it calls itself commit {record.number}")
@@ -107,7 +107,7 @@ def decode_horizon(data: bytes, *, where: str) -> Horizon:
 
 def encode_pack(pack: Pack, *, whole_bytes: int = WHOLE_BYTES) -> bytes:
     """A pack's bytes. Its records refer to one another alone, so that it can be read by itself."""
-    records: list[Record] = []
+    records: list[LogRecord] = []
     whole, refers = None, False
     for record in pack.records:
         if whole is None or (record.catalog is not whole.catalog and record.catalog != whole.catalog):
@@ -127,7 +127,7 @@ def decode_pack(first: int, data: bytes, *, where: str) -> Pack:
 
     def read(raw: dict[str, Any]) -> Pack:
         catalogs: dict[int, Catalog] = {}
-        records: list[Record] = []
+        records: list[LogRecord] = []
         for fields in raw["records"]:
             records.append(
                 _record(fields, lambda base: catalogs[base] if base in catalogs else _nowhere(base))
@@ -150,7 +150,7 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     return bytes(memoryview(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)))
 
 
-def _record_fields(record: Record) -> dict[str, Any]:
+def _record_fields(record: LogRecord) -> dict[str, Any]:
     return {
         "number": record.number,
         "group": [_transaction_fields(member) for member in record.group],
@@ -160,7 +160,7 @@ def _record_fields(record: Record) -> dict[str, Any]:
     }
 
 
-def _needs(records: Iterable[Record]) -> set[str]:
+def _needs(records: Iterable[LogRecord]) -> set[str]:
     """The features that a reader of these records must know."""
     needs: set[str] = set()
     for record in records:
@@ -187,21 +187,21 @@ def _defined(catalog: Catalog) -> set[str]:
     return needs
 
 
-def _record(raw: Mapping[str, Any], catalog_of: CatalogOf) -> Record:
+def _record(raw: Mapping[str, Any], catalog_of: CatalogOf) -> LogRecord:
     own, applied = number(raw["number"], least=1), number(raw["applied"])
     done = tuple(number(n) for n in raw["done"])
     if not applied < own or any(not applied < n < own for n in done):
         raise ValueError(f"it says that {applied} and {done} are applied before {own}")
     group = tuple(_transaction(member) for member in raw["group"])
     if isinstance(raw["catalog"], dict):
-        return Record(own, group, applied, done, _catalog(raw["catalog"]))
+        return LogRecord(own, group, applied, done, _catalog(raw["catalog"]))
     base = number(raw["catalog"], least=1)
     if not base < own:
         raise ValueError(f"it names commit {base} for its catalog, which is behind {own}")
-    return Record(own, group, applied, done, catalog_of(base), base)
+    return LogRecord(own, group, applied, done, catalog_of(base), base)
 
 
-def _transaction_fields(member: Transaction) -> dict[str, Any]:
+def _transaction_fields(member: LogTransaction) -> dict[str, Any]:
     return {
         "txid": member.txid,
         "snapshot": member.snapshot,
@@ -211,8 +211,8 @@ def _transaction_fields(member: Transaction) -> dict[str, Any]:
     }
 
 
-def _transaction(raw: Mapping[str, Any]) -> Transaction:
-    return Transaction(
+def _transaction(raw: Mapping[str, Any]) -> LogTransaction:
+    return LogTransaction(
         txid=text(raw["txid"]),
         snapshot=number(raw["snapshot"]),
         writes=tuple(_write(write) for write in raw["writes"]),

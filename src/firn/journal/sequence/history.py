@@ -7,19 +7,19 @@ from typing import Final
 
 from firn.errors import SnapshotTooOldError
 from firn.journal.sequence.log import SequenceLog
-from firn.journal.sequence.model import Record
+from firn.journal.sequence.model import LogRecord
 
 CHUNK: Final = 128
 """Records that are fetched at once: one may have megabytes."""
 
 
-def chunks(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
+def chunks(log: SequenceLog, after: int, upto: int) -> Iterator[LogRecord]:
     """`log.records`, few in memory at a time."""
     for at in range(after, upto, CHUNK):
         yield from log.records(at, min(at + CHUNK, upto))
 
 
-def history(log: SequenceLog, after: int, upto: int) -> Iterator[Record]:
+def history(log: SequenceLog, after: int, upto: int) -> Iterator[LogRecord]:
     """The records in (after, upto], of which the last is known to exist, ascending.
 
     1 GET for the horizon; 1 LIST sequence and 1 GET a pack of records; 1 GET a record behind these that isn't

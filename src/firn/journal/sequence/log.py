@@ -17,8 +17,8 @@ from firn.errors import SnapshotTooOldError
 from firn.journal.sequence.catalog import after
 from firn.journal.sequence.codec import WHOLE_BYTES, is_large
 from firn.journal.sequence.layout import SequenceLayout
-from firn.journal.sequence.model import Catalog, Head, Horizon, Record, Transaction
-from firn.journal.sequence.opening import Opened, open_log
+from firn.journal.sequence.model import Catalog, Head, Horizon, LogRecord, LogTransaction
+from firn.journal.sequence.opening import OpenedLog, open_log
 from firn.journal.sequence.overlay import Change, Overlay
 from firn.journal.sequence.probe import Probed, probe
 from firn.journal.sequence.store import SequenceStore
@@ -72,10 +72,10 @@ class SequenceLog:
         self._mutex = threading.Lock()
         self._head: Head | None = None
         self._lost = True
-        self._records: dict[int, Record] = {}
+        self._records: dict[int, LogRecord] = {}
         self._bytes = 0
         self._overlay = Overlay()
-        self._overlaid: deque[Record] = deque()
+        self._overlaid: deque[LogRecord] = deque()
         self._applied = 0
         self._horizon = 0
         self._done: set[int] = set()
@@ -118,7 +118,7 @@ class SequenceLog:
             if not backoff.wait():
                 raise self.store.incomplete()
 
-    def advance(self, record: Record, sent_s: float) -> Head:
+    def advance(self, record: LogRecord, sent_s: float) -> Head:
         """Take in a record that this process put itself, by a request first sent at `sent_s`."""
         self.own(record.number)
         if not record.base:
@@ -179,7 +179,7 @@ class SequenceLog:
         with self._mutex:
             return 0 if self._head is None else self._head.number - self._applied
 
-    def pending(self, *, own: bool = False) -> list[Record]:
+    def pending(self, *, own: bool = False) -> list[LogRecord]:
         """The records that aren't applied, as far as this process knows, ascending; all, or those that it has
         committed itself."""
         with self._mutex:
@@ -232,13 +232,13 @@ class SequenceLog:
                 at -= 1
             return at
 
-    def next_record(self, head: Head, group: Iterable[Transaction]) -> Record:
+    def next_record(self, head: Head, group: Iterable[LogTransaction]) -> LogRecord:
         """The record that is to follow that head, with what is known to be applied (rule 1). No request."""
         with self._mutex:
             applied = min(self._applied, head.number)
             done = tuple(sorted(number for number in self._done if number <= head.number))
         base = head.base if head.base and self._is_large(head.catalog) else 0
-        return Record(head.number + 1, tuple(group), applied, done, head.catalog, base)
+        return LogRecord(head.number + 1, tuple(group), applied, done, head.catalog, base)
 
     # -- records
 
@@ -255,7 +255,7 @@ class SequenceLog:
         with self._mutex:
             return self._overlay.changes(table, self._applied, upto)
 
-    def records(self, after: int, upto: int) -> list[Record]:
+    def records(self, after: int, upto: int) -> list[LogRecord]:
         """The records in (after, upto], of which the last is known to exist. No request for those in memory; else
         1 GET each and 1 for the horizon, and 1 LIST sequence and 1 GET a pack.
 
@@ -290,7 +290,7 @@ class SequenceLog:
         with self._mutex:
             return None if self._lost else self._head
 
-    def _replace(self, opened: Opened) -> Head:
+    def _replace(self, opened: OpenedLog) -> Head:
         """Take all from the bucket; what other threads have learned meanwhile counts if it is more."""
         with self._mutex:
             self._learn_applied(opened.applied, [n for record in opened.records for n in record.done])
@@ -302,7 +302,7 @@ class SequenceLog:
             self._lost = False
             return self._head
 
-    def _adopt(self, records: Sequence[Record], validated_s: float) -> Head:
+    def _adopt(self, records: Sequence[LogRecord], validated_s: float) -> Head:
         """Take in records that follow one another up to the end as it was at `validated_s`; the end as known."""
         with self._mutex:
             assert self._head is not None
@@ -316,7 +316,7 @@ class SequenceLog:
                 self._head = replace(self._head, validated_s=validated_s)
             return self._head
 
-    def _remember(self, record: Record) -> None:
+    def _remember(self, record: LogRecord) -> None:
         known = self._records.pop(record.number, None)
         self._bytes -= 0 if known is None else known.weight
         self._records[record.number] = record
@@ -349,20 +349,20 @@ class SequenceLog:
             if record.number in self._records:
                 self._note_written(record)
 
-    def _note_written(self, record: Record) -> None:
+    def _note_written(self, record: LogRecord) -> None:
         for member in record.group:
             for write in member.writes:
                 rows = self._written.setdefault(write.table, {})
                 rows[write.id] = max(record.number, rows.get(write.id, 0))
 
-    def _forget_written(self, record: Record) -> None:
+    def _forget_written(self, record: LogRecord) -> None:
         for member in record.group:
             for write in member.writes:
                 rows = self._written.get(write.table, {})
                 if rows.get(write.id) == record.number:
                     del rows[write.id]
 
-    def _fetch(self, numbers: Sequence[int]) -> Mapping[int, Record]:
+    def _fetch(self, numbers: Sequence[int]) -> Mapping[int, LogRecord]:
         """Records of the past, from the log or from packs. The horizon says which objects are records, so it is read
         after them."""
         there = self.store.records(numbers)

@@ -58,7 +58,7 @@ class Ddl:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class LogTransaction:
     """A member of a record's group. `snapshot` is what it read, `claims` are unique values that it brings in."""
 
     txid: str
@@ -102,7 +102,7 @@ Catalog = Mapping[str, TableState]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LogRecord:
     """A commit: the point, the order and the redo record at once (rule 1).
 
     All numbers up to `applied` were, when it was written, and those in `done`, which are greater. `catalog` are the
@@ -111,7 +111,7 @@ class Record:
     """
 
     number: int
-    group: tuple[Transaction, ...]
+    group: tuple[LogTransaction, ...]
     applied: int
     done: tuple[int, ...]
     catalog: Catalog
@@ -148,7 +148,7 @@ class Horizon:
 class Pack:
     """Records that follow one another, up to number `hi` (rule 3)."""
 
-    records: tuple[Record, ...]
+    records: tuple[LogRecord, ...]
 
     @property
     def hi(self) -> int:

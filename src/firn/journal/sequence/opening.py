@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from firn.journal.sequence.catalog import after
-from firn.journal.sequence.model import Head, Horizon, Record
+from firn.journal.sequence.model import Head, Horizon, LogRecord
 from firn.journal.sequence.probe import probe
 from firn.journal.sequence.store import SequenceStore
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedLog:
     """The end of a log, and all its records from `applied` on."""
 
     head: Head
-    records: list[Record]
+    records: list[LogRecord]
     applied: int
 
 
@@ -25,7 +25,7 @@ NEAR: Final = 2
 """Numbers behind what is applied that are asked for before the log is listed."""
 
 
-def open_log(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> Opened | None:
+def open_log(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> OpenedLog | None:
     """The log's end, which is known to be at or behind number `behind`. None: the log was truncated meanwhile.
 
     It is at or behind what the horizon says is applied, too. The next numbers tell whether it is right there; if not,
@@ -66,7 +66,7 @@ def open_log(store: SequenceStore, behind: int, now_s: Callable[[], float]) -> O
     return _opened(max(there, default=0), probed.began_s, there, horizon)
 
 
-def _opened(end: int, began_s: float, there: Mapping[int, Record], horizon: Horizon) -> Opened | None:
+def _opened(end: int, began_s: float, there: Mapping[int, LogRecord], horizon: Horizon) -> OpenedLog | None:
     """None if records are missing that aren't applied."""
     # Between what is known to be applied and what was truncated since there may be ghosts.
     records = [record for number, record in sorted(there.items()) if number > horizon.lo]
@@ -74,5 +74,5 @@ def _opened(end: int, began_s: float, there: Mapping[int, Record], horizon: Hori
     if not {record.number for record in records} >= set(range(applied + 1, end + 1)):
         return None
     if not end:
-        return Opened(Head(0, began_s, {}), [], applied)
-    return Opened(Head(end, began_s, after(there[end]), there[end].base_after), records, applied)
+        return OpenedLog(Head(0, began_s, {}), [], applied)
+    return OpenedLog(Head(end, began_s, after(there[end]), there[end].base_after), records, applied)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from firn.journal.sequence.model import Record, RowWrite
+from firn.journal.sequence.model import LogRecord, RowWrite
 
 Change = tuple[int, RowWrite]
 """A write and its record's number, which is the version's."""
@@ -16,14 +16,14 @@ class Overlay:
     def __init__(self) -> None:
         self._tables: dict[str, dict[str, list[Change]]] = {}
 
-    def add(self, record: Record) -> None:
+    def add(self, record: LogRecord) -> None:
         """The next record."""
         for member in record.group:
             for write in member.writes:
                 rows = self._tables.setdefault(write.table, {})
                 rows.setdefault(write.id, []).append((record.number, write))
 
-    def forget(self, record: Record) -> None:
+    def forget(self, record: LogRecord) -> None:
         """The oldest record."""
         for member in record.group:
             for write in member.writes:

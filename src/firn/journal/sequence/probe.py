@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from firn.journal.sequence.model import Record
+from firn.journal.sequence.model import LogRecord
 from firn.journal.sequence.store import SequenceStore
 
 WIDEST: Final = 32
@@ -19,7 +19,7 @@ class Probed:
     """The records behind an end that was known, one after the other. `began_s` is a time before it was asked for the
     one that isn't there; None where that wasn't found."""
 
-    records: Sequence[Record]
+    records: Sequence[LogRecord]
     began_s: float | None
 
 
@@ -32,7 +32,7 @@ def probe(
     for few answers, and one that isn't asks for few missing numbers. `certain` of them are known to be there. 1 GET
     and 1 a record; behind by more than one, up to as many again.
     """
-    found: list[Record] = []
+    found: list[LogRecord] = []
     while most is None or len(found) < most:
         began_s = now_s()
         first = known + len(found) + 1

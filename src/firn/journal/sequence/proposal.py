@@ -17,7 +17,7 @@ from firn.errors import (
 from firn.journal.sequence.catalog import after_members
 from firn.journal.sequence.codec import encode_record
 from firn.journal.sequence.log import SequenceLog
-from firn.journal.sequence.model import Catalog, Head, Record, Transaction
+from firn.journal.sequence.model import Catalog, Head, LogRecord, LogTransaction
 
 LARGEST_BYTES: Final = 4 << 20
 """Bytes of bodies in one record, about: after these, the next transaction goes into another."""
@@ -44,8 +44,8 @@ class Moment:
     what the proposals of one record find out for each other."""
 
     head: Head
-    since: Sequence[Record]
-    earlier: Sequence[Transaction]
+    since: Sequence[LogRecord]
+    earlier: Sequence[LogTransaction]
     shared: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -63,7 +63,7 @@ class Proposal(Protocol):
     @property
     def snapshot(self) -> int: ...
 
-    def admit(self, moment: Moment) -> Transaction:
+    def admit(self, moment: Moment) -> LogTransaction:
         """The writes to commit now. Called at each attempt anew.
 
         Raises:
@@ -80,7 +80,7 @@ def commit(log: SequenceLog, proposals: Sequence[Proposal]) -> dict[str, Outcome
     An outcome is an `OutcomeUnknownError` only if the store failed for so long that the record may yet land.
     """
     outcomes: dict[str, Outcome] = {}
-    sent: Record | None = None
+    sent: LogRecord | None = None
     races = _Races(log)
     waiting = list(proposals)
     while waiting:
@@ -131,12 +131,12 @@ def _admitted(
     log: SequenceLog,
     waiting: Sequence[Proposal],
     head: Head,
-    sent: Record | None,
+    sent: LogRecord | None,
     outcomes: dict[str, Outcome],
-) -> list[Transaction]:
+) -> list[LogTransaction]:
     """The transactions that pass validation after the log and after one another, as far as they fit in a record;
     the outcomes of the others are noted."""
-    group: list[Transaction] = []
+    group: list[LogTransaction] = []
     shared: dict[str, Any] = {}
     size = 0
     for proposal in waiting:
@@ -160,12 +160,12 @@ def _admitted(
     return group
 
 
-def find(txid: str, records: Iterable[Record]) -> int | None:
+def find(txid: str, records: Iterable[LogRecord]) -> int | None:
     """The number of the record that a transaction is in (rule 13)."""
     return next((r.number for r in records if any(member.txid == txid for member in r.group)), None)
 
 
-def _put(log: SequenceLog, record: Record) -> float | None:
+def _put(log: SequenceLog, record: LogRecord) -> float | None:
     """Put it, at the same number until that is taken (rule 18). When it was first sent; None: somebody has the
     number, maybe this record by a request that was never answered. The log then tells.
 
@@ -190,7 +190,7 @@ def _put(log: SequenceLog, record: Record) -> float | None:
             raise unanswered
 
 
-def _counts(log: SequenceLog, head: Head, record: Record) -> bool:
+def _counts(log: SequenceLog, head: Head, record: LogRecord) -> bool:
     """Whether the log wasn't truncated beyond a record that was put (rule 17). If it was, the object is no record and
     goes; the record may be in a pack."""
     if not log.is_ghost(head, record.number):
@@ -199,7 +199,7 @@ def _counts(log: SequenceLog, head: Head, record: Record) -> bool:
     return False
 
 
-def _settled(log: SequenceLog, txid: str, sent: Record | None, error: FirnError) -> Outcome:
+def _settled(log: SequenceLog, txid: str, sent: LogRecord | None, error: FirnError) -> Outcome:
     """The outcome of a transaction that can't go on (rule 19): a failure is reported only if the last record that
     it was sent in is known to be another's."""
     if sent is None or find(txid, [sent]) is None:

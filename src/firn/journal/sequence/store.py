@@ -21,7 +21,7 @@ from firn.errors import (
 from firn.journal.backoff import Backoff, whole
 from firn.journal.sequence.codec import decode_horizon, decode_pack, decode_record, encode_horizon
 from firn.journal.sequence.layout import SequenceLayout
-from firn.journal.sequence.model import Catalog, Horizon, Pack, Record
+from firn.journal.sequence.model import Catalog, Horizon, LogRecord, Pack
 
 
 class Catalogs:
@@ -63,14 +63,14 @@ class SequenceStore:
     def backoff(self) -> Backoff:
         return Backoff(self.clock)
 
-    def record(self, number: int) -> Record | None:
+    def record(self, number: int) -> LogRecord | None:
         """The object of that number, whether the horizon lets it count or not; None if there is none. 1 GET, and 1
         where it refers to a record for its catalog that this process hasn't seen: of that, or of the horizon."""
         key = self.layout.record_key(number)
         blob = self.find(key)
         return None if blob is None else self._decoded(number, blob)
 
-    def records(self, numbers: Sequence[int]) -> dict[int, Record]:
+    def records(self, numbers: Sequence[int]) -> dict[int, LogRecord]:
         """Those that there are. 1 GET each, many at once, and those of `record`."""
         blobs = self.bucket.get_many([self.layout.record_key(number) for number in numbers])
         there = {}
@@ -190,7 +190,7 @@ class SequenceStore:
         else:
             self.bucket.put_if_match(key, data, etag)
 
-    def _decoded(self, number: int, blob: Blob) -> Record | None:
+    def _decoded(self, number: int, blob: Blob) -> LogRecord | None:
         """None: it was truncated since, and the catalog that it refers to isn't there any more."""
 
         def catalog_of(base: int) -> Catalog:

@@ -9,7 +9,7 @@ from firn.errors import ObjectExistsError, OutcomeUnknownError
 from firn.journal.sequence.catalog import after
 from firn.journal.sequence.codec import encode_pack, is_large
 from firn.journal.sequence.log import SequenceLog
-from firn.journal.sequence.model import Horizon, Pack, Record
+from firn.journal.sequence.model import Horizon, LogRecord, Pack
 
 LARGEST: Final = 1000
 """Records in one pack at most."""
@@ -60,7 +60,7 @@ def truncate(log: SequenceLog, *, largest: int = LARGEST, largest_bytes: int = L
             raise store.incomplete()
 
 
-def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int = LARGEST_BYTES) -> Record | None:
+def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int = LARGEST_BYTES) -> LogRecord | None:
     """Put a pack of records from `first` on, up to `last` or until it is large; its last record, or that of the
     pack that is there. None: the log was truncated meanwhile."""
     store, backoff = log.store, log.store.backoff()
@@ -81,10 +81,10 @@ def _pack(log: SequenceLog, first: int, last: int, largest_bytes: int = LARGEST_
             return None
 
 
-def _read(log: SequenceLog, first: int, last: int, largest_bytes: int) -> list[Record]:
+def _read(log: SequenceLog, first: int, last: int, largest_bytes: int) -> list[LogRecord]:
     """Records from `first` on, at least one, up to `last` or as many as have so many bytes; a few at a time, as many
     as the ones before let expect. None at all if one is missing."""
-    records: list[Record] = []
+    records: list[LogRecord] = []
     size, width = 0, FIRST
     while first + len(records) <= last:
         at = first + len(records)

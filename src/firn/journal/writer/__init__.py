@@ -11,6 +11,6 @@ from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.identity import Ticket
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.history.checkpoint import add_checkpoint
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 
-__all__ = ["Handle", "History", "Ticket", "Version", "WriterLayout", "add_checkpoint"]
+__all__ = ["CatalogVersion", "Handle", "History", "Ticket", "WriterLayout", "add_checkpoint"]

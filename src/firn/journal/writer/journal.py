@@ -21,14 +21,14 @@ from firn.journal.model import (
     with_clocks,
 )
 from firn.journal.writer.commit.age import Age
-from firn.journal.writer.commit.local_writer import Author, BatchSeen, Proposal
+from firn.journal.writer.commit.local_writer import Author, BatchSeen, PendingCommit
 from firn.journal.writer.federation.definition import definition_of, seen_name
 from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.federation.union import seen_batch
 from firn.journal.writer.format.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
 from firn.journal.writer.format.identity import Ticket
 from firn.journal.writer.format.layout import ChunkNamer
-from firn.journal.writer.format.state import LiveFile, State
+from firn.journal.writer.format.state import CatalogState, LiveFile
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.stream import WriterStream
 from firn.journal.writer.table import WriterTable
@@ -85,10 +85,10 @@ class WriterJournal(WriterTable):
         return WriterAppend(self, namer)
 
     @contextmanager
-    def exclusive(self, op: str) -> Iterator[WriterSession]:
+    def exclusive(self, op: str) -> Iterator[WriterMaintenance]:
         """Replace or remove own files; others of this process wait, other writers don't matter."""
         with self.own.maintenance(self.table):
-            yield WriterSession(self, op)
+            yield WriterMaintenance(self, op)
 
     def publish(
         self,
@@ -108,7 +108,7 @@ class WriterJournal(WriterTable):
                 a table is dropped, sweep may take all files that were begun before.
         """
 
-        def plan(state: State, clock: str) -> Sequence[Action]:
+        def plan(state: CatalogState, clock: str) -> Sequence[Action]:
             own = Union({}).with_state(state)
             if self.table in state.tables and not self._is_in(own):
                 raise self._dropped()
@@ -126,7 +126,7 @@ class WriterJournal(WriterTable):
         batches = [(self.table, commit.batch_id)] if commit.batch_id is not None else []
         try:
             head = self.own.commit(
-                Proposal(
+                PendingCommit(
                     commit.op,
                     plan,
                     batches,
@@ -183,7 +183,7 @@ class WriterJournal(WriterTable):
 
     # -- inside
 
-    def _define(self, state: State, commit: Commit) -> Sequence[Action]:
+    def _define(self, state: CatalogState, commit: Commit) -> Sequence[Action]:
         """The definition, where the writer's own catalog lacks what this commit is made by, or brings. Else a writer
         that is lost would take along what another one has changed."""
         table = state.tables.get(self.table)
@@ -203,12 +203,12 @@ class WriterJournal(WriterTable):
             return ()
         return (Define(self.table, replace(self._definition, entries=entries).encode()),)
 
-    def _check_batch(self, state: State, batch_id: str | None) -> None:
+    def _check_batch(self, state: CatalogState, batch_id: str | None) -> None:
         table = state.tables.get(self.table)
         if table is not None and batch_id is not None and batch_id in table.batches:
             raise BatchSeen(table.batches[batch_id][0])
 
-    def _check_live(self, state: State, op: str, expected: Mapping[str, LiveFile]) -> None:
+    def _check_live(self, state: CatalogState, op: str, expected: Mapping[str, LiveFile]) -> None:
         table = state.tables.get(self.table)
         files = {} if table is None else table.files
         for path, live in expected.items():
@@ -270,7 +270,7 @@ class WriterAppend:
         return self._journal.publish(commit, self._ticket, self._age, defined=self._defined)
 
 
-class WriterSession:
+class WriterMaintenance:
     """Replacing and removing files of the connection's own writer."""
 
     log_length = 1

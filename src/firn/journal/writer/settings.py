@@ -13,7 +13,7 @@ from firn.units import parse_duration_ms
 
 
 @dataclass(frozen=True)
-class Settings:
+class WriterSettings:
     """Milliseconds, and transactions. `checkpoint_every` 0 writes no checkpoint unasked."""
 
     orphan_age_ms: int = 7 * 24 * 3_600_000
@@ -21,7 +21,7 @@ class Settings:
     checkpoint_every: int = EVERY
 
     @staticmethod
-    def from_properties(properties: Mapping[str, Any]) -> Settings:
+    def from_properties(properties: Mapping[str, Any]) -> WriterSettings:
         values: dict[str, Any] = {}
         for name, attribute in DURATIONS.items():
             if name in properties:
@@ -34,18 +34,20 @@ class Settings:
                     "no checkpoints."
                 )
             values["checkpoint_every"] = int(every)
-        return Settings(**values)
+        return WriterSettings(**values)
 
-    def changed(self, properties: Mapping[str, Any]) -> Settings:
+    def changed(self, properties: Mapping[str, Any]) -> WriterSettings:
         """With properties that were set since; None stands for the default."""
         ours = {name: value for name, value in properties.items() if name in PROPERTIES}
         if not ours:
             return self
-        set_now = Settings.from_properties({name: value for name, value in ours.items() if value is not None})
+        set_now = WriterSettings.from_properties(
+            {name: value for name, value in ours.items() if value is not None}
+        )
         attributes = {**DURATIONS, "checkpoint_every": "checkpoint_every"}
         return replace(self, **{attributes[name]: getattr(set_now, attributes[name]) for name in ours})
 
-    def lasting(self, definition: Entries, now_ms: int) -> Settings:
+    def lasting(self, definition: Entries, now_ms: int) -> WriterSettings:
         """`changed`, with the greatest `orphan_age` by which somebody may still append."""
         present = self.changed(definition.of(PROPERTY))
         slack = present.schema_refresh_ms + MAX_SKEW_MS

@@ -22,10 +22,10 @@ from firn.errors import CorruptObjectError, ForkError, NotFoundError, SnapshotTo
 from firn.journal.model import ColumnTypes, DataFile, Delivered, Delivery, StreamStart, with_deletes
 from firn.journal.writer.federation.federation import DEGRADES, Union
 from firn.journal.writer.federation.union import Loader, streamed
-from firn.journal.writer.format.actions import APPENDS, IN_PLACE, Add, Remove, Tombstones, Transaction
+from firn.journal.writer.format.actions import APPENDS, IN_PLACE, Add, CatalogTransaction, Remove, Tombstones
 from firn.journal.writer.format.identity import prefix_of
-from firn.journal.writer.format.state import Head
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.format.state import CatalogHead
+from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.rebuild.recovery import OP_LOST
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Reached(NamedTuple):
     prefix: str = ""
 
     @staticmethod
-    def of(head: Head) -> Reached:
+    def of(head: CatalogHead) -> Reached:
         return Reached(head.revision, prefix_of(head.uuid or ""))
 
 
@@ -74,7 +74,7 @@ class VectorOffset:
             ) from error
 
 
-class Step(NamedTuple):
+class StreamStep(NamedTuple):
     """The changes of one revision to the table, as far as streams care. `time_ms` never falls along a history."""
 
     reached: Reached
@@ -101,7 +101,7 @@ class WriterStream:
 
     def __init__(self, table: WriterTable) -> None:
         self._table = table
-        self._steps: dict[str, list[Step]] = {}
+        self._steps: dict[str, list[StreamStep]] = {}
         self._union: Union | None = None
 
     @property
@@ -158,7 +158,7 @@ class WriterStream:
         union = self._union = self._table.federation.load()
         self._table.check(union)
         begun: dict[str, Reached] = {}
-        found: dict[str, list[Step]] = {}
+        found: dict[str, list[StreamStep]] = {}
         for writer in sorted({*union.versions, *offset.reached}):
             readable = self._readable(union, writer)
             if readable is None:
@@ -174,7 +174,7 @@ class WriterStream:
 
     def between(self, begin: VectorOffset, end: VectorOffset) -> Delivered:
         """Soft deletes are those of `end`. Raises as `poll` does, and where a writer can't be read."""
-        found: list[Step] = []
+        found: list[StreamStep] = []
         for writer, reached in sorted(end.reached.items()):
             history = self._table.federation.history(writer)
             first = self._begun(begin, writer, history)
@@ -191,7 +191,7 @@ class WriterStream:
         schemas = tuple(columns for step in found for columns in step.schemas)
         return Delivered(self._as_read(found, schemas), schemas)
 
-    def _as_read(self, steps: Sequence[Step], schemas: Iterable[ColumnTypes]) -> tuple[DataFile, ...]:
+    def _as_read(self, steps: Sequence[StreamStep], schemas: Iterable[ColumnTypes]) -> tuple[DataFile, ...]:
         """The steps' new files as readers need them, with the soft deletes that they have after the last one: values
         that don't fit the table's columns are set aside. Cost: `Federation.load` where nothing was polled yet."""
         if not any(step.adds for step in steps):
@@ -213,7 +213,7 @@ class WriterStream:
 
     # -- a writer's history
 
-    def _readable(self, union: Union, writer: str) -> tuple[History, Version] | None:
+    def _readable(self, union: Union, writer: str) -> tuple[History, CatalogVersion] | None:
         """A writer's history and newest version; None where it can't be read for now."""
         federation = self._table.federation
         if writer in union.versions:
@@ -223,7 +223,7 @@ class WriterStream:
         except DEGRADES:
             return None
 
-    def _history(self, writer: str) -> tuple[History, Version]:
+    def _history(self, writer: str) -> tuple[History, CatalogVersion]:
         """Read anew if need be: a contradiction to this process's memory is no reason to stop, one to delivered
         rows is."""
         federation = self._table.federation
@@ -241,7 +241,7 @@ class WriterStream:
             return Reached.of(history.at_time(offset.since_ms - 1).head)
         return found or BEGINNING
 
-    def _check_reaches(self, writer: str, reached: Reached, version: Version) -> None:
+    def _check_reaches(self, writer: str, reached: Reached, version: CatalogVersion) -> None:
         head = Reached.of(version.head)
         if reached.revision == head.revision:
             self._check_kept(writer, reached, head.prefix)
@@ -277,7 +277,7 @@ class WriterStream:
 
     # -- steps
 
-    def _read(self, history: History, version: Version, after: Reached) -> list[Step]:
+    def _read(self, history: History, version: CatalogVersion, after: Reached) -> list[StreamStep]:
         """The steps above `after`; those read before cost nothing, as long as they lead to the newest version."""
         writer, head = history.layout.writer, Reached.of(version.head)
         if head.revision == after.revision:
@@ -300,7 +300,9 @@ class WriterStream:
             )
         return found
 
-    def _longer(self, history: History, known: Sequence[Step], after: Reached, head: Reached) -> list[Step]:
+    def _longer(
+        self, history: History, known: Sequence[StreamStep], after: Reached, head: Reached
+    ) -> list[StreamStep]:
         steps = list(known)
         last, time_ms = (steps[-1].reached.revision, steps[-1].time_ms) if steps else (after.revision, 0)
         for transaction in history.transactions(last) if last < head.revision else ():
@@ -316,7 +318,7 @@ class WriterStream:
             )
         return steps
 
-    def _known(self, writer: str, first: Reached, last: Reached) -> list[Step] | None:
+    def _known(self, writer: str, first: Reached, last: Reached) -> list[StreamStep] | None:
         """The steps between, if all have been read and lead to `last`."""
         steps = self._steps.get(writer, [])
         found = [s for s in steps if first.revision < s.reached.revision <= last.revision]
@@ -328,7 +330,7 @@ class WriterStream:
         self._steps[writer] = [step for step in steps if step.reached.revision > delivered]
 
     def _delivery(
-        self, begun: VectorOffset, found: Mapping[str, Sequence[Step]], limit: int | None
+        self, begun: VectorOffset, found: Mapping[str, Sequence[StreamStep]], limit: int | None
     ) -> Delivery[VectorOffset]:
         """The oldest appends of any writers, and the vector after them."""
         ordered = sorted(
@@ -352,10 +354,10 @@ class WriterStream:
         return Delivery(tuple(appends), VectorOffset(reached, begun.since_ms), renew)
 
 
-def _step(transaction: Transaction, table: str, time_ms: int) -> Step:
+def _step(transaction: CatalogTransaction, table: str, time_ms: int) -> StreamStep:
     paths = {file.path for file in new_files(transaction, table)}
     adds = tuple(a for a in transaction.actions if isinstance(a, Add) and a.file.path in paths)
-    return Step(
+    return StreamStep(
         Reached(transaction.revision, prefix_of(transaction.uuid)),
         prefix_of(transaction.commit.previous or ""),
         time_ms,
@@ -365,7 +367,7 @@ def _step(transaction: Transaction, table: str, time_ms: int) -> Step:
     )
 
 
-def new_files(transaction: Transaction, table: str) -> list[DataFile]:
+def new_files(transaction: CatalogTransaction, table: str) -> list[DataFile]:
     """The files of a table that hold rows which it didn't have before the transaction."""
     commit = transaction.commit
     added = [a.file for a in transaction.actions if isinstance(a, Add) and a.table == table]
@@ -381,7 +383,7 @@ def new_files(transaction: Transaction, table: str) -> list[DataFile]:
     return [file for file in new if file.path not in removed]
 
 
-def _linked(steps: Sequence[Step], head: Reached) -> bool:
+def _linked(steps: Sequence[StreamStep], head: Reached) -> bool:
     """Whether each step follows from the one before it, and the last one is the head."""
     links = all(b.previous == a.reached.prefix for a, b in pairwise(steps))
     return links and steps[-1].reached == head

@@ -21,13 +21,13 @@ from firn.journal.model import (
     Snapshot,
 )
 from firn.journal.writer.commit.local_writer import Author
-from firn.journal.writer.federation.definition import Definition, definition_of, each_definition
+from firn.journal.writer.federation.definition import WriterDefinition, definition_of, each_definition
 from firn.journal.writer.federation.federation import Federation, Union
 from firn.journal.writer.federation.union import EMPTY_VERSION, columns_of, history_of
 from firn.journal.writer.federation.union import snapshot_of as union_snapshot
 from firn.journal.writer.format.layout import WriterPlaces
-from firn.journal.writer.format.state import State, clock_above
-from firn.journal.writer.settings import Settings
+from firn.journal.writer.format.state import CatalogState, clock_above
+from firn.journal.writer.settings import WriterSettings
 
 
 class WriterTable:
@@ -38,10 +38,10 @@ class WriterTable:
         federation: Federation,
         own: Author | None,
         table: str,
-        definition: Definition,
+        definition: WriterDefinition,
         *,
         rules: Rules,
-        settings: Settings,
+        settings: WriterSettings,
         clock: Clock,
         notes: Sequence[str] = (),
         union: Union | None = None,
@@ -75,7 +75,7 @@ class WriterTable:
         return self._definition.entries
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> WriterSettings:
         return self._created_settings.changed(self.definition.of(PROPERTY))
 
     def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
@@ -178,7 +178,7 @@ class WriterTable:
         for text in union.degraded:
             warn_degraded(self.bucket.uri(key_below(self.federation.prefix, self.table)), text)
 
-    def _above_seen(self, state: State, clock: str) -> str:
+    def _above_seen(self, state: CatalogState, clock: str) -> str:
         """The clock with a number above all rows that this connection has seen. So a change of another writer's
         row, whose revisions may be far ahead, wins over the row that it read; an append wins over rows as of at
         most `schema_refresh` ago."""

@@ -143,7 +143,7 @@ def compact_once(
     *,
     runner: Runner | None = None,
     may_take: Callable[[View], bool] | None = None,
-    seen: Seen | None = None,
+    seen: WriterView | None = None,
 ) -> tuple[CompactorSession | None, View | None]:
     """One round, if the policy asks for one: what the compactor beside an open writer calls again and again.
 
@@ -194,7 +194,7 @@ def policy_of(table: KeyedContext) -> Policy:
 
 
 @dataclass(frozen=True)
-class Seen:
+class WriterView:
     """What an open writer knows without a request: the table's L0; and whom to tell of a commit."""
 
     view: Callable[[], View]
@@ -207,7 +207,7 @@ def run_plan(
     plan: CompactionPlan,
     *,
     runner: Runner | None = None,
-    seen: Seen | None = None,
+    seen: WriterView | None = None,
     in_flight: int | None = None,
 ) -> CompactionReport:
     """Do what a plan says, and commit it. Beside a long one, L0 is compacted in steps of its own.
@@ -272,7 +272,7 @@ class _Steps:
     """The steps of L0 beside one long plan."""
 
     def __init__(
-        self, table: KeyedContext, session: CompactorSession, in_flight: int, seen: Seen | None
+        self, table: KeyedContext, session: CompactorSession, in_flight: int, seen: WriterView | None
     ) -> None:
         self._table, self._session, self._in_flight, self._seen = table, session, in_flight, seen
         self.report = CompactionReport(None)

@@ -16,7 +16,7 @@ from firn.concurrency.background import Background
 from firn.errors import FencedError
 from firn.journal.manifest import CompactorSession, View
 from firn.keyed.context import KeyedContext
-from firn.keyed.maintain.compaction import CompactionReport, Seen, compact, compact_once, policy_of
+from firn.keyed.maintain.compaction import CompactionReport, WriterView, compact, compact_once, policy_of
 from firn.keyed.maintain.policy import plan_compaction
 from firn.runner import LocalRunner
 
@@ -166,7 +166,7 @@ class OwnCompaction:
                         self._session,
                         runner=RUNNER,
                         may_take=self.turns.may_take,
-                        seen=Seen(self._view, self._poll),
+                        seen=WriterView(self._view, self._poll),
                     )
             except FencedError:
                 self._session = None

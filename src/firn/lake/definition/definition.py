@@ -17,12 +17,12 @@ from firn.journal.columns import ON_CONFLICT
 from firn.journal.definition import create_object, read_object
 from firn.journal.entries import PROPERTY, TIME, Entries
 from firn.journal.leaderless.format.settings import PROPERTIES as LEADERLESS_PROPERTIES
-from firn.journal.leaderless.format.settings import Settings as LeaderlessSettings
+from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.model import ColumnTypes
 from firn.journal.sealed import seal, unseal
 from firn.journal.writer.settings import DURATIONS as WRITER_DURATIONS
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
-from firn.journal.writer.settings import Settings as WriterSettings
+from firn.journal.writer.settings import WriterSettings
 from firn.lake.definition.keys import KeySpec
 from firn.lake.parquet.encode import AUTO, CODECS, BloomColumns
 from firn.lake.partition.partition import PartitionSpec

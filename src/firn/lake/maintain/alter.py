@@ -17,8 +17,7 @@ from firn.journal.columns import converts
 from firn.journal.definition import dropped, is_definition_of, replace_object
 from firn.journal.entries import INTO, LIMIT, PROPERTY, TYPE, Entries, last_time, time_entry
 from firn.journal.leaderless import LeaderlessJournal
-from firn.journal.leaderless.format.settings import PROTOCOL_TIMES
-from firn.journal.leaderless.format.settings import Settings as LeaderlessSettings
+from firn.journal.leaderless.format.settings import PROTOCOL_TIMES, LeaderlessSettings
 from firn.journal.model import ColumnTypes, Commit, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext

@@ -21,7 +21,7 @@ DELETING = frozenset(("delete", "remove"))
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """Files that come, and files that go.
 
     Attributes:
@@ -89,7 +89,7 @@ def rewritten(
     inputs: Sequence[Sequence[DataFile]],
     context: Any,
     foreign: int,
-) -> Change:
+) -> FileChange:
     """Map tasks that write the files of `inputs` anew, each one those of its place."""
     weights = [sum(f.size for f in files) for files in inputs]
     results = run_tasks(table, session, fn, tasks, context, weights, op)
@@ -98,7 +98,7 @@ def rewritten(
         if result.columns != columns:  # one may have had to widen a column that another didn't
             columns = evolve(columns, result.columns, allow_widening=True)
     pairs = list(zip(inputs, results, strict=True))
-    return Change(
+    return FileChange(
         [f for r in results for f in r.adds],
         [f for files, r in pairs if r.changed for f in files],
         columns,
@@ -108,7 +108,11 @@ def rewritten(
 
 
 def publish(
-    table: LakeContext, session: Session, op: str, change: Change, summary: Mapping[str, Any] | None = None
+    table: LakeContext,
+    session: Session,
+    op: str,
+    change: FileChange,
+    summary: Mapping[str, Any] | None = None,
 ) -> ChangeResult:
     """Commit the change."""
     result = replace(counted(op, change), dry_run=False)
@@ -135,12 +139,12 @@ def nothing(op: str, foreign: int = 0) -> ChangeResult:
     return ChangeResult(op, None, 0, 0, 0, 0, 0, 0, foreign_files=foreign, rows_deleted=deleted)
 
 
-def planned(op: str, change: Change) -> ChangeResult:
+def planned(op: str, change: FileChange) -> ChangeResult:
     """The answer of a dry run: these files would go, and the soft deletes come. Nobody knows what is written."""
     return replace(counted(op, change), rows_added=None)
 
 
-def counted(op: str, change: Change) -> ChangeResult:
+def counted(op: str, change: FileChange) -> ChangeResult:
     """The answer of a dry run that knows which files would come."""
     adds, removes = change.adds, change.removes
     marked = tuple(path for soft in change.soft_deletes for path in soft.paths)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from firn.arrow.engine import run_query
-from firn.arrow.inputs import Rows, to_reader
+from firn.arrow.inputs import InputRows, to_reader
 from firn.arrow.types import conform
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
@@ -21,7 +21,7 @@ from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
-from firn.lake.maintain.change import Change, nothing, publish, run_tasks
+from firn.lake.maintain.change import FileChange, nothing, publish, run_tasks
 from firn.lake.read.latest import LatestSpec, VersionGroup, read_latest
 from firn.lake.read.scan import Scan
 from firn.lake.results import AppendResult, ChangeResult
@@ -179,7 +179,7 @@ def delete_keys(table: LakeContext, data: Any, *, dry_run: bool) -> ChangeResult
         return replace(result, rows_removed=None, rows_deleted=None) if adds else result
 
 
-def _keys_of(table: LakeContext, bound: KeySpec, data: Any, known: ColumnTypes) -> Rows:
+def _keys_of(table: LakeContext, bound: KeySpec, data: Any, known: ColumnTypes) -> InputRows:
     """Rows of keys to be deleted; `InvalidInputError` if they have other columns."""
     rows = to_reader(data, known=known)
     if {fold(name) for name in rows.schema.names} != {fold(name) for name in bound.columns}:
@@ -190,7 +190,7 @@ def _keys_of(table: LakeContext, bound: KeySpec, data: Any, known: ColumnTypes) 
     return rows
 
 
-def _there(table: LakeContext, bound: KeySpec, doomed: Rows, snapshot: Snapshot) -> int:
+def _there(table: LakeContext, bound: KeySpec, doomed: InputRows, snapshot: Snapshot) -> int:
     """How many rows of these keys there are that aren't newer than what would delete them."""
     columns = {name: snapshot.columns[name] for name in bound.columns}
     given = pa.concat_tables([conform(batch, columns) for batch in doomed.batches()])
@@ -225,6 +225,6 @@ def _published(
     if not adds:
         return nothing(op)
     count = sum(file.rows or 0 for file in adds)
-    result = publish(table, session, op, Change(adds), summary)
+    result = publish(table, session, op, FileChange(adds), summary)
     deleted = count if op == "delete" else None
     return replace(result, rows_removed=count, rows_added=0, rows_deleted=deleted)

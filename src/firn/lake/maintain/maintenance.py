@@ -20,7 +20,7 @@ from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot, SoftDel
 from firn.lake.context import LakeContext
 from firn.lake.maintain import key_verbs
 from firn.lake.maintain.change import (
-    Change,
+    FileChange,
     by_owner,
     counted,
     in_partitions,
@@ -76,7 +76,7 @@ def merge(
     text = None if query is None else Query.parse(query, "source_files").sql
     if dry_run:
         groups, foreign = _merge_groups(table, table.journal.snapshot(), given, partitions, query is not None)
-        return planned("merge", Change(removes=[f for g in groups for f in g.files], foreign=foreign))
+        return planned("merge", FileChange(removes=[f for g in groups for f in g.files], foreign=foreign))
     with table.journal.exclusive("merge") as session:
         snapshot = session.snapshot
         groups, foreign = _merge_groups(table, snapshot, given, partitions, query is not None)
@@ -137,10 +137,10 @@ def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) 
         return publish(table, session, "delete", change, {"where": outline(where)})
 
 
-def _files_of(table: LakeContext, snapshot: Snapshot, where: str) -> Change:
+def _files_of(table: LakeContext, snapshot: Snapshot, where: str) -> FileChange:
     """The files that a delete would replace, or look into."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
-    return Change(removes=[*whole, *partial], foreign=foreign)
+    return FileChange(removes=[*whole, *partial], foreign=foreign)
 
 
 def _split_by_predicate(
@@ -157,7 +157,7 @@ def _split_by_predicate(
     return whole, partial, len(foreign)
 
 
-def _soft_change(table: LakeContext, snapshot: Snapshot, where: str) -> Change:
+def _soft_change(table: LakeContext, snapshot: Snapshot, where: str) -> FileChange:
     """Files to be removed, and the predicate on the others that may hold matching rows, once for each group of files
     that are read alike."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
@@ -172,10 +172,10 @@ def _soft_change(table: LakeContext, snapshot: Snapshot, where: str) -> Change:
         if text not in file.deletes:
             alike.setdefault(text, []).append(file.path)
     soft_deletes = [SoftDelete(text, tuple(paths)) for text, paths in alike.items()]
-    return Change(removes=whole, soft_deletes=soft_deletes, foreign=foreign)
+    return FileChange(removes=whole, soft_deletes=soft_deletes, foreign=foreign)
 
 
-def _delete_rows(table: LakeContext, session: Session, snapshot: Snapshot, where: str) -> Change:
+def _delete_rows(table: LakeContext, session: Session, snapshot: Snapshot, where: str) -> FileChange:
     """Rewrite the files of a snapshot that hold matching rows."""
     whole, partial, foreign = _split_by_predicate(table, snapshot, where)
     context = DeleteContext(
@@ -200,7 +200,7 @@ def rewrite(
     if dry_run:
         snapshot = table.journal.snapshot()
         files, foreign = _to_rewrite(table, snapshot, parse_rewrite(query, snapshot.columns), partitions)
-        return planned("rewrite", Change(removes=files, foreign=len(foreign)))
+        return planned("rewrite", FileChange(removes=files, foreign=len(foreign)))
     with table.journal.exclusive("rewrite") as session:
         snapshot = session.snapshot
         parsed = parse_rewrite(query, snapshot.columns)
@@ -254,7 +254,7 @@ def overwrite(
         if where is not None:
             # The new rows may bring columns, all of them the first time, and wider types.
             snapshot = replace(session.snapshot, columns={**session.snapshot.columns, **written.columns})
-            change = Change()
+            change = FileChange()
             if snapshot.columns:
                 _check_all_match(table, written.files, snapshot, where)
                 change = _delete_rows(table, session, snapshot, where)
@@ -269,18 +269,18 @@ def overwrite(
         return publish(table, session, "overwrite", change, summary)
 
 
-def _replaceable(table: LakeContext, snapshot: Snapshot, touched: set[str] | None) -> Change:
+def _replaceable(table: LakeContext, snapshot: Snapshot, touched: set[str] | None) -> FileChange:
     """The files in these directories go; all, if None."""
     files = [f for f in snapshot.files if touched is None or directory_of(f, table.places) in touched]
     mine, others = by_owner(table, files)
-    return Change(removes=mine, foreign=len(others))
+    return FileChange(removes=mine, foreign=len(others))
 
 
 def _planned_overwrite(table: LakeContext, data: Any, where: str | None, *, touched: bool) -> ChangeResult:
     """The files that would be replaced, or looked into. It looks only at the partitions of the new rows."""
     snapshot = table.journal.snapshot()
     if where is not None:
-        return planned("overwrite", _files_of(table, snapshot, where) if snapshot.columns else Change())
+        return planned("overwrite", _files_of(table, snapshot, where) if snapshot.columns else FileChange())
     return planned(
         "overwrite", _replaceable(table, snapshot, directories_of(table, data) if touched else None)
     )
@@ -319,10 +319,10 @@ def remove_partitions(
 ) -> ChangeResult:
     """See `LakeTable.remove_partitions`."""
 
-    def chosen(snapshot: Snapshot) -> tuple[Change, int]:
+    def chosen(snapshot: Snapshot) -> tuple[FileChange, int]:
         files, moved = removable(table, snapshot, where)
         mine, foreign = by_owner(table, files)
-        return Change(removes=mine, foreign=len(foreign)), moved
+        return FileChange(removes=mine, foreign=len(foreign)), moved
 
     if dry_run:
         change, moved = chosen(table.journal.snapshot())
@@ -341,7 +341,7 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
         raise InvalidInputError("restore needs a version or a time; see history().")
     if dry_run:
         back, anew, gone, foreign = _to_restore(table, table.journal.snapshot(at), table.journal.snapshot())
-        return counted("restore", Change([*back, *anew], gone, foreign=foreign))
+        return counted("restore", FileChange([*back, *anew], gone, foreign=foreign))
     with table.journal.exclusive("restore") as session:
         past = session.revivable(at)
         back, anew, gone, foreign = _to_restore(table, past, session.snapshot)

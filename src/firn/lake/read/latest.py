@@ -182,7 +182,7 @@ def fold_files(
             yield rows.set_column(at, rows.schema.field(at), filled)
 
 
-class Versions:
+class KeyVersions:
     """Keys, clocks and deletions of all rows of some files."""
 
     def __init__(
@@ -202,7 +202,7 @@ class Versions:
         return dict(zip(self._counts, np.split(flags, ends[:-1]), strict=True))
 
 
-def read_versions(opener: _Opener, files: Sequence[DataFile], spec: LatestSpec) -> Versions:
+def read_versions(opener: _Opener, files: Sequence[DataFile], spec: LatestSpec) -> KeyVersions:
     """Read the keys of all rows of the files."""
     _require_all_versions(files)
     known = {**spec.read.columns, **spec.read.table_columns}
@@ -223,7 +223,7 @@ def read_versions(opener: _Opener, files: Sequence[DataFile], spec: LatestSpec) 
             clocks += [c.dictionary_encode() for c in rows.column(CLOCK).fill_null(own).chunks]
     schema = arrow_schema({name: columns[name] for name in told})
     rows = pa.concat_tables(tables) if tables else schema.empty_table()
-    return Versions(keys, rows, _ages(clocks), counts)
+    return KeyVersions(keys, rows, _ages(clocks), counts)
 
 
 def _ages(clocks: Sequence[pa.DictionaryArray]) -> npt.NDArray[np.int64]:

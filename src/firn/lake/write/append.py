@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from firn.arrow.engine import run_query
-from firn.arrow.inputs import Rows, to_reader
+from firn.arrow.inputs import InputRows, to_reader
 from firn.arrow.types import columns_of, conform
 from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve
@@ -194,7 +194,7 @@ def target_columns(table: LakeContext, known: ColumnTypes, incoming: ColumnTypes
     return {name: evolved[name] for name in names}
 
 
-def _transformed(rows: Rows, query: str, known: ColumnTypes) -> Rows:
+def _transformed(rows: InputRows, query: str, known: ColumnTypes) -> InputRows:
     import pyarrow as pa
 
     text = Query.parse(query, "_rows").sql

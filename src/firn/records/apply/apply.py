@@ -13,7 +13,7 @@ from firn.errors import (
     ObjectExistsError,
     OutcomeUnknownError,
 )
-from firn.journal.sequence import Horizon, Record, TableState
+from firn.journal.sequence import Horizon, LogRecord, TableState
 from firn.records.apply.damage import put_anew
 from firn.records.names.layout import RecordLayout
 from firn.records.objects.row import Version
@@ -63,7 +63,7 @@ def settle(store: RecordStore) -> Horizon:
     return store.log.store.raise_horizon(Horizon(applied=store.log.applied))
 
 
-def _apply(store: RecordStore, pending: Sequence[Record]) -> int:
+def _apply(store: RecordStore, pending: Sequence[LogRecord]) -> int:
     if not pending:
         return 0
     upto = pending[-1].number
@@ -98,7 +98,7 @@ def drop_bodies(store: RecordStore, dropped: Sequence[Version]) -> None:
     store.bucket.delete_many(store.log.store.layout.body_key(ref) for ref in bodies)
 
 
-def _rows(record: Record) -> list[RowKey]:
+def _rows(record: LogRecord) -> list[RowKey]:
     return [(write.table, write.id) for member in record.group for write in member.writes]
 
 

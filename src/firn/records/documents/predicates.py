@@ -315,7 +315,7 @@ def matches(document: Mapping[str, Any], where: Where, id: str = "") -> bool:
 
 
 @dataclass(frozen=True)
-class Span:
+class IndexSpan:
     """One LIST of an index, below its directory: the names that begin with `prefix`.
 
     `after` is where it may start ("" for the beginning), and the names whose value is greater than `last` are
@@ -327,11 +327,11 @@ class Span:
     last: str = ""
 
 
-def spans_of(predicate: Scalar) -> tuple[Span, ...] | None:
+def spans_of(predicate: Scalar) -> tuple[IndexSpan, ...] | None:
     """What to list to find all names that may match.
 
     None for a range of texts whose bounds have no common beginning: `list_dirs` of the index gives its first
-    levels, `level_may_match` says which may hold any, and each of them is a `Span(level + "/")`.
+    levels, `level_may_match` says which may hold any, and each of them is a `IndexSpan(level + "/")`.
 
     >>> spans_of(Equal("Ann Arbor")), spans_of(Prefix("Ann"))
     ((Span(prefix='An/Ann%20Arbor/', after='', last=''),), (Span(prefix='An/Ann', after='', last=''),))
@@ -339,7 +339,7 @@ def spans_of(predicate: Scalar) -> tuple[Span, ...] | None:
     (Span(prefix='20/2026-0', after='', last=''),)
     """
     if isinstance(predicate, Equal):
-        return (Span(value_path(predicate.value) + "/"),)
+        return (IndexSpan(value_path(predicate.value) + "/"),)
     if isinstance(predicate, Prefix):
         return _beginning_with(predicate.key)
     if predicate.empty:
@@ -352,7 +352,7 @@ def spans_of(predicate: Scalar) -> tuple[Span, ...] | None:
         return _beginning_with(common) if common else None
     directory = encode_value(bound)[:2] + "/"
     after = "" if predicate.start is None else directory + _lowest(predicate.start)
-    return (Span(directory, after, "" if predicate.end is None else _highest(predicate.end)),)
+    return (IndexSpan(directory, after, "" if predicate.end is None else _highest(predicate.end)),)
 
 
 def level_may_match(level: str, predicate: Range) -> bool:
@@ -378,12 +378,12 @@ def may_match(segment: str, predicate: Scalar) -> bool:
     return _may_hold(predicate, text, text)
 
 
-def _beginning_with(text: str) -> tuple[Span, ...]:
+def _beginning_with(text: str) -> tuple[IndexSpan, ...]:
     if not text:
-        return Span(f"{EMPTY}/{EMPTY}/"), Span("", after=_BEFORE_TEXT)
+        return IndexSpan(f"{EMPTY}/{EMPTY}/"), IndexSpan("", after=_BEFORE_TEXT)
     if len(text) == 1:
-        return (Span(text_prefix(text)),)
-    return (Span(f"{level_of(text[:2])}/{text_prefix(text)}"),)
+        return (IndexSpan(text_prefix(text)),)
+    return (IndexSpan(f"{level_of(text[:2])}/{text_prefix(text)}"),)
 
 
 def _common(one: str, other: str) -> str:

@@ -37,7 +37,7 @@ class RecordLoadReport:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedPart:
     """A part of a load: its rows, and the numbers of its commits, all of which are in rows and indices."""
 
     rows: int
@@ -52,7 +52,7 @@ def check_batch(batch: int) -> None:
         raise InvalidInputError(f"batch={batch!r}: give the number of rows that a transaction may have.")
 
 
-def load(store: RecordStore, table: str, rows: Iterable[Row], *, batch: int = BATCH) -> Loaded:
+def load(store: RecordStore, table: str, rows: Iterable[Row], *, batch: int = BATCH) -> LoadedPart:
     """Upsert rows in transactions of at most `batch` rows and about 4 MB; of rows with one id the last stays.
 
     Each transaction: 1 GET and 1 PUT, 1 GET a commit of others meanwhile, and 1 LIST a row and unique index; then
@@ -79,7 +79,7 @@ def load(store: RecordStore, table: str, rows: Iterable[Row], *, batch: int = BA
             f"{error} ({done:,} rows before it are loaded; mend it and load again: what is there already does no "
             "harm.)"
         ) from error
-    return Loaded(done, tuple(sorted(numbers)))
+    return LoadedPart(done, tuple(sorted(numbers)))
 
 
 def _written(tx: Transaction, table: str, bodies: list[Body]) -> Transaction:

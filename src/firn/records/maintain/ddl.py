@@ -12,16 +12,16 @@ from firn.records.objects.store import RecordStore
 
 
 @dataclass(frozen=True)
-class Definition:
+class DefinitionChange:
     """A change of the definitions that wants into the log: it must fit those that there are then (rule 16)."""
 
     ddl: Ddl
     snapshot: int
     txid: str = field(default_factory=lambda: secrets.token_hex(16))
 
-    def admit(self, moment: Moment) -> sequence.Transaction:
+    def admit(self, moment: Moment) -> sequence.LogTransaction:
         changed(moment.catalog, self.ddl, moment.head.number + 1)
-        return sequence.Transaction(self.txid, self.snapshot, ddl=self.ddl)
+        return sequence.LogTransaction(self.txid, self.snapshot, ddl=self.ddl)
 
 
 def define(store: RecordStore, ddl: Ddl) -> int:
@@ -30,4 +30,4 @@ def define(store: RecordStore, ddl: Ddl) -> int:
     Raises:
         TableExistsError, TableNotFoundError, NotFoundError, ConflictError: it doesn't fit; see `catalog.changed`.
     """
-    return store.group.commit(Definition(ddl, store.log.refresh().number))
+    return store.group.commit(DefinitionChange(ddl, store.log.refresh().number))

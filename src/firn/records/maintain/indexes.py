@@ -20,7 +20,7 @@ from firn.journal import sequence
 from firn.journal.sequence import Ddl, Moment, RowWrite
 from firn.records.apply.apply import apply
 from firn.records.documents.documents import Documents
-from firn.records.maintain.ddl import Definition, define
+from firn.records.maintain.ddl import DefinitionChange, define
 from firn.records.objects.store import RecordStore, Table
 from firn.records.write.uniqueness import values_of
 from firn.records.write.validation import unseen
@@ -278,7 +278,7 @@ def _ready(rows: _Rows, table: Table, name: str, unique: bool) -> int:
             for claim, id in found:
                 if holders.setdefault(claim, id) != id:
                     raise DuplicateKeyError(f"{claim}: rows {holders[claim]!r} and {id!r} have one value")
-    return store.group.commit(_Ready(store, Definition(ddl, head.number), table, holders))
+    return store.group.commit(_Ready(store, DefinitionChange(ddl, head.number), table, holders))
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class _Ready:
     here."""
 
     store: RecordStore
-    definition: Definition
+    definition: DefinitionChange
     table: Table
     holders: dict[str, str]
     txid: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -297,13 +297,13 @@ class _Ready:
     def snapshot(self) -> int:
         return self.definition.snapshot
 
-    def admit(self, moment: Moment) -> sequence.Transaction:
+    def admit(self, moment: Moment) -> sequence.LogTransaction:
         admitted = self.definition.admit(moment)
         if self.definition.ddl.unique:
             self._check([*(member for _, member in unseen(moment.since)), *moment.earlier])
-        return sequence.Transaction(self.txid, self.snapshot, ddl=admitted.ddl)
+        return sequence.LogTransaction(self.txid, self.snapshot, ddl=admitted.ddl)
 
-    def _check(self, members: Iterable[sequence.Transaction]) -> None:
+    def _check(self, members: Iterable[sequence.LogTransaction]) -> None:
         has = dict(self.holders)
         for member in members:
             written = {write.id: write for write in member.writes if write.table == self.table.name}

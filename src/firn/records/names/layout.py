@@ -43,7 +43,7 @@ def check_row_name(key: str, id: str) -> None:
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """What an index entry's name tells.
 
     `level` and `value` are the directories that stand for the value, `id_name` the id's part of the name, by
@@ -159,7 +159,7 @@ class RecordLayout:
         """The key of the entry with that stem. It doesn't depend on the database's name in the layout."""
         return f"{self.indices}{stem}{SEPARATOR}{seq:0{SEQUENCE_DIGITS}}"
 
-    def parse_entry(self, field: str, key: str, generation: int = 0) -> Entry | None:
+    def parse_entry(self, field: str, key: str, generation: int = 0) -> IndexEntry | None:
         """What the key of one of an index's entries tells; None where it isn't an entry's.
 
         A database that was copied elsewhere keeps the names of its entries, so the name of the database counts
@@ -168,12 +168,12 @@ class RecordLayout:
         below = key.removeprefix(self.index(field, generation))
         return None if below == key else self._entry(below)
 
-    def entry_anywhere(self, key: str) -> Entry | None:
+    def entry_anywhere(self, key: str) -> IndexEntry | None:
         """The same for the key of an entry of any index, whichever fields those are of."""
         below = key.removeprefix(self.indices)
         return None if below == key else self._entry(below.partition("/")[2])
 
-    def _entry(self, below: str) -> Entry | None:
+    def _entry(self, below: str) -> IndexEntry | None:
         segments = below.split("/")
         if len(segments) != 3:
             return None
@@ -181,7 +181,7 @@ class RecordLayout:
         parts = name.split(SEPARATOR)
         if len(parts) != 4 or not _DIGITS.fullmatch(parts[3]):
             return None
-        return Entry(level, value, parts[2], int(parts[3]))
+        return IndexEntry(level, value, parts[2], int(parts[3]))
 
 
 def generation_of(directory: str) -> int | None:

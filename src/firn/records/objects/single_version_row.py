@@ -29,7 +29,7 @@ _ENVELOPES: Final = Envelopes(
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class SingleVersion:
     """A version of a row: its number, from 1 on, its nonce, and those of the versions before it, newest first.
 
     `etag` is the store's, "" where that isn't known, which no version has.
@@ -39,11 +39,11 @@ class Version:
     nonces: tuple[str, ...]
     etag: str = ""
 
-    def next(self) -> Version:
+    def next(self) -> SingleVersion:
         """The version that replaces this one."""
-        return Version(self.number + 1, (secrets.token_hex(_NONCE_BYTES), *self.nonces[: NONCES - 1]))
+        return SingleVersion(self.number + 1, (secrets.token_hex(_NONCE_BYTES), *self.nonces[: NONCES - 1]))
 
-    def became_of(self, made: Version) -> bool | None:
+    def became_of(self, made: SingleVersion) -> bool | None:
         """Whether `made` was written, if the row is now at this version; None if it was too long ago to tell."""
         ago = self.number - made.number
         if ago < 0:
@@ -59,11 +59,11 @@ class Version:
         return f"{self.number}:{'.'.join(self.nonces)}:{self.etag}"
 
     @staticmethod
-    def from_text(etag: str) -> Version:
+    def from_text(etag: str) -> SingleVersion:
         """Raises `InvalidInputError` for what `to_text` never gives."""
         try:
             count, nonces, stored = etag.split(":", 2)
-            return Version(int(count), tuple(nonces.split(".")), stored)
+            return SingleVersion(int(count), tuple(nonces.split(".")), stored)
         except (ValueError, AttributeError):
             raise InvalidInputError(
                 f"{shown(etag)} is no ETag of a table with isolation='row': give that of a row that was read, or "
@@ -71,7 +71,7 @@ class Version:
             ) from None
 
 
-NEVER: Final = Version(0, ())
+NEVER: Final = SingleVersion(0, ())
 """The version of a row that never was."""
 
 
@@ -80,7 +80,7 @@ class LoneRow:
     """A row's object; `body` is None for a tombstone."""
 
     id: str
-    version: Version
+    version: SingleVersion
     body: bytes | None
 
 
@@ -112,7 +112,7 @@ def decode_row(data: bytes, etag: str, *, key: str, where: str) -> LoneRow:
         nonces = tuple(text(nonce) for nonce in raw["nonces"])
         if not 1 <= len(nonces) <= NONCES:
             raise ValueError(f"it has {len(nonces)} nonces")
-        version = Version(number(raw["number"], least=1), nonces, etag)
+        version = SingleVersion(number(raw["number"], least=1), nonces, etag)
         encoded = None if body is None else canonical(body)
         row = LoneRow(text(raw["id"]), version, encoded)
         check_row_name(key, row.id)

@@ -33,7 +33,7 @@ from firn.records.documents.documents import Documents, Record
 from firn.records.names.layout import RecordLayout
 from firn.records.names.names import shown_id
 from firn.records.objects.own_etags import check_etag
-from firn.records.objects.single_version_row import NEVER, LoneRow, Version, decode_row, encode_row
+from firn.records.objects.single_version_row import NEVER, LoneRow, SingleVersion, decode_row, encode_row
 
 _PAGE: Final = 1000
 """Rows whose names are listed at a time."""
@@ -88,7 +88,7 @@ class RowStore:
             DuplicateKeyError: there is such a row.
             OutcomeUnknownError: nobody can tell.
         """
-        prior: Version = NEVER
+        prior: SingleVersion = NEVER
         backoff = Backoff(self.clock)
         while True:
             made, current = self._write(id, body, prior)
@@ -102,7 +102,7 @@ class RowStore:
         """Write over the version of an ETag, over whatever row is there (None), or whatever is there ("")."""
         etag = check_etag(etag)
         if etag:
-            prior = Version.from_text(etag)
+            prior = SingleVersion.from_text(etag)
             made, current = self._write(id, body, prior)
             if made is None:
                 raise self._stale(id, prior, current)
@@ -118,7 +118,9 @@ class RowStore:
             self._again(id, newer, backoff)
             current = newer
 
-    def _write(self, id: str, body: bytes | None, prior: Version) -> tuple[Version | None, LoneRow | None]:
+    def _write(
+        self, id: str, body: bytes | None, prior: SingleVersion
+    ) -> tuple[SingleVersion | None, LoneRow | None]:
         """Make the version behind `prior`: what was written, or else the row as it is now.
 
         The bucket isn't let to retry by itself: the first refusal can be believed then, and costs no version its
@@ -165,7 +167,7 @@ class RowStore:
             same = current.version.number == made.number
             return replaced(made, etag=current.version.etag if same else ""), None
 
-    def _put(self, id: str, data: bytes, prior: Version) -> str:
+    def _put(self, id: str, data: bytes, prior: SingleVersion) -> str:
         key = self.layout.row(id)
         if prior.number:
             return self.bucket.put_if_match(key, data, prior.etag, retry_for=0)
@@ -191,7 +193,7 @@ class RowStore:
             return None
         return Record(row.id, self.documents.decode(row.body, row.id), row.version.to_text())
 
-    def _again(self, id: str, current: LoneRow | None, backoff: Backoff) -> Version:
+    def _again(self, id: str, current: LoneRow | None, backoff: Backoff) -> SingleVersion:
         """What to write over at the next attempt."""
         if not backoff.wait():
             raise StaleObjectError(
@@ -199,7 +201,7 @@ class RowStore:
             )
         return NEVER if current is None else current.version
 
-    def _stale(self, id: str, prior: Version, current: LoneRow | None) -> StaleObjectError:
+    def _stale(self, id: str, prior: SingleVersion, current: LoneRow | None) -> StaleObjectError:
         if current is None or current.body is None:
             return StaleObjectError(f"{self._named(id)} was deleted since it was read.", lasting=True)
         return StaleObjectError(

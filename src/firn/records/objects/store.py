@@ -66,7 +66,7 @@ class StoredRow:
     etag: str | None
 
 
-class Reader(Protocol):
+class SnapshotReader(Protocol):
     """Who reads at a snapshot, as long as it is open."""
 
     @property
@@ -122,7 +122,7 @@ class RecordStore:
         self._mutex = threading.Lock()
         self._known: dict[tuple[str, int], RecordDefinition] = {}
         self._opened: dict[str, RecordDefinition] = {}
-        self._readers: WeakSet[Reader] = WeakSet()
+        self._readers: WeakSet[SnapshotReader] = WeakSet()
 
     @property
     def in_flight(self) -> int:
@@ -132,7 +132,7 @@ class RecordStore:
     def backoff(self) -> Backoff:
         return Backoff(self.clock)
 
-    def reads(self, reader: Reader) -> None:
+    def reads(self, reader: SnapshotReader) -> None:
         """Let no collection of this process take what a reader sees, as long as it is open and held by somebody."""
         with self._mutex:
             self._readers.add(reader)

@@ -23,7 +23,7 @@ from firn.records.objects.row import Version
 from firn.records.objects.single_version_row import decode_row
 from firn.records.objects.store import RecordStore, Table
 from firn.records.read.changes import commit_number
-from firn.records.read.snapshot import Snapshot, etag_of
+from firn.records.read.snapshot import RecordSnapshot, etag_of
 
 Write = tuple[int, RowWrite]
 """A write and its commit's number."""
@@ -46,7 +46,7 @@ class Found:
         return self.mark or etag_of(table, self.id, self.seq)
 
 
-def snapshot_at(store: RecordStore, at: Any = None) -> Snapshot:
+def snapshot_at(store: RecordStore, at: Any = None) -> RecordSnapshot:
     """The database after a commit, by its number; as it is now for None. As `SequenceLog.refresh`; of the past 1 GET
     more where the record isn't in memory.
 
@@ -58,11 +58,11 @@ def snapshot_at(store: RecordStore, at: Any = None) -> Snapshot:
     head = store.log.refresh()
     keep_up(store)
     if wanted is None or wanted == head.number:
-        return Snapshot(store, head)
+        return RecordSnapshot(store, head)
     if wanted > head.number:
         raise InvalidInputError(f"at={at!r}: the last commit is {head.number}.")
     records = store.log.records(wanted - 1, wanted) if wanted else []
-    return Snapshot(store, Head(wanted, head.validated_s, after(records[0]) if records else {}))
+    return RecordSnapshot(store, Head(wanted, head.validated_s, after(records[0]) if records else {}))
 
 
 class ManyRows(Protocol):
@@ -120,7 +120,7 @@ class TableAt:
     changes: Mapping[str, Write] = field(default_factory=dict)
 
     @staticmethod
-    def of(at: Snapshot, table: Table) -> TableAt:
+    def of(at: RecordSnapshot, table: Table) -> TableAt:
         """No request."""
         store, since = at.store, table.state.since
         lately = store.log.changes(table.name, at.number)

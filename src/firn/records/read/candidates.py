@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from firn.bucket.base import Bucket, ObjectInfo
-from firn.records.documents.predicates import Range, Scalar, Span, level_may_match, may_match, spans_of
-from firn.records.names.layout import Entry
+from firn.records.documents.predicates import IndexSpan, Range, Scalar, level_may_match, may_match, spans_of
+from firn.records.names.layout import IndexEntry
 from firn.records.objects.store import Table
 
 PAGE: Final = 1000
@@ -45,7 +45,7 @@ def candidates(
 
 def entries(
     bucket: Bucket, table: Table, number: int, field: str, predicate: Scalar | None, most: int | None
-) -> list[Entry] | None:
+) -> list[IndexEntry] | None:
     """The entries of an index that may count at commit `number`, and may match if a predicate is given; None if they
     are more than `most` pages. 1 LIST sequence."""
     listing = _Listing(bucket, table, number, field, predicate)
@@ -58,7 +58,7 @@ def entries(
     return listing.entries
 
 
-def newest(entries: Iterable[Entry], among: Mapping[str, int] | None = None) -> dict[str, int]:
+def newest(entries: Iterable[IndexEntry], among: Mapping[str, int] | None = None) -> dict[str, int]:
     """The greatest number of each name that entries are of; of those `among` others only, whose numbers count too."""
     found: dict[str, int] = {}
     for entry in entries:
@@ -81,7 +81,7 @@ class _Listing:
         self._spans = self._spanned()
         self._span = next(self._spans, None)
         self._after: str | None = None
-        self.entries: list[Entry] = []
+        self.entries: list[IndexEntry] = []
 
     @property
     def ended(self) -> bool:
@@ -113,9 +113,9 @@ class _Listing:
             ):
                 self.entries.append(entry)
 
-    def _spanned(self) -> Iterator[Span]:
+    def _spanned(self) -> Iterator[IndexSpan]:
         if self._predicate is None:
-            yield Span("")
+            yield IndexSpan("")
             return
         spans = spans_of(self._predicate)
         if spans is not None:
@@ -124,4 +124,4 @@ class _Listing:
         assert isinstance(self._predicate, Range)
         for level in self._bucket.list_dirs(self._directory):
             if level_may_match(level, self._predicate):
-                yield Span(f"{level}/")
+                yield IndexSpan(f"{level}/")

@@ -47,7 +47,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Changes:
+class RecordChanges:
     """What was committed after the version `since`, up to and with `version`. Nothing is read before it is asked for.
 
     It can be iterated over again and again, and gives the same each time, as long as the log has it.
@@ -78,8 +78,8 @@ class Changes:
         return pa.Table.from_batches(self.to_batches(), arrow_schema(self.columns))
 
 
-class AsyncChanges(Twin[Changes]):
-    """See `Changes`. `async for` gives each change."""
+class AsyncChanges(Twin[RecordChanges]):
+    """See `RecordChanges`. `async for` gives each change."""
 
     @property
     def since(self) -> str:
@@ -102,7 +102,7 @@ class AsyncChanges(Twin[Changes]):
         """Arrow batches: `_id`, the declared columns or else `document`, `_kind` and `_seq`."""
         return each(self._threads, self.twin.to_batches, 1)
 
-    to_arrow = awaited(Changes.to_arrow)
+    to_arrow = awaited(RecordChanges.to_arrow)
 
 
 def change_columns(documents: Documents) -> ColumnTypes:
@@ -131,7 +131,7 @@ def change_table(told: Sequence[Change], documents: Documents, columns: ColumnTy
     return table_of(columns, own, [change.body for change in told], documents)
 
 
-def since_version(store: RecordStore, name: str, since: Any = None, upto: Any = None) -> Changes:
+def since_version(store: RecordStore, name: str, since: Any = None, upto: Any = None) -> RecordChanges:
     """What was put and deleted, commit by commit, from the log: iterable, and with `to_arrow()`.
 
     Nothing is left out and nothing told twice: who goes on with `since=changes.version` hears of every commit. As
@@ -161,7 +161,7 @@ def since_version(store: RecordStore, name: str, since: Any = None, upto: Any = 
         [('put', 'ada', {'born': 1815, 'city': 'London'}), ('delete', 'ada', None)]
     """
     table, begin, end = bounds(store, name, since, upto)
-    return Changes(str(begin), str(end), store, table)
+    return RecordChanges(str(begin), str(end), store, table)
 
 
 def bounds(store: RecordStore, name: str, since: Any = None, upto: Any = None) -> tuple[Table, int, int]:

@@ -34,7 +34,7 @@ class HasDocument(Protocol):
     def document(self) -> Mapping[str, Any]: ...
 
 
-class Span(NamedTuple):
+class KeySpan(NamedTuple):
     """A name of which a row's key is known only in part: it is from `low` to `high`."""
 
     low: Key
@@ -155,24 +155,24 @@ class Order:
         """By which rows compare."""
         return tuple(self._keys(row))
 
-    def of_row(self, name: str) -> Span:
+    def of_row(self, name: str) -> KeySpan:
         """The span of a row's name, where ids come first."""
         low, high = _ids_of(name)
         if self._fields[0][1]:
-            return Span((_Down(high),), (_Down(low),), name)
-        return Span((low,), (high,), name)
+            return KeySpan((_Down(high),), (_Down(low),), name)
+        return KeySpan((low,), (high,), name)
 
-    def of_entry(self, value: str, name: str) -> Span:
+    def of_entry(self, value: str, name: str) -> KeySpan:
         """The span of an index entry of the first field, by the segment of its value and the name of its row."""
         low, high = order_keys_of(value)
         down = self._fields[0][1]
         if low == high and len(self._fields) == 2:
             first = _Down(low) if down else low
             ids = self._of_ids(name)
-            return Span((first, ids[0]), (first, ids[1]), name)
+            return KeySpan((first, ids[0]), (first, ids[1]), name)
         if down:
-            return Span((_Down(high),), (_Down(low), _LAST), name)
-        return Span((low,), (high, _LAST), name)
+            return KeySpan((_Down(high),), (_Down(low), _LAST), name)
+        return KeySpan((low,), (high, _LAST), name)
 
     def _of_ids(self, name: str) -> tuple[Any, Any]:
         low, high = _ids_of(name)
@@ -200,7 +200,7 @@ class Page:
     def __contains__(self, row: HasDocument) -> bool:
         return self.start is None or self.order.key(row) > self.start
 
-    def may_have(self, span: Span) -> bool:
+    def may_have(self, span: KeySpan) -> bool:
         """Whether the row of a name may be on it."""
         return self.start is None or span.high > self.start
 

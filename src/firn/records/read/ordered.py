@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Final, TypeVar
 
-from firn.records.read.order import HasDocument, Key, Page, Span
+from firn.records.read.order import HasDocument, Key, KeySpan, Page
 
 WIDEST: Final = 1024
 """Rows that are read at once at most."""
@@ -18,7 +18,7 @@ WIDEST: Final = 1024
 R = TypeVar("R", bound=HasDocument)
 
 
-def in_order(of: Iterable[Span], read: Callable[[Sequence[str]], Iterable[R]], page: Page) -> Iterator[R]:
+def in_order(of: Iterable[KeySpan], read: Callable[[Sequence[str]], Iterable[R]], page: Page) -> Iterator[R]:
     """The rows of these names that are on the page, and those behind it for as long as they are asked for.
 
     `read` gives the rows that there are of some names. It is asked for as many as are wanted first, then for as many

@@ -24,17 +24,17 @@ from firn.records.documents.predicates import (
     of_values,
 )
 from firn.records.names.index_values import IndexValue
-from firn.records.names.layout import Entry
+from firn.records.names.layout import IndexEntry
 from firn.records.names.names import digest, id_part, part_text
 from firn.records.objects.row import Row, Version
 from firn.records.objects.store import RecordStore, Table
 from firn.records.read.candidates import LIST_COST, PAGE, candidates, entries, newest
-from firn.records.read.order import ALL, Page, Span
+from firn.records.read.order import ALL, KeySpan, Page
 from firn.records.read.ordered import in_order
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRow:
     """A row as a snapshot has it: the version's number, its body, and the document that this is."""
 
     id: str
@@ -50,7 +50,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RecordSnapshot:
     """The database as it was after commit `head.number`, of which the process knew when it was the end of the log."""
 
     store: RecordStore
@@ -68,7 +68,7 @@ class Snapshot:
         """What a write of the log has put, read by the table as it was. As `RecordStore.body`."""
         return self.table(write.table).documents.decode(self.store.body(write), write.id)
 
-    def get(self, table: Table, id: str) -> Seen | None:
+    def get(self, table: Table, id: str) -> SeenRow | None:
         """The row of that id, None if there is none (rule 10). 1 GET, none if its last change isn't applied yet.
 
         Raises:
@@ -83,7 +83,7 @@ class Snapshot:
         must_have(self.store, table, table.layout.row(id), row.newest, written)
         return self._at(table, id, row.at(self.number))
 
-    def get_many(self, table: Table, ids: Sequence[str]) -> list[Seen]:
+    def get_many(self, table: Table, ids: Sequence[str]) -> list[SeenRow]:
         """The rows that there are of these ids. 1 GET each, many at once, none for those whose last change isn't
         applied yet. Raises as `get`."""
         changes = {id: self.store.log.newest(table.name, id, self.number) for id in ids}
@@ -95,7 +95,7 @@ class Snapshot:
         ]
         return [seen for seen in found if seen is not None]
 
-    def find(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
+    def find(self, table: Table, where: Where, page: Page = ALL) -> Iterator[SeenRow]:
         """The rows that match, in the order of their ids (rule 11). 1 LIST sequence (for a range of text, 1 a first
         level that may hold any, and 1) and 1 for the horizon if nobody has asked for it within R; then 1 GET a row,
         of those that are taken and at most as many again. Where several fields have an index: see `candidates`.
@@ -113,7 +113,7 @@ class Snapshot:
         where: Where,
         page: Page = ALL,
         without: Collection[str] = (),
-    ) -> Iterator[Seen]:
+    ) -> Iterator[SeenRow]:
         """`find` through the indices of these fields, or by ids; rows with ids in `without` are left out."""
         changes = self._changes(table, without)
         walked = self._may_walk(table, page)
@@ -133,7 +133,7 @@ class Snapshot:
         assert names is not None
         return self._rows(table, without_ids(names, without), changes, where, page)
 
-    def scan(self, table: Table, where: Where, page: Page = ALL) -> Iterator[Seen]:
+    def scan(self, table: Table, where: Where, page: Page = ALL) -> Iterator[SeenRow]:
         """The rows that match, without an index but that of the order. 1 LIST sequence of all rows, or of those whose
         ids begin alike; then 1 GET a row, of those that are taken or don't match and at most as many again."""
         if self._may_walk(table, page):
@@ -142,7 +142,7 @@ class Snapshot:
         names = dict.fromkeys(self._names(table, where), 0)
         return self._rows(table, names, changes, where, page)
 
-    def stream(self, table: Table, where: Where) -> Iterator[Seen]:
+    def stream(self, table: Table, where: Where) -> Iterator[SeenRow]:
         """The rows that match, in no order that counts, a page of the LIST at a time. 1 LIST sequence, 1 GET a
         row."""
         changes, ids = self._changes(table), _ids(where)
@@ -250,7 +250,7 @@ class Snapshot:
 
     def _walk(
         self, table: Table, where: Where, names: Mapping[str, int] | None, page: Page
-    ) -> list[Entry] | None:
+    ) -> list[IndexEntry] | None:
         """The entries of the index in whose order rows are wanted; of these rows, if names are given. None where it
         costs less to read these."""
         field = page.order.first
@@ -267,7 +267,7 @@ class Snapshot:
         changes: Mapping[str, tuple[int, RowWrite]],
         where: Where,
         page: Page,
-    ) -> Iterator[Seen]:
+    ) -> Iterator[SeenRow]:
         """The rows of these names, each with the number of an entry of it or 0, and those that lately changed, that
         match and are on the page."""
         if page.order.first == ID:
@@ -279,20 +279,20 @@ class Snapshot:
     def _in_order(
         self,
         table: Table,
-        spans: Iterable[Span],
+        spans: Iterable[KeySpan],
         changes: Mapping[str, tuple[int, RowWrite]],
         where: Where,
         page: Page,
         entered: Mapping[str, int],
-    ) -> Iterator[Seen]:
+    ) -> Iterator[SeenRow]:
         """The same by what names tell of keys, few at a time."""
 
-        def read(some: Sequence[str]) -> Iterator[Seen]:
+        def read(some: Sequence[str]) -> Iterator[SeenRow]:
             rows = self._stored(table, some, entered)
             found = (self._at(table, row.id, row.at(self.number)) for row in rows)
             return matching(found)
 
-        def matching(found: Iterable[Seen | None]) -> Iterator[Seen]:
+        def matching(found: Iterable[SeenRow | None]) -> Iterator[SeenRow]:
             return (row for row in found if row is not None and matches(row.document, where, row.id))
 
         others = {id_part(id) for id in changes}
@@ -303,14 +303,14 @@ class Snapshot:
             lately = iter(sorted((row for row in lately if row in page), key=page.order.key))
         return heapq.merge(stored, lately, key=page.order.key)
 
-    def _at(self, table: Table, id: str, version: Version | None) -> Seen | None:
+    def _at(self, table: Table, id: str, version: Version | None) -> SeenRow | None:
         return None if version is None else self._seen(table, id, version.seq, version)
 
-    def _seen(self, table: Table, id: str, seq: int, version: Version | RowWrite) -> Seen | None:
+    def _seen(self, table: Table, id: str, seq: int, version: Version | RowWrite) -> SeenRow | None:
         if (version.body is None and version.ref is None) or seq <= table.state.since:
             return None
         body = self.store.body(version)
-        return Seen(id, seq, body, table.documents.decode(body, id))
+        return SeenRow(id, seq, body, table.documents.decode(body, id))
 
 
 def without_ids(names: Mapping[str, int], ids: Collection[str]) -> Mapping[str, int]:

@@ -15,18 +15,18 @@ from firn.records.names.names import check_id
 from firn.records.objects.store import Table
 from firn.records.read.order import Order, OrderBy, Page
 from firn.records.read.rows import Rows
-from firn.records.read.snapshot import Seen, Snapshot, no_such_key
+from firn.records.read.snapshot import RecordSnapshot, SeenRow, no_such_key
 from firn.records.write.validation import Footprint, RowKey
 from firn.records.write.writes import Buffer
 
 
 @checked
-class Reads:
+class TransactionReads:
     """The part of `Transaction` that reads. Whatever it tells of rows is in the footprint: misses and counts, too."""
 
-    _at: Snapshot
+    _at: RecordSnapshot
     _footprint: Footprint
-    _seen: dict[RowKey, Seen | None]
+    _seen: dict[RowKey, SeenRow | None]
     _streams: list[str]
     _writes: Buffer
 
@@ -151,7 +151,7 @@ class Reads:
 
     def _rows(
         self,
-        look: Callable[[Table, Where, Page], Iterator[Seen]],
+        look: Callable[[Table, Where, Page], Iterator[SeenRow]],
         table: Table,
         conditions: Mapping[str, Any],
         order: Order,
@@ -198,7 +198,7 @@ class Reads:
         seen = self._read(table, id)
         return None if seen is None else seen.record(table)
 
-    def _read(self, table: Table, id: str) -> Seen | None:
+    def _read(self, table: Table, id: str) -> SeenRow | None:
         """The row as the snapshot has it, read once."""
         key = (table.name, id)
         self._footprint.reads.add(key)

@@ -145,5 +145,5 @@ class _Nothing:
     snapshot: int
     txid: str = field(default_factory=lambda: secrets.token_hex(16))
 
-    def admit(self, moment: Moment) -> sequence.Transaction:
-        return sequence.Transaction(self.txid, self.snapshot)
+    def admit(self, moment: Moment) -> sequence.LogTransaction:
+        return sequence.LogTransaction(self.txid, self.snapshot)

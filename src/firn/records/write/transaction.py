@@ -22,21 +22,21 @@ from firn.records.documents.documents import Record
 from firn.records.names.names import check_id
 from firn.records.objects.own_etags import became, check_etag, check_new
 from firn.records.objects.store import RecordStore, Table
-from firn.records.read.snapshot import Seen, Snapshot, etag_of, no_such_key
+from firn.records.read.snapshot import RecordSnapshot, SeenRow, etag_of, no_such_key
 from firn.records.write.locks import Locks
-from firn.records.write.reads import Reads
+from firn.records.write.reads import TransactionReads
 from firn.records.write.uniqueness import Holders, claims_of
 from firn.records.write.validation import (
-    Conflict,
-    Decoded,
+    DecodedDocuments,
     Footprint,
     RowKey,
     Unseen,
+    WriteConflict,
     conflict,
     last_write,
     unseen,
 )
-from firn.records.write.writes import Buffer, Pending, Savepoint
+from firn.records.write.writes import Buffer, PendingWrite, Savepoint
 
 TIMEOUT_S: Final = 600.0
 
@@ -60,7 +60,7 @@ def begin(
 
 
 @checked
-class Transaction(Reads):
+class Transaction(TransactionReads):
     """Reads of one snapshot, with own writes laid over it, and their commit as one. For one thread at a time.
 
     As a context manager it commits at the end, and rolls back if an exception leaves it. One that took too long
@@ -75,13 +75,13 @@ class Transaction(Reads):
         self.serializable = serializable
         self.committed: int | None = None
         self._store = store
-        self._at = Snapshot(store, head)
+        self._at = RecordSnapshot(store, head)
         self._timeout_s = timeout_s
         self._ends_s = store.clock.monotonic() + timeout_s
         self._state: State = "open"
         self._footprint = Footprint()
         self._beyond: RowKey | None = None
-        self._seen: dict[RowKey, Seen | None] = {}
+        self._seen: dict[RowKey, SeenRow | None] = {}
         self._streams: list[str] = []
         self._writes = Buffer(self.txid)
         self._holders = Holders()
@@ -276,7 +276,7 @@ class Transaction(Reads):
         elif self._state == "open":
             self._end("rolled back")
 
-    def admit(self, moment: Moment) -> sequence.Transaction:
+    def admit(self, moment: Moment) -> sequence.LogTransaction:
         """Rules 13 to 16 and 26, by the definitions as they are now: what to commit."""
         if self._writes.may_be_swept(self._store):
             raise TransactionTimedOutError(
@@ -285,11 +285,11 @@ class Transaction(Reads):
             )
         self._tables_must_stand(moment.catalog)
         others = [*unseen(moment.since), *((moment.head.number + 1, member) for member in moment.earlier)]
-        decoded = moment.shared.setdefault("documents", Decoded())
+        decoded = moment.shared.setdefault("documents", DecodedDocuments())
         self._must_stand(others, serializable=self.serializable, decoded=decoded)
         tables = {name: self._written_table(name, moment.catalog) for name in sorted(self._writes.tables)}
         claims = claims_of(self._at, tables, self._writes, others, self._holders)
-        return sequence.Transaction(self.txid, self.snapshot, self._writes.to_log(tables), claims)
+        return sequence.LogTransaction(self.txid, self.snapshot, self._writes.to_log(tables), claims)
 
     # -- how
 
@@ -356,7 +356,7 @@ class Transaction(Reads):
             self._tables_must_stand(head.catalog)
             self._must_stand(unseen(since), serializable=True)
             self._must_stream_on(since)
-            self._at = Snapshot(self._store, head)
+            self._at = RecordSnapshot(self._store, head)
             self._footprint.reads.update(gone)
             self._seen.update(dict.fromkeys(gone))
 
@@ -385,7 +385,7 @@ class Transaction(Reads):
                 what = "dropped" if state is None else "dropped and created again"
                 raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
 
-    def _must_stream_on(self, since: Iterable[sequence.Record]) -> None:
+    def _must_stream_on(self, since: Iterable[sequence.LogRecord]) -> None:
         """What a stream has yet to read mustn't have changed: it goes on at the snapshot that it began at."""
         changed = {write.table for _, other in unseen(since) for write in other.writes}
         for name in self._streams:
@@ -396,9 +396,9 @@ class Transaction(Reads):
                 )
 
     def _must_stand(
-        self, others: Iterable[Unseen], *, serializable: bool, decoded: Decoded | None = None
+        self, others: Iterable[Unseen], *, serializable: bool, decoded: DecodedDocuments | None = None
     ) -> None:
-        others, documents = list(others), decoded or Decoded()
+        others, documents = list(others), decoded or DecodedDocuments()
         found = conflict(
             self._footprint,
             others,
@@ -408,7 +408,7 @@ class Transaction(Reads):
         if found is not None:
             raise StaleObjectError(str(found), self._now(found, others))
 
-    def _now(self, found: Conflict, others: Iterable[Unseen]) -> Record | None:
+    def _now(self, found: WriteConflict, others: Iterable[Unseen]) -> Record | None:
         """The row of a conflict as it is now."""
         last = last_write((found.write.table, found.write.id), others)
         assert last is not None
@@ -427,7 +427,7 @@ class Transaction(Reads):
         own = self._writes.get(key)
         base = own.base if own is not None else self._seen.get(key)
         self._footprint.writes.add(key)
-        return self._writes.put(Pending(table.name, id, body, base))
+        return self._writes.put(PendingWrite(table.name, id, body, base))
 
     def _lock(self, key: RowKey) -> None:
         """Rule 25: take the row's lock, and fail at once if the row moved meanwhile."""

@@ -11,9 +11,9 @@ from firn.journal.sequence import RowWrite
 from firn.records.names.index_values import IndexValue, encode_value
 from firn.records.names.names import field_part
 from firn.records.objects.store import Table
-from firn.records.read.snapshot import Snapshot
+from firn.records.read.snapshot import RecordSnapshot
 from firn.records.write.validation import Unseen, check_claims
-from firn.records.write.writes import Buffer, Pending
+from firn.records.write.writes import Buffer, PendingWrite
 
 
 class Holders:
@@ -27,7 +27,7 @@ class Holders:
     def __init__(self) -> None:
         self._found: dict[tuple[int, int, int, str], set[str]] = {}
 
-    def look(self, snapshot: Snapshot, tables: Mapping[str, Table], writes: Buffer) -> None:
+    def look(self, snapshot: RecordSnapshot, tables: Mapping[str, Table], writes: Buffer) -> None:
         """Look for all new values. As `find` for each."""
         for table in tables.values():
             new = [item for item in _values(table, writes.of(table.name).values()) if item[3]]
@@ -36,7 +36,7 @@ class Holders:
 
     def of(
         self,
-        snapshot: Snapshot,
+        snapshot: RecordSnapshot,
         table: Table,
         values: Iterable[tuple[str, IndexValue]],
         own: Collection[str],
@@ -57,7 +57,7 @@ class Holders:
 
 
 def claims_of(
-    snapshot: Snapshot,
+    snapshot: RecordSnapshot,
     tables: Mapping[str, Table],
     writes: Buffer,
     others: Iterable[Unseen],
@@ -112,7 +112,7 @@ def _indexed(table: Table, id: str, document: Mapping[str, Any], field: str) -> 
     return [value for value in values if value is not None]
 
 
-def _unclaimed(snapshot: Snapshot, table: Table, others: Iterable[Unseen]) -> Iterator[tuple[str, str]]:
+def _unclaimed(snapshot: RecordSnapshot, table: Table, others: Iterable[Unseen]) -> Iterator[tuple[str, str]]:
     """What rows have that were written after the snapshot, in unique indices that came later still: nobody had to
     claim it. By claim, the row's id."""
     fields = [
@@ -136,7 +136,7 @@ def claim_of(table: str, field: str, value: IndexValue) -> str:
     return f"{table}/{field_part(field)}/{encode_value(value)}"
 
 
-def _values(table: Table, writes: Iterable[Pending]) -> Iterator[tuple[str, str, IndexValue, bool]]:
+def _values(table: Table, writes: Iterable[PendingWrite]) -> Iterator[tuple[str, str, IndexValue, bool]]:
     """The ids, fields and values that are unique after these writes, and whether the row didn't have it before."""
     unique = [name for name, index in table.state.fields.items() if index.unique]
     for write in writes:

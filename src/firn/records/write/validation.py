@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firn.errors import DuplicateKeyError
-from firn.journal.sequence import Record, RowWrite, Transaction
+from firn.journal.sequence import LogRecord, LogTransaction, RowWrite
 from firn.records.documents.predicates import Where, matches
 
 RowKey = tuple[str, str]
@@ -30,11 +30,11 @@ class Footprint:
         return {table for table, _ in (*self.reads, *self.predicates, *self.writes)}
 
 
-Unseen = tuple[int, Transaction]
+Unseen = tuple[int, LogTransaction]
 """A transaction that was committed meanwhile, and its record's number."""
 
 
-def unseen(since: Iterable[Record]) -> Iterator[Unseen]:
+def unseen(since: Iterable[LogRecord]) -> Iterator[Unseen]:
     """The transactions of records, in their order."""
     for record in since:
         for member in record.group:
@@ -42,7 +42,7 @@ def unseen(since: Iterable[Record]) -> Iterator[Unseen]:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class WriteConflict:
     """A write of another transaction that this one can't stand after, and why."""
 
     number: int
@@ -58,7 +58,7 @@ class Conflict:
 
 def conflict(
     footprint: Footprint, others: Iterable[Unseen], document: Document, *, serializable: bool
-) -> Conflict | None:
+) -> WriteConflict | None:
     """The first of others' writes that overlaps with own ones (rule 13), or, serializable, with what was read: an id,
     whether it was found or missed, or a new body that matches what was looked for (rule 14). A body is asked for
     once, whatever the number of predicates."""
@@ -69,17 +69,17 @@ def conflict(
         for write in other.writes:
             key = (write.table, write.id)
             if key in footprint.writes:
-                return Conflict(number, write, "written by this transaction too")
+                return WriteConflict(number, write, "written by this transaction too")
             if serializable and key in footprint.reads:
-                return Conflict(number, write, "read by this transaction")
+                return WriteConflict(number, write, "read by this transaction")
             if write.table in asked and not write.deletes:
                 put = document(write)
                 if any(matches(put, where, write.id) for where in asked[write.table]):
-                    return Conflict(number, write, "among what this transaction looked for")
+                    return WriteConflict(number, write, "among what this transaction looked for")
     return None
 
 
-class Decoded:
+class DecodedDocuments:
     """Documents of others' writes, for all transactions of a group: each write is decoded once."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from firn.records.objects.own_etags import own_etag
 from firn.records.objects.staged import STAGED_S, staged_ref
 from firn.records.objects.store import RecordStore, Table
 from firn.records.read.order import ALL, Page
-from firn.records.read.snapshot import Seen
+from firn.records.read.snapshot import SeenRow
 
 SMALLEST: Final = 4 << 10
 """Bytes of a body that is staged to make a record smaller: below that the object costs more than it saves."""
@@ -25,14 +25,14 @@ LARGEST: Final = 64 << 20
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingWrite:
     """A write that isn't committed: a body, or None for a delete. `base` is the version that it replaces, where the
     transaction has read it. `ref` names the object that a large body was staged in, `etag` is the write's own."""
 
     table: str
     id: str
     body: bytes | None
-    base: Seen | None
+    base: SeenRow | None
     ref: str | None = None
     etag: str = ""
 
@@ -47,7 +47,7 @@ class Savepoint:
     """What a transaction had written at a moment; `Transaction.rollback` forgets what it has written since."""
 
     txid: str
-    writes: Mapping[tuple[str, str], Pending] = field(repr=False)
+    writes: Mapping[tuple[str, str], PendingWrite] = field(repr=False)
 
 
 class Buffer:
@@ -55,7 +55,7 @@ class Buffer:
 
     def __init__(self, txid: str) -> None:
         self._txid = txid
-        self._writes: dict[tuple[str, str], Pending] = {}
+        self._writes: dict[tuple[str, str], PendingWrite] = {}
         self.staged_s = 0.0
 
     def __len__(self) -> int:
@@ -85,10 +85,10 @@ class Buffer:
         """The rows that are written."""
         return set(self._writes)
 
-    def get(self, key: tuple[str, str]) -> Pending | None:
+    def get(self, key: tuple[str, str]) -> PendingWrite | None:
         return self._writes.get(key)
 
-    def of(self, table: str) -> Mapping[str, Pending]:
+    def of(self, table: str) -> Mapping[str, PendingWrite]:
         """A table's writes, by id."""
         return {id: write for (of, id), write in self._writes.items() if of == table}
 
@@ -98,7 +98,7 @@ class Buffer:
         found = (row for row in rows if matches(row.document, where, row.id) and row in page)
         return sorted(found, key=page.order.key)
 
-    def put(self, write: Pending) -> str:
+    def put(self, write: PendingWrite) -> str:
         """The row's new write; its ETag."""
         etag = own_etag(self._txid, write.body)
         self._writes[write.table, write.id] = replace(write, etag=etag)
@@ -149,7 +149,7 @@ class Buffer:
         return tuple(_to_log(tables[write.table], write) for write in self._writes.values())
 
 
-def _to_log(table: Table, write: Pending) -> RowWrite:
+def _to_log(table: Table, write: PendingWrite) -> RowWrite:
     if write.body is None:
         return RowWrite(write.table, write.id)
     document = table.documents.decode(write.body, write.id)

@@ -18,7 +18,7 @@ from firn.clock import SystemClock
 from firn.errors import FirnError, InvalidInputError
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import RecordDefinition
-from firn.records.load.load import Loaded, RecordLoadReport, load
+from firn.records.load.load import LoadedPart, RecordLoadReport, load
 from firn.records.load.rows import load_rows
 from firn.records.objects.store import RecordStore
 from firn.records.row_tables import RowTable
@@ -51,7 +51,7 @@ class RecordLoadContext:
 class RecordLoadOutcome(NamedTuple):
     """The result of a task: an error that a retry can't mend comes as a value."""
 
-    loaded: Loaded
+    loaded: LoadedPart
     error: FirnError | None
     counters: dict[str, int]
 
@@ -84,7 +84,7 @@ def load_dataframe(
     # To read what tasks have committed, one record after another, would bring all rows here.
     store.log.forget()
     settle(store)
-    return Loaded(rows, commits).report(store.log.head().number)
+    return LoadedPart(rows, commits).report(store.log.head().number)
 
 
 def _run(frame: DataFrame, bucket: Bucket, context: RecordLoadContext) -> list[RecordLoadOutcome]:
@@ -109,13 +109,13 @@ def load_partition(
 ) -> RecordLoadOutcome:
     """In a worker: load one partition's rows."""
     before = bucket.counters.as_dict()
-    loaded, error = Loaded(0, ()), None
+    loaded, error = LoadedPart(0, ()), None
     definition = context.definition
     rows = load_rows(batches, definition.documents, id=context.id)
     try:
         if definition.isolation == "row":
             table = RowTable(bucket, context.prefix, definition)
-            loaded = Loaded(table.load_rows(rows, batch=context.batch), ())
+            loaded = LoadedPart(table.load_rows(rows, batch=context.batch), ())
         else:
             store = RecordStore(
                 bucket, context.database, clock=SystemClock(), definitions={definition.name: definition}.get

@@ -23,12 +23,12 @@ from firn.journal.sequence import (
     Ddl,
     Horizon,
     IndexState,
+    LogRecord,
+    LogTransaction,
     Pack,
-    Record,
     RowWrite,
     SequenceLayout,
     TableState,
-    Transaction,
 )
 from firn.journal.sequence.catalog import after, changed
 from firn.journal.sequence.codec import (
@@ -69,7 +69,9 @@ DDL = st.builds(
     each=st.lists(TEXT, max_size=2).map(tuple),
 )
 GROUP = st.lists(
-    st.builds(Transaction, TEXT, NUMBERS, st.lists(WRITES, max_size=3).map(tuple), ENTRIES, st.none() | DDL),
+    st.builds(
+        LogTransaction, TEXT, NUMBERS, st.lists(WRITES, max_size=3).map(tuple), ENTRIES, st.none() | DDL
+    ),
     max_size=3,
 ).map(tuple)
 INDICES = st.builds(
@@ -79,11 +81,15 @@ CATALOGS = st.dictionaries(
     TEXT, st.builds(TableState, NUMBERS, ISOLATIONS, st.dictionaries(TEXT, INDICES, max_size=2)), max_size=2
 )
 RECORDS = st.builds(
-    Record, st.just(9), GROUP, st.integers(0, 5), st.sampled_from([(), (7,), (7, 8)]), CATALOGS
+    LogRecord, st.just(9), GROUP, st.integers(0, 5), st.sampled_from([(), (7,), (7, 8)]), CATALOGS
 )
-RECORD = Record(
+RECORD = LogRecord(
     9,
-    (Transaction("tx", 8, (RowWrite("t", "a", b'{"n":1}', None, ("n/1",)), RowWrite("t", "b")), ("t/n/1",)),),
+    (
+        LogTransaction(
+            "tx", 8, (RowWrite("t", "a", b'{"n":1}', None, ("n/1",)), RowWrite("t", "b")), ("t/n/1",)
+        ),
+    ),
     5,
     (7,),
     {"t": TableState(1, "snapshot", {"n": IndexState("ready", True, 1, 1)})},
@@ -242,7 +248,7 @@ def test_objects_with_an_index_of_elements_need_its_feature():
 
     plain = {"t": TableState(1, "snapshot", {"n": IndexState("ready", True, 1, 1)})}
     each = {"t": TableState(1, "snapshot", {"n": IndexState("ready", True, 1, 1, each=True)})}
-    builds = Transaction("a", 8, ddl=Ddl("build", "t", field="m", each=("m",)))
+    builds = LogTransaction("a", 8, ddl=Ddl("build", "t", field="m", each=("m",)))
     assert needs(encode_record(replace(RECORD, catalog=plain))) == []
     assert needs(encode_record(replace(RECORD, catalog=each))) == ["each"]
     assert needs(encode_record(replace(RECORD, catalog=each, base=4))) == ["catalog", "each"]
@@ -254,8 +260,8 @@ def test_objects_with_an_index_of_elements_need_its_feature():
 
 
 def test_a_record_carries_the_definitions_before_it():
-    record = Record(
-        4, (Transaction("a", 3, ddl=Ddl("create", "u")), Transaction("b", 3)), 0, (), RECORD.catalog
+    record = LogRecord(
+        4, (LogTransaction("a", 3, ddl=Ddl("create", "u")), LogTransaction("b", 3)), 0, (), RECORD.catalog
     )
     assert set(after(record)) == {"t", "u"}
     assert after(record)["u"].since == 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firn.errors import CorruptObjectError, SnapshotTooOldError
-from firn.journal.sequence import Horizon, Record, SequenceLayout, SequenceLog, commit, truncate
+from firn.journal.sequence import Horizon, LogRecord, SequenceLayout, SequenceLog, commit, truncate
 from firn.journal.sequence.codec import encode_record
 from firn.journal.sequence.overlay import Overlay
 from sequence_logs import PREFIX, Before, Database, Put, R, put_of
@@ -15,7 +15,7 @@ LAYOUT = SequenceLayout(PREFIX)
 
 def ghost(db, number):
     """A record that lands in the place of one that was truncated."""
-    record = Record(number, (put_of("ghost", number - 1, ("ghost",)),), 0, (), {})
+    record = LogRecord(number, (put_of("ghost", number - 1, ("ghost",)),), 0, (), {})
     db.bucket("late").put_if_absent(LAYOUT.record_key(number), encode_record(record))
 
 
@@ -332,14 +332,14 @@ def test_a_process_behind_what_is_applied_says_no_more_than_its_record_may(db):
 def test_the_overlay():
     overlay = Overlay()
     for n, ids in ((1, ("a", "b")), (3, ("a",)), (4, ("c",))):
-        overlay.add(Record(n, (put_of(f"r{n}", 0, ids),), 0, (), {}))
+        overlay.add(LogRecord(n, (put_of(f"r{n}", 0, ids),), 0, (), {}))
     assert overlay.newest("t", "a", 0, 2)[0] == 1
     assert overlay.newest("t", "a", 0, 9)[0] == 3
     assert overlay.newest("t", "a", 1, 2) is None
     assert overlay.newest("u", "a", 0, 9) is None
     assert [n for n, _ in overlay.history("t", "a", 0, 9)] == [1, 3]
     assert {id: n for id, (n, _) in overlay.changes("t", 1, 4).items()} == {"a": 3, "c": 4}
-    overlay.forget(Record(1, (put_of("r1", 0, ("a", "b")),), 0, (), {}))
+    overlay.forget(LogRecord(1, (put_of("r1", 0, ("a", "b")),), 0, (), {}))
     assert [n for n, _ in overlay.history("t", "a", 0, 9)] == [3]
     assert overlay.newest("t", "b", 0, 9) is None
 

@@ -10,7 +10,15 @@ from firn.errors import (
     SnapshotTooOldError,
     StaleObjectError,
 )
-from firn.journal.sequence import Horizon, Record, SequenceLayout, SequenceLog, commit, truncate, truncation
+from firn.journal.sequence import (
+    Horizon,
+    LogRecord,
+    SequenceLayout,
+    SequenceLog,
+    commit,
+    truncate,
+    truncation,
+)
 from firn.journal.sequence.codec import encode_record
 from firn.testing import crash_points
 from sequence_logs import PREFIX, Before, Database, Put, R, cost, put_of, txids
@@ -67,7 +75,7 @@ def test_late_objects_of_truncated_records_go_too(db):
     db.commit(*"abcde")
     db.apply(3)
     truncate(db.log())
-    record = Record(2, (put_of("late", 1, ("late",)),), 0, (), {})
+    record = LogRecord(2, (put_of("late", 1, ("late",)),), 0, (), {})
     db.bucket().put_if_absent(LAYOUT.record_key(2), encode_record(record))
     assert truncate(db.log()).deleted == 1
     assert LAYOUT.record_key(2) not in db.store

@@ -14,13 +14,13 @@ from firn.journal.writer.format import catalog_pb2 as pb
 from firn.journal.writer.format import frame
 from firn.journal.writer.format.actions import (
     Add,
+    CatalogTransaction,
     CommitRecord,
     Define,
     Drop,
     Remove,
     Resolve,
     Tombstones,
-    Transaction,
     Upgrade,
 )
 from firn.journal.writer.format.identity import Ticket
@@ -31,7 +31,7 @@ from firn.journal.writer.format.messages import (
     encode_checkpoint,
     encode_transaction,
 )
-from firn.journal.writer.format.state import State, replay
+from firn.journal.writer.format.state import CatalogState, replay
 
 LAYOUT = WriterLayout("some/prefix", "host-17", "db")
 TICKET = Ticket(2, "0badcafe" * 4, "a" * 32)
@@ -51,21 +51,21 @@ EXTRA = {
     "part": {"d": None},
 }
 FILE = DataFile("some/prefix/host-17/db/data/d=1/t/x.parquet", 100, 1_700_000_000_000, EXTRA)
-FIRST = Transaction(
+FIRST = CatalogTransaction(
     "host-17",
     "db",
     1,
     (Upgrade(1), Define("t", b"spec"), Add("t", FILE, COLUMNS), Tombstones("t", "n > 3", (FILE.path,))),
     CommitRecord("a" * 32, None, 1000, "append", (("t", "batch"),), {"rows": 3}, claimed=True),
 )
-SECOND = Transaction(
+SECOND = CatalogTransaction(
     "host-17",
     "db",
     2,
     (Remove(FILE.path), Drop("t"), Resolve(1, "a" * 32)),
     CommitRecord("b" * 32, "a" * 32, 2000, "drop"),
 )
-CHECKPOINT = replay(State("host-17", "db"), [(FIRST, "first")])
+CHECKPOINT = replay(CatalogState("host-17", "db"), [(FIRST, "first")])
 
 
 @pytest.mark.parametrize("transaction", [FIRST, SECOND])

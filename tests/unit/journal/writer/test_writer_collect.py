@@ -18,7 +18,7 @@ from firn.journal.model import DataFile
 from firn.journal.writer.format.actions import Add, Define, Drop, Remove
 from firn.journal.writer.format.metadata import FileRecord
 from firn.journal.writer.history.checkpoint import add_checkpoint
-from firn.journal.writer.maintain.collect import Garbage, collect, plan_waves
+from firn.journal.writer.maintain.collect import OrphanFile, collect, plan_waves
 from firn.journal.writer.maintain.prune import prune
 from firn.journal.writer.unclaimed.repair import repair
 from firn.testing import FAILED, Rule, Script, SimStore
@@ -108,7 +108,7 @@ def test_a_file_goes_after_all_that_it_replaces():
 
     def garbage(name, revision, *replaces):
         record = FileRecord("w", "db", "s", "", revision, "0" * 32, "1" * 32, (), replaces)
-        return Garbage(ObjectInfo(name, 1, "", 0), record)
+        return OrphanFile(ObjectInfo(name, 1, "", 0), record)
 
     entries = [
         garbage("d", 5, "b", "c"),

@@ -21,12 +21,12 @@ from firn.errors import (
 )
 from firn.journal.writer import Handle, History
 from firn.journal.writer.format.actions import (
+    CatalogTransaction,
     CommitRecord,
     Define,
     Remove,
     Resolve,
     Tombstones,
-    Transaction,
 )
 from firn.journal.writer.format.identity import new_uuid
 from firn.journal.writer.format.layout import padded
@@ -465,7 +465,7 @@ def fork(made):
         ticket = made.handle.begin()
         adds = written(made.bucket, ticket, made.rows())
         record = CommitRecord(ticket.uuid, head.uuid, head.time_ms, "append")
-        said = Transaction(LAYOUT.writer, LAYOUT.database, 3, tuple(adds), record)
+        said = CatalogTransaction(LAYOUT.writer, LAYOUT.database, 3, tuple(adds), record)
         made.bucket.put(LAYOUT.transaction_key(3, ticket.uuid), encode_transaction(said))
         sides.append((ticket.uuid, adds[0].file.path))
     return sides
@@ -489,7 +489,7 @@ def test_a_repair_that_is_lost_decides_again():
     made = started(2)
     (one, kept), (_, lost) = fork(made)
     record = CommitRecord(new_uuid(), one, made.handle.head.time_ms, "repair")
-    repair = Transaction(LAYOUT.writer, LAYOUT.database, 4, (Resolve(3, one),), record)
+    repair = CatalogTransaction(LAYOUT.writer, LAYOUT.database, 4, (Resolve(3, one),), record)
     made.bucket.put(LAYOUT.transaction_key(4, record.uuid), encode_transaction(repair))
     handle = opened(made.store.bucket())
     ticket = handle.begin()
@@ -552,7 +552,7 @@ def test_a_checkpoint_may_be_all_that_is_left():
 def test_a_claim_that_can_follow_nothing_is_damage():
     made = started(3, claims=True)
     record = CommitRecord(new_uuid(), new_uuid(), 0, "append", claimed=True)
-    stale = Transaction(LAYOUT.writer, LAYOUT.database, 4, (), record)
+    stale = CatalogTransaction(LAYOUT.writer, LAYOUT.database, 4, (), record)
     made.bucket.put(LAYOUT.claim_key(4), encode_transaction(stale))
     report = rebuilt(made.store)
     assert "is not a claim that can follow revision 3" in report.damage[0]
@@ -636,7 +636,7 @@ def test_sound_transactions_that_contradict_one_another_are_named():
     made = started(2)
     head = made.handle.head
     record = CommitRecord(new_uuid(), head.uuid, head.time_ms, "remove")
-    wrong = Transaction(LAYOUT.writer, LAYOUT.database, 3, (Remove("elsewhere"),), record)
+    wrong = CatalogTransaction(LAYOUT.writer, LAYOUT.database, 3, (Remove("elsewhere"),), record)
     made.bucket.put(LAYOUT.transaction_key(3, record.uuid), encode_transaction(wrong))
     with pytest.raises(CorruptObjectError, match=r"revision 3 .*can't follow.*delete its object"):
         rebuilt(made.store, force=True)

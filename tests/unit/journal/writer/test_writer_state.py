@@ -10,19 +10,19 @@ from firn.errors import CorruptObjectError, UnsupportedError
 from firn.journal.model import DataFile
 from firn.journal.writer.format.actions import (
     Add,
+    CatalogTransaction,
     CommitRecord,
     Define,
     Drop,
     Remove,
     Resolve,
     Tombstones,
-    Transaction,
     Upgrade,
 )
-from firn.journal.writer.format.state import BATCH_MEMORY_MS, SoftDelete, State, replay
+from firn.journal.writer.format.state import BATCH_MEMORY_MS, CatalogSoftDelete, CatalogState, replay
 from firn.journal.writer.history.forks import Fork, Link, decide
 
-EMPTY = State("w", "db")
+EMPTY = CatalogState("w", "db")
 COLUMNS = (("n", "BIGINT"),)
 
 
@@ -33,7 +33,7 @@ def uuid(revision):
 def transaction(revision, *actions, time_ms=0, batches=(), previous=None):
     before = previous or (uuid(revision - 1) if revision > 1 else None)
     record = CommitRecord(uuid(revision), before, time_ms or revision * 1000, "op", tuple(batches))
-    return Transaction("w", "db", revision, actions, record)
+    return CatalogTransaction("w", "db", revision, actions, record)
 
 
 def add(name, columns=COLUMNS):
@@ -63,7 +63,7 @@ def test_a_state_does_not_change_the_one_before():
 def test_predicates_are_on_named_files_and_go_with_them():
     state = after(FIRST, transaction(2, Tombstones("t", "n > 1", ("a",))), transaction(3, add("c")))
     files = state.tables["t"].files
-    assert files["a"].deletes == (SoftDelete("n > 1", 2),)
+    assert files["a"].deletes == (CatalogSoftDelete("n > 1", 2),)
     assert files["b"].deletes == files["c"].deletes == ()
     state = replay(state, [(transaction(4, Remove("a")), "x"), (transaction(5, add("a")), "y")])
     assert state.tables["t"].files["a"].deletes == ()

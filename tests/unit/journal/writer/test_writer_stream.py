@@ -13,7 +13,7 @@ import firn
 from firn.errors import CorruptObjectError, ForkError, SnapshotTooOldError
 from firn.journal.model import Commit, DataFile
 from firn.journal.position import Offset, StreamPosition
-from firn.journal.writer.commit.local_writer import Proposal
+from firn.journal.writer.commit.local_writer import PendingCommit
 from firn.journal.writer.format.actions import Resolve
 from firn.journal.writer.format.identity import new_uuid
 from firn.journal.writer.format.layout import WriterLayout
@@ -393,7 +393,7 @@ def test_a_revision_that_was_lost_stops_streams_over_the_writers_tables(
     connect("c").create_table("u", journal="writer")
     stream = position(connect)
     offset = stream.begin(None)
-    a.journal.own.commit(Proposal("lost", lambda state, clock: ()))  # type: ignore[attr-defined]
+    a.journal.own.commit(PendingCommit("lost", lambda state, clock: ()))  # type: ignore[attr-defined]
     with pytest.raises(
         SnapshotTooOldError, match=r"revision 2 of the writer a was lost.*Start the stream anew"
     ):

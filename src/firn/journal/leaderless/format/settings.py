@@ -12,7 +12,7 @@ from firn.units import parse_duration
 
 
 @dataclass(frozen=True)
-class Settings:
+class LeaderlessSettings:
     """Milliseconds throughout; each is a table property of the name in `PROPERTIES`.
 
     `retry_window_ms` is R: how long an append's log is retried. `landing_delay_ms` is Z: the longest delay
@@ -29,12 +29,12 @@ class Settings:
     schema_refresh_ms: int = 10_000
 
     @staticmethod
-    def from_properties(properties: Mapping[str, Any]) -> Settings:
+    def from_properties(properties: Mapping[str, Any]) -> LeaderlessSettings:
         values: dict[str, Any] = {}
         for name, attribute in PROPERTIES.items():
             if name in properties:
                 values[attribute] = int(parse_duration(properties[name]) * 1000)
-        settings = Settings(**values)
+        settings = LeaderlessSettings(**values)
         settings.check()
         return settings
 
@@ -46,7 +46,7 @@ class Settings:
                 "would lose its files to sweep."
             )
 
-    def altered(self, definition: Entries) -> Settings:
+    def altered(self, definition: Entries) -> LeaderlessSettings:
         """With the properties that were set since; None stands for the default."""
         values: dict[str, int] = {}
         for name, value in definition.of(PROPERTY).items():
@@ -55,7 +55,7 @@ class Settings:
                 values[attribute] = ms
         return replace(self, **values) if values else self
 
-    def lasting(self, definition: Entries, now_ms: int, *, least_grace: bool = False) -> Settings:
+    def lasting(self, definition: Entries, now_ms: int, *, least_grace: bool = False) -> LeaderlessSettings:
         """`altered`, with each protocol time the greatest that somebody may still go by: one that was in force within
         itself and `schema_refresh` before now. Else a sweep would take the files of a slow append that began under
         the value before. `least_grace`: of `tombstone_grace` the least, by which somebody may have swept."""
@@ -92,4 +92,4 @@ PROPERTIES = {
 }
 PROTOCOL_TIMES = ("tombstone_grace", "orphan_age", "retry_window", "landing_delay", "max_skew")
 """Those by which others' files are judged: a change is remembered with its time."""
-_DEFAULTS = Settings()
+_DEFAULTS = LeaderlessSettings()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from firn.bucket.base import ObjectInfo
 from firn.errors import ObjectChangedError, OutcomeUnknownError
 from firn.journal.leaderless.format.codec import Log, encode
-from firn.journal.leaderless.replay.replay import Burial, State, burial, burials
+from firn.journal.leaderless.replay.replay import Burial, ReplayedState, burial, burials
 from firn.journal.leaderless.replay.table_log import TableLog
 
 
@@ -32,7 +32,7 @@ class CleanupPlan:
         return not (self.data or self.logs)
 
 
-def plan_cleanup(state: State, listed: Mapping[str, ObjectInfo], *, before_ms: int) -> CleanupPlan:
+def plan_cleanup(state: ReplayedState, listed: Mapping[str, ObjectInfo], *, before_ms: int) -> CleanupPlan:
     """The files and logs that may be deleted: all that were tombstoned, effectively, before `before_ms` (rule
     13)."""
     modified = {log.name: listed[log.name].modified_ms for log in state.logs}
@@ -68,7 +68,7 @@ def _named_alive(logs: Sequence[Log]) -> set[str]:
     return {f.path for log in logs for f in log.files if f.path not in log.dead}
 
 
-def _last_to_name_live_files(state: State, going: set[str]) -> set[str]:
+def _last_to_name_live_files(state: ReplayedState, going: set[str]) -> set[str]:
     """Logs that the reference tombstoned without carrying their files (its hole 1): deleting one would
     lose the live files that only it names."""
     carried = {f.path for log in state.logs if log.name not in going for f in log.files}

@@ -34,7 +34,7 @@ from firn.journal.leaderless.format.codec import Log, decode, encode
 from firn.journal.leaderless.format.layout import DataNamer, new_log_name, version_of
 from firn.journal.leaderless.maintain.lease import Lease, acquire
 from firn.journal.leaderless.replay.loader import Loaded
-from firn.journal.leaderless.replay.replay import State, maintenance_log
+from firn.journal.leaderless.replay.replay import ReplayedState, maintenance_log
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, DataFile, Snapshot
@@ -49,7 +49,7 @@ class MaintenanceSession:
         self.table, self.op, self.lease = table, op, lease
         self._outer = outer
         self._loaded: Loaded | None = None
-        self._state: State | None = None
+        self._state: ReplayedState | None = None
         self.outcome_unknown = False
 
     @property
@@ -60,7 +60,7 @@ class MaintenanceSession:
         return self._loaded
 
     @property
-    def state(self) -> State:
+    def state(self) -> ReplayedState:
         if self._state is None:
             self._state = self.table.fold(self.loaded.logs)
         return self._state

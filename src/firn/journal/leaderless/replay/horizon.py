@@ -18,7 +18,7 @@ _FIELDS = frozenset(("firn", "id", "t", "sweeps"))
 
 
 @dataclass(frozen=True)
-class Horizon:
+class SweepHorizon:
     """`_firn/sweep.json`: snapshots before `ms` can't be read any more; the last sweeps for `history()`."""
 
     ms: int = 0
@@ -26,15 +26,15 @@ class Horizon:
     etag: str | None = None
 
 
-def read_horizon(bucket: Bucket, layout: TableLayout) -> Horizon:
+def read_horizon(bucket: Bucket, layout: TableLayout) -> SweepHorizon:
     """1 GET."""
     key = layout.horizon_key
     try:
         blob = bucket.get(key)
         raw = unseal(blob.data, _FIELDS)
-        return Horizon(int(raw["t"]), tuple(raw.get("sweeps") or ()), blob.info.etag)
+        return SweepHorizon(int(raw["t"]), tuple(raw.get("sweeps") or ()), blob.info.etag)
     except ObjectNotFoundError:
-        return Horizon()
+        return SweepHorizon()
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptObjectError(
             f"{bucket.uri(key)} is not a record of sweeps ({error!r}): which versions can still be read isn't "

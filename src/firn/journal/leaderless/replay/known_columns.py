@@ -9,9 +9,9 @@ from firn.journal.agreement import Rules, Source, agree
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.codec import Log, decode
 from firn.journal.leaderless.format.layout import name_of, parse_log_name
-from firn.journal.leaderless.format.settings import Settings
+from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.leaderless.replay.loader import LogLoader
-from firn.journal.leaderless.replay.replay import State
+from firn.journal.leaderless.replay.replay import ReplayedState
 from firn.journal.model import ColumnTypes
 
 
@@ -21,8 +21,8 @@ class KnownColumns:
     def __init__(
         self,
         loader: LogLoader,
-        fold: Callable[[Iterable[Log]], State],
-        settings: Callable[[], Settings],
+        fold: Callable[[Iterable[Log]], ReplayedState],
+        settings: Callable[[], LeaderlessSettings],
         check_there: Callable[[Collection[str]], None],
     ) -> None:
         self.loader, self.bucket, self.layout, self.clock = loader, loader.bucket, loader.layout, loader.clock

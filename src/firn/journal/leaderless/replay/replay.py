@@ -25,7 +25,7 @@ _PLAIN = Rules()
 
 
 @dataclass(frozen=True)
-class State:
+class ReplayedState:
     """The replayed view. `files` holds every path named, dead ones too, as logs carry them on: their own columns,
     with the types of those that aren't the table's. `dead` are those not alive."""
 
@@ -88,7 +88,7 @@ class State:
         return found
 
 
-def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> State:
+def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> ReplayedState:
     """Apply `logs` in the order of (header's time, name). `rules` are those of the table's creation; what logs say of
     its definition goes before them."""
     ordered = tuple(sorted(logs, key=lambda log: log.order))
@@ -110,7 +110,7 @@ def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> State:
     rules = rules.altered(definition)
     agreement = _agreed(ordered, files, dead, rules)
     _note_older_types(ordered, agreement.columns, files)
-    return State(ordered, agreement, files, dead, definition)
+    return ReplayedState(ordered, agreement, files, dead, definition)
 
 
 def _agreed(
@@ -178,7 +178,7 @@ def effective_time(t: int, log: Log, modified_ms: int) -> int:
 
 
 def maintenance_log(
-    state: State,
+    state: ReplayedState,
     commit: Commit,
     *,
     name: str,
@@ -296,7 +296,7 @@ def burials(logs: Iterable[Log], modified: Mapping[str, int]) -> dict[str, Buria
     return found
 
 
-def _notes(state: State, commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
+def _notes(state: ReplayedState, commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
     batches: dict[str, tuple[str, int]] = {}
     past: list[list[Any]] = []
     for log in replaced:

@@ -9,7 +9,7 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import InvalidInputError
 from firn.journal.leaderless.format.layout import TableLayout
-from firn.journal.leaderless.format.settings import Settings
+from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.model import Commit
 
 CHECK_EVERY_S = 600.0
@@ -24,7 +24,7 @@ class SkewCheck:
         log_bucket: Bucket,
         layout: TableLayout,
         clock: Clock,
-        settings: Callable[[], Settings],
+        settings: Callable[[], LeaderlessSettings],
     ) -> None:
         self.bucket, self.log_bucket, self.layout, self.clock = bucket, log_bucket, layout, clock
         self._settings = settings

@@ -26,11 +26,11 @@ from firn.journal.definition import definition_key, is_definition_of
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.codec import Log
 from firn.journal.leaderless.format.layout import TableLayout, name_of, parse_log_name, version_of
-from firn.journal.leaderless.format.settings import Settings
+from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.leaderless.replay.horizon import read_horizon
 from firn.journal.leaderless.replay.known_columns import KnownColumns
 from firn.journal.leaderless.replay.loader import Bound, Loaded, LogLoader
-from firn.journal.leaderless.replay.replay import EMPTY_VERSION, State, fold, past_line
+from firn.journal.leaderless.replay.replay import EMPTY_VERSION, ReplayedState, fold, past_line
 from firn.journal.leaderless.replay.skew import SkewCheck
 from firn.journal.model import Commit, CommitInfo, DataFile, Snapshot
 from firn.units import parse_time
@@ -49,12 +49,12 @@ class TableLog:
         layout: TableLayout,
         *,
         rules: Rules,
-        settings: Settings,
+        settings: LeaderlessSettings,
         clock: Clock,
         definition: Mapping[str, Any] | None = None,
         undefined: bool = False,
         times: Entries | None = None,
-        read_times: Callable[[], tuple[Settings, Entries] | None] | None = None,
+        read_times: Callable[[], tuple[LeaderlessSettings, Entries] | None] | None = None,
     ) -> None:
         self.bucket = bucket
         self.log_bucket = log_bucket
@@ -97,7 +97,7 @@ class TableLog:
             return log
         return replace(log, notes={**log.notes, "table": self.created})
 
-    def fold(self, logs: Iterable[Log]) -> State:
+    def fold(self, logs: Iterable[Log]) -> ReplayedState:
         """The state that logs describe; from now on the table's definition is known from them, too."""
         if self.undefined:
             logs = tuple(logs)
@@ -123,12 +123,12 @@ class TableLog:
         return self._definition
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> LeaderlessSettings:
         """The protocol's times as they are by now."""
         return self._settings
 
     @settings.setter
-    def settings(self, settings: Settings) -> None:
+    def settings(self, settings: LeaderlessSettings) -> None:
         self.created_settings = settings
         self._settings = settings.altered(self._definition)
 
@@ -137,7 +137,7 @@ class TableLog:
         """Whether the definition is altered where it stands, so that the log says nothing of it."""
         return self._read_times is not None
 
-    def define(self, settings: Settings, times: Entries) -> None:
+    def define(self, settings: LeaderlessSettings, times: Entries) -> None:
         """Go by what the definition says of the protocol's times."""
         self._definition = self._definition.joined(times)
         self.settings = settings
@@ -151,8 +151,8 @@ class TableLog:
             self.define(*found)
         self._times_read_at = now
 
-    def lasting(self, *, least_grace: bool = False) -> Settings:
-        """The times that others may still go by; see `Settings.lasting`. Cost: that of `refresh_times`."""
+    def lasting(self, *, least_grace: bool = False) -> LeaderlessSettings:
+        """The times that others may still go by; see `LeaderlessSettings.lasting`. Cost: that of `refresh_times`."""
         self.refresh_times()
         now = self.clock.now_ms()
         return self.created_settings.lasting(self._definition, now, least_grace=least_grace)

@@ -18,11 +18,11 @@ from firn.errors import (
     OutcomeUnknownError,
 )
 from firn.journal.writer.commit.pending import NOTHING_SENT, Pending, Settled
-from firn.journal.writer.format.actions import Transaction
+from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectName
 from firn.journal.writer.format.messages import decode_transaction
-from firn.journal.writer.format.state import Head
+from firn.journal.writer.format.state import CatalogHead
 from firn.journal.writer.history.listing import list_from
 from firn.journal.writer.history.objects import Reader
 
@@ -71,7 +71,7 @@ class Claims:
             raise self._closed(pending, f"{self.reader.bucket.uri(key)} is another process's claim")
         raise self._unknown(pending) from unread
 
-    def _read(self, revision: int) -> tuple[Transaction, bytes] | None:
+    def _read(self, revision: int) -> tuple[CatalogTransaction, bytes] | None:
         """The transaction that a claim holds. 1 GET."""
         key = self.reader.layout.claim_key(revision)
         try:
@@ -80,7 +80,7 @@ class Claims:
             return None
         return decode_transaction(data, where=self.reader.bucket.uri(key)), data
 
-    def _finish(self, pending: Pending, claimed: Transaction, body: bytes) -> None:
+    def _finish(self, pending: Pending, claimed: CatalogTransaction, body: bytes) -> None:
         """Rule 15: its owner may be gone; without its transaction nobody could ever commit again.
 
         If that fails, the next process that finds the claim does it.
@@ -89,7 +89,7 @@ class Claims:
             if claimed.commit.previous == pending.before.uuid and self._follows(claimed):
                 self._put(claimed, body)
 
-    def finish_next(self, head: Head) -> bool:
+    def finish_next(self, head: CatalogHead) -> bool:
         """Put the transaction of whoever has claimed what comes after the head and died over it (rule 15); whether
         there was one. 1 GET."""
         found = self._read(head.revision + 1)
@@ -98,11 +98,11 @@ class Claims:
         self._put(*found)
         return True
 
-    def _put(self, claimed: Transaction, body: bytes) -> None:
+    def _put(self, claimed: CatalogTransaction, body: bytes) -> None:
         name = ObjectName(claimed.revision, prefix_of(claimed.uuid), "transaction")
         self.reader.bucket.put(self.reader.layout.object_key(name), body)
 
-    def _follows(self, claimed: Transaction) -> bool:
+    def _follows(self, claimed: CatalogTransaction) -> bool:
         """Whether the claim before is that of the transaction before: a pruned number can be won again."""
         if claimed.revision == 1:
             names, _ = list_from(self.reader.bucket, self.reader.layout, 0)

@@ -29,12 +29,12 @@ from firn.journal.writer.commit.age import Age
 from firn.journal.writer.commit.claims import Claims
 from firn.journal.writer.commit.pending import NOTHING_SENT, Pending, Settled
 from firn.journal.writer.format import marker
-from firn.journal.writer.format.actions import Action, CommitRecord, Remove, Transaction, Upgrade
+from firn.journal.writer.format.actions import Action, CatalogTransaction, CommitRecord, Remove, Upgrade
 from firn.journal.writer.format.identity import Ticket, new_uuid, prefix_of
 from firn.journal.writer.format.messages import encode_transaction
-from firn.journal.writer.format.state import FORMAT, Head, Refused, State, follow
+from firn.journal.writer.format.state import FORMAT, CatalogHead, CatalogState, Refused, follow
 from firn.journal.writer.history.checkpoint import write_checkpoint
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.listing import Names, list_from
 from firn.journal.writer.history.objects import Reader
 
@@ -63,7 +63,7 @@ class Handle:
     """
 
     def __init__(
-        self, history: History, *, clock: Clock | None = None, version: Version | None = None
+        self, history: History, *, clock: Clock | None = None, version: CatalogVersion | None = None
     ) -> None:
         """`version`: as it was just loaded, if it was. Raises `ForkError` where the history has a fork that nobody
         has decided (rule 4)."""
@@ -83,12 +83,12 @@ class Handle:
         self._closed: FirnError | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> CatalogState:
         """The catalog at this handle's head."""
         return self._state
 
     @property
-    def head(self) -> Head:
+    def head(self) -> CatalogHead:
         return self._state.head
 
     @property
@@ -111,7 +111,7 @@ class Handle:
         ticket: Ticket | None = None,
         replaced: Collection[str] = (),
         ages: Sequence[Age] = (),
-    ) -> Head:
+    ) -> CatalogHead:
         """Make `actions` the next revision; its data files are in the bucket already. All or nothing.
 
         Cost: 1 PUT and 2 LISTs from the head on; with claims 2 PUTs and 1 GET. 1 PUT more, of a marker, unless it
@@ -147,7 +147,7 @@ class Handle:
             self._pending = pending
             return self._published(pending, again=False)
 
-    def settle(self) -> Head:
+    def settle(self) -> CatalogHead:
         """Look after a commit whose outcome is unknown: send the same bytes again under the same name.
 
         Cost and errors as `commit`. Without such a commit it returns the head. If its data files may have been
@@ -216,7 +216,9 @@ class Handle:
         record = CommitRecord(
             ticket.uuid, head.uuid, time_ms, op, tuple(batches), dict(summary), self._claimed
         )
-        transaction = Transaction(layout.writer, layout.database, ticket.revision, tuple(actions), record)
+        transaction = CatalogTransaction(
+            layout.writer, layout.database, ticket.revision, tuple(actions), record
+        )
         try:
             state = follow(self._state, transaction)
             body = encode_transaction(transaction)
@@ -243,7 +245,7 @@ class Handle:
                     f"replaces {path}, which it doesn't remove."
                 )
 
-    def _mark(self, transaction: Transaction) -> None:
+    def _mark(self, transaction: CatalogTransaction) -> None:
         """Write what its files can't tell. Nothing was committed if that fails."""
         layout, bucket = self.history.layout, self.history.bucket
         key = layout.marker_key(transaction.revision, transaction.uuid)
@@ -266,7 +268,7 @@ class Handle:
         )
         return self._closed
 
-    def _published(self, pending: Pending, *, again: bool) -> Head:
+    def _published(self, pending: Pending, *, again: bool) -> CatalogHead:
         try:
             settled = self._discipline.publish(pending, again=again)
         except (ConflictError, CorruptObjectError) as error:
@@ -313,7 +315,7 @@ class PutAndList:
                 return found
         raise self._unknown(pending)
 
-    def _check_head(self, head: Head) -> None:
+    def _check_head(self, head: CatalogHead) -> None:
         """Rule 5. This doesn't judge a rival at the head: a writer that saw the head alone may go on (rule 9)."""
         names, _ = list_from(self.reader.bucket, self.reader.layout, head.revision)
         where = self.reader.bucket.uri(self.reader.layout.root)
@@ -366,7 +368,7 @@ class PutAndList:
         nodes = [(pending.revision + 1, p) for p in names.transactions.get(pending.revision + 1, ())]
         found = self.reader.transactions(nodes).values()
         return bool(nodes) and all(
-            isinstance(t, Transaction) and t.commit.previous == pending.uuid for t in found
+            isinstance(t, CatalogTransaction) and t.commit.previous == pending.uuid for t in found
         )
 
     def _unknown(self, pending: Pending) -> OutcomeUnknownError:

@@ -17,7 +17,7 @@ from firn.journal.writer.federation.federation import Federation, Union
 from firn.journal.writer.format.actions import Action
 from firn.journal.writer.format.identity import Ticket
 from firn.journal.writer.format.layout import ChunkNamer
-from firn.journal.writer.format.state import Head, State, clock_at
+from firn.journal.writer.format.state import CatalogHead, CatalogState, clock_at
 from firn.journal.writer.history.checkpoint import is_due
 from firn.journal.writer.history.history import History
 from firn.journal.writer.history.loss import check_begun
@@ -25,7 +25,7 @@ from firn.journal.writer.history.loss import check_begun
 ATTEMPTS = 4
 """How often a commit is made anew after another process of the same writer has committed first."""
 
-Planner = Callable[[State, str], Sequence[Action]]
+Planner = Callable[[CatalogState, str], Sequence[Action]]
 """The changes of a commit to the catalog as it is right then, with the clock of its rows; raises if it can't be
 done any more."""
 
@@ -37,13 +37,13 @@ class BatchSeen(Exception):
         self.revision = revision
 
 
-def clock_of(before: State) -> str:
+def clock_of(before: CatalogState) -> str:
     """The clock of the rows that the commit after a state adds."""
     return clock_at(before.head.revision + 1, before.writer)
 
 
 @dataclass(frozen=True)
-class Proposal:
+class PendingCommit:
     """A commit to be made.
 
     `batches` are (table, batch id); `summary` is JSON-able, for the history; `ticket`, `replaced` and
@@ -66,7 +66,7 @@ class Author(Protocol):
     writer: str
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> CatalogState: ...
 
     def load(self) -> Union: ...
 
@@ -74,7 +74,7 @@ class Author(Protocol):
 
     def namer(self, table: str, ticket: Ticket) -> ChunkNamer: ...
 
-    def commit(self, proposal: Proposal) -> Head: ...
+    def commit(self, proposal: PendingCommit) -> CatalogHead: ...
 
     def maintenance(self, table: str) -> threading.RLock: ...
 
@@ -97,7 +97,7 @@ class OwnWriter(Author):
         return self.federation.history(self.writer)
 
     @property
-    def state(self) -> State:
+    def state(self) -> CatalogState:
         """The catalog at the handle's head: what this process read or committed last."""
         return self._opened().state
 
@@ -123,7 +123,7 @@ class OwnWriter(Author):
         """Names files of a transaction to come."""
         return self.history.layout.namer(table, ticket)
 
-    def commit(self, proposal: Proposal) -> Head:
+    def commit(self, proposal: PendingCommit) -> CatalogHead:
         """Make what the proposal plans the next revision.
 
         Cost and errors: see `Handle.commit`. A checkpoint costs 1 LIST + 2 PUTs more, and its failure is no error:

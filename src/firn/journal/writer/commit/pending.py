@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from firn.errors import NotFoundError, StoreError
 from firn.journal.writer.commit.age import Age
-from firn.journal.writer.format.actions import Transaction
-from firn.journal.writer.format.state import Head, State
+from firn.journal.writer.format.actions import CatalogTransaction
+from firn.journal.writer.format.state import CatalogHead, CatalogState
 
 NOTHING_SENT = (StoreError, NotFoundError)
 """Errors of a bucket that say that a write didn't happen."""
@@ -21,10 +21,10 @@ class Pending:
     it follows, `state` the catalog once it counts, `ages` those of its data files."""
 
     key: str
-    transaction: Transaction
+    transaction: CatalogTransaction
     body: bytes
-    before: Head
-    state: State
+    before: CatalogHead
+    state: CatalogState
     ages: Sequence[Age] = ()
 
     @property

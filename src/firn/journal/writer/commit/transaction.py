@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 from firn.errors import InvalidInputError
-from firn.journal.writer.commit.local_writer import Author, BatchSeen, OwnWriter, Proposal, clock_of
+from firn.journal.writer.commit.local_writer import Author, BatchSeen, OwnWriter, PendingCommit, clock_of
 from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.format.actions import APPENDS, IN_PLACE, Action, Add
 from firn.journal.writer.format.identity import Ticket
 from firn.journal.writer.format.layout import ChunkNamer
-from firn.journal.writer.format.state import Head, State, extend
+from firn.journal.writer.format.state import CatalogHead, CatalogState, extend
 
 
 class Gathering(Author):
@@ -28,13 +28,13 @@ class Gathering(Author):
         self._union = own.load()
         self._ticket = own.begin()
         self._draft = _Draft(own.state, self._ticket)
-        self._proposals: list[Proposal] = []
+        self._proposals: list[PendingCommit] = []
         self._ops: list[dict[str, Any]] = []
         self._ended = False
         self._mutex = threading.RLock()
 
     @property
-    def state(self) -> State:
+    def state(self) -> CatalogState:
         return self._draft.state
 
     def load(self) -> Union:
@@ -51,7 +51,7 @@ class Gathering(Author):
     def maintenance(self, table: str) -> threading.RLock:
         return self.own.maintenance(table)
 
-    def commit(self, proposal: Proposal) -> Head:
+    def commit(self, proposal: PendingCommit) -> CatalogHead:
         """Take note of a commit. Nothing is written."""
         with self._mutex:
             self._check()
@@ -62,7 +62,7 @@ class Gathering(Author):
             self._ops.append({"op": proposal.op, **proposal.summary, **in_place})
             return self.state.head
 
-    def publish(self) -> Head | None:
+    def publish(self) -> CatalogHead | None:
         """Commit all of it as one revision; None where there is nothing. It can't be used any more.
 
         Cost and errors: see `OwnWriter.commit`.
@@ -73,7 +73,7 @@ class Gathering(Author):
             if not self._proposals:
                 return None
             return self.own.commit(
-                Proposal(
+                PendingCommit(
                     "transaction",
                     lambda state, _: self._redone(state),
                     batches=[batch for each in self._proposals for batch in each.batches],
@@ -99,7 +99,7 @@ class Gathering(Author):
                 "db.writer_transaction()."
             )
 
-    def _redone(self, base: State) -> list[Action]:
+    def _redone(self, base: CatalogState) -> list[Action]:
         """All of it over the catalog as it is by now. A batch that was committed since is left out."""
         draft = _Draft(base, self._ticket)
         for number, proposal in enumerate(self._proposals):
@@ -111,17 +111,17 @@ class Gathering(Author):
 class _Draft:
     """The changes of several commits, one after another, each on top of those before it."""
 
-    def __init__(self, base: State, ticket: Ticket) -> None:
+    def __init__(self, base: CatalogState, ticket: Ticket) -> None:
         self.state = self._base = base
         self.actions: list[Action] = []
         self._ticket = ticket
 
-    def add(self, number: int, proposal: Proposal) -> Sequence[Action]:
+    def add(self, number: int, proposal: PendingCommit) -> Sequence[Action]:
         """The proposal's changes; raises what its plan raises."""
         base = self._base.head
         # "!" is in no writer's name; a later commit's rows are newer
         found = proposal.plan(self.state, f"{clock_of(self._base)}!{number:06d}")
-        head = Head(base.revision + 1, self._ticket.uuid, base.time_ms, base.claimed)
+        head = CatalogHead(base.revision + 1, self._ticket.uuid, base.time_ms, base.claimed)
         self.state = extend(self.state, head.revision, found, proposal.batches, head)
         self.actions.extend(found)
         return found

@@ -22,7 +22,7 @@ LAKE_FORMAT: Final = 5
 
 
 @dataclass(frozen=True)
-class Definition:
+class WriterDefinition:
     """A table's definition in one writer's catalog. `spec` is the lake's definition as the table was created,
     opaque here except for the place of its entries; `entries` are the changes since."""
 
@@ -53,7 +53,7 @@ class Definition:
 
     @staticmethod
     @lru_cache(maxsize=1024)
-    def decode(data: bytes, where: str) -> Definition:
+    def decode(data: bytes, where: str) -> WriterDefinition:
         """Raises `CorruptObjectError`."""
         try:
             found = orjson.loads(data)
@@ -61,7 +61,7 @@ class Definition:
             defined_ms = int(table.get("since", found["defined_ms"]))
             entries = Entries.from_json({SEEN: found.get("seen", {}), **table.get("definition", {})}, where)
             spec = orjson.dumps(dict(sorted(_created(table).items())))
-            return Definition(spec, defined_ms, str(found["writer"]), entries)
+            return WriterDefinition(spec, defined_ms, str(found["writer"]), entries)
         except (AttributeError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise CorruptObjectError(
                 f"{where} isn't a table's definition ({error!r}), and no version of Firn writes such a one. Find its "
@@ -89,17 +89,17 @@ def seen_name(column: str, kind: str) -> str:
     return f"{fold(column)}\t{kind}"
 
 
-def each_definition(union: Union, table: str) -> dict[str, Definition]:
+def each_definition(union: Union, table: str) -> dict[str, WriterDefinition]:
     """The definition of the table in the catalog of each writer that has it."""
     return _decoded(table, said_by(union, table))
 
 
-def definition_of(union: Union, table: str) -> Definition:
+def definition_of(union: Union, table: str) -> WriterDefinition:
     """A table's definition: the earliest that a writer has, with the changes of all."""
     return merged(table, tuple(said_by(union, table)))[0]
 
 
-def definitions(union: Union) -> dict[str, tuple[Definition, tuple[str, ...]]]:
+def definitions(union: Union) -> dict[str, tuple[WriterDefinition, tuple[str, ...]]]:
     """Each table's definition, and the warnings about it."""
     names = {name for version in union.versions.values() for name in version.state.tables}
     return {name: merged(name, tuple(said_by(union, name))) for name in sorted(names)}
@@ -113,11 +113,11 @@ def said_by(union: Union, table: str) -> Iterable[tuple[str, bytes]]:
 
 
 @lru_cache(maxsize=1024)
-def merged(table: str, specs: tuple[tuple[str, bytes], ...]) -> tuple[Definition, tuple[str, ...]]:
+def merged(table: str, specs: tuple[tuple[str, bytes], ...]) -> tuple[WriterDefinition, tuple[str, ...]]:
     """The joined definition of all writers, and the warnings if they created it differently."""
     by = _decoded(table, specs)
     if not by:
-        return Definition(b"{}", 0, ""), ()
+        return WriterDefinition(b"{}", 0, ""), ()
     first = min(by.values(), key=lambda d: (d.defined_ms, d.writer))
     entries = reduce(Entries.joined, (d.entries for d in by.values()), Entries())
     found = replace(first, entries=entries)
@@ -130,5 +130,7 @@ def merged(table: str, specs: tuple[tuple[str, bytes], ...]) -> tuple[Definition
     )
 
 
-def _decoded(table: str, specs: Iterable[tuple[str, bytes]]) -> dict[str, Definition]:
-    return {w: Definition.decode(spec, f"the definition of {table} by the writer {w}") for w, spec in specs}
+def _decoded(table: str, specs: Iterable[tuple[str, bytes]]) -> dict[str, WriterDefinition]:
+    return {
+        w: WriterDefinition.decode(spec, f"the definition of {table} by the writer {w}") for w, spec in specs
+    }

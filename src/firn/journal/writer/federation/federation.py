@@ -35,9 +35,9 @@ from firn.journal.writer.federation.database_name import (
     names_in_use,
 )
 from firn.journal.writer.format.layout import WriterLayout, check_place, database_key, is_place
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history.checkpoint import catch_up
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.loss import check_begun
 from firn.units import parse_time
 
@@ -83,13 +83,13 @@ class Union:
     """Writers at one moment each, by name, in order. `broken` are those that can't be read, and why; `remarks` say
     what is wrong with the database itself."""
 
-    versions: Mapping[str, Version]
+    versions: Mapping[str, CatalogVersion]
     broken: Mapping[str, FirnError] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
-    def with_state(self, state: State) -> Union:
+    def with_state(self, state: CatalogState) -> Union:
         """The union with a writer as this process knows it, instead of what was read."""
-        return replace(self, versions={**self.versions, state.writer: Version(state)})
+        return replace(self, versions={**self.versions, state.writer: CatalogVersion(state)})
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -349,10 +349,10 @@ class Federation:
 
     def _union(
         self,
-        readers: Mapping[str, Callable[[History], Version]],
+        readers: Mapping[str, Callable[[History], CatalogVersion]],
         fatal: type[FirnError] | tuple[type[FirnError], ...] = (),
     ) -> Union:
-        def read(name: str) -> Version | FirnError:
+        def read(name: str) -> CatalogVersion | FirnError:
             try:
                 return readers[name](self.history(name))
             except DEGRADES as error:
@@ -361,7 +361,7 @@ class Federation:
                 return error
 
         found = dict(zip(readers, _in_parallel(read, list(readers)), strict=True))
-        versions = {name: v for name, v in found.items() if isinstance(v, Version)}
+        versions = {name: v for name, v in found.items() if isinstance(v, CatalogVersion)}
         for name, version in versions.items():
             if self.strict and version.fork is not None:
                 raise ForkError(
@@ -372,17 +372,17 @@ class Federation:
         return Union(versions, broken, () if self._told is None else (self._told,))
 
 
-def _now(history: History) -> Version:
+def _now(history: History) -> CatalogVersion:
     version = history.load()
     return version if version.head.revision > 0 else check_begun(history, version)
 
 
-def _at_revision(history: History, revision: int) -> Version:
+def _at_revision(history: History, revision: int) -> CatalogVersion:
     _now(history)
     return history.at(revision)
 
 
-def _at_time(history: History, time_ms: int) -> Version:
+def _at_time(history: History, time_ms: int) -> CatalogVersion:
     _now(history)
     return history.at_time(time_ms)
 

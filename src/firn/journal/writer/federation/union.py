@@ -13,9 +13,17 @@ from firn.journal.entries import SEEN, Entries
 from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes
 from firn.journal.writer.federation.definition import definition_of, seen_name
 from firn.journal.writer.federation.federation import Union
-from firn.journal.writer.format.actions import Add, Columns, Define, Drop, Remove, Tombstones, Transaction
+from firn.journal.writer.format.actions import (
+    Add,
+    CatalogTransaction,
+    Columns,
+    Define,
+    Drop,
+    Remove,
+    Tombstones,
+)
 from firn.journal.writer.format.layout import WriterLayout
-from firn.journal.writer.format.state import LiveFile, TableState, beside
+from firn.journal.writer.format.state import CatalogTable, LiveFile, beside
 from firn.names import fold
 
 EMPTY_VERSION = "0"
@@ -68,11 +76,11 @@ def streamed(union: Union, table: str, rules: Rules, schemas: Iterable[ColumnTyp
     return agree_streamed(altered, agreement_of(union, table, rules), table, sources)
 
 
-def _states(union: Union, table: str) -> dict[str, TableState]:
+def _states(union: Union, table: str) -> dict[str, CatalogTable]:
     return {w: v.state.tables[table] for w, v in union.versions.items() if table in v.state.tables}
 
 
-def _agreed(states: Mapping[str, TableState], rules: Rules, entries: Entries) -> Agreement:
+def _agreed(states: Mapping[str, CatalogTable], rules: Rules, entries: Entries) -> Agreement:
     """Schemas count in order of writer and appearance, those of removed files too, as long as nothing conflicts; else
     those of live files, in the order in which commits brought them."""
     rules = rules.altered(entries)
@@ -133,7 +141,9 @@ def seen_batch(union: Union, table: str, batch_id: str) -> str | None:
     return None
 
 
-def history_of(transactions: Iterable[Transaction], layout: WriterLayout, table: str) -> list[CommitInfo]:
+def history_of(
+    transactions: Iterable[CatalogTransaction], layout: WriterLayout, table: str
+) -> list[CommitInfo]:
     """The effects of a writer's transactions on a table, in order: a line for each that touched it."""
     lines = []
     owner: dict[str, str | None] = {}
@@ -161,7 +171,7 @@ def history_of(transactions: Iterable[Transaction], layout: WriterLayout, table:
     return lines
 
 
-def _line(transaction: Transaction, adds: list[DataFile], removed: int) -> CommitInfo:
+def _line(transaction: CatalogTransaction, adds: list[DataFile], removed: int) -> CommitInfo:
     rows = [file.rows for file in adds]
     commit = transaction.commit
     return CommitInfo(

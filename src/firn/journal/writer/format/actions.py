@@ -94,7 +94,7 @@ class CommitRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class CatalogTransaction:
     """One revision of a writer's catalog of a database."""
 
     writer: str

@@ -20,7 +20,15 @@ import pyarrow.parquet as pq
 
 from firn.errors import CorruptObjectError
 from firn.journal.model import DataFile
-from firn.journal.writer.format.actions import Action, Add, Define, Drop, Remove, Tombstones, Transaction
+from firn.journal.writer.format.actions import (
+    Action,
+    Add,
+    CatalogTransaction,
+    Define,
+    Drop,
+    Remove,
+    Tombstones,
+)
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import (
@@ -29,7 +37,7 @@ from firn.journal.writer.format.messages import (
     encode_checkpoint,
     encode_transaction,
 )
-from firn.journal.writer.format.state import State, clock_at
+from firn.journal.writer.format.state import CatalogState, clock_at
 
 KEY: Final = "firn-transaction"  # frozen
 STATE_KEY: Final = "firn-checkpoint"  # frozen
@@ -41,9 +49,9 @@ class Marker:
     """A transaction as its marker has it. `own` are the paths of the files that were begun for it and describe
     themselves; their `Add`s hold nothing but the path. `state` is the catalog after a rebuild."""
 
-    transaction: Transaction
+    transaction: CatalogTransaction
     own: frozenset[str]
-    state: State | None = None
+    state: CatalogState | None = None
 
     @property
     def revision(self) -> int:
@@ -53,7 +61,9 @@ class Marker:
     def uuid(self) -> str:
         return self.transaction.uuid
 
-    def remainder(self, layout: WriterLayout, state: State, existing: Collection[str]) -> Marker | None:
+    def remainder(
+        self, layout: WriterLayout, state: CatalogState, existing: Collection[str]
+    ) -> Marker | None:
         """The parts of it that rebuild still needs once its transaction was pruned; None for nothing. `state` is
         the catalog at its head, `existing` the keys below `data/`.
 
@@ -94,7 +104,7 @@ class Marker:
             return replace(self, transaction=replace(self.transaction, actions=tuple(actions)), state=left)
         return replace(self, state=left)
 
-    def _defines(self, state: State) -> bool:
+    def _defines(self, state: CatalogState) -> bool:
         defined = [action for action in self.transaction.actions if isinstance(action, Define)]
         return any(a.table in state.tables and state.tables[a.table].spec == a.spec for a in defined)
 
@@ -103,7 +113,7 @@ class Marker:
         return bool(dropped) and any(_table_of(layout, key) in dropped for key in existing)
 
 
-def _with_files(state: State, there: Callable[[str], bool]) -> State:
+def _with_files(state: CatalogState, there: Callable[[str], bool]) -> CatalogState:
     """The state with no more than the files that are there."""
     return replace(
         state,
@@ -128,7 +138,7 @@ def first_clock(revision: int, writer: str) -> str:
     return f"{clock_at(revision, writer)}#{0:06d}"
 
 
-def is_due(layout: WriterLayout, transaction: Transaction, replaced: Collection[str]) -> bool:
+def is_due(layout: WriterLayout, transaction: CatalogTransaction, replaced: Collection[str]) -> bool:
     """Whether the transaction's files alone don't tell it. `replaced` are the paths that its own files name as
     replaced by them."""
     adds = ordered = 0
@@ -146,7 +156,9 @@ def is_due(layout: WriterLayout, transaction: Transaction, replaced: Collection[
     return not adds or ordered > 1 or bool(transaction.commit.batches)
 
 
-def encode_marker(layout: WriterLayout, transaction: Transaction, state: State | None = None) -> bytes:
+def encode_marker(
+    layout: WriterLayout, transaction: CatalogTransaction, state: CatalogState | None = None
+) -> bytes:
     """The object's bytes. `state`: of the catalog at the transaction that ends a rebuild."""
     actions = tuple(_reduced(layout, transaction.uuid, action) for action in transaction.actions)
     body = encode_transaction(replace(transaction, actions=actions))
@@ -201,7 +213,7 @@ def _reduced(layout: WriterLayout, uuid: str, action: Action) -> Action:
     return action
 
 
-def _own(layout: WriterLayout, transaction: Transaction) -> Iterable[str]:
+def _own(layout: WriterLayout, transaction: CatalogTransaction) -> Iterable[str]:
     for action in transaction.actions:
         if isinstance(action, Add) and layout.is_stamped(action.file.path, transaction.uuid):
             yield action.file.path

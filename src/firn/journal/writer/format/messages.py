@@ -15,6 +15,7 @@ from firn.journal.writer.format import catalog_pb2, frame
 from firn.journal.writer.format.actions import (
     Action,
     Add,
+    CatalogTransaction,
     Columns,
     CommitRecord,
     Define,
@@ -22,7 +23,6 @@ from firn.journal.writer.format.actions import (
     Remove,
     Resolve,
     Tombstones,
-    Transaction,
     Upgrade,
 )
 from firn.journal.writer.format.datafile import (
@@ -39,11 +39,11 @@ from firn.journal.writer.format.identity import is_uuid
 from firn.journal.writer.format.layout import LARGEST_REVISION
 from firn.journal.writer.format.state import (
     FORMAT,
-    Head,
+    CatalogHead,
+    CatalogSoftDelete,
+    CatalogState,
+    CatalogTable,
     LiveFile,
-    SoftDelete,
-    State,
-    TableState,
     beside,
     greatest_clock,
 )
@@ -52,7 +52,7 @@ pb: Any = catalog_pb2  # protoc writes no types
 T = TypeVar("T")
 
 
-def encode_transaction(transaction: Transaction) -> bytes:
+def encode_transaction(transaction: CatalogTransaction) -> bytes:
     """The object's bytes, equal for equal transactions."""
     message = pb.Transaction(
         writer=transaction.writer,
@@ -78,7 +78,7 @@ def encode_transaction(transaction: Transaction) -> bytes:
     return frame.pack(frame.TRANSACTION, message.SerializeToString(deterministic=True))
 
 
-def decode_transaction(data: bytes, *, where: str) -> Transaction:
+def decode_transaction(data: bytes, *, where: str) -> CatalogTransaction:
     """`where` is the object's URL, for messages.
 
     Raises:
@@ -88,7 +88,7 @@ def decode_transaction(data: bytes, *, where: str) -> Transaction:
     return _decoded(frame.TRANSACTION, pb.Transaction, data, where, _read_transaction)
 
 
-def encode_checkpoint(state: State) -> bytes:
+def encode_checkpoint(state: CatalogState) -> bytes:
     """The object's bytes, equal for equal states."""
     head = state.head
     if head.uuid is None:
@@ -108,7 +108,7 @@ def encode_checkpoint(state: State) -> bytes:
     return frame.pack(frame.CHECKPOINT, message.SerializeToString(deterministic=True))
 
 
-def decode_checkpoint(data: bytes, *, where: str) -> State:
+def decode_checkpoint(data: bytes, *, where: str) -> CatalogState:
     """Like `decode_transaction`."""
     return _decoded(frame.CHECKPOINT, pb.Checkpoint, data, where, _read_checkpoint)
 
@@ -155,7 +155,7 @@ def _encode_action(target: Message, action: Action, schemas: SchemaList) -> None
         target.resolve.keep = bytes.fromhex(action.keep)
 
 
-def _read_transaction(message: Message) -> Transaction:
+def _read_transaction(message: Message) -> CatalogTransaction:
     if not message.actions or message.actions[-1].WhichOneof("kind") != "commit":
         raise Malformed("its last action isn't a commit")
     revision, uuid = _identity(message)
@@ -175,7 +175,7 @@ def _read_transaction(message: Message) -> Transaction:
         raise Malformed(f"it is {uuid}, and its commit says {commit.uuid}")
     if (commit.previous is None) != (revision == 1):
         raise Malformed(f"revision {revision} names {commit.previous} as the one before it")
-    return Transaction(message.writer, message.database, revision, actions, commit)
+    return CatalogTransaction(message.writer, message.database, revision, actions, commit)
 
 
 def _read_action(message: Message, schemas: Sequence[Columns]) -> Action:
@@ -215,11 +215,11 @@ def _uuid(data: bytes) -> str:
 # -- checkpoints
 
 
-def _encode_table(target: Message, table: TableState, schemas: SchemaList) -> None:
+def _encode_table(target: Message, table: CatalogTable, schemas: SchemaList) -> None:
     target.name = table.name
     target.spec = table.spec
     target.schemas.extend(schemas.index(columns) for columns in table.schemas)
-    known: dict[SoftDelete, int] = {}
+    known: dict[CatalogSoftDelete, int] = {}
     for live in table.files.values():
         entry = target.files.add(revision=live.revision)
         encode_file(entry.file, live.file, schemas.index(live.columns))
@@ -232,7 +232,7 @@ def _encode_table(target: Message, table: TableState, schemas: SchemaList) -> No
         target.batches.add(id=batch, revision=revision, time_ms=time_ms)
 
 
-def _read_checkpoint(message: Message) -> State:
+def _read_checkpoint(message: Message) -> CatalogState:
     revision, uuid = _identity(message)
     if not 1 <= message.format <= FORMAT:
         raise Malformed(f"it is of a catalog of format {message.format}, though its own says otherwise")
@@ -243,12 +243,12 @@ def _read_checkpoint(message: Message) -> State:
     paths = {path for table in tables.values() for path in table.files}
     if len(paths) != sum(len(table.files) for table in message.tables):
         raise Malformed("it has a file twice")
-    head = Head(revision, uuid, message.time_ms, message.claimed)
-    return State(message.writer, message.database, head, message.format, tables)
+    head = CatalogHead(revision, uuid, message.time_ms, message.claimed)
+    return CatalogState(message.writer, message.database, head, message.format, tables)
 
 
-def _read_table(message: Message, schemas: Sequence[Columns]) -> TableState:
-    deletes = [SoftDelete(p.predicate, p.revision) for p in message.predicates]
+def _read_table(message: Message, schemas: Sequence[Columns]) -> CatalogTable:
+    deletes = [CatalogSoftDelete(p.predicate, p.revision) for p in message.predicates]
     files: dict[str, LiveFile] = {}
     for entry in message.files:
         file = decode_file(entry.file)
@@ -257,7 +257,7 @@ def _read_table(message: Message, schemas: Sequence[Columns]) -> TableState:
             raise Malformed(f"{file.path} has a predicate that isn't in the checkpoint")
         columns = schema_at(schemas, entry.file.schema)
         files[file.path] = LiveFile(file, columns, entry.revision, chosen)
-    return TableState(
+    return CatalogTable(
         message.name,
         message.spec,
         tuple(schema_at(schemas, i) for i in message.schemas),

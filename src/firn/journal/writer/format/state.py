@@ -15,13 +15,13 @@ from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.writer.format.actions import (
     Action,
     Add,
+    CatalogTransaction,
     Columns,
     Define,
     Drop,
     Remove,
     Resolve,
     Tombstones,
-    Transaction,
     Upgrade,
 )
 from firn.journal.writer.format.layered import Layered
@@ -33,7 +33,7 @@ BATCH_MEMORY_MS = 30 * 24 * 3600 * 1000
 """How long batch ids are remembered, by commit times."""
 
 
-class Head(NamedTuple):
+class CatalogHead(NamedTuple):
     """The transaction that a state is of; revision 0 is the empty start, with no uuid."""
 
     revision: int = 0
@@ -42,10 +42,10 @@ class Head(NamedTuple):
     claimed: bool = False
 
 
-EMPTY_START = Head()
+EMPTY_START = CatalogHead()
 
 
-class SoftDelete(NamedTuple):
+class CatalogSoftDelete(NamedTuple):
     """Rows for which `predicate` is true are deleted, since `revision`."""
 
     predicate: str
@@ -58,11 +58,11 @@ class LiveFile(NamedTuple):
     file: DataFile
     columns: Columns
     revision: int
-    deletes: tuple[SoftDelete, ...] = ()
+    deletes: tuple[CatalogSoftDelete, ...] = ()
 
 
 @dataclass(frozen=True)
-class TableState:
+class CatalogTable:
     """One table. `schemas` are all that its files ever had, in order of appearance; `batches` maps batch ids
     to (revision, commit time).
 
@@ -81,14 +81,14 @@ class TableState:
 
 
 @dataclass(frozen=True)
-class State:
+class CatalogState:
     """A catalog at `head`: its tables by name, in order of definition."""
 
     writer: str
     database: str
-    head: Head = EMPTY_START
+    head: CatalogHead = EMPTY_START
     format: int = FORMAT
-    tables: Mapping[str, TableState] = field(default_factory=dict)
+    tables: Mapping[str, CatalogTable] = field(default_factory=dict)
 
 
 def clock_at(revision: int, writer: str) -> str:
@@ -126,7 +126,7 @@ class Refused(Exception):
     """Why a transaction can't follow a state, in words that complete "it …"."""
 
 
-def replay(state: State, transactions: Iterable[tuple[Transaction, str]]) -> State:
+def replay(state: CatalogState, transactions: Iterable[tuple[CatalogTransaction, str]]) -> CatalogState:
     """The state after `transactions`, each with its URL for messages, in order.
 
     Costs what the transactions change, and one look at the state, however many there are.
@@ -150,7 +150,7 @@ def replay(state: State, transactions: Iterable[tuple[Transaction, str]]) -> Sta
     return work.state()
 
 
-def follow(state: State, transaction: Transaction) -> State:
+def follow(state: CatalogState, transaction: CatalogTransaction) -> CatalogState:
     """The state after one transaction; `Refused` if it can't follow. Costs what it changes, times the number of
     tables."""
     work = _Work(state, whole=False)
@@ -159,8 +159,12 @@ def follow(state: State, transaction: Transaction) -> State:
 
 
 def extend(
-    state: State, revision: int, actions: Iterable[Action], batches: Iterable[tuple[str, str]], head: Head
-) -> State:
+    state: CatalogState,
+    revision: int,
+    actions: Iterable[Action],
+    batches: Iterable[tuple[str, str]],
+    head: CatalogHead,
+) -> CatalogState:
     """The state with more of what one transaction does, at `head`; `Refused` if it can't follow. Costs as `follow`
     does."""
     work = _Work(state, whole=False)
@@ -172,10 +176,10 @@ def extend(
 
 
 def assemble(
-    state: State,
+    state: CatalogState,
     steps: Iterable[tuple[int, Iterable[Action], Iterable[tuple[str, str]], int]],
-    head: Head,
-) -> State:
+    head: CatalogHead,
+) -> CatalogState:
     """The state at `head` of which no more is known than some revisions below: each with its actions, batches and
     commit time. `Refused` if they can't follow one another."""
     work = _Work(state)
@@ -190,16 +194,18 @@ def assemble(
 class _Table:
     """A table while transactions are applied."""
 
-    def __init__(self, table: TableState) -> None:
+    def __init__(self, table: CatalogTable) -> None:
         self.name, self.spec = table.name, table.spec
         self.schemas = dict.fromkeys(table.schemas)
         self.files = Layered.after(table.files)
         self.batches = Layered.after(table.batches)
         self.greatest, self.beside = table.greatest, table.beside
 
-    def state(self) -> TableState:
+    def state(self) -> CatalogTable:
         schemas = tuple(self.schemas)
-        return TableState(self.name, self.spec, schemas, self.files, self.batches, self.greatest, self.beside)
+        return CatalogTable(
+            self.name, self.spec, schemas, self.files, self.batches, self.greatest, self.beside
+        )
 
 
 class _Work:
@@ -208,26 +214,26 @@ class _Work:
     With `whole` it notes first whose each file is, which pays where there are many transactions.
     """
 
-    def __init__(self, state: State, *, whole: bool = True) -> None:
+    def __init__(self, state: CatalogState, *, whole: bool = True) -> None:
         self.before = state
         self.head, self.format = state.head, state.format
-        self.tables: dict[str, TableState | _Table] = dict(state.tables)
+        self.tables: dict[str, CatalogTable | _Table] = dict(state.tables)
         self.owner: dict[str, str] | None = None
         if whole:
             self.owner = {path: name for name, table in state.tables.items() for path in table.files}
 
-    def state(self) -> State:
+    def state(self) -> CatalogState:
         tables = {n: t.state() if isinstance(t, _Table) else t for n, t in self.tables.items()}
         return replace(self.before, head=self.head, format=self.format, tables=tables)
 
-    def apply(self, transaction: Transaction) -> None:
+    def apply(self, transaction: CatalogTransaction) -> None:
         self._check_identity(transaction)
         for action in transaction.actions:
             self.act(action, transaction.revision)
         commit = transaction.commit
         time_ms = max(commit.time_ms, self.head.time_ms)
         self.remember(commit.batches, transaction.revision, time_ms)
-        self.head = Head(transaction.revision, transaction.uuid, time_ms, commit.claimed)
+        self.head = CatalogHead(transaction.revision, transaction.uuid, time_ms, commit.claimed)
 
     def remember(self, batches: Iterable[tuple[str, str]], revision: int, time_ms: int) -> None:
         self._forget_batches(time_ms - BATCH_MEMORY_MS)
@@ -236,7 +242,7 @@ class _Work:
             if batch not in known:
                 known[batch] = revision, time_ms
 
-    def _check_identity(self, transaction: Transaction) -> None:
+    def _check_identity(self, transaction: CatalogTransaction) -> None:
         state, head = self.before, self.head
         if (transaction.writer, transaction.database) != (state.writer, state.database):
             raise Refused(
@@ -268,7 +274,7 @@ class _Work:
         table = self.tables.get(name)
         if table is None:
             raise Refused(f"names the table {name!r}, which isn't defined")
-        if isinstance(table, TableState):
+        if isinstance(table, CatalogTable):
             table = self.tables[name] = _Table(table)
         return table
 
@@ -276,7 +282,7 @@ class _Work:
         if action.table in self.tables:
             self._table(action.table).spec = action.spec
         else:
-            self.tables[action.table] = _Table(TableState(action.table, action.spec))
+            self.tables[action.table] = _Table(CatalogTable(action.table, action.spec))
 
     def _add(self, action: Add, revision: int) -> None:
         table, path = self._table(action.table), action.file.path
@@ -313,7 +319,7 @@ class _Work:
         table = self._table(action.table)
         if not action.predicate.strip():
             raise Refused("deletes rows by an empty predicate")
-        entry = SoftDelete(action.predicate, revision)
+        entry = CatalogSoftDelete(action.predicate, revision)
         for path in action.files:
             found = table.files.get(path)
             if found is None:

@@ -9,7 +9,7 @@ from firn.errors import ForkError
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectName
 from firn.journal.writer.format.messages import encode_checkpoint
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history.history import History
 from firn.journal.writer.history.listing import alone
 
@@ -51,7 +51,7 @@ def catch_up(history: History) -> int:
     return 0 if name is None else max(0, name.revision - before)
 
 
-def write_checkpoint(history: History, state: State, *, decided: bool = False) -> bool:
+def write_checkpoint(history: History, state: CatalogState, *, decided: bool = False) -> bool:
     """PUT the checkpoint of a state that this process has replayed; False where it may not be written.
 
     `decided`: another transaction follows it in the history that was read.

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, ForkError, InvalidInputError, NotFoundError, SnapshotTooOldError
-from firn.journal.writer.format.actions import Transaction
+from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectName, WriterLayout
-from firn.journal.writer.format.state import Head, State, replay
+from firn.journal.writer.format.state import CatalogHead, CatalogState, replay
 from firn.journal.writer.history.forks import Chain, Fork, Link, Node, decide
 from firn.journal.writer.history.listing import Names, list_settled
 from firn.journal.writer.history.objects import Reader, links_of
@@ -27,15 +27,15 @@ ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
-class Version:
+class CatalogVersion:
     """A catalog at one revision. With a `fork`, the newest one that both sides have in common."""
 
-    state: State
+    state: CatalogState
     fork: Fork | None = None
     warnings: tuple[str, ...] = ()
 
     @property
-    def head(self) -> Head:
+    def head(self) -> CatalogHead:
         return self.state.head
 
 
@@ -47,7 +47,7 @@ class _Anomaly(Exception):
 class _Walk:
     """A version and how it was reached: the decided transactions above the base, and their times."""
 
-    version: Version
+    version: CatalogVersion
     nodes: tuple[Node, ...]
     times: dict[int, int]
 
@@ -63,7 +63,7 @@ class History:
         self.reader = Reader(bucket, layout)
         self._mutex = threading.Lock()
         self._names = Names()
-        self._version: Version | None = None
+        self._version: CatalogVersion | None = None
         self._chain: dict[int, str] = {}
         self._times: dict[int, int] = {}
 
@@ -82,7 +82,7 @@ class History:
         """The highest revision with a checkpoint among those listed so far; 0 for none."""
         return max(self._names.checkpoints, default=0)
 
-    def load(self, *, hint: bool = True) -> Version:
+    def load(self, *, hint: bool = True) -> CatalogVersion:
         """The newest version. Without the `hint`, a fork is seen even where a checkpoint above it hides it.
 
         Cost: 1 LIST from the head on and 1 GET a new transaction; at first 1 GET of the hint, 1 LIST sequence from
@@ -105,7 +105,7 @@ class History:
             self._remember(walk)
             return walk.version
 
-    def advance(self, before: Head, state: State) -> None:
+    def advance(self, before: CatalogHead, state: CatalogState) -> None:
         """Take over what this process has just committed after `before`, instead of reading it back."""
         head = state.head
         with self._mutex:
@@ -116,7 +116,7 @@ class History:
             self._names = self._names.joined(Names(self._names.since, {name.revision: (name.prefix,)}))
             times = {head.revision: head.time_ms}
             self._remember(
-                _Walk(Version(state, None, known.warnings), ((name.revision, name.prefix),), times)
+                _Walk(CatalogVersion(state, None, known.warnings), ((name.revision, name.prefix),), times)
             )
 
     def note_checkpoint(self, name: ObjectName) -> None:
@@ -124,7 +124,7 @@ class History:
         with self._mutex:
             self._names = self._names.joined(Names(self._names.since, {}, {name.revision: (name.prefix,)}))
 
-    def at(self, revision: int) -> Version:
+    def at(self, revision: int) -> CatalogVersion:
         """The catalog as it was at a revision; 0 is the empty start.
 
         Cost: 1 GET of the checkpoint before it and 1 GET a transaction between; 1 LIST sequence more for
@@ -162,7 +162,7 @@ class History:
                 lambda *args: self._walk(args[0], revision, last_try=args[1]), None
             ).version
 
-    def at_time(self, time_ms: int) -> Version:
+    def at_time(self, time_ms: int) -> CatalogVersion:
         """The longest prefix of the history that was committed at `time_ms` (Unix milliseconds) or before.
 
         Commit times never fall, so it is found by halving. Cost: 1 LIST sequence, 1 GET a halving, then as `at`.
@@ -182,7 +182,7 @@ class History:
                         raise SnapshotTooOldError(f"{anomaly} Read a later one.") from None
                     # It was listed before others pruned.
                     self._names = list_settled(self.bucket, self.layout, 0)
-        return self.at(revision) if revision else Version(self._empty())
+        return self.at(revision) if revision else CatalogVersion(self._empty())
 
     def _revision_at(self, newest: int, time_ms: int) -> int:
         """The last listed revision of that time or before; 0 for the empty start."""
@@ -201,7 +201,7 @@ class History:
             low, high = (middle, high) if self._time_of(middle) <= time_ms else (low, middle)
         return low
 
-    def transactions(self, after: int = 0) -> list[Transaction]:
+    def transactions(self, after: int = 0) -> list[CatalogTransaction]:
         """The transactions above revision `after` that are still there, oldest first. 1 GET each; 1 LIST sequence
         more where they are older than everything that was listed so far."""
         newest = self._known()
@@ -223,7 +223,7 @@ class History:
 
     # -- how a version is reached
 
-    def _known(self) -> Version:
+    def _known(self) -> CatalogVersion:
         return self._version or self.load()
 
     def _remember(self, walk: _Walk) -> None:
@@ -231,7 +231,7 @@ class History:
         self._chain.update(walk.nodes)
         self._times.update(walk.times)
 
-    def _check_forward(self, before: Version, now: Version) -> None:
+    def _check_forward(self, before: CatalogVersion, now: CatalogVersion) -> None:
         if now.head.revision >= before.head.revision:
             return
         if now.fork is not None:
@@ -249,7 +249,7 @@ class History:
             f"one of them; if the fork stays, choose a side with `firn repair --keep UUID`."
         )
 
-    def _refreshed(self, before: Version) -> _Walk | None:
+    def _refreshed(self, before: CatalogVersion) -> _Walk | None:
         """By a LIST from the head on; None where that isn't enough to tell."""
         head = before.head
         if head.uuid is None:
@@ -263,7 +263,7 @@ class History:
         except (_Anomaly, CorruptObjectError):
             return None
         self._names = self._names.joined(names)
-        return _Walk(Version(walk.version.state, None, before.warnings), walk.nodes, walk.times)
+        return _Walk(CatalogVersion(walk.version.state, None, before.warnings), walk.nodes, walk.times)
 
     def _opened(self, *, use_hint: bool) -> _Walk:
         if use_hint:
@@ -338,9 +338,9 @@ class History:
             raise _Anomaly(f"revision {version.head.revision + 1} is missing")
         if upto is not None and base.head.revision == 0 and names.checkpoints:
             self._check_followed(names, version.head)
-        return _Walk(Version(version.state, version.fork, tuple(warnings)), walk.nodes, walk.times)
+        return _Walk(CatalogVersion(version.state, version.fork, tuple(warnings)), walk.nodes, walk.times)
 
-    def _check_followed(self, names: Names, head: Head) -> None:
+    def _check_followed(self, names: Names, head: CatalogHead) -> None:
         """A history that is read from the empty start goes on above it, or it is another one: a process that slept
         while everything below a checkpoint was pruned may have written revision 1 anew."""
         nodes = [(head.revision + 1, p) for p in names.transactions.get(head.revision + 1, ())]
@@ -353,7 +353,9 @@ class History:
                 "number since, which doesn't count. Read a later revision."
             )
 
-    def _base(self, names: Names, forked: int | None, last: int, warnings: list[str]) -> tuple[State, Names]:
+    def _base(
+        self, names: Names, forked: int | None, last: int, warnings: list[str]
+    ) -> tuple[CatalogState, Names]:
         """The state to begin at, below any fork, and the names from there on."""
         below = last if forked is None else min(last, forked - 1)
         floor = max(names.checkpoints, default=0)
@@ -380,7 +382,7 @@ class History:
             f"`firn rebuild --writer {self.layout.writer}`."
         )
 
-    def _checkpoint(self, revision: int, prefix: str, warnings: list[str]) -> State | None:
+    def _checkpoint(self, revision: int, prefix: str, warnings: list[str]) -> CatalogState | None:
         """None for a damaged one, with a warning."""
         name = ObjectName(revision, prefix, "checkpoint")
         try:
@@ -393,7 +395,7 @@ class History:
         return state
 
     def _walk_from(
-        self, base: State, names: Names, last: int, upto: int | None = None, *, lenient: bool = False
+        self, base: CatalogState, names: Names, last: int, upto: int | None = None, *, lenient: bool = False
     ) -> _Walk:
         """Read what is above `base` up to revision `last`, decide, and replay (up to `upto`)."""
         start = base.head.revision
@@ -413,9 +415,9 @@ class History:
 
     def _replayed(
         self,
-        base: State,
+        base: CatalogState,
         chain: Chain,
-        found: dict[Node, Transaction | CorruptObjectError],
+        found: dict[Node, CatalogTransaction | CorruptObjectError],
         upto: int | None,
     ) -> _Walk:
         if chain.anomaly is not None:
@@ -429,10 +431,10 @@ class History:
         state = replay(base, wanted)
         times = {t.revision: t.commit.time_ms for t, _ in wanted}
         times[base.head.revision] = base.head.time_ms
-        return _Walk(Version(state, chain.fork), nodes, times)
+        return _Walk(CatalogVersion(state, chain.fork), nodes, times)
 
-    def _empty(self) -> State:
-        return State(self.layout.writer, self.layout.database)
+    def _empty(self) -> CatalogState:
+        return CatalogState(self.layout.writer, self.layout.database)
 
     def _counting(self, names: Names, newest: int, after: int) -> list[Node]:
         nodes: list[Node] = []
@@ -466,7 +468,7 @@ class History:
         time_ms = None
         if prefix in self._names.transactions.get(revision, ()):
             transaction = self.reader.transactions([(revision, prefix)]).get((revision, prefix))
-            if isinstance(transaction, Transaction):
+            if isinstance(transaction, CatalogTransaction):
                 time_ms = transaction.commit.time_ms
             elif transaction is not None and prefix not in self._names.checkpoints.get(revision, ()):
                 raise transaction
@@ -479,7 +481,7 @@ class History:
         return time_ms
 
 
-def _sound(transaction: Transaction | CorruptObjectError) -> Transaction:
+def _sound(transaction: CatalogTransaction | CorruptObjectError) -> CatalogTransaction:
     if isinstance(transaction, CorruptObjectError):
         raise transaction
     return transaction

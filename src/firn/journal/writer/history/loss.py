@@ -6,10 +6,10 @@ from firn.errors import CorruptObjectError, ObjectNotFoundError
 from firn.journal.writer.format.footers import read_pairs
 from firn.journal.writer.format.layout import padded
 from firn.journal.writer.format.metadata import read_metadata
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 
 
-def check_begun(history: History, empty: Version) -> Version:
+def check_begun(history: History, empty: CatalogVersion) -> CatalogVersion:
     """The version of a catalog that was `empty` when it was read: the same, where it is a new one.
 
     An object that names a revision above the first was written after a transaction. So if there is one, its writer

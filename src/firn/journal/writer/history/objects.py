@@ -9,11 +9,11 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, ObjectNotFoundError
 from firn.journal.writer.format import frame
-from firn.journal.writer.format.actions import Transaction
+from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectName, WriterLayout
 from firn.journal.writer.format.messages import decode_checkpoint, decode_transaction
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history.forks import Link, Node
 
 
@@ -27,11 +27,11 @@ class Reader:
         """The object's URL, for messages."""
         return self.bucket.uri(self.layout.object_key(name))
 
-    def transactions(self, nodes: Sequence[Node]) -> dict[Node, Transaction | CorruptObjectError]:
+    def transactions(self, nodes: Sequence[Node]) -> dict[Node, CatalogTransaction | CorruptObjectError]:
         """1 GET each, in parallel. Objects that are gone are left out; corrupt ones are their errors."""
         names = [ObjectName(*node, "transaction") for node in nodes]
         blobs = self.bucket.get_many([self.layout.object_key(name) for name in names])
-        found: dict[Node, Transaction | CorruptObjectError] = {}
+        found: dict[Node, CatalogTransaction | CorruptObjectError] = {}
         for node, name, blob in zip(nodes, names, blobs, strict=True):
             if blob is None:
                 continue
@@ -41,7 +41,7 @@ class Reader:
                 found[node] = error
         return found
 
-    def decode_transaction(self, name: ObjectName, data: bytes) -> Transaction:
+    def decode_transaction(self, name: ObjectName, data: bytes) -> CatalogTransaction:
         """Raises `CorruptObjectError`, where the bytes are of another catalog or another name too."""
         where = self.where(name)
         transaction = decode_transaction(data, where=where)
@@ -49,7 +49,7 @@ class Reader:
         self._check(name, found, (transaction.writer, transaction.database), frame.TRANSACTION)
         return transaction
 
-    def checkpoint(self, name: ObjectName) -> State | None:
+    def checkpoint(self, name: ObjectName) -> CatalogState | None:
         """1 GET; None where it is gone. Raises `CorruptObjectError`."""
         try:
             blob = self.bucket.get(self.layout.object_key(name))
@@ -85,7 +85,7 @@ class Reader:
         self.bucket.put(self.layout.hint_key, body)
 
 
-def links_of(found: Mapping[Node, Transaction | CorruptObjectError]) -> dict[int, list[Link]]:
+def links_of(found: Mapping[Node, CatalogTransaction | CorruptObjectError]) -> dict[int, list[Link]]:
     """The links between transactions, by revision, which decide what counts."""
     links: dict[int, list[Link]] = {}
     for (revision, prefix), transaction in found.items():

@@ -18,13 +18,13 @@ from firn.errors import (
     ObjectNotFoundError,
 )
 from firn.journal.model import SweepReport
-from firn.journal.writer.format.actions import Add, Drop, Transaction
+from firn.journal.writer.format.actions import Add, CatalogTransaction, Drop
 from firn.journal.writer.format.footers import read_pairs
 from firn.journal.writer.format.layout import BadName, ObjectName
 from firn.journal.writer.format.marker import Marker, decode_marker, encode_marker
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import FileRecord, read_metadata
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.history.store_clock import store_now
 
@@ -35,7 +35,7 @@ AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class CollectReport:
+class CatalogCollection:
     """The result of a collection: what it deleted, or would delete, in order.
 
     `data_files` are of revisions that were pruned, and may have been read once; `orphans` were never committed.
@@ -68,7 +68,7 @@ Ages = Callable[[str], int]
 
 def collect(
     history: History, *, orphan_age_ms: int | Ages, dry_run: bool = False, table: str | None = None
-) -> CollectReport:
+) -> CatalogCollection:
     """Delete the data files that no retained revision names, and the markers that nothing needs any more.
 
     A file goes if no transaction, checkpoint or unfinished claim that is left names it, whichever branch that is on;
@@ -112,7 +112,7 @@ def collect(
 
 
 @dataclass(frozen=True)
-class Garbage:
+class OrphanFile:
     """A data file that nothing names, and its record of itself."""
 
     info: ObjectInfo
@@ -124,15 +124,15 @@ class Garbage:
 
 
 def plan_waves(
-    garbage: Iterable[Garbage], existing: Collection[str]
-) -> tuple[list[list[Garbage]], list[Garbage]]:
+    garbage: Iterable[OrphanFile], existing: Collection[str]
+) -> tuple[list[list[OrphanFile]], list[OrphanFile]]:
     """The files that may be deleted, in waves, each after all of the one before; and those that have to wait. Pure.
 
     A file goes after all that it replaces (rule 26). `existing` are all paths that are there before.
     """
     left = set(existing)
-    waves: list[list[Garbage]] = []
-    waiting: list[Garbage] = []
+    waves: list[list[OrphanFile]] = []
+    waiting: list[OrphanFile] = []
     current: set[str] = set()
     revision = 0
     for entry in sorted(garbage, key=lambda g: g.order):
@@ -166,7 +166,7 @@ class _Collection:
         self.kept_foreign: list[str] = []
         self.dropped: dict[str, int] = {}
 
-    def run(self) -> CollectReport:
+    def run(self) -> CatalogCollection:
         files = list(self._suspects())
         markers = list(self._read_markers(self._orphaned_markers()))
         for _, found in markers:
@@ -179,7 +179,7 @@ class _Collection:
         remainders = [(info, found, self._remainder(found, existing)) for info, found in markers]
         useless = [info for info, _, left in remainders if left is None]
         floor = min([*self.names.transactions, *self.names.checkpoints], default=0)
-        report = CollectReport(
+        report = CatalogCollection(
             tuple(g.info.key for g in doomed if g.record.revision < floor),
             tuple(g.info.key for g in doomed if g.record.revision >= floor),
             tuple(info.key for info in useless),
@@ -198,7 +198,7 @@ class _Collection:
                     self.bucket.put(info.key, encode_marker(self.layout, left.transaction, left.state))
         return report
 
-    def _decided(self) -> Version:
+    def _decided(self) -> CatalogVersion:
         version = self.history.load()
         if version.fork is not None:
             raise ForkError(
@@ -231,7 +231,7 @@ class _Collection:
             age = age(table or "")
         return info.modified_ms <= self.now - age
 
-    def _note_drops(self, transaction: Transaction) -> None:
+    def _note_drops(self, transaction: CatalogTransaction) -> None:
         for action in transaction.actions:
             if isinstance(action, Drop):
                 before = self.dropped.get(action.table, 0)
@@ -274,14 +274,14 @@ class _Collection:
             paths.update(_added(decode_transaction(blob.data, where=self.bucket.uri(key))))
         return paths
 
-    def _garbage(self, suspects: Sequence[ObjectInfo], references: set[str]) -> Iterator[Garbage]:
+    def _garbage(self, suspects: Sequence[ObjectInfo], references: set[str]) -> Iterator[OrphanFile]:
         """Orphans of revisions below the head: a file that is begun now belongs to the next revision (rule 25)."""
         for info in suspects:
             if info.key in references:
                 continue
             record = self._record(info)
             if record is not None and record.revision < self.version.head.revision and self._is_told(record):
-                yield Garbage(info, record)
+                yield OrphanFile(info, record)
 
     def _is_told(self, record: FileRecord) -> bool:
         """Whether the file is of the table to be swept, or was begun before its own was dropped. One that was begun
@@ -307,7 +307,7 @@ class _Collection:
             return None
         return record
 
-    def _foreign(self, garbage: Iterable[Garbage]) -> set[str]:
+    def _foreign(self, garbage: Iterable[OrphanFile]) -> set[str]:
         """The files outside of the catalog that they replaced and that still exist: Firn doesn't delete those."""
         paths = {path for g in garbage for path in g.record.replaces if not self.layout.owns(path)}
         return {path for path in sorted(paths) if is_there(self.bucket, path)}
@@ -341,5 +341,5 @@ class _Collection:
         return marker.remainder(self.layout, self.version.state, existing)
 
 
-def _added(transaction: Transaction) -> Iterator[str]:
+def _added(transaction: CatalogTransaction) -> Iterator[str]:
     return (action.file.path for action in transaction.actions if isinstance(action, Add))

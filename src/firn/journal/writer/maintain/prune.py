@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from firn.bucket.base import ObjectInfo
 from firn.errors import ConflictError, CorruptObjectError, ForkError
-from firn.journal.writer.format.actions import Transaction
+from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectName
-from firn.journal.writer.format.state import Head, State, replay
+from firn.journal.writer.format.state import CatalogHead, CatalogState, replay
 from firn.journal.writer.history.checkpoint import write_checkpoint
 from firn.journal.writer.history.forks import Node
 from firn.journal.writer.history.history import History
@@ -122,7 +122,7 @@ class _Pruning:
                 self.listed.append((name, info))
         self.old = {n.revision for n, i in self.listed if n.kind == "transaction" and i.modified_ms <= before}
         self.checkpoints = sorted(r for r, p in self.chain.items() if p in names.checkpoints.get(r, ()))
-        self.read: dict[int, State | None] = {}
+        self.read: dict[int, CatalogState | None] = {}
         self.warnings: list[str] = []
         self.written: list[str] = []
 
@@ -155,24 +155,24 @@ class _Pruning:
 
     # -- what to begin the replay with
 
-    def _base(self) -> State | None:
+    def _base(self) -> CatalogState | None:
         """The oldest state that everything after it can be compared with."""
         lowest = min(self.chain, default=0)
         if lowest <= 1:
-            return State(self.layout.writer, self.layout.database) if lowest else None
+            return CatalogState(self.layout.writer, self.layout.database) if lowest else None
         for revision in self.checkpoints:
             state = self._read(revision)
             if state is not None:
                 return state
         return None
 
-    def _read(self, revision: int) -> State | None:
+    def _read(self, revision: int) -> CatalogState | None:
         """None for a checkpoint that is damaged, with a warning. 1 GET, once."""
         if revision not in self.read:
             self.read[revision] = self._get(revision)
         return self.read[revision]
 
-    def _get(self, revision: int) -> State | None:
+    def _get(self, revision: int) -> CatalogState | None:
         name = ObjectName(revision, self.chain[revision], "checkpoint")
         try:
             state = self.history.reader.checkpoint(name)
@@ -185,7 +185,7 @@ class _Pruning:
 
     # -- floor and second
 
-    def _floors(self, base: State) -> list[int]:
+    def _floors(self, base: CatalogState) -> list[int]:
         """Revisions that may become the floor, the best first."""
         newest, lowest = max(self.chain), base.head.revision
         if lowest and not self._is_remainder(lowest):
@@ -212,10 +212,10 @@ class _Pruning:
             return newest
         return newest - 1 if newest - 1 > floor else None
 
-    def _validate(self, base: State, floor: int, second: int) -> None:
+    def _validate(self, base: CatalogState, floor: int, second: int) -> None:
         """Their checkpoints are what the transactions say (rule 20); those that lack are written."""
         below = self._replayed(base, floor)
-        lacking: list[State] = []
+        lacking: list[CatalogState] = []
         for state in (below, self._replayed(below, second)):
             revision = state.head.revision
             found = self._read(revision) if revision in self.checkpoints else None
@@ -227,7 +227,7 @@ class _Pruning:
             if self._written(state) != state:
                 raise self._mismatch(state.head, base.head)
 
-    def _written(self, state: State) -> State | None:
+    def _written(self, state: CatalogState) -> CatalogState | None:
         """Write a checkpoint of a decided revision, and read it back."""
         key = self.layout.checkpoint_key(state.head.revision, state.head.uuid or "")
         self.written.append(key)
@@ -238,12 +238,12 @@ class _Pruning:
 
     # -- replay
 
-    def _replayed(self, state: State, revision: int) -> State:
+    def _replayed(self, state: CatalogState, revision: int) -> CatalogState:
         start = state.head.revision
         nodes = [node for node in self.chain.items() if start < node[0] <= revision]
         return replay(state, self._transactions(nodes))
 
-    def _transactions(self, nodes: Sequence[Node]) -> Iterator[tuple[Transaction, str]]:
+    def _transactions(self, nodes: Sequence[Node]) -> Iterator[tuple[CatalogTransaction, str]]:
         reader = self.history.reader
         for start in range(0, len(nodes), AT_ONCE):
             some = nodes[start : start + AT_ONCE]
@@ -259,7 +259,7 @@ class _Pruning:
                     raise _Stray(node[0])
                 yield transaction, reader.where(ObjectName(*node, "transaction"))
 
-    def _mismatch(self, head: Head, base: Head) -> CorruptObjectError:
+    def _mismatch(self, head: CatalogHead, base: CatalogHead) -> CorruptObjectError:
         name = ObjectName(head.revision, self.chain[head.revision], "checkpoint")
         since = f"the checkpoint of revision {base.revision}" if base.revision else "the beginning"
         return CorruptObjectError(

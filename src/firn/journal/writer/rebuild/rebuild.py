@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, UnsupportedError
-from firn.journal.writer.format.actions import Add, CommitRecord, Transaction
+from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import LARGEST_REVISION, MarkerName, ObjectName, WriterLayout
 from firn.journal.writer.format.marker import encode_marker
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
-from firn.journal.writer.format.state import Head, Refused, State, assemble, replay
+from firn.journal.writer.format.state import CatalogHead, CatalogState, Refused, assemble, replay
 from firn.journal.writer.history.forks import Node
 from firn.journal.writer.history.objects import Reader
 from firn.journal.writer.rebuild.lineage import Lineage, trace
@@ -26,8 +26,8 @@ from firn.journal.writer.rebuild.recovery import (
     OP_LOST,
     OP_REBUILD,
     Base,
+    PlannedRevision,
     Recovery,
-    Step,
     choose_base,
     dated,
     on_chain,
@@ -82,11 +82,11 @@ class Plan:
     checkpoints; the last one's is in the marker, too. `forked`: some revision has other uuids too, which didn't
     win."""
 
-    claims: tuple[Transaction, ...]
-    transactions: tuple[Transaction, ...]
-    checkpoints: tuple[State, ...]
+    claims: tuple[CatalogTransaction, ...]
+    transactions: tuple[CatalogTransaction, ...]
+    checkpoints: tuple[CatalogState, ...]
     report: RebuildReport
-    closing: Transaction | None = None
+    closing: CatalogTransaction | None = None
     forked: bool = False
 
 
@@ -262,7 +262,7 @@ def _begins_with_claims(
     return all(path in objects.data or not layout.owns(path) for path in paths)
 
 
-def is_closing(transaction: Transaction | None) -> bool:
+def is_closing(transaction: CatalogTransaction | None) -> bool:
     """Whether this is the transaction that ends a rebuild."""
     return transaction is not None and transaction.commit.op == OP_REBUILD and is_rebuilt(transaction)
 
@@ -313,7 +313,7 @@ class _Author:
         if not history:
             history = [self._closing(base.head, recovery)]
         elif not is_closing(last := history[-1]):
-            head = Head(last.revision, last.uuid, last.commit.time_ms)
+            head = CatalogHead(last.revision, last.uuid, last.commit.time_ms)
             history.append(self._closing(head, recovery))
         state, mended = self._replayed(base, history)
         there = self.objects.transactions
@@ -351,7 +351,9 @@ class _Author:
             ),
         )
 
-    def _replayed(self, base: State, history: list[Transaction]) -> tuple[State, list[State]]:
+    def _replayed(
+        self, base: CatalogState, history: list[CatalogTransaction]
+    ) -> tuple[CatalogState, list[CatalogState]]:
         """The state at the end, and those of sound checkpoints that say the same in other words: when files were
         made, in which order schemas appeared. They are written anew, for prune compares them."""
         sound = on_chain(self.objects, self.lineage)
@@ -367,7 +369,7 @@ class _Author:
                 mended.append(state)
         return state, mended
 
-    def _below(self, base: State, history: Sequence[Transaction]) -> list[Transaction]:
+    def _below(self, base: CatalogState, history: Sequence[CatalogTransaction]) -> list[CatalogTransaction]:
         """Those up to the checkpoint that history begins at that can't be read: by their claims, or empty."""
         if self.base.state is None:
             return []
@@ -377,10 +379,10 @@ class _Author:
             # By its neighbours; times never fall.
             later = [t.commit.time_ms for (r, _), t in self.objects.transactions.items() if r > revision]
             time_ms = min([base.head.time_ms, *later])
-            found.append(self._transaction(Step(revision, one, one.transaction, time_ms=time_ms)))
+            found.append(self._transaction(PlannedRevision(revision, one, one.transaction, time_ms=time_ms)))
         return found
 
-    def _where(self, transaction: Transaction) -> str:
+    def _where(self, transaction: CatalogTransaction) -> str:
         return self.bucket.uri(self.layout.transaction_key(transaction.revision, transaction.uuid))
 
     def _uuid(self, revision: int) -> str | None:
@@ -389,13 +391,13 @@ class _Author:
         one = self.lineage.chosen.get(revision)
         return _made_up(self.layout, revision) if one is None else one.uuid
 
-    def _transaction(self, step: Step) -> Transaction:
+    def _transaction(self, step: PlannedRevision) -> CatalogTransaction:
         if step.transaction is not None:
             return step.transaction
         previous = None if step.candidate is None else step.candidate.previous
         marker = None if step.candidate is None else step.candidate.marker
         summary = {} if marker is None else dict(marker.transaction.commit.summary)
-        return Transaction(
+        return CatalogTransaction(
             self.layout.writer,
             self.layout.database,
             step.revision,
@@ -411,7 +413,7 @@ class _Author:
             ),
         )
 
-    def _closing(self, last: Head, recovery: Recovery) -> Transaction:
+    def _closing(self, last: CatalogHead, recovery: Recovery) -> CatalogTransaction:
         """The rebuild's own: it proves the one before, and is above every revision that was ever seen."""
         findings = recovery.findings
         summary = {REBUILT: True, "files": len(findings.brought_back), "unproven": len(findings.unproven)}
@@ -423,17 +425,17 @@ class _Author:
             summary=summary,
             claimed=self.claimed,
         )
-        return Transaction(self.layout.writer, self.layout.database, last.revision + 1, (), record)
+        return CatalogTransaction(self.layout.writer, self.layout.database, last.revision + 1, (), record)
 
-    def _base_state(self, recovery: Recovery, history: list[Transaction]) -> State:
-        empty = State(self.layout.writer, self.layout.database)
+    def _base_state(self, recovery: Recovery, history: list[CatalogTransaction]) -> CatalogState:
+        empty = CatalogState(self.layout.writer, self.layout.database)
         if self.base.state is not None:
             return self.base.state
         if not self.base.is_new:
             return empty
         first = history[0]
         steps = [s for s in recovery.steps if s.revision <= self.base.revision]
-        head = Head(first.revision, first.uuid, first.commit.time_ms, self.claimed)
+        head = CatalogHead(first.revision, first.uuid, first.commit.time_ms, self.claimed)
         try:
             return assemble(
                 empty,
@@ -447,7 +449,7 @@ class _Author:
                 "files, and rebuild again."
             ) from None
 
-    def _in_order(self, writes: tuple[Transaction, ...]) -> tuple[Transaction, ...]:
+    def _in_order(self, writes: tuple[CatalogTransaction, ...]) -> tuple[CatalogTransaction, ...]:
         """The lowest above the newest checkpoint last: until it is there, nobody can open the catalog, and a
         rebuild knows that something is lost. The others follow, the lowest first: a missing beginning looks like
         one that was pruned."""
@@ -455,12 +457,12 @@ class _Author:
         last = next((t for t in writes if t.revision > newest), None)
         return (*(t for t in writes if t is not last), *(() if last is None else (last,)))
 
-    def _needs_claim(self, transaction: Transaction) -> bool:
+    def _needs_claim(self, transaction: CatalogTransaction) -> bool:
         found = self.objects.claims.get(transaction.revision)
         return found is None or found.uuid != transaction.uuid
 
 
-def _substance(state: State) -> object:
+def _substance(state: CatalogState) -> object:
     """The part of a state that readers see."""
     return {
         name: (

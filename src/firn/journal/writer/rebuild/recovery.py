@@ -17,16 +17,16 @@ from firn.journal.model import DataFile
 from firn.journal.writer.format.actions import (
     Action,
     Add,
+    CatalogTransaction,
     Define,
     Drop,
     Remove,
     Resolve,
     Tombstones,
-    Transaction,
     Upgrade,
 )
 from firn.journal.writer.format.layout import WriterLayout
-from firn.journal.writer.format.state import FORMAT, State, clock_at
+from firn.journal.writer.format.state import FORMAT, CatalogState, clock_at
 from firn.journal.writer.rebuild.lineage import Lineage
 from firn.journal.writer.rebuild.surviving_objects import Candidate, Footers, Objects
 
@@ -38,12 +38,12 @@ OP_LOST = "lost"
 
 
 @dataclass
-class Step:
+class PlannedRevision:
     """One revision of the plan. `transaction` is a sound one; else `actions` are what it will do."""
 
     revision: int
     candidate: Candidate | None
-    transaction: Transaction | None = None
+    transaction: CatalogTransaction | None = None
     actions: list[Action] = field(default_factory=list)
     batches: list[tuple[str, str]] = field(default_factory=list)
     op: str = OP_LOST
@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclass
-class Findings:
+class RebuildFindings:
     """Findings of a rebuild that a person has to know; see `RebuildReport`."""
 
     unproven: set[str] = field(default_factory=set)
@@ -74,7 +74,7 @@ class Base:
     """Where the history begins: the empty start, a sound checkpoint, or one that has to be written."""
 
     revision: int
-    state: State | None
+    state: CatalogState | None
     is_new: bool = False
 
 
@@ -100,7 +100,7 @@ def choose_base(objects: Objects, lineage: Lineage, top: int) -> Base:
     return Base(lowest, None, is_new=True)
 
 
-def on_chain(objects: Objects, lineage: Lineage) -> dict[int, State]:
+def on_chain(objects: Objects, lineage: Lineage) -> dict[int, CatalogState]:
     """The sound checkpoints of chosen transactions, by revision."""
     return {
         revision: state
@@ -109,7 +109,7 @@ def on_chain(objects: Objects, lineage: Lineage) -> dict[int, State]:
     }
 
 
-def _marked(lineage: Lineage) -> dict[int, State]:
+def _marked(lineage: Lineage) -> dict[int, CatalogState]:
     """The states that earlier rebuilds left, by revision: as true as a checkpoint."""
     markers = ((revision, one.marker) for revision, one in lineage.chosen.items())
     return {revision: m.state for revision, m in markers if m is not None and m.state is not None}
@@ -138,15 +138,15 @@ class Recovery:
     ) -> None:
         self.layout, self.objects, self.lineage = layout, objects, lineage
         self.base, self.top = base, top
-        self.findings = Findings()
+        self.findings = RebuildFindings()
         self.files = {found.file.path: found for found in footers.files}
         self.checkpoints = {**_marked(lineage), **on_chain(objects, lineage)}
         self.specs: dict[str, bytes] = dict(definitions)
         self.live: dict[str, str] = {}
         self.added: dict[str, int] = {}
         self.tables: set[str] = set()
-        self.steps: list[Step] = []
-        self._gap: Step | None = None
+        self.steps: list[PlannedRevision] = []
+        self._gap: PlannedRevision | None = None
         self._learn()
 
     # -- what is known beforehand
@@ -218,12 +218,12 @@ class Recovery:
     def _step(self, revision: int) -> None:
         one = self.lineage.chosen.get(revision)
         if one is not None and one.transaction is not None:
-            step = Step(revision, one, one.transaction, time_ms=one.transaction.commit.time_ms)
+            step = PlannedRevision(revision, one, one.transaction, time_ms=one.transaction.commit.time_ms)
             for action in one.transaction.actions:
                 self._require(action, revision)
                 self._simulate(action, revision)
         else:
-            step = Step(revision, one)
+            step = PlannedRevision(revision, one)
             self._gap = step
             self._fill(step)
         self.steps.append(step)
@@ -282,7 +282,7 @@ class Recovery:
         self._gap.actions.append(action)
         self._simulate(action, self._gap.revision)
 
-    def _reconcile(self, revision: int, state: State) -> None:
+    def _reconcile(self, revision: int, state: CatalogState) -> None:
         """A checkpoint is the truth: files that it no longer holds were removed in a lost revision."""
         if self._gap is None:
             return
@@ -305,7 +305,7 @@ class Recovery:
 
     # -- what a lost revision did
 
-    def _fill(self, step: Step) -> None:
+    def _fill(self, step: PlannedRevision) -> None:
         one, revision = step.candidate, step.revision
         proven = one is not None and (one.proven or one.exists)
         if revision == 1:
@@ -328,7 +328,7 @@ class Recovery:
         step.batches = [batch for batch in step.batches if batch[0] in self.tables]
         step.time_ms = self.kept_times.get(revision, step.time_ms)
 
-    def _fill_by_marker(self, step: Step, one: Candidate, *, proven: bool) -> None:
+    def _fill_by_marker(self, step: PlannedRevision, one: Candidate, *, proven: bool) -> None:
         assert one.marker is not None
         commit = one.marker.transaction.commit
         step.op, step.time_ms, step.batches = commit.op, commit.time_ms, list(commit.batches)
@@ -357,7 +357,7 @@ class Recovery:
             f.file.path for f in one.files if f.file.path not in told and f.file.path not in self.home
         )
 
-    def _add_described(self, step: Step, action: Add, *, own: bool, proven: bool) -> None:
+    def _add_described(self, step: PlannedRevision, action: Add, *, own: bool, proven: bool) -> None:
         """An `Add` of a marker: own files describe themselves."""
         path = action.file.path
         if self.home.get(path, step.revision) != step.revision or path in self.live:
@@ -379,7 +379,7 @@ class Recovery:
             if not proven:
                 self.findings.unproven.add(path)
 
-    def _fill_by_files(self, step: Step, one: Candidate, *, proven: bool) -> None:
+    def _fill_by_files(self, step: PlannedRevision, one: Candidate, *, proven: bool) -> None:
         replaced: dict[str, None] = {}
         added: set[str] = set()
         for found in sorted(one.files, key=lambda f: (f.number, f.file.path)):
@@ -411,7 +411,7 @@ class Recovery:
         times = [f.file.created_ms for f in one.files if f.file.path in added]
         step.time_ms = max(times, default=None)
 
-    def _is_stale(self, step: Step, path: str) -> bool:
+    def _is_stale(self, step: PlannedRevision, path: str) -> bool:
         """An unproven file that the next checkpoint doesn't hold: removed since, or never committed."""
         above = min((r for r in self.checkpoints if r >= step.revision), default=None)
         if above is None or any(path in t.files for t in self.checkpoints[above].tables.values()):
@@ -419,7 +419,7 @@ class Recovery:
         self.findings.orphans.add(path)
         return True
 
-    def _add(self, step: Step, action: Add) -> bool:
+    def _add(self, step: PlannedRevision, action: Add) -> bool:
         if action.table not in self.tables:
             if action.table not in self.specs:
                 self.findings.undefined.add(action.table)
@@ -430,13 +430,13 @@ class Recovery:
         self.findings.brought_back.add(action.file.path)
         return True
 
-    def _remove(self, step: Step, path: str) -> None:
+    def _remove(self, step: PlannedRevision, path: str) -> None:
         if path in self.live:
             self._do(step, Remove(path))
         else:
             self.findings.missing.discard(path)
 
-    def _do(self, step: Step, action: Action) -> None:
+    def _do(self, step: PlannedRevision, action: Action) -> None:
         if isinstance(action, Resolve) and not 1 <= action.revision < step.revision:
             return
         step.actions.append(action)
@@ -446,7 +446,7 @@ class Recovery:
 # -- from steps to transactions
 
 
-def dated(steps: list[Step]) -> None:
+def dated(steps: list[PlannedRevision]) -> None:
     """Give every step a time, so that times never fall: a lost one isn't later than the next that is known."""
     latest: int | None = None
     for step in reversed(steps):

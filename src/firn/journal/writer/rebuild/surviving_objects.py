@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import CorruptObjectError
 from firn.journal.model import DataFile
-from firn.journal.writer.format.actions import Add, Transaction
+from firn.journal.writer.format.actions import Add, CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import BadName, ObjectName, WriterLayout
 from firn.journal.writer.format.marker import Marker
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import FileRecord
-from firn.journal.writer.format.state import State
+from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history.forks import Node
 from firn.journal.writer.history.listing import Names, list_settled
 from firn.journal.writer.history.objects import Reader
@@ -29,7 +29,7 @@ REBUILT = "rebuilt"
 it was planned from what is looked at again."""
 
 
-def is_rebuilt(transaction: Transaction) -> bool:
+def is_rebuilt(transaction: CatalogTransaction) -> bool:
     return bool(transaction.commit.summary.get(REBUILT))
 
 
@@ -70,9 +70,9 @@ class Objects:
     `unknown` are keys of names that no Firn writes."""
 
     names: Names
-    transactions: Mapping[Node, Transaction]
-    checkpoints: Mapping[Node, State]
-    claims: Mapping[int, Transaction | None]
+    transactions: Mapping[Node, CatalogTransaction]
+    checkpoints: Mapping[Node, CatalogState]
+    claims: Mapping[int, CatalogTransaction | None]
     hint: ObjectName | None
     markers: Sequence[ObjectInfo]
     data: Mapping[str, ObjectInfo]
@@ -94,7 +94,7 @@ class Objects:
         states = self.checkpoints.values()
         return {path for state in states for table in state.tables.values() for path in table.files}
 
-    def _sound(self) -> Iterable[Transaction]:
+    def _sound(self) -> Iterable[CatalogTransaction]:
         yield from self.transactions.values()
         yield from (claim for claim in self.claims.values() if claim is not None)
 
@@ -113,13 +113,13 @@ def look(bucket: Bucket, layout: WriterLayout) -> Objects:
     damaged: dict[str, str] = {}
     unknown = [layout.transactions_prefix + bad.name for bad in names.bad]
     nodes = [(r, p) for r, prefixes in names.transactions.items() for p in prefixes]
-    transactions: dict[Node, Transaction] = {}
+    transactions: dict[Node, CatalogTransaction] = {}
     for node, found in reader.transactions(nodes).items():
         if isinstance(found, CorruptObjectError):
             damaged[layout.object_key(ObjectName(*node, "transaction"))] = str(found)
         else:
             transactions[node] = found
-    checkpoints: dict[Node, State] = {}
+    checkpoints: dict[Node, CatalogState] = {}
     for revision, prefixes in names.checkpoints.items():
         for prefix in prefixes:
             name = ObjectName(revision, prefix, "checkpoint")
@@ -149,7 +149,7 @@ def look(bucket: Bucket, layout: WriterLayout) -> Objects:
 
 def _claims(
     bucket: Bucket, layout: WriterLayout, damaged: dict[str, str], unknown: list[str]
-) -> dict[int, Transaction | None]:
+) -> dict[int, CatalogTransaction | None]:
     revisions: list[int] = []
     for info in bucket.list(layout.claims_prefix).objects:
         name = info.key[len(layout.claims_prefix) :]
@@ -157,7 +157,7 @@ def _claims(
             revisions.append(int(name))
         else:
             unknown.append(info.key)
-    found: dict[int, Transaction | None] = {}
+    found: dict[int, CatalogTransaction | None] = {}
     for revision, blob in zip(
         revisions, bucket.get_many([layout.claim_key(r) for r in revisions]), strict=True
     ):
@@ -189,7 +189,7 @@ class Candidate:
     revision: int
     uuid: str
     previous: str | None = None
-    transaction: Transaction | None = None
+    transaction: CatalogTransaction | None = None
     marker: Marker | None = None
     files: list[FoundFile] = field(default_factory=list)
     exists: bool = False
@@ -256,7 +256,7 @@ def candidates(objects: Objects, footers: Footers, made_up: MadeUp) -> Candidate
     return found
 
 
-def _fits(names: Names, claim: Transaction) -> bool:
+def _fits(names: Names, claim: CatalogTransaction) -> bool:
     """Whether a claim can be of this history: a number that was pruned can be won again, in vain."""
     here, below = names.at(claim.revision), names.at(claim.revision - 1)
     if here and prefix_of(claim.uuid) not in here:

@@ -24,14 +24,14 @@ from firn.errors import (
 )
 from firn.journal.writer.commit.claims import Claims
 from firn.journal.writer.commit.pending import Pending
-from firn.journal.writer.format.actions import Add, CommitRecord, Resolve, Transaction
+from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord, Resolve
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectName, WriterLayout
 from firn.journal.writer.format.marker import encode_marker
 from firn.journal.writer.format.messages import encode_transaction
-from firn.journal.writer.format.state import State, follow, replay
+from firn.journal.writer.format.state import CatalogState, follow, replay
 from firn.journal.writer.history.forks import Chain, Fork, Link, Node
-from firn.journal.writer.history.history import History, Version
+from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.listing import Names, list_settled
 from firn.journal.writer.history.objects import links_of
 from firn.journal.writer.unclaimed.branches import (
@@ -50,7 +50,7 @@ NAMED = 10
 
 _KEEP = re.compile(r"[0-9a-f]{1,32}")
 
-Found = Mapping[Node, Transaction | CorruptObjectError]
+Found = Mapping[Node, CatalogTransaction | CorruptObjectError]
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class _Repair:
             self.dry_run,
         )
 
-    def _where(self, transaction: Transaction) -> str:
+    def _where(self, transaction: CatalogTransaction) -> str:
         return self.bucket.uri(self.layout.transaction_key(transaction.revision, transaction.uuid))
 
     def _key(self, node: Node) -> str:
@@ -145,13 +145,13 @@ class _Repair:
 
     # -- what to keep
 
-    def _decided(self, version: Version, names: Names) -> RepairReport:
+    def _decided(self, version: CatalogVersion, names: Names) -> RepairReport:
         """No fork: it was decided so, by a repair that died after it or by a commit, or there is an error."""
         forked = names.forked()
         counting = [] if forked is None else self.history.counting(names)
         nodes = [(r, p) for r, p in counting if len(names.at(r)) > 1 and p.startswith(prefix_of(self.keep))]
         for transaction in self.reader.transactions(nodes).values():
-            if isinstance(transaction, Transaction) and transaction.uuid.startswith(self.keep):
+            if isinstance(transaction, CatalogTransaction) and transaction.uuid.startswith(self.keep):
                 lost = LostBranches(lost_nodes(dict(counting), names), {})
                 behind = lost.reach(version.head.revision)
                 written = self._write(version.state, (), names.tip) if behind else ()
@@ -163,7 +163,7 @@ class _Repair:
             f"`firn rebuild --writer {self.layout.writer}` brings back what is damaged or missing."
         )
 
-    def _kept(self, fork: Fork, found: Found) -> Transaction:
+    def _kept(self, fork: Fork, found: Found) -> CatalogTransaction:
         matching = [
             node
             for node, transaction in found.items()
@@ -183,13 +183,15 @@ class _Repair:
             )
         return self._sound(matching[0], found)
 
-    def _sound(self, node: Node, found: Found) -> Transaction:
+    def _sound(self, node: Node, found: Found) -> CatalogTransaction:
         transaction = found[node]
         if isinstance(transaction, CorruptObjectError):
             raise transaction
         return transaction
 
-    def _branch(self, version: Version, names: Names, fork: Fork, found: Found, kept: Transaction) -> Branch:
+    def _branch(
+        self, version: CatalogVersion, names: Names, fork: Fork, found: Found, kept: CatalogTransaction
+    ) -> Branch:
         base = (version.head.revision, prefix_of(version.head.uuid or ""))
         links: dict[int, Sequence[Link]] = dict(links_of(found))
         checkpoints = {r: p for r, p in names.checkpoints.items() if r >= fork.revision}
@@ -204,7 +206,7 @@ class _Repair:
             raise self._undecided(seen, kept, branch, found)
         return branch
 
-    def _undecided(self, seen: Chain, kept: Transaction, branch: Branch, found: Found) -> FirnError:
+    def _undecided(self, seen: Chain, kept: CatalogTransaction, branch: Branch, found: Found) -> FirnError:
         """The obstacle to the repair, and the remedy."""
         why = seen.fork or seen.anomaly
         still = f"{self.history.where} can't be repaired in favour of {kept.uuid}: it would still have {why}"
@@ -225,7 +227,7 @@ class _Repair:
             "of it that are left, the newest first, while every process is stopped."
         )
 
-    def _check_files(self, transactions: Sequence[Transaction]) -> None:
+    def _check_files(self, transactions: Sequence[CatalogTransaction]) -> None:
         """Rule 11: the files that the branch has added are there."""
         paths = {a.file.path for t in transactions for a in t.actions if isinstance(a, Add)}
         there = {info.key for info in self.bucket.list(self.layout.data_prefix).objects}
@@ -241,7 +243,7 @@ class _Repair:
 
     # -- saying so
 
-    def _write(self, state: State, resolves: tuple[Resolve, ...], tip: int) -> tuple[str, ...]:
+    def _write(self, state: CatalogState, resolves: tuple[Resolve, ...], tip: int) -> tuple[str, ...]:
         """Write it, and then empty transactions until the head is above all losing branches: a writer takes objects
         above its head for another process's."""
         pending = self._pending(state, resolves)
@@ -257,7 +259,7 @@ class _Repair:
             self._check_decided(pending)
         return tuple(pending.key for pending in written)
 
-    def _pending(self, state: State, resolves: tuple[Resolve, ...]) -> Pending:
+    def _pending(self, state: CatalogState, resolves: tuple[Resolve, ...]) -> Pending:
         """The transaction to write: always the same one for the same tip, so that a second attempt is no rival."""
         head, layout = state.head, self.layout
         if head.claimed and not self.bucket.capabilities.conditional_put:
@@ -268,7 +270,7 @@ class _Repair:
         named = "\0".join([layout.writer, layout.database, head.uuid or "", *map(str, resolves)])
         uuid = hashlib.sha256(f"repair\0{named}".encode()).hexdigest()[:32]
         record = CommitRecord(uuid, head.uuid, head.time_ms, "repair", claimed=head.claimed)
-        transaction = Transaction(layout.writer, layout.database, head.revision + 1, resolves, record)
+        transaction = CatalogTransaction(layout.writer, layout.database, head.revision + 1, resolves, record)
         key = layout.transaction_key(transaction.revision, uuid)
         return Pending(key, transaction, encode_transaction(transaction), head, follow(state, transaction))
 
