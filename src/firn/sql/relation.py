@@ -52,7 +52,7 @@ class Stream:
         try:
             for rows in self._rows():
                 yield from rows.to_batches()
-        except BaseException as error:
+        except (Exception, KeyboardInterrupt) as error:  # not the end of a generator that nobody reads on
             self._failures.append(error)
             raise
 

@@ -99,7 +99,7 @@ class RecordedHistory:
             process; `time.monotonic_ns` for the processes of one machine.
 
     Example:
-        >>> history = History()
+        >>> history = RecordedHistory()
         >>> with history.begin("first") as tx:
         ...     tx.append("x", 1)
         >>> with history.begin("second") as tx:

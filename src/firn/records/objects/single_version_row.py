@@ -53,8 +53,8 @@ class SingleVersion:
     def to_text(self) -> str:
         """The ETag that users see: all that the writer of the next version must know.
 
-        >>> Version.from_text(Version(7, ("b3", "a2"), '"5d41"').to_text())
-        Version(number=7, nonces=('b3', 'a2'), etag='"5d41"')
+        >>> SingleVersion.from_text(SingleVersion(7, ("b3", "a2"), '"5d41"').to_text())
+        SingleVersion(number=7, nonces=('b3', 'a2'), etag='"5d41"')
         """
         return f"{self.number}:{'.'.join(self.nonces)}:{self.etag}"
 
