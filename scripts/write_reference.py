@@ -25,6 +25,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.database.database.connect",
             "firn.database.database.Database",
             "firn.lake.results.DropReport",
+            "firn.sql.result.Result",
             "firn.database.copies.CopyReport",
             "firn.journal.writer.federation.federation.WriterInfo",
             "firn.journal.writer.maintain.prune.PruneReport",

@@ -334,9 +334,9 @@ def spans_of(predicate: Scalar) -> tuple[IndexSpan, ...] | None:
     levels, `level_may_match` says which may hold any, and each of them is a `IndexSpan(level + "/")`.
 
     >>> spans_of(Equal("Ann Arbor")), spans_of(Prefix("Ann"))
-    ((Span(prefix='An/Ann%20Arbor/', after='', last=''),), (Span(prefix='An/Ann', after='', last=''),))
+    ((IndexSpan(prefix='An/Ann%20Arbor/', after='', last=''),), (IndexSpan(prefix='An/Ann', after='', last=''),))
     >>> spans_of(Range("2026-01", "2026-07"))
-    (Span(prefix='20/2026-0', after='', last=''),)
+    (IndexSpan(prefix='20/2026-0', after='', last=''),)
     """
     if isinstance(predicate, Equal):
         return (IndexSpan(value_path(predicate.value) + "/"),)

@@ -73,7 +73,7 @@ class RecordLayout:
         >>> layout.entry("city", "Ann Arbor", "ada", 7)
         'prod/people/indices/city/An/Ann%20Arbor/prod___people___ada___00000000000000000007'
         >>> layout.parse_entry("city", layout.entry("city", "Ann Arbor", "ada", 7))
-        Entry(level='An', value='Ann%20Arbor', id_name='ada', seq=7)
+        IndexEntry(level='An', value='Ann%20Arbor', id_name='ada', seq=7)
     """
 
     prefix: str
