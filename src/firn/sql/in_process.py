@@ -97,12 +97,12 @@ class DuckQuery:
 
     def count(self) -> int:
         """How many rows the result has."""
-        counting = f"SELECT count(*) AS n FROM (\n{self.text}\n)"
+        counting = f"SELECT count(*) AS n FROM ({self.text}\n)"
         return sum(batch.column(0)[0].as_py() for batch in self._run(counting, lambda: {"n": "BIGINT"}))
 
     def head(self, rows: int) -> pa.Table:
         """The first rows."""
-        narrow = f"SELECT * FROM (\n{self.text}\n) LIMIT {rows}"
+        narrow = f"SELECT * FROM ({self.text}\n) LIMIT {rows}"
         return pa.Table.from_batches(self._run(narrow, lambda: self.columns), arrow_schema(self.columns))
 
     def explain(self) -> str:
