@@ -122,6 +122,11 @@ class DuckQuery:
 
     def _bound(self, reads: Mapping[str, TableRead]) -> ColumnTypes:
         """Bind the query over empty tables: the result's columns. A few milliseconds."""
+        for name, read in reads.items():
+            if not read.known:
+                raise InvalidInputError(
+                    f"the table {name!r} has no columns yet: give it rows, or a schema when it is created."
+                )
         with cursor() as duck:
             try:
                 _define_clock(duck, self._now, "TEMP ")

@@ -395,12 +395,14 @@ def test_parameters_are_values(query: str, parameters: Any, expected: Any) -> No
         ("SELECT sum(b) FROM flights", InvalidInputError, "No function matches"),
         ("SELECT ? FROM flights", InvalidInputError, "parameter"),
         ("SELECT * FROM t, T", InvalidInputError, "can't tell apart"),
+        ("SELECT count(*) FROM empty", InvalidInputError, "'empty' has no columns yet"),
         ("SELECT * FROM sqlite_master", TableNotFoundError, "sqlite_master"),
         ("SELECT * FROM '/etc/passwd'", (TableNotFoundError, InvalidInputError), "passwd"),
     ],
 )
 def test_bad_queries_are_refused_at_once(db: firn.Database, query: str, error: Any, says: str) -> None:
     db.create_table("flights").append([{"a": 1, "b": "x"}])
+    db.create_table("empty")
     for name in ("t", "T"):
         db.create_table(name).append([{"a": 1}])
     with pytest.raises(error, match=says):
