@@ -257,7 +257,7 @@ def lines(text: str) -> list[Any]:
 
 def test_sql_with_two_columns_of_one_name(database: Path) -> None:
     query = "SELECT a.iata, b.iata FROM airports a JOIN airports b ON a.iata = b.iata"
-    assert orjson.loads(sql(database, query, "--json")) == {"iata": "DTW", "iata_2": "DTW"}
+    assert orjson.loads(sql(database, query, "--json")) == {"iata": "DTW", "iata_1": "DTW"}
 
 
 def test_sql_refuses_nonsense(database: Path) -> None:

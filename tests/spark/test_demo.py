@@ -256,7 +256,7 @@ def test_it_tells_a_person_what_it_does_and_ctrl_c_ends_everything(
 
 
 def test_ctrl_c_while_spark_starts_leaves_no_jvm(tmp_path: Path, shell: dict[str, str]) -> None:
-    command = ["firn", "sql", "SELECT 1", "--db", str(tmp_path), "--json"]
+    command = ["firn", "sql", "SELECT 1", "--engine", "spark", "--db", str(tmp_path), "--json"]
     with subprocess.Popen(
         command, env=shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

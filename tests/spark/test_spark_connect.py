@@ -98,7 +98,7 @@ query = (
 )
 query.awaitTermination()
 assert own.merge().files_added == 1
-assert fleet.sql("SELECT count(*) AS n FROM w JOIN copy USING (id)").collect()[0].n == 20
+assert list(fleet.sql("SELECT count(*) AS n FROM w JOIN copy USING (id)")) == [{"n": 20}]
 
 # a keyed table: loaded, read over flushes that haven't been compacted, compacted, read natively, followed as a stream
 kept = db.create_table("kept", kind="keyed", key={"id": "BIGINT"}, schema={"n": "BIGINT"})

@@ -126,8 +126,11 @@ class Result:
         return versions + self._query.explain()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        whole = [name for name, kind in self.columns.items() if kind in ("HUGEINT", "UHUGEINT")]
         for batch in self.to_batches():
-            yield from batch.to_pylist()
+            for row in batch.to_pylist():
+                # Arrow has no integers of 128 bits, so these come as decimals.
+                yield row | {name: int(row[name]) for name in whole if row[name] is not None}
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         reader = pa.RecordBatchReader.from_batches(self.schema(), self.to_batches())

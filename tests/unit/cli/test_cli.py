@@ -257,6 +257,7 @@ def test_json_holds_what_tables_hold() -> None:
     value = {
         "d": date(2001, 1, 2),
         "dec": Decimal("1.50"),
+        "sums": [Decimal(11175), Decimal(2**63)],
         "b": b"\x00\xff",
         "t": timedelta(hours=1),
         "nan": float("nan"),
@@ -265,6 +266,7 @@ def test_json_holds_what_tables_hold() -> None:
     assert orjson.loads(output.encode(value)) == {
         "d": "2001-01-02",
         "dec": "1.50",
+        "sums": [11175, "9223372036854775808"],
         "b": "AP8=",
         "t": "1:00:00",
         "nan": None,

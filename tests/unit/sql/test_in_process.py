@@ -329,6 +329,7 @@ def test_a_result_stays_at_its_versions(tmp_path: Path) -> None:
     table.merge()
     assert list(result) == [{"n": 1}]
     assert list(db.sql("SELECT sum(n) AS n FROM t")) == [{"n": 11}]
+    assert [type(row["n"]) for row in db.sql("SELECT sum(n) AS n FROM t")] == [int]
 
 
 @pytest.mark.parametrize("store", ["directory", "memory"])

@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -22,6 +23,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self.process = context.Process(target=_run, args=(work, theirs, *args), daemon=True)
+        resource_tracker.ensure_running()  # which lifts the mask below, if it is started there
         with interrupts_held_back():
             self.process.start()
         theirs.close()  # or its end would never be seen

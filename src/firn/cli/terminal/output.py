@@ -101,6 +101,8 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(bytes(value)).decode()
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, Decimal) and not value.as_tuple().exponent and abs(value) < 1 << 63:
+        return int(value)
     if isinstance(value, (Decimal, timedelta)):
         return str(value)
     if isinstance(value, (set, frozenset)):
