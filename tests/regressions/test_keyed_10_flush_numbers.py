@@ -10,7 +10,7 @@ from firn.errors import UnsupportedError
 from firn.keyed.encoding.seqs import NARROW, WIDE
 from firn.keyed.merge.memtable import OVERHEAD
 from firn.keyed.table import KeyedTable
-from firn.keyed.write.flusher import MOST_BYTES
+from firn.keyed.write.queue import MOST_BYTES
 from firn.keyed.write.writer import MAX_BATCH
 from kv_tables import new_table
 

@@ -23,7 +23,7 @@ def test_keyed_12_l0_indices_come_while_nobody_reads(tmp_path: Path) -> None:
     with table.open(compaction=False) as kv:
         kv.put(b"new", b"v", durable=False)
         assert kv._loader is not None
-        while not all(reader.is_open for _, reader in kv._l0):
+        while not all(reader.is_open for _, reader in kv._at.l0):
             threading.Event().wait(0.001)
         assert kv.get(b"3") == kv.get(b"new") == b"v"
 

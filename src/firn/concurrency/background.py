@@ -27,6 +27,7 @@ class Background:
         work: returns the seconds until it wants to be called again; None: when poked.
         failed: called with what no further try would mend.
         first: seconds until the first call; None: when poked.
+        wake: set by others to have it called soon, as `poke` does.
     """
 
     def __init__(
@@ -36,9 +37,10 @@ class Background:
         failed: Callable[[BaseException], None],
         *,
         first: float | None,
+        wake: threading.Event | None = None,
     ) -> None:
         self._name, self._work, self._failed, self._first = name, work, failed, first
-        self._wake = threading.Event()
+        self._wake = threading.Event() if wake is None else wake
         self._stopped = False
         self._random = random.Random()
         self.last_error: BaseException | None = None

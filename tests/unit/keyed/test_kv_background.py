@@ -181,9 +181,9 @@ def test_a_program_that_forgets_to_close_loses_nothing(tmp_path):
 def test_a_forked_child_refuses_the_parents_writer(table):
     kv = table.open(compaction=False)
     kv.put(b"a", b"1", durable=False)
-    held = kv._flusher.lock
+    held = kv._queue.lock
     held.acquire()  # whoever held it in the parent never gives it back in the child
-    kv._flusher.orphaned()  # what a fork calls there
+    kv._queue.orphaned()  # what a fork calls there
     for work in (lambda: kv.put(b"b", b"2"), lambda: kv.get(b"a"), lambda: kv.write({b"b": b"2"}), kv.flush):
         with pytest.raises(InvalidInputError, match="forked"):
             work()

@@ -398,7 +398,7 @@ def test_memory_is_bounded_by_the_options(db):
     with table.open(compaction=False) as kv:
         for n in range(5000):
             kv.put(b"%06d" % n, b"x" * 400, durable=False)
-            most = max(most, kv._flusher.unflushed)
+            most = max(most, kv._queue.unflushed)
         kv.flush()
         assert most <= (128 << 10) + 1000
         assert kv.stats().flushes >= 2_000_000 // (64 << 10), (

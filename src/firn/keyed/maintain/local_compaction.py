@@ -118,10 +118,10 @@ class OwnCompaction:
         self.count = 0
         """Compactions in the background so far."""
 
-    def start(self, failed: Callable[[BaseException], None]) -> None:
-        """Compact in the background from now on, whenever it is poked. `failed`: it has ended by an error."""
+    def start(self, wanted: threading.Event, failed: Callable[[BaseException], None]) -> None:
+        """Compact in the background from now on, whenever `wanted` is set. `failed`: it has ended by an error."""
         name = f"firn-compact-{self._table.name}"
-        self._thread = Background(name, self.work, failed, first=None)
+        self._thread = Background(name, self.work, failed, first=0.0, wake=wanted)
 
     def beside(self, work: Callable[[], T]) -> T:
         """Work that takes the compactor's epoch, while nothing is compacted here; one elsewhere is fenced."""
@@ -139,11 +139,6 @@ class OwnCompaction:
     @property
     def last_error(self) -> BaseException | None:
         return None if self._thread is None else self._thread.last_error
-
-    def poke(self) -> None:
-        """Have it look soon whether there is something to do."""
-        if self._thread is not None:
-            self._thread.poke()
 
     def stop(self, timeout: float | None = None) -> None:
         if self._thread is not None:

@@ -1,4 +1,4 @@
 """Writing a keyed table: puts, batches, memtables on their way to L0.
 
-Everything that an open writer does enters here. Begin at `writer`, then `flusher`.
+Everything that an open writer does enters here. Begin at `writer`, then `queue`, `flusher`, `uploader`.
 """

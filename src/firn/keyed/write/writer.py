@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from firn.bucket.base import BytesLike
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.background import Background
 from firn.errors import (
@@ -17,21 +16,19 @@ from firn.errors import (
     InvalidInputError,
     ObjectNotFoundError,
 )
-from firn.journal.manifest import View, WriterSession
+from firn.journal.manifest import WriterSession
 from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, expiry
-from firn.keyed.encoding.seqs import WIDE
 from firn.keyed.maintain.local_compaction import OwnCompaction
-from firn.keyed.merge.memtable import Memtable, checked_weight
+from firn.keyed.merge.memtable import checked_weight
 from firn.keyed.read.reader import KeyedSnapshot
 from firn.keyed.read.reads import Reads, Tree
-from firn.keyed.read.sources import Run, Sources, loading, runs_from
+from firn.keyed.read.sources import loading
 from firn.keyed.results import WriterStats
-from firn.keyed.sst.reader import SstReader
-from firn.keyed.sst.writer import SstWriter
 from firn.keyed.write.batch import WriteBatch
-from firn.keyed.write.flusher import Flush, Flusher
-from firn.keyed.write.pressure import CALM, Pressure
+from firn.keyed.write.flusher import Flusher
+from firn.keyed.write.queue import MemtableQueue
+from firn.keyed.write.tree import WriterTree
 from firn.units import Duration, parse_duration_ms
 
 if TYPE_CHECKING:
@@ -62,44 +59,29 @@ class KeyedWriter(Reads):
         self._check_value = table.values.check
         self._check_operator = None if table.operator is None else table.operator.check
         self._ttl_ms = table.definition.ttl_ms
-        self._l0: tuple[tuple[int, SstReader], ...] = ()
-        self._l0_bytes = 0
-        self._runs: tuple[Run, ...] = ()
-        self._compacted = self._revision = -1
-        self._ssts, self._closed = 0, False
-        self._poller: Background | None = None
-        self._l0_pressure = CALM
-        self._flusher = Flusher(
-            session,
-            session.next_number,
-            table.settings,
-            new_memtable=self._memtable,
-            encode=self._encoded,
-            opened=self._opened,
-            changed=self._changed_locked,
-            clock=table.clock,
-            name=table.bucket.uri(table.prefix),
-        )
-        self._compacting = compaction
+        self._closed = False
+        view = session.view
+        self._at = tree = WriterTree(table, view, compacting=compaction)
+        self._queue = queue = MemtableQueue(tree, session.next_number)
+        self._flusher = Flusher(session, queue)
         self._compaction = OwnCompaction(
             table,
             view=lambda: session.view,
             poll=self.poll,
-            active=lambda: not self._closed and self._flusher.error is None,
-            crowded=lambda: self._l0_pressure.full,
+            active=lambda: not self.ended,
+            crowded=lambda: tree.pressure.full,
         )
-        with self._flusher.lock:
-            view = session.view
-            self._l0 = tuple((file.number, table.sst(file.key, file.bytes)) for file in view.l0)
-            self._install_locked(view)
         self._poller = Background(
-            f"firn-poll-{table.name}", self._poll_again, self._flusher.fail, first=self._poll_pause()
+            f"firn-poll-{table.name}",
+            self._poll_again,
+            queue.fail,
+            first=self._poll_pause(),
+            wake=tree.poll_wanted,
         )
-        far = table.bucket.capabilities.shareable and self._l0
-        self._loader = loading(lambda: self._whole_tree.sources, f"firn-load-{table.name}") if far else None
+        far = table.bucket.capabilities.shareable and view.l0
+        self._loader = loading(lambda: tree.whole.sources, f"firn-load-{table.name}") if far else None
         if compaction:
-            self._compaction.start(self._compaction_failed)
-            self._compaction.poke()
+            self._compaction.start(tree.compaction_wanted, self._compaction_failed)
         unclosed.add(self)
 
     def __repr__(self) -> str:
@@ -137,17 +119,16 @@ class KeyedWriter(Reads):
         if self._check_operator is not None:
             self._check_operator(stored)
         expire_at = None if ttl is None and self._ttl_ms is None else self._expiry(ttl)
-        flusher = self._flusher
-        with flusher.lock:
-            active = flusher.active
-            if active.bytes >= flusher.limit:
-                flusher.make_room_locked()
-                active = flusher.active
+        queue = self._queue
+        with queue.lock:
+            active = queue.active
+            if active.bytes >= queue.limit:
+                active = queue.make_room_locked()
             if not active.bytes:
-                flusher.begun_locked()
+                self._flusher.begin_locked()
             active.put(encoded, stored, PUT, expire_at)
             if durable:
-                flusher.wait_locked(active.number)
+                self._flusher.wait_locked(active.number)
 
     def delete(self, key: Any, *, durable: bool = True) -> None:
         """Remove a key; one that isn't there is fine. Errors and cost: see `put`."""
@@ -230,11 +211,12 @@ class KeyedWriter(Reads):
         try:
             view = self._session.poll()
         except FencedError as error:
-            self._flusher.fail(error)
+            self._queue.fail(error)
             raise
         if view is not None:
-            with self._flusher.lock:
-                self._install_locked(view)
+            with self._queue.lock:
+                self._at.install(view)
+                self._queue.grow_locked()
 
     # -- reading: see `Reads`
 
@@ -250,7 +232,7 @@ class KeyedWriter(Reads):
             ...     before.get(b"DTW"), kv.get(b"DTW")
             (b'66', b'70')
         """
-        with self._flusher.lock:
+        with self._queue.lock:
             return KeyedSnapshot(
                 self.table, self._tree(False).fixed(), self._tree(True), lambda: self._tree(False)
             )
@@ -265,36 +247,36 @@ class KeyedWriter(Reads):
     @property
     def ended(self) -> bool:
         """Whether it was closed or fenced, or failed."""
-        return self._closed or self._flusher.error is not None
+        return self._closed or self._queue.error is not None
 
     def altered_by(self, alter: Callable[[], T]) -> T:
         """Have the table altered, and go by what it then is."""
         done = self._compaction.beside(alter)
-        with self._flusher.lock:
+        with self._queue.lock:
             self.table = self.table.as_in(self._session.view)
-            self._flusher.adopt_locked(self.table.settings)
-            self._grow_locked()
+            self._queue.adopt_locked(self.table)
         self._compaction.adopt(self.table)
         return done
 
     def stats(self) -> WriterStats:
         """Figures of now. No request."""
-        flusher, cache = self._flusher, self.table.cache.stats()
+        queue, tree, uploader = self._queue, self._at, self._flusher.uploader
+        cache = self.table.cache.stats()
         background = (self._poller, self._loader, self._compaction)
         errors = [each.last_error for each in background if each is not None and each.last_error is not None]
-        with flusher.lock:
-            last = flusher.error or flusher.last_error or (errors[0] if errors else None)
+        with queue.lock:
+            last = queue.error or uploader.last_error or (errors[0] if errors else None)
             return WriterStats(
                 epoch=self.epoch,
-                flushes=flusher.flushes,
-                flushed_bytes=flusher.flushed_bytes,
-                unflushed_bytes=flusher.unflushed,
-                memtables=len(flusher.queue) + 1,
-                l0=len(self._l0),
-                ssts=self._ssts,
-                runs=len(self._runs),
-                stalls=flusher.stalls,
-                retries=flusher.retries,
+                flushes=queue.flushes,
+                flushed_bytes=queue.flushed_bytes,
+                unflushed_bytes=queue.unflushed,
+                memtables=len(queue.frozen) + 1,
+                l0=len(tree.l0),
+                ssts=tree.ssts,
+                runs=len(tree.runs),
+                stalls=queue.stalls,
+                retries=uploader.retries,
                 compactions=self._compaction.count,
                 cache_bytes=cache.bytes,
                 cache_hits=cache.hits,
@@ -304,7 +286,7 @@ class KeyedWriter(Reads):
 
     def _close_at_exit(self) -> None:
         """What a program that forgets to close would have done; errors that nobody was told of yet are logged."""
-        known = self._flusher.error is not None  # and whoever put something was told
+        known = self._queue.error is not None  # and whoever put something was told
         try:
             self.close(30.0)
         except FirnError as error:
@@ -313,7 +295,7 @@ class KeyedWriter(Reads):
 
     def _orphaned(self) -> None:
         """Refuse everything in a forked child, which has the writer without its threads: puts would wait for ever."""
-        self._flusher.orphaned()
+        self._queue.orphaned()
 
     def close(self, timeout: Duration | None = None) -> None:
         """Flush everything and stop. Closing again is fine.
@@ -368,97 +350,29 @@ class KeyedWriter(Reads):
         return expiry(self._now_ms(), (self._ttl_ms or 0) if ttl is None else parse_duration_ms(ttl))
 
     def _write(self, changes: list[tuple[bytes, Any, int, int | None]], durable: bool) -> None:
-        flusher, need = self._flusher, 0
+        queue, need = self._queue, 0
         if len(changes) > 1:
             need = checked_weight(changes, self.table.values, MAX_BATCH, self.table.name)
-        with flusher.lock:
-            if flusher.active.bytes + need >= flusher.limit:
-                flusher.make_room_locked(need)
-            active = flusher.active
+        with queue.lock:
+            active = queue.active
+            if active.bytes + need >= queue.limit:
+                active = queue.make_room_locked(need)
             if not active.bytes:
-                flusher.begun_locked()
+                self._flusher.begin_locked()
             active.extend(changes)
             if durable:
-                flusher.wait_locked(active.number)
+                self._flusher.wait_locked(active.number)
 
     # -- the tree
 
-    def _memtable(self, number: int) -> Memtable:
-        return Memtable(number, self.table.values, self._operator, seqs=self.table.definition.seqs)
-
-    def _encoded(self, memtable: Memtable) -> BytesLike:
-        settings = self.table.settings
-        sst = SstWriter(
-            self.table.values.schema,
-            block_bytes=settings.block_size,
-            compression=settings.compression,
-            bloom_bits=settings.bloom_bits,
-            wide=self.table.definition.seqs == WIDE,
-        )
-        sst.add(memtable.freeze())
-        return sst.finish().data
-
-    def _opened(self, number: int, data: BytesLike) -> SstReader:
-        """Of an L0 object that was just put: its first reads need no request."""
-        reader = self.table.sst(self.table.journal.layout.l0_key(self.epoch, number), len(data))
-        reader.seed(data)
-        return reader
-
-    def _changed_locked(self, landed: tuple[Flush, ...]) -> None:
-        """A memtable was frozen, or some are durable: they are L0 objects now."""
-        for flush in landed:
-            if flush.number > self._compacted and flush.reader is not None:
-                self._l0 = ((flush.number, flush.reader), *self._l0)
-                self._l0_bytes += flush.reader.size
-        self._grow_locked()
-        if landed:
-            self._compaction.poke()
-
-    def _install_locked(self, view: View) -> None:
-        """Read by the manifest of a view from now on, unless a newer one is here."""
-        manifest = view.manifest
-        if view.pointer.revision > self._revision:
-            self._revision, self._compacted = view.pointer.revision, manifest.last_compacted
-            self._ssts = len(manifest.ssts)
-            self._runs = tuple(runs_from(self.table, manifest.ssts))
-            # A flush may be compacted before this writer knows that it is durable: then the runs have it.
-            self._l0 = tuple(item for item in self._l0 if item[0] > manifest.last_compacted)
-            self._l0_bytes = sum(reader.size for _, reader in self._l0)
-        self._grow_locked()
-
-    def _grow_locked(self) -> None:
-        """Make the trees that reads begin from."""
-        flusher = self._flusher
-        queue = [f.memtable for f in reversed(flusher.queue) if f.number > self._compacted]
-        sources = Sources([reader for _, reader in self._l0], self._runs, self.table.ssts)
-        self._durable_tree = Tree((), sources)
-        self._whole_tree = Tree((flusher.active, *queue), sources)
-        self._weigh_locked(
-            len(self._l0) + len(queue), self._l0_bytes + sum(memtable.bytes for memtable in queue)
-        )
-
-    def _weigh_locked(self, files: int, size: int) -> None:
-        """Tell the flusher how far compaction lags behind. Without compaction, puts never wait for one."""
-        settings, before, now = self.table.settings, self._l0_pressure, CALM
-        if self._compacting:
-            now = Pressure(l0_bytes=size / settings.max_l0_size, l0_files=files / settings.max_l0)
-        self._l0_pressure = now
-        if now == before:
-            return
-        self._flusher.lag_locked(now)
-        if now.full and not before.full:
-            if self._poller is not None:
-                self._poller.poke()
-            self._compaction.poke()
-
     def _tree(self, durable: bool) -> Tree:
-        if self._flusher.error is not None or self._closed:
+        if self._queue.error is not None or self._closed:
             self._refuse()
-        return self._durable_tree if durable else self._whole_tree
+        return self._at.durable if durable else self._at.whole
 
     def _newer(self, tree: Tree, gone: ObjectNotFoundError) -> Tree:
         self.poll()
-        newer = self._whole_tree if tree.tables else self._durable_tree
+        newer = self._at.whole if tree.tables else self._at.durable
         if newer.sources is tree.sources:
             raise CorruptObjectError(
                 f"{gone}, and the newest manifest of {self.table.name} names it. `firn fsck` lists what is missing."
@@ -467,7 +381,7 @@ class KeyedWriter(Reads):
 
     def _refuse(self) -> None:
         """Raise, if this writer may not be read any more."""
-        error = self._flusher.error
+        error = self._queue.error
         if isinstance(error, FencedError | InvalidInputError):
             raise type(error)(str(error))
         self._check_open()
@@ -483,15 +397,15 @@ class KeyedWriter(Reads):
         return self._poll_pause()
 
     def _poll_pause(self) -> float:
-        pressure = self._l0_pressure
+        pressure = self._at.pressure
         lags = max(pressure.l0_bytes, pressure.l0_files) > 0.5
         return min(LAGGING_POLL_S, self._poll_every) if lags else self._poll_every
 
     def _compaction_failed(self, error: BaseException) -> None:
         """Without compaction the writer is slower, not wrong: it goes on, and `stats` tells."""
-        with self._flusher.lock:
-            self._compacting = False
-            self._grow_locked()
+        with self._queue.lock:
+            self._at.compacting = False
+            self._queue.grow_locked()
 
 
 def _seconds(timeout: Duration | None) -> float | None:
