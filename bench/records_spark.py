@@ -34,7 +34,7 @@ FEWER = 20
 
 def scans(figures: Figures, place: Place, *, rows: int, rounds: int, spark: bool) -> None:
     """Read a table of so many rows: in this process, and with `spark` by tasks where they can reach the store."""
-    from firn.spark.plan import plan_read
+    from firn.reads import plan_read
 
     rows = rows // FEWER if place.latency_s else rows
     table = filled(place, rows)
@@ -99,7 +99,7 @@ def filled(place: Place, rows: int) -> Any:
 
 def _count(table: Any, spark: SparkSession, rows: int) -> None:
     """Every column goes to Spark, which adds some up."""
-    from firn.spark.plan import plan_read
+    from firn.reads import plan_read
 
     found = plan_read(table).frame(spark)
     first = found.selectExpr("count(*)", "sum(n)", "max(length(note))").first()

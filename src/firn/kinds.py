@@ -15,6 +15,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 PARTS: Final = {
     "table": "firn.database.kinds.{}",
+    "read": "firn.{}.plan.read",
     "spark": "firn.spark.{}.kind",
     "check": "firn.inspect.fsck.{}",
     "report": "firn.inspect.report.{}_section",

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from firn.database.kinds.records import RecordOptions, RecordTables
+from firn.records.plan.read import RecordsRead
 from firn.records.table import RecordTable
-from firn.spark.records.read import RecordsRead
 from firn.testing import SimStore
 
 

@@ -10,8 +10,8 @@ import pytest
 import firn
 from firn.errors import ConflictError
 from firn.journal.position import BEGINNING
+from firn.reads import plan_read
 from firn.spark.lake.follow import LakeFollower
-from firn.spark.plan import plan_read
 
 
 def small(number: int) -> pa.Array:

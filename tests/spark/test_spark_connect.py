@@ -25,7 +25,7 @@ spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 from firn.spark import active, active_or_start
 from firn.spark.session import runner as runners
-from firn.spark.lake.read import LakeRead
+from firn.lake.plan.read import LakeRead
 from firn.spark.lake.scan import plan_files
 from firn.spark.session.session import is_connect, slots
 

@@ -17,8 +17,8 @@ import pytest
 import firn
 from firn.arrow.engine import filter_table
 from firn.errors import InvalidInputError, UnsupportedError
+from firn.reads import plan_read
 from firn.spark.native.parquet import NATIVE_CONF
-from firn.spark.plan import plan_read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -213,7 +213,7 @@ def test_keys_of_bytes_are_pruned_by_text_and_by_bytes(spark: SparkSession, db: 
 def test_large_groups_are_cut_by_key(
     spark: SparkSession, db: firn.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from firn.spark.keyed import plan as keyed_plan
+    from firn.keyed.plan import units as keyed_plan
 
     monkeypatch.setattr(keyed_plan, "SHARE_BYTES", 4096)
     table = db.create_table("t", kind="keyed", properties={"block_size": "1KB", "compression": "none"})

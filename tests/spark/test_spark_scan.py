@@ -15,7 +15,7 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.spark.lake.read import LakeRead
+from firn.lake.plan.read import LakeRead
 from firn.spark.lake.scan import plan_files
 from firn.spark.native.agreement import engines_agree
 from firn.spark.native.parquet import NATIVE_CONF, escape_glob

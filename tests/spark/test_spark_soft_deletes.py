@@ -16,13 +16,13 @@ import pytest
 import firn
 from firn.errors import CorruptObjectError
 from firn.journal.model import with_deletes
+from firn.lake.plan.read import LakeRead
 from firn.lake.read.scan import Scan
 from firn.lake.table import LakeTable
+from firn.reads import plan_read
 from firn.spark.batch import TableReader
-from firn.spark.lake.read import LakeRead
 from firn.spark.lake.scan import MAX_GROUPS, plan_files
 from firn.spark.native.parquet import NATIVE_CONF
-from firn.spark.plan import plan_read
 from firn.spark.session.types import spark_schema
 from firn.sql.on_spark import SparkQuery
 

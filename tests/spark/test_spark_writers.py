@@ -10,8 +10,8 @@ import pytest
 
 import firn
 from firn.errors import InvalidInputError
+from firn.lake.plan.read import LakeRead
 from firn.lake.table import LakeTable
-from firn.spark.lake.read import LakeRead
 from firn.spark.lake.scan import plan_files
 from firn.spark.native.parquet import NATIVE_CONF
 

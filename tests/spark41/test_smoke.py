@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import firn
-from firn.spark.lake.read import LakeRead
+from firn.lake.plan.read import LakeRead
 from firn.spark.lake.scan import plan_files
 from firn.spark.native.parquet import NATIVE_CONF
 from firn.spark.session.runner import SparkRunner

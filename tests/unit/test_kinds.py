@@ -16,6 +16,7 @@ from firn.database.kinds.kind import TableKind, kind_named
 from firn.database.tables import AnyTable
 from firn.inspect.fsck.findings import TableCheck
 from firn.kinds import KINDS, PARTS, part_of
+from firn.reads import ReadPlanner
 from firn.spark.plan import SparkKind
 
 SOURCE = Path(firn.__file__).parent
@@ -96,7 +97,7 @@ def test_a_kind_has_all_its_parts(kind: Any) -> None:
     assert table.name == kind
     for part, protocol, answered in (
         ("shell", ShellKind, {"key"}),
-        ("spark", SparkKind, {"fields", "frame"}),
+        ("spark", SparkKind, {"dataframe", "fields", "frame"}),
     ):
         found = type(part_of(kind, part))
         assert protocol in found.__mro__
@@ -105,6 +106,8 @@ def test_a_kind_has_all_its_parts(kind: Any) -> None:
     asked = inspect.signature(part_of(kind, "check")).parameters
     assert set(inspect.signature(TableCheck.__call__).parameters) - {"self"} <= asked.keys()
     assert callable(part_of(kind, "report"))
+    planned = inspect.signature(part_of(kind, "read")).parameters
+    assert inspect.signature(ReadPlanner.__call__).parameters.keys() - {"self"} == set(planned)
 
 
 @pytest.mark.parametrize("kind", KINDS)

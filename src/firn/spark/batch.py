@@ -26,8 +26,9 @@ from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.table import LakeTable
 from firn.lake.write.append import agreed_columns
 from firn.lake.write.write import WriteSpec
+from firn.reads import TableRead
+from firn.spark.frames import handed_over, packed
 from firn.spark.lake.append import write_rows
-from firn.spark.reads import TableRead, handed_over, packed
 from firn.spark.session.types import incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:

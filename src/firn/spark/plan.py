@@ -1,4 +1,4 @@
-"""Spark's questions to a kind of table: a plan of a read, of its changes, a follower for streams, the sink's table.
+"""Spark's questions to a kind of table: a read's DataFrame, a plan of its changes, a follower, the sink's table.
 
 Each kind's answers stand in `firn.spark.<kind>.kind`.
 """
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from firn.journal.model import ColumnTypes
 from firn.kinds import part_of
-from firn.spark.reads import QueryMoment, TableRead
+from firn.reads import TableRead, plan_read
+from firn.spark.frames import frame_of_rows, frame_of_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,19 +48,6 @@ class SparkKind(Protocol):
         """The columns that a user's schema for Spark gives to a table that may not have declared its own."""
         return None
 
-    def read(
-        self,
-        table: Any,
-        *,
-        columns: Sequence[str] | None,
-        where: str | None,
-        at: Any,
-        moment: QueryMoment | None,
-        fields: ColumnTypes | None,
-    ) -> TableRead:
-        """See `plan_read`."""
-        ...
-
     def frame(
         self,
         table: Any,
@@ -70,8 +58,12 @@ class SparkKind(Protocol):
         at: Any,
     ) -> DataFrame:
         """The DataFrame of a read, in the session that `session` finds or starts."""
-        plan = self.read(table, columns=columns, where=where, at=at, moment=None, fields=None)
-        return plan.frame(session())
+        return frame_of(plan_read(table, columns=columns, where=where, at=at), session())
+
+    def dataframe(self, read: TableRead, spark: SparkSession) -> DataFrame:
+        """The rows of a read in a bucket that Spark's tasks reach, lazily: by Spark's own reader where it gives the
+        same rows."""
+        return frame_of_tasks(read, read.units(), spark)
 
     def load(self, table: Any, *args: Any, **options: Any) -> Any:
         """Put a DataFrame's rows into the table: `load(table, frame, …)`, with the kind's own options and result."""
@@ -87,7 +79,7 @@ class SparkKind(Protocol):
         """Follow the table in a stream, reading what `plan` does of what comes.
 
         Args:
-            plan: a plan of `read` or of `changes`.
+            plan: of `firn.reads.plan_read`, or of `changes`.
             narrowed: the user has named the columns, and others may come.
         """
         ...
@@ -98,22 +90,12 @@ class SparkKind(Protocol):
 
 
 def spark_kind(table: Any) -> SparkKind:
+    """Of a table, or of a read of one."""
     return cast("SparkKind", part_of(table.kind, "spark"))
 
 
-def plan_read(
-    table: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    where: str | None = None,
-    at: Any = None,
-    moment: QueryMoment | None = None,
-    fields: ColumnTypes | None = None,
-) -> TableRead:
-    """Pin a version of a table, of any kind. Cost: the snapshot's requests.
-
-    Args:
-        moment: the tables of one query that have a log in common are read at one commit.
-        fields: columns that are wanted of a table that may not have declared any.
-    """
-    return spark_kind(table).read(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
+def frame_of(read: TableRead, spark: SparkSession) -> DataFrame:
+    """All of a read, of any kind, as a lazy DataFrame."""
+    if not read.bucket.capabilities.shareable:
+        return frame_of_rows(read, spark)
+    return spark_kind(read).dataframe(read, spark)

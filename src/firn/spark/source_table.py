@@ -13,8 +13,8 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.lake.table import LakeTable
-from firn.spark.plan import plan_read, spark_kind
-from firn.spark.reads import TableRead
+from firn.reads import TableRead, plan_read
+from firn.spark.plan import spark_kind
 from firn.spark.session.options import SourceOptions
 from firn.spark.session.types import incoming_columns, spark_schema
 

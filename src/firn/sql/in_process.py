@@ -21,8 +21,7 @@ from firn.journal.model import ColumnTypes
 from firn.journal.typenames import canonical, quoted
 from firn.names import fold
 from firn.predicate.binder import cursor
-from firn.spark.reads import TableRead
-from firn.spark.session.types import recast, spark_arrow_schema, spark_schema
+from firn.reads import TableRead
 from firn.sql.relation import Relation, empty_relation, relation_of
 from firn.sql.tables import Parameters, QueryTables, narrow, parsed, pin
 from firn.sql.text import Select, condition, read_select, shown
@@ -91,6 +90,8 @@ class DuckQuery:
 
     def frame(self, session: Callable[[], SparkSession]) -> DataFrame:
         """The rows, handed over to Spark."""
+        from firn.spark.session.types import recast, spark_arrow_schema, spark_schema
+
         schema = spark_schema(self.columns)
         rows = pa.Table.from_batches(self.batches(), arrow_schema(self.columns))
         return session().createDataFrame(recast(rows, spark_arrow_schema(schema)), schema)

@@ -20,6 +20,7 @@ from firn.arrow.types import conform
 from firn.errors import InvalidInputError, TableNotFoundError
 from firn.journal.model import ColumnTypes
 from firn.predicate.dialect import function_names, readable_depth
+from firn.spark.plan import frame_of
 from firn.spark.session.types import columns_of_schema
 from firn.sql.tables import Parameters, QueryTables, narrow, pin, table_nodes
 from firn.sql.text import shown
@@ -54,7 +55,7 @@ class SparkQuery:
         self.text, tree = _read(text)
         pinned = pin(tables, dict.fromkeys(node.name for node in table_nodes(tree)))
         self.versions = {name: read.version for name, read in pinned.items()}
-        frames = {name: read.frame(session) for name, read in narrow(pinned, tree).items()}
+        frames = {name: frame_of(read, session) for name, read in narrow(pinned, tree).items()}
         self._frame = _run(session, self.text, frames, parameters)
 
     @property

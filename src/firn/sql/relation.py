@@ -15,12 +15,12 @@ import pyarrow as pa
 from firn.arrow.types import arrow_schema, conform
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, parse, quoted
+from firn.lake.plan.read import LakeRead
+from firn.lake.prune.nans import may_hold_nan
 from firn.lake.prune.soft_deletes import predicates
 from firn.lake.read.latest import VersionGroup
 from firn.predicate.predicate import Predicate
-from firn.spark.lake.read import LakeRead
-from firn.spark.native.parquet import may_hold_nan
-from firn.spark.reads import TableRead
+from firn.reads import TableRead
 
 _READ_ALIKE_TEXT = """
 BOOLEAN TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT FLOAT DOUBLE VARCHAR BLOB DATE

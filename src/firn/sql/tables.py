@@ -14,9 +14,8 @@ from firn.errors import InvalidInputError, TableNotFoundError
 from firn.names import fold
 from firn.predicate.dialect import FirnSQL, to_duckdb
 from firn.predicate.predicate import Predicate
-from firn.spark.native.pushdown import argument, conjuncts_by_table, used_columns
-from firn.spark.plan import plan_read
-from firn.spark.reads import QueryMoment, TableRead
+from firn.predicate.pushdown import argument, conjuncts_by_table, used_columns
+from firn.reads import QueryMoment, TableRead, plan_read
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 

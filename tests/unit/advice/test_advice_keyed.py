@@ -19,8 +19,8 @@ from firn.journal.envelope import Envelopes
 from firn.journal.manifest.codec import decode_manifest, encode_manifest
 from firn.journal.manifest.journal import ManifestJournal
 from firn.keyed.encoding.seqs import NARROW
+from firn.keyed.plan.read import KeyedRead
 from firn.keyed.table import KeyedTable
-from firn.spark.keyed.read import KeyedRead
 from regressions.test_keyed_10_flush_numbers import after
 from unit.keyed.test_kv_writer import shaky
 

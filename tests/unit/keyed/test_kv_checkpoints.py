@@ -130,7 +130,7 @@ def test_names_that_cant_be(table: KeyedTable, name: Any) -> None:
 
 
 def test_one_of_which_a_flush_is_gone_cant_be_read(table: KeyedTable) -> None:
-    from firn.spark.keyed.read import KeyedRead
+    from firn.keyed.plan.read import KeyedRead
 
     Flusher(table).put(b"a")
     kept = checkpoint(table, "monday")

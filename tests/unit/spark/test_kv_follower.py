@@ -7,8 +7,8 @@ import pytest
 import firn
 from firn.errors import CorruptObjectError, UnsupportedError
 from firn.journal.position import BEGINNING
+from firn.keyed.plan.read import KeyedRead
 from firn.spark.keyed.changes import ChangesRead, KeyedFollower
-from firn.spark.keyed.read import KeyedRead
 
 
 @pytest.fixture

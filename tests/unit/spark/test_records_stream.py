@@ -8,10 +8,10 @@ import pytest
 
 from firn.database.kinds.records import RecordOptions
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
+from firn.records.plan.read import RecordsRead
 from firn.records.table import RecordTable
 from firn.spark.records import changes
 from firn.spark.records.changes import RecordChangesRead, RecordFollower
-from firn.spark.records.read import RecordsRead
 from record_worlds import World, put, rows_of, spent
 
 

@@ -18,7 +18,7 @@ import pytest
 import firn
 from firn.arrow.types import arrow_type
 from firn.errors import InvalidInputError, NoSuchVerbError, TableNotFoundError
-from firn.spark.plan import plan_read
+from firn.reads import plan_read
 from firn.sql.in_process import DuckQuery
 from firn.sql.relation import relation_of
 

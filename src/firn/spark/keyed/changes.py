@@ -25,6 +25,10 @@ from firn.keyed.encoding.entries import PUT
 from firn.keyed.maintain.key_shares import BlockMap, cut
 from firn.keyed.merge.order import first_of_each
 from firn.keyed.merge.run_buffers import pieces
+from firn.keyed.plan.columns import KeyedColumns, public_rows
+from firn.keyed.plan.key_ranges import KeyRange
+from firn.keyed.plan.read import KeyedRead
+from firn.keyed.plan.units import SHARE_BYTES
 from firn.keyed.read.changes import (
     ChangeFile,
     Changes,
@@ -35,15 +39,9 @@ from firn.keyed.read.changes import (
     last_seq,
 )
 from firn.predicate.predicate import Predicate
-from firn.spark.keyed.columns import KeyedColumns, public_rows, spelled
-from firn.spark.keyed.key_ranges import KeyRange
-from firn.spark.keyed.plan import SHARE_BYTES
-from firn.spark.keyed.read import KeyedRead
-from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
+from firn.reads import Unit, spelled
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from firn.keyed.table import KeyedTable
     from firn.spark.session.options import SourceOptions
 
@@ -102,6 +100,7 @@ class ChangesRead(KeyedColumns):
     told: bool = True
     sql: str | None = None
 
+    kind = "keyed"
     kept_by = "the table's l0_min_age"
 
     @staticmethod
@@ -184,11 +183,6 @@ class ChangesRead(KeyedColumns):
             )
             if batch.num_rows:
                 yield public_rows(batch, self.keys, self.known)
-
-    def frame(self, spark: SparkSession) -> DataFrame:
-        if not self.bucket.capabilities.shareable:
-            return frame_of_rows(self, spark)
-        return frame_of_tasks(self, self.units(), spark)
 
 
 class KeyedFollower:

@@ -6,31 +6,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from firn.errors import UnsupportedError
-from firn.journal.model import ColumnTypes
+from firn.keyed.plan.read import KeyedRead
 from firn.keyed.results import LoadReport
 from firn.keyed.table import KeyedTable
+from firn.reads import TableRead
 from firn.spark.keyed.changes import ChangesRead, KeyedFollower
 from firn.spark.keyed.load import load_dataframe
-from firn.spark.keyed.read import KeyedRead
+from firn.spark.keyed.scan import read_to_spark
 from firn.spark.plan import SparkKind
-from firn.spark.reads import QueryMoment, TableRead
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class KeyedOnSpark(SparkKind):
-    def read(
-        self,
-        table: KeyedTable,
-        *,
-        columns: Sequence[str] | None,
-        where: str | None,
-        at: Any,
-        moment: QueryMoment | None,
-        fields: ColumnTypes | None,
-    ) -> KeyedRead:
-        return KeyedRead.of(table, columns=columns, where=where, at=at)
+    def dataframe(self, read: TableRead, spark: SparkSession) -> DataFrame:
+        if isinstance(read, KeyedRead):
+            return read_to_spark(read, spark)
+        return super().dataframe(read, spark)
 
     def load(self, table: KeyedTable, frame: DataFrame) -> LoadReport:
         return load_dataframe(table, frame)

@@ -10,9 +10,9 @@ from firn.errors import ConflictError, InvalidInputError, SchemaConflictError, U
 from firn.journal.columns import evolve
 from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING, Offset, StreamPosition
+from firn.lake.plan.read import LakeRead
 from firn.lake.table import LakeTable
 from firn.names import fold
-from firn.spark.lake.read import LakeRead
 from firn.units import parse_time
 
 if TYPE_CHECKING:

@@ -6,33 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from firn.errors import InvalidInputError
-from firn.journal.model import ColumnTypes, Namer, Snapshot
+from firn.journal.model import Namer, Snapshot
 from firn.lake.context import LakeContext, Written
+from firn.lake.plan.read import LakeRead
 from firn.lake.read.scan import Scan
 from firn.lake.table import LakeTable
+from firn.reads import TableRead
 from firn.spark.lake.append import write_dataframe
 from firn.spark.lake.follow import LakeFollower
-from firn.spark.lake.read import LakeRead
-from firn.spark.plan import SparkKind
-from firn.spark.reads import QueryMoment, TableRead
+from firn.spark.lake.scan import read_to_spark
+from firn.spark.plan import SparkKind, frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class LakeOnSpark(SparkKind):
-    def read(
-        self,
-        table: LakeTable,
-        *,
-        columns: Sequence[str] | None,
-        where: str | None,
-        at: Any,
-        moment: QueryMoment | None,
-        fields: ColumnTypes | None,
-    ) -> LakeRead:
-        return LakeRead.of(table.scan(columns=columns, where=where, at=at))
-
     def frame(
         self,
         table: LakeContext,
@@ -43,7 +32,11 @@ class LakeOnSpark(SparkKind):
         at: Snapshot,
     ) -> DataFrame:
         scan = Scan(table, columns=columns, where=where, snapshot=at)
-        return LakeRead.of(scan).frame(session())
+        return frame_of(LakeRead.of(scan), session())
+
+    def dataframe(self, read: TableRead, spark: SparkSession) -> DataFrame:
+        assert isinstance(read, LakeRead)
+        return read_to_spark(read, spark)
 
     def load(
         self,

@@ -11,14 +11,17 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from firn.journal.model import DataFile, Places
+from firn.journal.model import DataFile
+from firn.lake.plan.read import LakeRead, file_units, lean_group
+from firn.lake.prune.nans import may_hold_nan
 from firn.lake.prune.soft_deletes import predicates
 from firn.predicate.predicate import Predicate
+from firn.reads import Unit
+from firn.spark.frames import frame_of_tasks
 from firn.spark.native.agreement import runs_in_spark
-from firn.spark.native.parquet import guard, may_hold_nan, native_paths, parquet_frame, quote, reads_natively
-from firn.spark.reads import TableRead, Unit, frame_of_tasks
+from firn.spark.native.parquet import guard, native_paths, parquet_frame, quote, reads_natively
 from firn.spark.session.types import spark_schema
 
 if TYPE_CHECKING:
@@ -28,18 +31,6 @@ _log = logging.getLogger("firn")
 
 MAX_GROUPS = 8
 """Spark plans each set of soft deletes by itself: files of rarer sets go through tasks."""
-
-
-class FilesRead(TableRead, Protocol):
-    """A read of a lake table's files."""
-
-    @property
-    def places(self) -> Places: ...
-
-    @property
-    def predicate(self) -> Predicate | None:
-        """Which of the files' rows are wanted."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,31 @@ class SparkPlan:
         return tuple(path for group in self.groups for path in group.paths)
 
 
-def files_to_spark(read: FilesRead, files: Sequence[DataFile], spark: SparkSession) -> DataFrame:
+def read_to_spark(read: LakeRead, spark: SparkSession) -> DataFrame:
+    """The rows, which stay readable as long as the snapshot does: for the table's tombstone_grace after the last
+    commit that replaced one of its files.
+
+    Groups that hold nothing twice are read like any file, natively too; each of the others is one task's, which needs
+    the memory that `firn.lake.read.latest` tells.
+
+    Raises:
+        UnsupportedError: a column whose type Spark lacks.
+
+    Cost: Spark's reader asks for each file's footer and column chunks; a task makes 1 GET a small file, or a few
+    ranged ones.
+    """
+    if read.keys is None:
+        return files_to_spark(read, read.files, spark)
+    groups = read.groups()
+    plain = [file for group in groups if group.plain for file in group.files if file.path in group.shown]
+    rest = [Unit(lean_group(group), group.bytes) for group in groups if not group.plain]
+    if not rest:
+        return files_to_spark(read, plain, spark)
+    newest = frame_of_tasks(read, rest, spark)
+    return files_to_spark(read, plain, spark).unionByName(newest) if plain else newest
+
+
+def files_to_spark(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -> DataFrame:
     """These files of a lake table's read as one lazy DataFrame: a union of what Spark reads and what tasks do."""
     plan = plan_files(read, files, spark)
     parts = [_native(read, group, spark) for group in plan.groups]
@@ -76,7 +91,7 @@ def files_to_spark(read: FilesRead, files: Sequence[DataFile], spark: SparkSessi
     return reduce(lambda frame, part: frame.unionByName(part), parts)
 
 
-def plan_files(read: FilesRead, files: Sequence[DataFile], spark: SparkSession) -> SparkPlan:
+def plan_files(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -> SparkPlan:
     """Decide for each file who reads it. Pure but for the settings it asks the session for."""
     paths = native_paths(read.bucket, [file.path for file in files], spark) if read.columns else None
     if paths is None:
@@ -121,7 +136,7 @@ def plan_files(read: FilesRead, files: Sequence[DataFile], spark: SparkSession) 
     return SparkPlan(tuple(groups), tuple(tasks))
 
 
-def needed_columns(read: FilesRead, deletes: Sequence[Predicate] = ()) -> dict[str, str]:
+def needed_columns(read: LakeRead, deletes: Sequence[Predicate] = ()) -> dict[str, str]:
     """The read's columns and those that its predicate and soft deletes read, with the table's types."""
     needed = dict(read.columns)
     for predicate in (read.predicate, *deletes):
@@ -130,7 +145,7 @@ def needed_columns(read: FilesRead, deletes: Sequence[Predicate] = ()) -> dict[s
     return needed
 
 
-def _native(read: FilesRead, group: NativeGroup, spark: SparkSession) -> DataFrame:
+def _native(read: LakeRead, group: NativeGroup, spark: SparkSession) -> DataFrame:
     needed = needed_columns(read, group.deletes)
     schema = spark_schema(needed)
     frame = parquet_frame(spark, schema, group.paths)
@@ -144,14 +159,3 @@ def _native(read: FilesRead, group: NativeGroup, spark: SparkSession) -> DataFra
     if read.predicate is not None:
         frame = frame.where(read.predicate.spark_sql)
     return frame.select(*[quote(name) for name in read.columns])
-
-
-def file_units(files: Sequence[DataFile]) -> list[Unit]:
-    """Files for tasks, which need no statistics: planning has used them, and they are most of an entry's size."""
-    return [Unit(without_stats(file), file.size) for file in files]
-
-
-def without_stats(file: DataFile) -> DataFile:
-    if file.extra is None or "stats" not in file.extra:
-        return file
-    return file._replace(extra={key: value for key, value in file.extra.items() if key != "stats"})

@@ -16,7 +16,7 @@ from sqlglot import exp
 from firn.journal.model import ColumnTypes
 from firn.predicate.domain import family_of
 from firn.predicate.predicate import Predicate
-from firn.spark.native.pushdown import suits
+from firn.predicate.pushdown import suits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

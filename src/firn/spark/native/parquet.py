@@ -16,6 +16,7 @@ from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Places
 from firn.journal.typenames import Scalar, Struct, Type, parse
+from firn.lake.prune.nans import holds_floats
 from firn.predicate.domain import family_of, written_as
 from firn.spark.session.session import DISCOVERY_CONF, DISCOVERY_THRESHOLD, conf, is_connect
 from firn.spark.session.types import natively_readable
@@ -58,19 +59,6 @@ def _registered_reads_natively(file: DataFile, needed: ColumnTypes) -> bool:
         if written_as(entry) != family_of(kind):
             return False
     return True
-
-
-def may_hold_nan(file: DataFile, columns: ColumnTypes) -> set[str]:
-    """The columns in which a file may hold a NaN, by its statistics; structs have none."""
-    found = set()
-    for name, kind in columns.items():
-        if family_of(kind) == "float":
-            entry = file.stats.get(name)
-            if entry is None or (entry[1] is None and (entry[2] is None or entry[2] != file.rows)):
-                found.add(name)
-        elif holds_floats(kind):
-            found.add(name)
-    return found
 
 
 def escape_glob(path: str) -> str:
@@ -139,18 +127,6 @@ def _guarded(path: str, kind: Type) -> str:
 
 def _text(name: str) -> str:
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def holds_floats(kind: str) -> bool:
-    """Whether a type is a float, or a struct with one: what Spark's filters reach.
-
-    >>> holds_floats("STRUCT(a STRUCT(b DOUBLE))"), holds_floats("DOUBLE[]")
-    (True, False)
-    """
-    parsed = parse(kind)
-    if isinstance(parsed, Struct):
-        return any(holds_floats(str(inner)) for _, inner in parsed.fields)
-    return str(parsed) in ("FLOAT", "DOUBLE")
 
 
 def quote(name: str) -> str:

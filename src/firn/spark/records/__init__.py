@@ -1,4 +1,4 @@
-"""Record tables on Spark: reads at one commit, changes and loads.
+"""Record tables on Spark: changes and loads.
 
-Code that plans or writes record tables on Spark enters here. Begin at `read`.
+Code that plans or writes record tables on Spark enters here. Begin at `changes`.
 """

@@ -23,8 +23,10 @@ from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING
 from firn.journal.sequence.history import history
 from firn.predicate.predicate import Predicate
+from firn.reads import Unit, spelled
 from firn.records.documents.tabular import row_columns
 from firn.records.objects.store import RecordStore, Table
+from firn.records.plan.read import ASKED_FOR, ROW_WEIGHT, RecordsRead
 from firn.records.read.changes import (
     BATCH_ROWS,
     CHANGE_COLUMNS,
@@ -36,13 +38,8 @@ from firn.records.read.changes import (
     commit_number,
 )
 from firn.records.table import RecordTable
-from firn.spark.keyed.columns import spelled
-from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
-from firn.spark.records.read import ASKED_FOR, ROW_WEIGHT, RecordsRead
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from firn.records.row_tables import RowTable
     from firn.spark.session.options import SourceOptions
 
@@ -88,6 +85,7 @@ class RecordChangesRead:
     fields: tuple[tuple[str, str], ...] = ()
     sql: str | None = None
 
+    kind = "records"
     kept_by = "sweep's orphans"
 
     @staticmethod
@@ -170,11 +168,6 @@ class RecordChangesRead:
                     rows = filter_table(rows, self.sql)
                 if rows.num_rows:
                     yield rows
-
-    def frame(self, spark: SparkSession) -> DataFrame:
-        if not self.bucket.capabilities.shareable:
-            return frame_of_rows(self, spark)
-        return frame_of_tasks(self, self.units(), spark)
 
 
 def _newest_puts(each: Iterable[Change], unit: Commits) -> Iterable[Change]:

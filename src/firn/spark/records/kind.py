@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
+from firn.reads import TableRead
 from firn.records.load.load import RecordLoadReport
+from firn.records.plan.read import RecordsRead
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.spark.plan import SparkKind
-from firn.spark.reads import QueryMoment, TableRead
 from firn.spark.records.changes import RecordChangesRead, RecordFollower
 from firn.spark.records.load import load_dataframe
-from firn.spark.records.read import RecordsRead
 from firn.spark.session.types import incoming_columns
 
 if TYPE_CHECKING:
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 class RecordsOnSpark(SparkKind):
     def fields(self, schema: StructType) -> ColumnTypes:
         return incoming_columns(schema, {})
-
-    def read(
-        self,
-        table: RecordTable | RowTable,
-        *,
-        columns: Sequence[str] | None,
-        where: str | None,
-        at: Any,
-        moment: QueryMoment | None,
-        fields: ColumnTypes | None,
-    ) -> RecordsRead:
-        return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
 
     def load(
         self, table: RecordTable | RowTable, frame: DataFrame, *, id: str, batch: int

@@ -1,53 +1,42 @@
-"""Reads of a keyed table by Spark: its newest live rows, as of one version and one moment.
+"""Reads of a keyed table: its newest live rows, as of one version and one moment.
 
-Outermost keys tell which groups of files share no key. Where a group is one compacted file, Spark's own reader reads
-the columns it needs. Tasks fold the other groups, each a range of keys (`firn.spark.keyed.plan`).
-
-A compacted file holds live rows, and deletes and expired entries that a filter leaves out. Keys are stored encoded;
-the columns of a typed key that a query uses are decoded by Spark's own functions, or where these can't by one over
-Arrow.
+Outermost keys tell which groups of files share no key. Each unit folds a range of keys of one group
+(`firn.keyed.plan.units`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from firn.arrow.engine import filter_table
 from firn.bucket.base import Bucket
 from firn.concurrency.parallel import in_flight
-from firn.errors import ObjectNotFoundError, SnapshotTooOldError, UnsupportedError
+from firn.errors import ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.keyed.definition.definition import KeyedDefinition
-from firn.keyed.encoding.entries import PUT
 from firn.keyed.encoding.values import Values
 from firn.keyed.maintain.checkpoints import view_at
 from firn.keyed.maintain.key_shares import BlockMap
 from firn.keyed.merge.fold import fold_runs
 from firn.keyed.merge.operators import Operator
+from firn.keyed.plan.columns import KeyedColumns, public_rows
+from firn.keyed.plan.key_ranges import EVERYTHING, KeyRange, common, key_ranges
+from firn.keyed.plan.units import KeyFile, KeyUnit, groups, reached, units_of
 from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 from firn.predicate.predicate import Predicate
-from firn.spark.keyed.columns import KeyedColumns, public_rows, spelled
-from firn.spark.keyed.key_ranges import EVERYTHING, KeyRange, common, key_ranges
-from firn.spark.keyed.key_sql import key_expressions
-from firn.spark.keyed.plan import KeyFile, KeyUnit, groups, reached, units_of
-from firn.spark.native.agreement import runs_in_spark
-from firn.spark.native.parquet import guard, native_paths, parquet_frame, quote
-from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
-from firn.spark.session.types import natively_readable, recast, spark_arrow_schema, spark_schema
+from firn.reads import QueryMoment, ReadPlanner, Unit, spelled
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    import pyarrow as pa
 
     from firn.journal.manifest.model import View
     from firn.keyed.context import KeyedContext
-    from firn.keyed.encoding.keys import Keys
+    from firn.keyed.table import KeyedTable
 
 
 @dataclass(frozen=True)
@@ -67,6 +56,7 @@ class KeyedRead(KeyedColumns):
     sql: str | None = None
     upto_seq: int | None = None
 
+    kind = "keyed"
     kept_by = "a checkpoint"
 
     @staticmethod
@@ -189,20 +179,6 @@ class KeyedRead(KeyedColumns):
         # Nothing is read twice, so nothing is kept.
         return SstReader(self.bucket, file.key, file.size, BlockCache(0), values=self.values)
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows, which stay readable until compaction has replaced a file and sweep deleted it; those of a
-        checkpoint as long as it is kept.
-
-        Raises:
-            UnsupportedError: a column whose type Spark lacks.
-
-        Cost: Spark's reader asks for footers and column chunks; a task makes 1 ranged GET a file for its index, and
-        1 a span of blocks.
-        """
-        if not self.bucket.capabilities.shareable:
-            return frame_of_rows(self, spark)
-        return _frame(self, spark)
-
 
 def run_files(
     table: KeyedContext, view: View, now_ms: int, upto_seq: int | None = None
@@ -231,105 +207,17 @@ def run_files(
     return tuple(in_flight(described, listed))
 
 
-# -- by Spark's own reader
-
-FILTERED_RANGES = 16
-"""Up to so many ranges of keys, Spark's reader is told each of them; beyond, only the first key and the last."""
-
-
-def _frame(read: KeyedRead, spark: SparkSession) -> DataFrame:
-    """The read's rows: a union of what Spark reads and what tasks do."""
-    groups = read.groups()
-    plain = [group[0] for group in groups if len(group) == 1 and group[0].plain]
-    paths = (
-        native_paths(read.bucket, [file.key for file in plain], spark)
-        if _reads_natively(read, spark)
-        else None
-    )
-    parts: list[DataFrame] = []
-    if paths is not None:
-        # A filter costs the columns that it reads, so files that need none go by themselves.
-        for hides in (False, True):
-            mine = [path for path, file in zip(paths, plain, strict=True) if file.hides == hides]
-            if mine:
-                parts.append(_native(read, mine, hides, spark))
-        groups = [group for group in groups if not (len(group) == 1 and group[0].plain)]
-    units = read.units_of(groups)
-    if units or not parts:
-        parts.append(frame_of_tasks(read, units, spark))
-    return reduce(lambda frame, part: frame.unionByName(part), parts)
+def plan(
+    table: KeyedTable,
+    *,
+    columns: Sequence[str] | None,
+    where: str | None,
+    at: Any,
+    moment: QueryMoment | None,
+    fields: ColumnTypes | None,
+) -> KeyedRead:
+    """See `firn.reads.plan_read`."""
+    return KeyedRead.of(table, columns=columns, where=where, at=at)
 
 
-def _reads_natively(read: KeyedRead, spark: SparkSession) -> bool:
-    """Whether Spark's reader gives the values that a fold does, and understands the predicate as DuckDB does."""
-    values = [kind for name, kind in read.needed.items() if name in read.value_columns]
-    if not all(natively_readable(kind, kind, ours=True) for kind in values):
-        return False
-    return read.predicate is None or runs_in_spark(read.predicate, read.known, spark)
-
-
-def _native(read: KeyedRead, paths: Sequence[str], hides: bool, spark: SparkSession) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    values = {name: kind for name, kind in read.needed.items() if name in read.value_columns}
-    stored = {"key": "BLOB", "kind": "TINYINT", "expire_at": "BIGINT", **values}
-    frame = parquet_frame(spark, spark_schema(stored), paths)
-    if hides:
-        seen = F.col("expire_at").isNull() | (F.col("expire_at") > F.lit(read.now_ms))
-        frame = frame.where((F.col("kind") == F.lit(PUT)) & seen)
-    if read.ranges != EVERYTHING:
-        frame = frame.where(_within(read, F.col("key")))
-    found = _key_columns(read) if read.keys.typed else {"key": F.col("key")}
-    found |= {name: F.expr(guard(name, kind)) for name, kind in values.items()}
-    if read.predicate is None:
-        return frame.select(*[found[name] for name in read.columns])
-    frame = frame.select(*[found[name] for name in read.needed]).where(read.predicate.spark_sql)
-    return frame.select(*[quote(name) for name in read.columns])
-
-
-def _key_columns(read: KeyedRead) -> dict[str, Any]:
-    """The columns of a typed key that the read needs, decoded."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    wanted = [name for name in read.key_columns if name in read.needed]
-    schema = spark_schema(read.key_columns)
-    types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    texts = key_expressions("key", read.key_columns, types, wanted)
-    if texts is not None:
-        return {name: F.expr(texts[name]).alias(name) for name in wanted}
-    decoded = _decoder(read.keys)(F.col("key"))
-    return {name: decoded.getField(name).alias(name) for name in wanted}
-
-
-def _within(read: KeyedRead, key: Column) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    ranges = read.ranges
-    if len(ranges) > FILTERED_RANGES:
-        ranges = (KeyRange(ranges[0].start, ranges[-1].end),)
-    tests = []
-    for one in ranges:
-        test = F.lit(True)
-        if one.start is not None:
-            test = test & (key >= F.lit(bytearray(one.start)))
-        if one.end is not None:
-            test = test & (key < F.lit(bytearray(one.end)))
-        tests.append(test)
-    return reduce(lambda left, right: left | right, tests)
-
-
-def _decoder(keys: Keys) -> Any:
-    """A function of Spark's from an encoded key to a struct of its columns."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if not hasattr(F, "arrow_udf"):
-        raise UnsupportedError("typed keys need pyspark 4.1 or later")
-    schema = spark_schema(keys.columns or {})
-    wanted = spark_arrow_schema(schema)
-
-    def decode(encoded: pa.Array) -> pa.Array:
-        columns = keys.decode_array(encoded)
-        rows = recast(pa.RecordBatch.from_arrays(columns, names=wanted.names), wanted)
-        return rows.combine_chunks().to_struct_array().combine_chunks()
-
-    return F.arrow_udf(decode, schema)
+PART: ReadPlanner = plan

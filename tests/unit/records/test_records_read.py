@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from firn.database.kinds.records import RecordOptions
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableNotFoundError
 from firn.predicate.predicate import Predicate
+from firn.reads import QueryMoment, plan_read
 from firn.records.apply.apply import settle
 from firn.records.maintain.collection import collect
 from firn.records.names.names import id_part
+from firn.records.plan import read as records_read
+from firn.records.plan.ids import ids_of
 from firn.records.table import RecordTable
-from firn.spark.plan import plan_read
-from firn.spark.reads import QueryMoment
-from firn.spark.records import read as records_read
-from firn.spark.records.ids import ids_of
 from record_worlds import World, ids, put, rows_of, spent
 
 Rows = dict[str, dict[str, Any]]

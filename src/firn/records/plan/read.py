@@ -1,6 +1,6 @@
-"""Reads of a record table by Spark: its rows at one commit. A table of single rows gives each row as of its read.
+"""Reads of a record table: its rows at one commit. A table of single rows gives each row as of its read.
 
-The driver lists the objects of rows and hands their names to tasks, which GET them, many at once. Rows whose last
+The planner lists the objects of rows and hands their names to tasks, which GET them, many at once. Rows whose last
 change may not be in their objects yet go along with the plan. Predicates over `_id` leave out names; where they name
 the ids, nothing is listed.
 """
@@ -20,19 +20,16 @@ from firn.concurrency.prefetch import ahead
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.predicate.predicate import Predicate
+from firn.reads import QueryMoment, ReadPlanner, Unit, spelled
 from firn.records.documents.documents import ID, Documents
 from firn.records.documents.tabular import row_columns, table_of
 from firn.records.names.layout import SUFFIX
 from firn.records.names.names import part_text
+from firn.records.plan.ids import ids_of
 from firn.records.read.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
 from firn.records.row_tables import RowTable
-from firn.spark.keyed.columns import spelled
-from firn.spark.reads import QueryMoment, Unit, frame_of_rows, frame_of_tasks
-from firn.spark.records.ids import ids_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from firn.records.table import RecordTable
 
 T = TypeVar("T")
@@ -104,6 +101,7 @@ class RecordsRead:
     sql: str | None = None
     about_ids: tuple[Predicate, ...] = field(default=())
 
+    kind = "records"
     kept_by = "sweep's older_than"
 
     @staticmethod
@@ -268,17 +266,6 @@ class RecordsRead:
             own["_etag"] = [row.etag(self.table) for row in found]
         return table_of(columns, own, [row.body for row in found], self.documents)
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows, which stay readable until a sweep has collected their versions: for `older_than`, an hour by
-        default.
-
-        Raises:
-            UnsupportedError: a column whose type Spark lacks.
-        """
-        if not self.bucket.capabilities.shareable:
-            return frame_of_rows(self, spark)
-        return frame_of_tasks(self, self.units(), spark)
-
 
 def _id_of(name: str | None) -> str | None:
     """The id that a row's name tells, if it does."""
@@ -332,3 +319,6 @@ def _pieces(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[Seq
         total += size
     if items:
         yield items[start:]
+
+
+PART: ReadPlanner = RecordsRead.of

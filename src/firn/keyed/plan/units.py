@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from firn.keyed.maintain.key_shares import BlockMap, cut
-from firn.spark.keyed.key_ranges import KeyRange
+from firn.keyed.plan.key_ranges import KeyRange
 
 SHARE_BYTES = 16 << 20
 """Bytes that a task folds at a time. Files of up to as many are read whole, without a look at their indices."""

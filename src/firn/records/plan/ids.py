@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from firn.predicate.column_bounds import points_of, tests_of
 from firn.predicate.predicate import Predicate
 from firn.records.documents.documents import ID
 from firn.records.names.names import name_prefix
-from firn.spark.keyed.key_ranges import points_of, tests_of
 
 _KINDS = {ID: "VARCHAR"}
 

@@ -6,7 +6,7 @@ import pytest
 from sqlglot import exp
 
 from firn.predicate.dialect import parse, to_duckdb
-from firn.spark.native.pushdown import conjuncts_by_table, used_columns
+from firn.predicate.pushdown import conjuncts_by_table, used_columns
 from firn.sql.tables import table_nodes
 
 COLUMNS = {

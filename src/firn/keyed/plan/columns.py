@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import pyarrow as pa
 
-from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.keys import Keys
 from firn.keyed.encoding.values import Values
-from firn.names import fold
 
 
 class KeyedColumns:
@@ -48,20 +45,6 @@ class KeyedColumns:
     @property
     def columns(self) -> ColumnTypes:
         return {name: self.known[name] for name in self.names}
-
-
-def spelled(table: str, known: ColumnTypes, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Columns as the table spells them; all of them for None."""
-    if columns is None:
-        return tuple(known)
-    folded = {fold(name): name for name in known}
-    found = tuple(name if name in known else folded.get(fold(name), "") for name in columns)
-    for asked, name in zip(columns, found, strict=True):
-        if not name:
-            raise InvalidInputError(f"{table} has no column {asked!r}; it has: {', '.join(known)}.")
-        if found.count(name) > 1:
-            raise InvalidInputError(f"the column {name!r} is asked for twice.")
-    return found
 
 
 def public_rows(batch: pa.RecordBatch | pa.Table, keys: Keys, columns: ColumnTypes) -> pa.Table:

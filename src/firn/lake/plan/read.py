@@ -1,4 +1,4 @@
-"""Reads of a lake table by Spark: files, or, if the table has a key, groups of files that may share keys."""
+"""Reads of a lake table: files, or, if the table has a key, groups of files that may share keys."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.journal.model import ColumnTypes, DataFile, Places
@@ -17,13 +15,13 @@ from firn.lake.prune.prune import Pruner
 from firn.lake.read.latest import LatestSpec, VersionGroup, plan_groups, read_latest
 from firn.lake.read.read import ReadSpec, read_files
 from firn.predicate.predicate import Predicate
-from firn.spark.lake.scan import file_units, files_to_spark, without_stats
-from firn.spark.reads import Unit, frame_of_rows, frame_of_tasks
+from firn.reads import QueryMoment, ReadPlanner, Unit
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
 
     from firn.lake.read.scan import Scan
+    from firn.lake.table import LakeTable
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,7 @@ class LakeRead:
     keys: KeySpec | None = None
     hints: tuple[str, ...] = ()
 
+    kind = "lake"
     kept_by = "the table's tombstone_grace or, of writers' catalogs, by prune's older_than"
 
     @staticmethod
@@ -112,7 +111,7 @@ class LakeRead:
     def units(self) -> list[Unit]:
         if self.keys is None:
             return file_units(self.files)
-        return [Unit(_lean(group), group.bytes) for group in self.groups()]
+        return [Unit(lean_group(group), group.bytes) for group in self.groups()]
 
     def for_tasks(self) -> LakeRead:
         return replace(self, files=())
@@ -124,31 +123,34 @@ class LakeRead:
         for group in works:
             yield from read_latest(self.bucket, group, LatestSpec(self.keys, self.spec))
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows, which stay readable as long as the snapshot does: for the table's tombstone_grace after the last
-        commit that replaced one of its files.
 
-        Groups that hold nothing twice are read like any file, natively too; each of the others is one task's, which
-        needs the memory that `firn.lake.read.latest` tells.
-
-        Raises:
-            UnsupportedError: a column whose type Spark lacks.
-
-        Cost: Spark's reader asks for each file's footer and column chunks; a task makes 1 GET a small file, or a
-        few ranged ones.
-        """
-        if not self.bucket.capabilities.shareable:
-            return frame_of_rows(self, spark)
-        if self.keys is None:
-            return files_to_spark(self, self.files, spark)
-        groups = self.groups()
-        plain = [file for group in groups if group.plain for file in group.files if file.path in group.shown]
-        rest = [Unit(_lean(group), group.bytes) for group in groups if not group.plain]
-        if not rest:
-            return files_to_spark(self, plain, spark)
-        newest = frame_of_tasks(self, rest, spark)
-        return files_to_spark(self, plain, spark).unionByName(newest) if plain else newest
-
-
-def _lean(group: VersionGroup) -> VersionGroup:
+def lean_group(group: VersionGroup) -> VersionGroup:
+    """A group for tasks."""
     return replace(group, files=tuple(without_stats(file) for file in group.files))
+
+
+def file_units(files: Sequence[DataFile]) -> list[Unit]:
+    """Files for tasks, which need no statistics: planning has used them, and they are most of an entry's size."""
+    return [Unit(without_stats(file), file.size) for file in files]
+
+
+def without_stats(file: DataFile) -> DataFile:
+    if file.extra is None or "stats" not in file.extra:
+        return file
+    return file._replace(extra={key: value for key, value in file.extra.items() if key != "stats"})
+
+
+def plan(
+    table: LakeTable,
+    *,
+    columns: Sequence[str] | None,
+    where: str | None,
+    at: Any,
+    moment: QueryMoment | None,
+    fields: ColumnTypes | None,
+) -> LakeRead:
+    """See `firn.reads.plan_read`."""
+    return LakeRead.of(table.scan(columns=columns, where=where, at=at))
+
+
+PART: ReadPlanner = plan

@@ -1,0 +1,4 @@
+"""A keyed table at one version, narrowed by key and shared out, for an engine to read.
+
+Plans of reads enter here; engines don't. Begin at `read`, then `units`.
+"""

@@ -1,0 +1,62 @@
+"""Modules that a query in this process loads, in a fresh interpreter: a list of names, as times say less."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import firn
+
+KINDS = {
+    "lake": {"kind": "lake"},
+    "keys": {"kind": "lake", "key": ["id"], "schema": {"id": "BIGINT", "n": "BIGINT"}},
+    "keyed": {"kind": "keyed", "key": {"id": "BIGINT"}, "schema": {"n": "BIGINT"}},
+    "records": {"kind": "records", "schema": {"n": "BIGINT"}},
+}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database with a table of each kind, each with one row."""
+    root = tmp_path_factory.mktemp("db")
+    db = firn.connect(root)
+    for name, options in KINDS.items():
+        db.create_table(name, **options)  # type: ignore[call-overload]
+    db.table("lake", kind="lake").append([{"id": 1, "n": 7}])
+    db.table("keys", kind="lake").append([{"id": 1, "n": 7}])
+    with db.table("keyed", kind="keyed").open() as kv:
+        kv.put({"id": 1}, {"n": 7})
+    db.table("records", kind="records").insert("a", {"n": 7})
+    return str(root)
+
+
+def loaded(program: str, *arguments: str) -> set[str]:
+    """The modules that a program has loaded when it ends."""
+    tail = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    src = str(Path(firn.__file__).parents[1])
+    text = f"import sys; sys.path.insert(0, {src!r})\n{program}{tail}"
+    done = subprocess.run(
+        [sys.executable, "-c", text, *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def below(modules: set[str], *names: str) -> set[str]:
+    return {module for module in modules for name in names if module == name or module.startswith(f"{name}.")}
+
+
+QUERY = """
+import firn
+db = firn.connect(sys.argv[1])
+for name in sys.argv[2:]:
+    found = db.sql(f"SELECT n FROM {name} WHERE n > 1")
+    assert found.to_arrow().to_pylist() == [{"n": 7}] and found.count() == 1, found
+"""
+
+
+def test_a_query_in_this_process_loads_nothing_of_spark(url: str) -> None:
+    assert below(loaded(QUERY, url, *KINDS), "pyspark", "py4j", "firn.spark") == set()
