@@ -18,7 +18,7 @@ from kv_tables import live, new_table
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> KeyedTable:
     monkeypatch.setattr(l0_steps, "LONG_BYTES", 0)
-    monkeypatch.setattr(compaction, "L0Steps", Beside)
+    monkeypatch.setattr(compaction, "beside", Beside)
     return new_table()
 
 

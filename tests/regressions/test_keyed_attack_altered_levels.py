@@ -35,7 +35,7 @@ def test_a_step_of_l0_has_a_run_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
             assert not table.view().l0
 
         monkeypatch.setattr(l0_steps, "LONG_BYTES", 0)
-        monkeypatch.setattr(compaction, "L0Steps", Beside)
+        monkeypatch.setattr(compaction, "beside", Beside)
         table.compact(full=True, runner=Slow(meanwhile))
         expected = {b"%03d" % n: b"new" if n < 9 else b"old" for n in range(100) if n != 50}
         runs = {(sst.level, sst.run) for sst in table.view().manifest.ssts}

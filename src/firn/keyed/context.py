@@ -34,10 +34,16 @@ T = TypeVar("T")
 
 
 class OpenWriter(Protocol):
-    """A table's writer, as far as those who alter the table need it."""
+    """A table's writer, as far as those who alter or compact the table beside it need it."""
 
     @property
     def epoch(self) -> int: ...
+
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def crowded(self) -> bool: ...
 
     @property
     def ended(self) -> bool: ...

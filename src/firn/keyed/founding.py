@@ -131,19 +131,8 @@ def _first_ssts(table: KeyedContext) -> tuple[list[SSTInfo], int, Entries]:
 def _flushed(parent: KeyedContext, files: Sequence[L0File], first_run: int) -> list[SSTInfo]:
     def info(item: tuple[int, L0File]) -> SSTInfo:
         at, file = item
-        index = parent.sst(file.key, file.bytes).index
-        return SSTInfo(
-            level=1,
-            run=first_run + at,
-            number=file.number,
-            file="/" + file.key,
-            min_key=index.min_key,
-            max_key=index.max_key,
-            rows=index.rows,
-            bytes=file.bytes,
-            max_seq=index.max_seq,
-            tombstones=index.tombstones,
-            min_expire=index.min_expire,
+        return parent.sst(file.key, file.bytes).index.info(
+            level=1, run=first_run + at, number=file.number, file="/" + file.key, size=file.bytes
         )
 
     return in_flight(info, list(enumerate(files)), limit=32 if parent.bucket.capabilities.shareable else 1)

@@ -15,8 +15,7 @@ import pytest
 
 from firn.bucket import Bucket, open_bucket
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
-from firn.journal.manifest.layout import ManifestLayout
-from firn.keyed.definition.settings import KeyedSettings
+from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.seqs import NARROW
 from firn.keyed.encoding.values import Values
 from firn.keyed.maintain.run_writer import HELD_BYTES, RunWriter, numbers_needed
@@ -24,7 +23,8 @@ from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 
 VALUES = Values()
-SETTINGS = KeyedSettings(sst_size=20_000, block_size=1_000, compression=None)
+DEFINITION = KeyedDefinition("t", properties={"sst_size": 20_000, "block_size": 1_000, "compression": "none"})
+SETTINGS = DEFINITION.settings
 
 
 def run_of(keys: list[bytes], *, seq: int = 1 << 32, size: int = 50) -> pa.RecordBatch:
@@ -47,10 +47,10 @@ def bucket() -> Bucket:
     return open_bucket(f"memory://{uuid.uuid4().hex}")
 
 
-def writer(bucket: Bucket, numbers: range = range(1000), settings: KeyedSettings = SETTINGS) -> RunWriter:
-    return RunWriter(
-        bucket, ManifestLayout("t"), VALUES.schema, settings, epoch=3, numbers=numbers, level=2, run=5
-    )
+def writer(
+    bucket: Bucket, numbers: range = range(1000), definition: KeyedDefinition = DEFINITION
+) -> RunWriter:
+    return RunWriter(bucket, definition, "t", epoch=3, numbers=numbers, level=2, run=5)
 
 
 def keys_in(bucket: Bucket, ssts: list[Any]) -> list[list[bytes]]:

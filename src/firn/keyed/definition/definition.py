@@ -22,6 +22,7 @@ from firn.keyed.encoding.keys import Keys
 from firn.keyed.encoding.seqs import NARROW, WIDE, WIDE_SEQ, Seqs
 from firn.keyed.encoding.values import Values
 from firn.keyed.merge.operators import Operator, operator_of
+from firn.keyed.sst.writer import SstWriter
 from firn.names import fold
 
 KIND = "keyed"  # frozen
@@ -83,6 +84,17 @@ class KeyedDefinition:
     def seqs(self) -> Seqs:
         """How entries are numbered."""
         return WIDE if WIDE_SEQ in self.features else NARROW
+
+    def sst_writer(self, expected_bytes: int = 0) -> SstWriter:
+        """What makes an SST or L0 object of the table."""
+        return SstWriter(
+            self.values.schema,
+            block_bytes=self.settings.block_size,
+            compression=self.settings.compression,
+            bloom_bits=self.settings.bloom_bits,
+            expected_bytes=expected_bytes,
+            wide=self.seqs == WIDE,
+        )
 
     @cached_property
     def operator(self) -> Operator | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from firn.journal.manifest import CompactorSession, Manifest
 from firn.journal.manifest.model import SSTInfo
 from firn.keyed.context import KeyedContext
 from firn.keyed.definition.definition import KeyedDefinition
-from firn.keyed.encoding.values import Values
 from firn.keyed.founding import founded
 from firn.keyed.load.rows import LoadRows
 from firn.keyed.maintain.compaction import compact_l0, policy_of
@@ -123,9 +121,7 @@ class BulkLoad:
         self.context: LoadContext = self._job.context(numbers, self._parts)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         return None
 
     def commit(self, parts: Iterable[Sequence[SSTInfo]]) -> LoadReport:
@@ -242,13 +238,5 @@ def _with_seq(chunk: pa.RecordBatch, seq: int) -> pa.RecordBatch:
 
 def _writer(bucket: Bucket, context: LoadContext, numbers: Sequence[int]) -> RunWriter:
     return RunWriter(
-        bucket,
-        context.definition.layout(context.prefix),
-        Values(context.definition.columns).schema,
-        context.definition.settings,
-        epoch=context.epoch,
-        numbers=numbers,
-        level=1,
-        run=0,
-        seqs=context.definition.seqs,
+        bucket, context.definition, context.prefix, epoch=context.epoch, numbers=numbers, level=1, run=0
     )

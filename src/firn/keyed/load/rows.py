@@ -12,9 +12,8 @@ from firn.arrow.types import columns_of, conform
 from firn.errors import InvalidInputError
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.entries import PUT, expiry
-from firn.keyed.encoding.keys import MAX_KEY, Keys
-from firn.keyed.encoding.values import MAX_VALUE, Values
-from firn.keyed.merge.operators import operator_of
+from firn.keyed.encoding.keys import MAX_KEY
+from firn.keyed.encoding.values import MAX_VALUE
 from firn.names import fold
 
 CHUNK_BYTES = 128 << 20
@@ -30,9 +29,7 @@ class LoadRows:
 
     def __init__(self, definition: KeyedDefinition, now_ms: int) -> None:
         self._name = definition.name
-        self._keys = Keys(definition.key)
-        self._values = Values(definition.columns)
-        self._operator = operator_of(definition.merge_operator, self._values)
+        self._keys, self._values, self._operator = definition.keys, definition.values, definition.operator
         self._expire_at = None if definition.ttl_ms is None else expiry(now_ms, definition.ttl_ms)
         key_columns = self._keys.columns or {"key": "BLOB"}
         value_columns = self._values.columns or {"value": "BLOB"}

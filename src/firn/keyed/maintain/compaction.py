@@ -9,20 +9,19 @@ disturbs none: writers go on above the last L0 object that it takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 
 from firn.concurrency.parallel import in_flight
 from firn.errors import FirnError, ObjectChangedError, OutcomeUnknownError
 from firn.journal.manifest import CompactorSession, View
 from firn.journal.manifest.model import SSTInfo
-from firn.keyed.context import KeyedContext
-from firn.keyed.encoding.values import Values
+from firn.keyed.context import KeyedContext, OpenWriter
 from firn.keyed.founding import founded, newest_view
 from firn.keyed.maintain.compaction_reads import RunFile
 from firn.keyed.maintain.compaction_task import CompactContext, CompactTask, compact_task
 from firn.keyed.maintain.key_shares import BlockMap, KeyShare, cut
-from firn.keyed.maintain.l0_steps import STEP_BYTES, STEP_FILES, L0Steps, between_tasks, due, is_long, parted
+from firn.keyed.maintain.l0_steps import STEP_BYTES, STEP_FILES, beside, between_tasks, due, is_long, parted
 from firn.keyed.maintain.policy import CompactionPlan, Policy, plan_compaction, plan_full, plan_l0
 from firn.keyed.maintain.run_writer import numbers_needed
 from firn.keyed.read.runs import runs_of
@@ -143,7 +142,7 @@ def compact_once(
     *,
     runner: Runner | None = None,
     may_take: Callable[[View], bool] | None = None,
-    seen: WriterView | None = None,
+    seen: OpenWriter | None = None,
 ) -> tuple[CompactorSession | None, View | None]:
     """One round, if the policy asks for one: what the compactor beside an open writer calls again and again.
 
@@ -152,7 +151,7 @@ def compact_once(
 
     Args:
         may_take: asked, with a view of now, before the epoch is taken; if it isn't to be, nothing is done.
-        seen: what the writer beside it knows, which spares a long round looking for itself.
+        seen: the writer beside it: what that knows, a long round needn't look for, and commits are told to it.
 
     Returns:
         the session to give next time, and the view after the round; None where there was nothing to do.
@@ -193,21 +192,13 @@ def policy_of(table: KeyedContext) -> Policy:
     )
 
 
-@dataclass(frozen=True)
-class WriterView:
-    """What an open writer knows without a request: the table's L0; and whom to tell of a commit."""
-
-    view: Callable[[], View]
-    committed: Callable[[], None]
-
-
 def run_plan(
     table: KeyedContext,
     session: CompactorSession,
     plan: CompactionPlan,
     *,
     runner: Runner | None = None,
-    seen: WriterView | None = None,
+    seen: OpenWriter | None = None,
     in_flight: int | None = None,
 ) -> CompactionReport:
     """Do what a plan says, and commit it. Beside a long one, L0 is compacted in steps of its own.
@@ -234,12 +225,13 @@ def run_plan(
     )
     chosen = runner or table.engines.runner(report.bytes_in)
     steps = _Steps(table, session, tasks[0].numbers[0], seen)
-    progress, beside = table.engines.progress("compact"), None
+    progress = table.engines.progress("compact")
+    l0_steps: AbstractContextManager[None] = nullcontext()
     if is_long(plan) and isinstance(chosen, LocalRunner) and chosen.threads == 1:
         progress = between_tasks(steps.step, table.name, progress)
     elif is_long(plan):
-        beside = L0Steps(steps.step, table.name)
-    with beside or nullcontext():
+        l0_steps = beside(steps.step, table.name)
+    with l0_steps:
         results = chosen.map(
             compact_task,
             tasks,
@@ -272,7 +264,7 @@ class _Steps:
     """The steps of L0 beside one long plan."""
 
     def __init__(
-        self, table: KeyedContext, session: CompactorSession, in_flight: int, seen: WriterView | None
+        self, table: KeyedContext, session: CompactorSession, in_flight: int, seen: OpenWriter | None
     ) -> None:
         self._table, self._session, self._in_flight, self._seen = table, session, in_flight, seen
         self.report = CompactionReport(None)
@@ -282,7 +274,7 @@ class _Steps:
     def step(self) -> None:
         """Compact L0 if the policy asks for it."""
         table, policy = self._table, policy_of(self._table)
-        if self._seen is not None and not policy.wants_l0(self._seen.view().l0):
+        if self._seen is not None and not policy.wants_l0(self._seen.view.l0):
             return
         view = self._session.refresh()
         self.unsure = False
@@ -297,7 +289,7 @@ class _Steps:
             self.unsure = True
             raise
         if self._seen is not None:
-            self._seen.committed()
+            self._seen.poll()
 
 
 def _is_move(plan: CompactionPlan, now_ms: int) -> bool:
@@ -360,7 +352,7 @@ def _tasks(table: KeyedContext, session: CompactorSession, plan: CompactionPlan)
 
 def _block_maps(table: KeyedContext, files: Sequence[RunFile]) -> list[BlockMap]:
     """1 ranged GET a file, many in flight."""
-    cache, values = BlockCache(0), Values(table.definition.columns)
+    cache, values = BlockCache(0), table.values
 
     def read(file: RunFile) -> BlockMap:
         return BlockMap.of(SstReader(table.bucket, file.key, file.bytes, cache, values=values).index)

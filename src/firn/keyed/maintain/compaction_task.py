@@ -10,22 +10,18 @@ that is more, a block of each; the indices and filters of the files; and what `R
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.journal.manifest.model import SSTInfo
 from firn.keyed.definition.definition import KeyedDefinition
-from firn.keyed.encoding.values import Values
 from firn.keyed.maintain.compaction_reads import PIECE_BYTES, SPAN_BYTES, RunFile, RunReads, fetched, open_all
 from firn.keyed.maintain.key_shares import KeyShare
 from firn.keyed.maintain.run_writer import RunWriter
 from firn.keyed.memory import give_back
 from firn.keyed.merge.fold import fold_runs
-from firn.keyed.merge.operators import operator_of
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 
@@ -70,7 +66,7 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
     Cost: 1 GET of each small file; of a larger one 1 GET of its index, and 1 a span of blocks; 1 PUT an SST.
     """
     definition = context.definition
-    values = Values(definition.columns)
+    values = definition.values
     cache = BlockCache(0)  # a compaction reads everything once: it mustn't push out what point reads want
     small = fetched(bucket, [file for run in task.runs for file in run])
     runs = [
@@ -85,14 +81,26 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
     folded = fold_runs(
         [iter(run) for run in counted],
         values=values,
-        operator=operator_of(definition.merge_operator, values),
+        operator=definition.operator,
         now_ms=context.now_ms,
         drop_tombstones=task.bottom,
         reading=False,
         piece_bytes=PIECE_BYTES,
     )
     try:
-        ssts = _written(bucket, context, task, values, folded)
+        with RunWriter(
+            bucket,
+            definition,
+            context.prefix,
+            epoch=context.epoch,
+            numbers=task.numbers,
+            level=context.level,
+            run=context.run,
+            expected_bytes=task.share.weight,
+        ) as out:
+            for batch in folded:
+                out.add(batch)
+            ssts = out.finish()
     finally:
         if ahead is not None:
             ahead.shutdown(wait=True, cancel_futures=True)
@@ -100,28 +108,3 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
     del runs, counted, folded, small
     give_back()
     return CompactedShare(tuple(ssts), rows)
-
-
-def _written(
-    bucket: Bucket,
-    context: CompactContext,
-    task: CompactTask,
-    values: Values,
-    folded: Iterator[pa.RecordBatch],
-) -> list[SSTInfo]:
-    settings = context.definition.settings
-    with RunWriter(
-        bucket,
-        context.definition.layout(context.prefix),
-        values.schema,
-        settings,
-        epoch=context.epoch,
-        numbers=task.numbers,
-        level=context.level,
-        run=context.run,
-        expected_bytes=task.share.weight,
-        seqs=context.definition.seqs,
-    ) as out:
-        for batch in folded:
-            out.add(batch)
-        return out.finish()

@@ -9,11 +9,11 @@ input, and commits each of these steps for itself.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from types import TracebackType
 
+from firn.concurrency.background import Background
 from firn.errors import FencedError, FirnError
 from firn.journal.manifest import View
 from firn.keyed.maintain.policy import CompactionPlan, Policy, plan_compaction, plan_l0
@@ -76,32 +76,19 @@ def _tried(step: Callable[[], None], name: str) -> None:
         log.warning("%s: a step of L0 failed, and is tried again: %s", name, error)
 
 
-class L0Steps:
-    """A thread that calls `step` at once and every now and then, for as long as the block lasts.
+@contextmanager
+def beside(step: Callable[[], None], name: str) -> Iterator[None]:
+    """Call `step`, which compacts L0 if that is due, at once and every now and then for as long as the block lasts.
 
-    Args:
-        step: compacts L0 if that is due. One that fails is tried again, unless another compactor has come.
+    A step that fails is tried again, unless another compactor has come: the long one learns it when it commits.
     """
 
-    def __init__(self, step: Callable[[], None], name: str) -> None:
-        self._step, self._name = step, name
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"firn-l0-{name}", daemon=True)
+    def work() -> float:
+        _tried(step, name)
+        return LOOK_S
 
-    def __enter__(self) -> L0Steps:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            try:
-                _tried(self._step, self._name)
-            except FencedError:
-                return  # the long one learns it when it commits
-            self._over.wait(LOOK_S)
+    thread = Background(f"firn-l0-{name}", work, lambda error: None, first=0.0)
+    try:
+        yield
+    finally:
+        thread.stop()

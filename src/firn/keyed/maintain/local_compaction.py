@@ -15,8 +15,8 @@ from typing import TypeVar
 from firn.concurrency.background import Background
 from firn.errors import FencedError
 from firn.journal.manifest import CompactorSession, View
-from firn.keyed.context import KeyedContext
-from firn.keyed.maintain.compaction import CompactionReport, WriterView, compact, compact_once, policy_of
+from firn.keyed.context import KeyedContext, OpenWriter
+from firn.keyed.maintain.compaction import CompactionReport, compact, compact_once, policy_of
 from firn.keyed.maintain.policy import plan_compaction
 from firn.runner import LocalRunner
 
@@ -94,27 +94,15 @@ class Turns:
 class OwnCompaction:
     """Compacts by hand, and once it is started in a thread of its own. Never both at once: they'd fence each other.
 
-    Args:
-        view: what the writer knows of the table.
-        poll: has the writer take in what was committed.
-        active: whether the writer is open and in its right.
-        crowded: whether its puts wait for a compaction.
+    `writer` is the table's, in this process.
     """
 
-    def __init__(
-        self,
-        table: KeyedContext,
-        *,
-        view: Callable[[], View],
-        poll: Callable[[], None],
-        active: Callable[[], bool],
-        crowded: Callable[[], bool],
-    ) -> None:
-        self._table, self._view, self._poll, self._active = table, view, poll, active
+    def __init__(self, table: KeyedContext, writer: OpenWriter) -> None:
+        self._table, self._writer = table, writer
         self._session: CompactorSession | None = None
         self._one = threading.Lock()
         self._thread: Background | None = None
-        self.turns = Turns(table.journal.uncommitted, table.clock.monotonic, crowded)
+        self.turns = Turns(table.journal.uncommitted, table.clock.monotonic, lambda: writer.crowded)
         self.count = 0
         """Compactions in the background so far."""
 
@@ -128,8 +116,8 @@ class OwnCompaction:
         with self._one:
             done = work()
             self._session = None
-        self._poll()
-        self.turns.mine(self._view().pointer.compactor_epoch)
+        self._writer.poll()
+        self.turns.mine(self._writer.view.pointer.compactor_epoch)
         return done
 
     def adopt(self, table: KeyedContext) -> None:
@@ -151,7 +139,7 @@ class OwnCompaction:
     def work(self) -> float | None:
         """Compact for as long as the policy asks for it; the seconds after which to look again, None: when poked."""
         policy = policy_of(self._table)
-        while self._active() and plan_compaction(self._view(), policy) is not None:
+        while not self._writer.ended and plan_compaction(self._writer.view, policy) is not None:
             if self._session is None and (pause := self.turns.pause()) is not None:
                 return pause
             try:
@@ -161,7 +149,7 @@ class OwnCompaction:
                         self._session,
                         runner=RUNNER,
                         may_take=self.turns.may_take,
-                        seen=WriterView(self._view, self._poll),
+                        seen=self._writer,
                     )
             except FencedError:
                 self._session = None
@@ -169,9 +157,9 @@ class OwnCompaction:
                 continue
             if view is None:
                 if (pause := self.turns.pause()) is None:
-                    self._poll()  # another process has compacted, and this one doesn't know yet
+                    self._writer.poll()  # another process has compacted, and this one doesn't know yet
                 return pause
             self.turns.mine(view.pointer.compactor_epoch)
             self.count += 1
-            self._poll()
+            self._writer.poll()
         return None

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 
 import pyarrow as pa
 
 from firn.bucket.base import Bucket, BytesLike
 from firn.errors import ObjectExistsError, ObjectNotFoundError, OutcomeUnknownError
-from firn.journal.manifest.layout import ManifestLayout
 from firn.journal.manifest.model import SSTInfo
+from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.definition.settings import KeyedSettings
-from firn.keyed.encoding.seqs import NARROW, WIDE, Seqs
 from firn.keyed.memory import give_back
 from firn.keyed.sst.writer import Sst, SstWriter
 
@@ -36,33 +34,31 @@ class RunWriter:
     these, since no key is in two SSTs. Memory: `HELD_BYTES`, or one SST.
 
     Args:
+        definition: the table's; `prefix` is its directory.
         numbers: SST numbers that nobody else uses; not all are needed.
         epoch: the compactor's, which the SSTs are named by.
         level, run: where a manifest is to put them.
-        seqs: how the table's `seq` are made.
         expected_bytes: of the whole run, where that is known: memory for no more is set aside.
     """
 
     def __init__(
         self,
         bucket: Bucket,
-        layout: ManifestLayout,
-        values: pa.Schema,
-        settings: KeyedSettings,
+        definition: KeyedDefinition,
+        prefix: str,
         *,
         epoch: int,
         numbers: Sequence[int],
         level: int,
         run: int,
         expected_bytes: int | None = None,
-        seqs: Seqs = NARROW,
     ) -> None:
-        self._bucket, self._values, self._settings, self._seqs = bucket, values, settings, seqs
-        self._layout = layout
+        self._bucket, self._definition, self._settings = bucket, definition, definition.settings
+        self._layout, self._seqs = definition.layout(prefix), definition.seqs
         self._epoch, self._level, self._run = epoch, level, run
         self._numbers = numbers
         self._free = iter(numbers)
-        size = settings.sst_size
+        size = self._settings.sst_size
         self._expected = size if expected_bytes is None else min(size, expected_bytes)
         self._writer: SstWriter | None = None
         self._last_key: bytes | None = None
@@ -76,9 +72,7 @@ class RunWriter:
     def __enter__(self) -> RunWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         give_back()
@@ -99,14 +93,7 @@ class RunWriter:
                     continue
                 self._close()
             if self._writer is None:
-                self._writer = SstWriter(
-                    self._values,
-                    block_bytes=self._settings.block_size,
-                    compression=self._settings.compression,
-                    bloom_bits=self._settings.bloom_bits,
-                    expected_bytes=self._expected,
-                    wide=self._seqs == WIDE,
-                )
+                self._writer = self._definition.sst_writer(self._expected)
             self._append(self._writer, piece)
             self._last_key = piece.column(0)[-1].as_py()
 
@@ -167,18 +154,12 @@ class RunWriter:
         for number in self._free:
             file = self._layout.sst_file(self._epoch, number)
             if self._is_put(self._layout.sst_key(file), sst.data):
-                return SSTInfo(
+                return sst.index.info(
                     level=self._level,
                     run=self._run,
                     number=number,
                     file=file,
-                    min_key=sst.min_key,
-                    max_key=sst.max_key,
-                    rows=sst.rows,
-                    bytes=len(sst.data),
-                    max_seq=sst.max_seq,
-                    tombstones=sst.tombstones,
-                    min_expire=sst.min_expire,
+                    size=len(sst.data),
                     max_loaded=max_loaded,
                 )
         raise OutcomeUnknownError(

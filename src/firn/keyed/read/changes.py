@@ -21,9 +21,7 @@ from firn.journal.manifest.model import L0File, Manifest, View
 from firn.keyed.context import KeyedContext
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.columns import ENTRY_COLUMNS
-from firn.keyed.encoding.keys import Keys
 from firn.keyed.encoding.seqs import Seqs
-from firn.keyed.encoding.values import Values
 from firn.keyed.founding import newest_view
 from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.cache import BlockCache
@@ -170,7 +168,7 @@ def last_seq(table: KeyedContext, version: str) -> int:
 
 def change_schema(definition: KeyedDefinition) -> pa.Schema:
     """The columns of a table's changes."""
-    return pa.schema([*Keys(definition.key).schema, *Values(definition.columns).schema, *CHANGE_FIELDS])
+    return pa.schema([*definition.keys.schema, *definition.values.schema, *CHANGE_FIELDS])
 
 
 def change_batches(
@@ -180,7 +178,7 @@ def change_batches(
 
     Cost: 1 ranged GET of the index, and 1 a span of blocks.
     """
-    keys, schema = Keys(definition.key), change_schema(definition)
+    keys, schema = definition.keys, change_schema(definition)
     for batch in change_entries(bucket, definition, file):
         told = [
             *keys.decode_array(batch.column(0)),
@@ -195,7 +193,7 @@ def change_batches(
 
 def change_reader(bucket: Bucket, definition: KeyedDefinition, file: ChangeFile) -> SstReader:
     """What reads one file's changes, and keeps nothing. No request."""
-    return SstReader(bucket, file.key, file.bytes, BlockCache(0), values=Values(definition.columns))
+    return SstReader(bucket, file.key, file.bytes, BlockCache(0), values=definition.values)
 
 
 def change_entries(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 
 from firn.errors import CorruptObjectError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.manifest import View
@@ -81,14 +80,6 @@ class KeyedReader(Reads):
         """Let go of what it holds; later reads are refused. Nothing is written."""
         self._closed = True
 
-    def __enter__(self) -> KeyedReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _refresh(self) -> str:
         begun = self._monotonic()
         view = self.table.journal.read(self._view)
@@ -140,14 +131,6 @@ class KeyedSnapshot(Reads):
     def close(self) -> None:
         """Let go of what it holds."""
         self._check = None
-
-    def __enter__(self) -> KeyedSnapshot:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _tree(self, durable: bool) -> Tree:
         if not callable(self._check):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ from firn.keyed.merge.memtable import Memtable
 from firn.keyed.read.scan import KeyedScan
 from firn.keyed.read.sources import Sources
 from firn.keyed.sst.reader import SstReader
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Tree:
@@ -120,6 +123,12 @@ class Reads(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of what it holds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def get(self, key: Any, *, durable: bool = False) -> Any:
         """The value of a key, bytes or a dict of the columns; None where there is none.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
+from firn.journal.manifest.model import SSTInfo
+
 
 @dataclass(frozen=True)
 class SstIndex:
@@ -36,6 +38,25 @@ class SstIndex:
     def blocks(self) -> int:
         """How many blocks there are."""
         return len(self.lows)
+
+    def info(
+        self, *, level: int, run: int, number: int, file: str, size: int, max_loaded: int = -1
+    ) -> SSTInfo:
+        """What a manifest says of the SST; `size` are the file's bytes."""
+        return SSTInfo(
+            level=level,
+            run=run,
+            number=number,
+            file=file,
+            min_key=self.min_key,
+            max_key=self.max_key,
+            rows=self.rows,
+            bytes=size,
+            max_seq=self.max_seq,
+            tombstones=self.tombstones,
+            min_expire=self.min_expire,
+            max_loaded=max_loaded,
+        )
 
     def extent(self, block: int) -> tuple[int, int]:
         """Where a block begins in the file, and how many bytes it has."""

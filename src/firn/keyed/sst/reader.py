@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from typing import NoReturn
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -199,10 +199,8 @@ class SstReader:
 
     def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """What was fetched, checked and as rows."""
-        try:
+        with self._refusing():
             return self._decoding().decode(data, blocks, columns)
-        except DamagedError as error:
-            self._refuse(error)
 
     @property
     def is_remote(self) -> bool:
@@ -222,13 +220,11 @@ class SstReader:
             found = held[number]
         if isinstance(found, Encoded) and not found.asked:
             found.asked = True
-            try:
+            with self._refusing():
                 decoder = self._decoding()
                 if not found.checked:
                     decoder.check(found.data, range(number, number + 1))
                 entries = decoder.entries(found.data, number, key)
-            except DamagedError as error:
-                self._refuse(error)
             if entries is not None:
                 return entries
         return self._made(number, found).versions(key)
@@ -290,10 +286,8 @@ class SstReader:
         return block
 
     def _hold(self, number: int, data: bytes) -> Encoded:
-        try:
+        with self._refusing():
             self._decoding().check(data, range(number, number + 1))
-        except DamagedError as error:
-            self._refuse(error)
         held = Encoded(data, checked=True)
         self._cache.put(self._file, number, held)
         return held
@@ -305,27 +299,25 @@ class SstReader:
             length = min(self.size, max(TAIL_BYTES, self.size // TAIL_SHARE))
             if self.size <= WHOLE_BYTES:
                 length = self.size
-            end = self._bucket.get_range(self.key, self.size - length, length)
-            try:
-                if len(end) < length:
-                    raise DamagedError(f"it is shorter than the {self.size} bytes that the table knows of")
+            end = self._end(length)
+            with self._refusing():
                 while (needed := tail_bytes(end, self.size)) > len(end):
                     # Parquet's footer alone was longer, or the index: rare, and never more than twice.
-                    end = self._bucket.get_range(self.key, self.size - needed, needed)
-                    if len(end) < needed:
-                        raise DamagedError(
-                            f"it is shorter than the {self.size} bytes that the table knows of"
-                        )
-            except DamagedError as error:
-                self._refuse(error)
+                    end = self._end(needed)
             return self._take(end)
+
+    def _end(self, length: int) -> bytes:
+        end = self._bucket.get_range(self.key, self.size - length, length)
+        with self._refusing():
+            if len(end) < length:
+                raise DamagedError(f"it is shorter than the {self.size} bytes that the table knows of")
+        return end
 
     def _take(self, end: BytesLike) -> SstIndex:
         """Take over the file's end, or all of it."""
         try:
-            tail = decode_tail(end, self.size)
-        except DamagedError as error:
-            self._refuse(error)
+            with self._refusing():
+                tail = decode_tail(end, self.size)
         except UnsupportedError as error:
             raise UnsupportedError(f"{self._bucket.uri(self.key)} can't be read: {error}") from error
         self._footer = tail.footer
@@ -351,14 +343,20 @@ class SstReader:
             self._decoder = BlockDecoder(index, self._footer, self._values.run_schema)
         return self._decoder
 
-    def _refuse(self, error: DamagedError) -> NoReturn:
-        """Say that the object is damaged; or, of an empty one, that it is gone: what was collected may have a fence
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Say that the object is damaged; or, of an empty one, that it is gone: a collected object may have a fence
         of long ago in its place, which landed late (rule 9 of the manifest). Once it is restored, it is read anew."""
-        if self._index is not None:
-            self._cache.forget(self._file, self._index.blocks)
-        if self.size and not self._bucket.head(self.key).size:
-            raise ObjectNotFoundError(f"{self._bucket.uri(self.key)} was compacted and collected") from error
-        raise CorruptObjectError(
-            f"{self._bucket.uri(self.key)} isn't the SST that was written: {error}. Restore the object from a backup "
-            "or an older version of it, or read the table at a checkpoint that doesn't need it."
-        ) from error
+        try:
+            yield
+        except DamagedError as error:
+            if self._index is not None:
+                self._cache.forget(self._file, self._index.blocks)
+            if self.size and not self._bucket.head(self.key).size:
+                raise ObjectNotFoundError(
+                    f"{self._bucket.uri(self.key)} was compacted and collected"
+                ) from error
+            raise CorruptObjectError(
+                f"{self._bucket.uri(self.key)} isn't the SST that was written: {error}. Restore the object from a "
+                "backup or an older version of it, or read the table at a checkpoint that doesn't need it."
+            ) from error

@@ -31,16 +31,10 @@ _SPARE = 16 << 10  # for the tail and the footer of a small file
 
 @dataclass(frozen=True)
 class Sst:
-    """An SST's bytes and what its `SSTInfo` says of them."""
+    """An SST's bytes, and the index that is in them."""
 
     data: BytesLike
-    min_key: bytes
-    max_key: bytes
-    rows: int
-    max_seq: int
-    tombstones: int
-    min_expire: int | None
-    merges: int
+    index: SstIndex
 
 
 class SstWriter:
@@ -57,7 +51,7 @@ class SstWriter:
     >>> writer.add(pa.record_batch({"key": [b"a"], "seq": [7], "kind": pa.array([0], pa.int8()),
     ...                             "expire_at": pa.nulls(1, pa.int64()), "value": [b"x"]}))
     >>> sst = writer.finish()
-    >>> sst.min_key, sst.rows, sst.max_seq
+    >>> sst.index.min_key, sst.index.rows, sst.index.max_seq
     (b'a', 1, 7)
     """
 
@@ -176,16 +170,7 @@ class SstWriter:
             checksums=tuple(checksum(whole[a:b]) for a, b in zip(starts, self._ends, strict=True)),
         )
         whole[end : end + length] = encode_tail(index, filter, whole[end + length :], self._features)
-        return Sst(
-            data=whole.toreadonly(),
-            min_key=index.min_key,
-            max_key=index.max_key,
-            rows=self._rows,
-            max_seq=self._max_seq,
-            tombstones=self._tombstones,
-            min_expire=self._min_expire,
-            merges=self._merges,
-        )
+        return Sst(whole.toreadonly(), index)
 
     def _check_order(self, batch: pa.RecordBatch) -> None:
         for at, name in enumerate(_REQUIRED):

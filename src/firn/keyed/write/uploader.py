@@ -10,9 +10,7 @@ from collections.abc import Callable
 from firn.bucket.base import BytesLike
 from firn.concurrency.background import TRANSIENT
 from firn.journal.manifest import WriterSession
-from firn.keyed.encoding.seqs import WIDE
 from firn.keyed.memory import release
-from firn.keyed.sst.writer import SstWriter
 from firn.keyed.write.queue import Flush, MemtableQueue
 
 ENCODED_BYTES = 16 << 20
@@ -72,14 +70,7 @@ class Uploader:
             with queue.lock:
                 while self._encoded and self._encoded + flush.bytes > ENCODED_BYTES and queue.error is None:
                     queue.work.wait()
-            settings = queue.tree.table.settings
-            sst = SstWriter(
-                queue.tree.table.values.schema,
-                block_bytes=settings.block_size,
-                compression=settings.compression,
-                bloom_bits=settings.bloom_bits,
-                wide=queue.tree.table.definition.seqs == WIDE,
-            )
+            sst = queue.tree.table.definition.sst_writer()
             sst.add(flush.memtable.freeze())
             data = sst.finish().data
             release()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from firn.concurrency.at_exit import unclosed
@@ -16,7 +15,7 @@ from firn.errors import (
     InvalidInputError,
     ObjectNotFoundError,
 )
-from firn.journal.manifest import WriterSession
+from firn.journal.manifest import View, WriterSession
 from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, expiry
 from firn.keyed.maintain.local_compaction import OwnCompaction
@@ -64,13 +63,7 @@ class KeyedWriter(Reads):
         self._at = tree = WriterTree(table, view, compacting=compaction)
         self._queue = queue = MemtableQueue(tree, session.next_number)
         self._flusher = Flusher(session, queue)
-        self._compaction = OwnCompaction(
-            table,
-            view=lambda: session.view,
-            poll=self.poll,
-            active=lambda: not self.ended,
-            crowded=lambda: tree.pressure.full,
-        )
+        self._compaction = OwnCompaction(table, self)
         self._poller = Background(
             f"firn-poll-{table.name}",
             self._poll_again,
@@ -93,9 +86,14 @@ class KeyedWriter(Reads):
         return self._session.epoch
 
     @property
+    def view(self) -> View:
+        """The SSTs and L0 objects that it reads."""
+        return self._session.view
+
+    @property
     def version(self) -> str:
         """The version of what is durable, for `KeyedTable.reader(at=…)` and `changes(since)`."""
-        return self._session.view.version
+        return self.view.version
 
     # -- writing
 
@@ -249,6 +247,11 @@ class KeyedWriter(Reads):
         """Whether it was closed or fenced, or failed."""
         return self._closed or self._queue.error is not None
 
+    @property
+    def crowded(self) -> bool:
+        """Whether puts wait for a compaction."""
+        return self._at.pressure.full
+
     def altered_by(self, alter: Callable[[], T]) -> T:
         """Have the table altered, and go by what it then is."""
         done = self._compaction.beside(alter)
@@ -317,16 +320,11 @@ class KeyedWriter(Reads):
                     thread.stop(seconds)
             self._compaction.stop(seconds)
 
-    def __enter__(self) -> KeyedWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self.close()
         except FirnError:
-            if error is None:  # else the block's own error is the one to see
+            if error[0] is None:  # else the block's own error is the one to see
                 raise
 
     # -- entries
