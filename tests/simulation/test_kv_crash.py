@@ -16,6 +16,7 @@ import pytest
 from firn.errors import FirnError
 from firn.journal.manifest import CompactorSession, View
 from firn.keyed.definition.definition import KeyedDefinition, create_definition, read_definition
+from firn.keyed.founding import found
 from firn.keyed.load import bulk_load
 from firn.keyed.maintain import clones, run_writer
 from firn.keyed.maintain.checkpoints import checkpoint, checkpoints, find
@@ -53,7 +54,7 @@ def fill(bucket: GatedBucket) -> None:
     """A run that was loaded, one that was compacted, a checkpoint; two flushes above them."""
     definition = KeyedDefinition("t", properties=SETTINGS, first_epoch=1)
     table = KeyedTable(bucket, PREFIX, create_definition(bucket, PREFIX, definition), clock=bucket.clock)
-    table.found()
+    found(table)
     bulk_load.load(table, rows(KEYS[::2], b"1"))
     writer = Flusher(table)
     writer.put(*KEYS[1::2], value=b"1")

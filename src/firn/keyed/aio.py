@@ -7,10 +7,10 @@ one thing: durable writes that wait at the same time share one flush and one thr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -19,9 +19,7 @@ from firn.keyed.read.reader import KeyedReader, KeyedSnapshot
 from firn.keyed.read.reads import Reads
 from firn.keyed.read.scan import KeyedScan
 from firn.keyed.results import ReaderStats, WriterStats
-from firn.keyed.write.batch import WriteBatch
 from firn.keyed.write.writer import KeyedWriter
-from firn.units import Duration
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,28 +37,15 @@ class SharedFlush:
 
     def __init__(self, threads: Threads, flush: Callable[[], None]) -> None:
         self._threads, self._flush = threads, flush
-        self._turn: _Turn | None = None
+        self._turn: Future[None] | None = None
 
     async def wait(self) -> None:
         """Return when everything that was put before this call is durable; raise what the flush raised."""
         turn = self._turn
-        if turn is None or turn.begun:
-            turn = self._turn = _Turn(self._flush)
-            turn.done = asyncio.wrap_future(self._threads.begin(turn.run))
-        assert turn.done is not None
-        # One who is cancelled must not cancel the others.
-        await asyncio.shield(turn.done)
-
-
-class _Turn:
-    def __init__(self, flush: Callable[[], None]) -> None:
-        self._flush = flush
-        self.begun = False
-        self.done: asyncio.Future[None] | None = None
-
-    def run(self) -> None:
-        self.begun = True
-        self._flush()
+        if turn is None or turn.running() or turn.done():
+            turn = self._turn = self._threads.begin(self._flush)
+        # A caller that is cancelled must not cancel the others.
+        await asyncio.shield(asyncio.wrap_future(turn))
 
 
 class AsyncKeyedScan:
@@ -86,6 +71,7 @@ class AsyncKeyedScan:
 
 
 H = TypeVar("H", bound=Reads)
+P = ParamSpec("P")
 
 
 class _AsyncHandle(Twin[H]):
@@ -124,9 +110,7 @@ class _AsyncHandle(Twin[H]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
 
@@ -146,6 +130,22 @@ class AsyncKeyedReader(_AsyncHandle[KeyedReader]):
 
 class AsyncKeyedSnapshot(_AsyncHandle[KeyedSnapshot]):
     """See `KeyedSnapshot`."""
+
+
+def _durably(
+    verb: Callable[Concatenate[KeyedWriter, P], None],
+) -> Callable[Concatenate[AsyncKeyedWriter, P], Coroutine[Any, Any, None]]:
+    """A verb that writes, for tasks: those that want it durable share a flush."""
+
+    @wraps(verb, assigned=("__name__", "__qualname__", "__doc__"))
+    async def call(self: AsyncKeyedWriter, /, *args: P.args, **options: P.kwargs) -> None:
+        durable = options.pop("durable", True)
+        write: Callable[..., None] = getattr(self.twin, verb.__name__)
+        await self._threads.run(write, *args, **options, durable=False)
+        if durable:
+            await self._shared.wait()
+
+    return call
 
 
 class AsyncKeyedWriter(_AsyncHandle[KeyedWriter]):
@@ -168,29 +168,10 @@ class AsyncKeyedWriter(_AsyncHandle[KeyedWriter]):
         self._flushes = Threads(_FLUSHES, "firn-aio-flush", closed=_CLOSED)
         self._shared = SharedFlush(self._flushes, twin.flush)
 
-    async def put(self, key: Any, value: Any, *, ttl: Duration | None = None, durable: bool = True) -> None:
-        """Set a key's value. With `durable`, returns when no crash can undo it; else as soon as it is taken."""
-        await self._write(durable, self.twin.put, key, value, ttl=ttl)
-
-    async def delete(self, key: Any, *, durable: bool = True) -> None:
-        """Remove a key; one that isn't there is fine."""
-        await self._write(durable, self.twin.delete, key)
-
-    async def merge(
-        self, key: Any, operand: Any, *, ttl: Duration | None = None, durable: bool = True
-    ) -> None:
-        """Combine an operand with the key's value by the table's merge operator, without reading it."""
-        await self._write(durable, self.twin.merge, key, operand, ttl=ttl)
-
-    async def write(
-        self,
-        batch: WriteBatch | Mapping[Any, Any] | Iterable[tuple[Any, Any]],
-        *,
-        ttl: Duration | None = None,
-        durable: bool = True,
-    ) -> None:
-        """Make all changes of a batch, or of a dict or pairs to be put, or none."""
-        await self._write(durable, self.twin.write, batch, ttl=ttl)
+    put = _durably(KeyedWriter.put)
+    delete = _durably(KeyedWriter.delete)
+    merge = _durably(KeyedWriter.merge)
+    write = _durably(KeyedWriter.write)
 
     async def snapshot(self) -> AsyncKeyedSnapshot:
         """This moment's entries, in this process; no request."""
@@ -221,8 +202,3 @@ class AsyncKeyedWriter(_AsyncHandle[KeyedWriter]):
             await super().close()
         finally:
             self._flushes.stop()
-
-    async def _write(self, durable: bool, call: Callable[..., None], *args: Any, **options: Any) -> None:
-        await self._threads.run(call, *args, **options, durable=False)
-        if durable:
-            await self._shared.wait()

@@ -233,16 +233,6 @@ class KeyedTable(KeyedContext):
         """
         return altering.alter(self, set_properties, fence=fence, dry_run=dry_run)
 
-    # -- for the rest of the room
-
-    def found(self) -> None:
-        """Write the pointer, with which the table begins; a clone begins with its parent's SSTs."""
-        founding.found(self)
-
-    def has_files(self) -> bool:
-        """Whether there is a flush, or a manifest but the one that a clone puts before its pointer. 2 LISTs."""
-        return founding.has_files(self)
-
 
 class AsyncKeyedTable:
     """See `KeyedTable`, whose other verbs `run` calls: `await table.run(table.twin.checkpoint, "monday")`."""

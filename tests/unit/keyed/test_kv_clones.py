@@ -9,6 +9,7 @@ import pytest
 
 from firn.bucket.keys import key_below
 from firn.errors import InvalidInputError, SnapshotTooOldError, TableExistsError
+from firn.keyed.founding import found
 from firn.keyed.load.bulk_load import load
 from firn.keyed.maintain import clones
 from firn.keyed.maintain.checkpoints import checkpoint, checkpoints
@@ -209,4 +210,4 @@ def test_a_clone_whose_pin_is_gone_cant_be_founded() -> None:
     other = clone(table, "other")
     release(other)
     with pytest.raises(SnapshotTooOldError, match="Drop other, and clone again"):
-        other.found()
+        found(other)

@@ -28,6 +28,7 @@ from firn.journal.manifest.pointer_store import has_pointer
 from firn.keyed.definition.definition import FORMAT_VERSION, KeyedDefinition, create_definition
 from firn.keyed.encoding.entries import expiry
 from firn.keyed.encoding.seqs import WIDE_SEQ
+from firn.keyed.founding import found
 from firn.keyed.maintain.clones import clones_of, release
 from firn.keyed.table import KeyedTable
 from firn.lake.results import DropReport
@@ -114,7 +115,7 @@ class KeyedTables(TableKind[KeyedOptions, KeyedDefinition, KeyedTable]):
         definition = replace(definition, generation=vacant.generation(self.generations))
         table = self.open(create_definition(self.bucket, prefix, definition, over=vacant.over))
         try:
-            table.found()
+            found(table)
         except TableExistsError:
             with suppress(TableNotFoundError):  # it is another table's
                 table.journal.pointer()

@@ -80,8 +80,10 @@ def check_keyed(table: KeyedTable, *, footers: bool = True, blocks: bool = False
 
 
 def _without_pointer(table: KeyedTable) -> Finding:
+    from firn.keyed.founding import has_files
+
     where = table.bucket.uri(table.journal.layout.pointer_key)
-    if table.has_files():
+    if has_files(table):
         return Finding(
             where,
             "the pointer is missing, and files of the table are there",

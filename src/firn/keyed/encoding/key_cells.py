@@ -1,6 +1,7 @@
-"""One column of a typed key: a Python value to bytes that sort as the values do, and back.
+"""One column of a typed key: Python values to bytes that sort as the values do.
 
-The tags and forms are frozen; docs/format/keyed-keys.md has them. `key_columns` does the same for Arrow's columns.
+The tags and forms are frozen; docs/format/keyed-keys.md has them. `key_columns` does the same for Arrow's columns,
+and back.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
 
 
 class KeyCell:
-    """One column of a key: a Python value to bytes and back."""
+    """One column of a key: Python values to bytes."""
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
@@ -142,38 +143,6 @@ class KeyCell:
                 f"{shown(value)} doesn't fit the key column {self.name!r}, which is {self.kind}{self._takes}"
             )
         return encoded
-
-    def decode(self, data: bytes, at: int) -> tuple[Any, int]:
-        tag = data[at]
-        at += 1
-        if tag == NULL:
-            return None, at
-        if self.tag == TRUE and tag in (TRUE, FALSE):
-            return tag == TRUE, at
-        if tag != self.tag:
-            raise ValueError(tag)
-        if tag in (TEXT, BLOB):
-            end = _end(data, at)
-            plain = data[at:end].replace(ESCAPED, b"\0")
-            return (plain.decode() if tag == TEXT else plain), end + 2
-        end = at + WIDTHS.get(tag, 8)
-        if end > len(data):
-            raise IndexError(at)
-        word, at = int.from_bytes(data[at:end], "big"), end
-        if tag == DATE:
-            return _EPOCH_DAY + timedelta(days=word - (1 << 31)), at
-        if tag == UUID_TEXT:
-            return str(UUID(int=word)), at
-        if tag in (INT, UINT, DECIMAL):
-            number = word - self._offset
-            if not self._low <= number <= self._high:
-                raise ValueError(number)
-            return (Decimal(number).scaleb(-self.arrow.scale, self._exact) if tag == DECIMAL else number), at
-        if tag == FLOAT:
-            bits = word ^ _SIGN if word & _SIGN else word ^ _ALL
-            return _DOUBLE.unpack(_WORD.pack(bits))[0], at
-        micros = timedelta(microseconds=word - _SIGN)
-        return (_EPOCH if tag == TIMESTAMP else _EPOCH_UTC) + micros, at
 
     def _bool(self, value: Any) -> bytes | None:
         if isinstance(value, bool):
@@ -283,15 +252,3 @@ def _single(number: float) -> float:
         return float(struct.unpack(">f", struct.pack(">f", number))[0])
     except OverflowError:
         return number
-
-
-def _end(data: bytes, at: int) -> int:
-    """Where the terminator of text or bytes that begin at `at` is."""
-    while True:
-        zero = data.index(b"\0", at)
-        if data[zero + 1] == 0xFF:
-            at = zero + 2
-        elif data[zero + 1] == 0:
-            return zero
-        else:
-            raise ValueError(zero)

@@ -151,7 +151,7 @@ def decode_columns(cells: Sequence[KeyCell], encoded: pa.Array) -> list[pa.Array
     """
     count = len(encoded)
     if encoded.null_count:
-        raise _corrupt(cells)
+        raise corrupt(cells)
     if encoded.type != pa.binary():  # an engine may have others
         encoded = encoded.cast(pa.binary())
     _, offset_buffer, data_buffer = encoded.buffers()
@@ -170,11 +170,11 @@ def decode_columns(cells: Sequence[KeyCell], encoded: pa.Array) -> list[pa.Array
             column, at = _decoded(cell, data, at)
             columns.append(column)
             if (at > ends).any():
-                raise _corrupt(cells)
+                raise corrupt(cells)
     except (IndexError, pa.ArrowInvalid):
-        raise _corrupt(cells) from None
+        raise corrupt(cells) from None
     if (at != ends).any():
-        raise _corrupt(cells)
+        raise corrupt(cells)
     return columns
 
 
@@ -262,7 +262,8 @@ def _decoded_texts(
     return plain.cast(cell.arrow), ends + 2 if mask is None else np.where(mask, at, ends + 2)
 
 
-def _corrupt(cells: Sequence[KeyCell]) -> CorruptObjectError:
+def corrupt(cells: Sequence[KeyCell]) -> CorruptObjectError:
+    """The error for bytes that aren't an encoded key of these columns."""
     names = ", ".join(f"{cell.name} {cell.kind}" for cell in cells)
     return CorruptObjectError(
         f"a run holds a key that isn't an encoded key of the columns {names}: its SST wasn't written for this table, "

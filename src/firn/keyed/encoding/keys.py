@@ -6,7 +6,6 @@ with some columns' values are those that begin with these columns' bytes. `key_c
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,9 +14,9 @@ import pyarrow as pa
 from firn.arrow.inputs import declared_columns
 from firn.arrow.pyvalues import shown
 from firn.arrow.types import arrow_schema
-from firn.errors import CorruptObjectError, InvalidInputError
+from firn.errors import InvalidInputError
 from firn.keyed.encoding.key_cells import BLOB, KEY_TYPES, LATER, TAGS, TERMINATOR, TEXT, KeyCell, tag_of
-from firn.keyed.encoding.key_columns import decode_columns, encode_columns
+from firn.keyed.encoding.key_columns import corrupt, decode_columns, encode_columns
 
 MAX_KEY: Final = 65_535
 """Bytes that an encoded key may have."""
@@ -146,26 +145,10 @@ class Keys:
         Raises:
             CorruptObjectError: not an encoded key of this table.
         """
-        if self.columns is None:
-            return encoded
-        parts: list[Any] = []
-        at = 0
         try:
-            for cell in self._cells:
-                part, at = cell.decode(encoded, at)
-                parts.append(part)
-        except (IndexError, ValueError, struct.error, OverflowError) as error:
-            raise self.corrupt(encoded) from error
-        if at != len(encoded):
-            raise self.corrupt(encoded)
-        return parts[0] if len(parts) == 1 else tuple(parts)
-
-    def corrupt(self, encoded: bytes) -> CorruptObjectError:
-        """The error for bytes that aren't an encoded key of this table."""
-        return CorruptObjectError(
-            f"{encoded[:40].hex()} is not an encoded key of the columns {self._listed}: the SST that it is from "
-            "wasn't written for this table, or is damaged"
-        )
+            return self.decode_list(pa.array([encoded], pa.binary()))[0]
+        except (OverflowError, ValueError) as error:  # a time that Python doesn't have
+            raise corrupt(self._cells) from error
 
     def decode_array(self, encoded: pa.Array) -> list[pa.Array]:
         """The columns that users see, of an array of encoded keys. Vectorised.

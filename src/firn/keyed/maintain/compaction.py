@@ -22,7 +22,7 @@ from firn.keyed.maintain.compaction_reads import RunFile
 from firn.keyed.maintain.compaction_task import CompactContext, CompactTask, compact_task
 from firn.keyed.maintain.key_shares import BlockMap, KeyShare, cut
 from firn.keyed.maintain.l0_steps import STEP_BYTES, STEP_FILES, beside, between_tasks, due, is_long, parted
-from firn.keyed.maintain.policy import CompactionPlan, Policy, plan_compaction, plan_full, plan_l0
+from firn.keyed.maintain.policy import CompactionPlan, Policy, has_refuse, plan_compaction, plan_full, plan_l0
 from firn.keyed.maintain.run_writer import numbers_needed
 from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.cache import BlockCache
@@ -297,9 +297,7 @@ def _is_move(plan: CompactionPlan, now_ms: int) -> bool:
     deletes and expired entries end, at the bottom, they are worth writing the rest again."""
     if plan.l0 or len(plan.runs()) != 1 or any(sst.level == plan.level for sst in plan.ssts):
         return False
-    return not plan.bottom or not any(
-        sst.tombstones or (sst.min_expire is not None and sst.min_expire <= now_ms) for sst in plan.ssts
-    )
+    return not plan.bottom or not any(has_refuse(sst, now_ms) for sst in plan.ssts)
 
 
 def _first_plan(view: View, table: KeyedContext, full: bool) -> CompactionPlan | None:

@@ -16,8 +16,9 @@ from firn.bucket.base import Bucket
 from firn.concurrency.parallel import in_flight
 from firn.keyed.maintain.key_shares import KeyShare
 from firn.keyed.merge.run_buffers import bisect_keys
-from firn.keyed.sst.index import SstIndex
+from firn.keyed.sst.index import spans
 from firn.keyed.sst.reader import SstReader
+from firn.keyed.sst.scan import decoded
 
 PIECE_BYTES = 8 << 20
 """What is merged at once: so little that the allocator has the same memory for it again and again, as memory that is
@@ -71,24 +72,20 @@ class RunReads:
     def _spans(self) -> Iterator[tuple[SstReader, range]]:
         for file in self._files:
             index = file.index
-            for blocks in spans(
-                index, index.blocks_between(self._share.start, self._share.end), self._span_bytes
-            ):
+            wanted = index.blocks_between(self._share.start, self._share.end)
+            for blocks in spans(wanted, index.size_of, self._span_bytes):
                 yield file, blocks
 
     def _rows(self, file: SstReader, blocks: range, data: bytes | Future[bytes]) -> Iterator[pa.RecordBatch]:
         data = data.result() if isinstance(data, Future) else file.fetch(blocks)
-        start, view = file.index.extent(blocks.start)[0], memoryview(data)
-        parts = list(file.parts(blocks, self._part_bytes))
-        while parts:
-            part = parts.pop(0)
-            first, end = file.index.extent(part.start)[0], file.index.ends[part.stop - 1]
-            found = [self._within(file.decode(view[first - start : end - start], part))]
-            if not parts:
-                # While others are read and merged, each run would hold what it has given away.
-                del data, view
-            if len(found[0]):
-                yield found.pop()
+        found = decoded(file, blocks, data, self._part_bytes)
+        del data
+        for _, batch in found:
+            rows = self._within(batch)
+            del batch
+            if len(rows):
+                yield rows
+            del rows
 
     def _within(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that are in the share."""
@@ -98,24 +95,6 @@ class RunReads:
         rows = batch.slice(low, max(0, high - low))
         self.rows += len(rows)
         return rows
-
-
-def spans(index: SstIndex, blocks: range, size: int) -> Iterator[range]:
-    """Neighbouring blocks in parts of up to `size` bytes, or one block.
-
-    >>> index = SstIndex(9, 9, 0, 0, None, b"", (b"",) * 4, (False,) * 4, (5, 9, 15, 30), (1,) * 4, (0,) * 4)
-    >>> list(spans(index, range(4), 10))
-    [range(0, 2), range(2, 3), range(3, 4)]
-    """
-    first, held = blocks.start, 0
-    for block in blocks:
-        length = index.extent(block)[1]
-        if held and held + length > size:
-            yield range(first, block)
-            first, held = block, 0
-        held += length
-    if held:
-        yield range(first, blocks.stop)
 
 
 def fetched(bucket: Bucket, files: Sequence[RunFile]) -> dict[str, Bucket]:

@@ -113,7 +113,7 @@ def plan_full(view: View, policy: Policy, now_ms: int | None = None) -> Compacti
     runs = runs_of(ssts)
     if not view.l0 and not runs:
         return None
-    if not view.l0 and len(runs) == 1 and not any(_has_refuse(sst, now_ms) for sst in ssts):
+    if not view.l0 and len(runs) == 1 and not any(has_refuse(sst, now_ms) for sst in ssts):
         return None
     level = 1
     if policy.kind == "leveled":
@@ -230,7 +230,8 @@ def _next_run(runs: Sequence[Run]) -> int:
     return max((run[0].run for run in runs if run[0].level == 1), default=-1) + 1
 
 
-def _has_refuse(sst: SSTInfo, now_ms: int | None) -> bool:
+def has_refuse(sst: SSTInfo, now_ms: int | None) -> bool:
+    """Whether there are entries that needn't be kept at the bottom: deletes, or what has expired by then."""
     expired = now_ms is not None and sst.min_expire is not None and sst.min_expire <= now_ms
     return sst.tombstones > 0 or expired
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from firn.journal.manifest.model import SSTInfo
+
+GROWTH = 4
+"""Each span is so many times as large as the one before: a short scan reads little, a long one in few requests."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,10 @@ class SstIndex:
         start = self.ends[block - 1] if block else 0
         return start, self.ends[block] - start
 
+    def size_of(self, block: int) -> int:
+        """How many bytes a block has in the file."""
+        return self.extent(block)[1]
+
     def blocks_of(self, key: bytes) -> range:
         """The blocks that may hold versions of a key, newest first: one, or none; more if they filled a block.
 
@@ -104,3 +112,27 @@ class SstIndex:
         while self.continued[block] and self.lows[block] == key:
             block -= 1
         return block
+
+
+def spans(
+    blocks: range, size_of: Callable[[int], int], room: int, *, most: int | None = None, reverse: bool = False
+) -> Iterator[range]:
+    """Neighbouring blocks in parts of up to `room` bytes, or one block; with `most` ever larger ones, up to that.
+
+    >>> list(spans(range(4), (5, 4, 6, 15).__getitem__, 10))
+    [range(0, 2), range(2, 3), range(3, 4)]
+    >>> list(spans(range(1, 11), lambda block: 1 << 20, 0, most=4 << 20, reverse=True))
+    [range(10, 11), range(6, 10), range(2, 6), range(1, 2)]
+    """
+    left = blocks
+    while left:
+        count = size = 0
+        for block in reversed(left) if reverse else left:
+            if count and size + size_of(block) > room:
+                break
+            size += size_of(block)
+            count += 1
+        yield left[len(left) - count :] if reverse else left[:count]
+        left = left[: len(left) - count] if reverse else left[count:]
+        if most is not None:
+            room = min(most, GROWTH * max(room, size))

@@ -18,7 +18,7 @@ from firn.keyed.encoding.values import Values
 from firn.keyed.sst.block import Block, Encoded
 from firn.keyed.sst.cache import BlockCache, Sized
 from firn.keyed.sst.decode import BlockDecoder
-from firn.keyed.sst.index import SstIndex
+from firn.keyed.sst.index import SstIndex, spans
 from firn.keyed.sst.scan import scan_blocks
 from firn.keyed.sst.tail import DamagedError, decode_tail, tail_bytes
 
@@ -70,14 +70,6 @@ class SstReader:
         return self._index is not None
 
     @property
-    def nbytes(self) -> int:
-        """About what the index and filter take of memory; 0 as long as they aren't here."""
-        index = self._index
-        if index is None:
-            return 0
-        return self._bloom.nbytes + 6 * len(self._footer) + sum(map(len, index.lows)) + 200 * index.blocks
-
-    @property
     def pairs(self) -> tuple[memoryview, int]:
         """The filter as `firn.arrow.bloom.passing` asks it; until it is here, one that lets everything pass."""
         return self._bloom.pairs, self._bloom.blocks
@@ -88,11 +80,6 @@ class SstReader:
         with self._lock:
             if self._index is None:
                 self._take(data)
-
-    def may_contain(self, key: bytes) -> bool:
-        """False only if no version of the key is here. Costs what `index` does."""
-        index = self._index or self._load()
-        return index.lows[0] <= key <= index.max_key and self._bloom.may_contain(hash64(key))
 
     def get(self, key: bytes, hashed: int | None = None) -> list[Entry]:
         """All versions of a key, newest first; [] if there is none.
@@ -185,17 +172,7 @@ class SstReader:
 
     def parts(self, blocks: range, most_bytes: int, *, reverse: bool = False) -> Iterator[range]:
         """Neighbouring blocks in parts that have up to so many bytes when they are decoded, or are one block."""
-        weights = self._decoding().weights
-        left = blocks
-        while left:
-            count, size = 0, 0
-            for block in reversed(left) if reverse else left:
-                size += weights[block]
-                if count and size > most_bytes:
-                    break
-                count += 1
-            yield left[len(left) - count :] if reverse else left[:count]
-            left = left[: len(left) - count] if reverse else left[count:]
+        return spans(blocks, self._decoding().weights.__getitem__, most_bytes, reverse=reverse)
 
     def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """What was fetched, checked and as rows."""

@@ -13,7 +13,7 @@ from firn.bucket.base import BytesLike
 from firn.keyed.encoding.columns import ENTRY_COLUMNS
 from firn.keyed.merge.run_buffers import PIECE_BYTES, bisect_keys
 from firn.keyed.sst.block import Block, Encoded
-from firn.keyed.sst.index import SstIndex
+from firn.keyed.sst.index import SstIndex, spans
 
 SPAN_BYTES = 4 << 20
 """Bytes of blocks that one request fetches at most."""
@@ -21,39 +21,8 @@ SPAN_BYTES = 4 << 20
 AHEAD_BYTES = 64 << 20
 """And no more than so many of all runs that are scanned together, or one block of each."""
 
-GROWTH = 4
-"""Each span is so many times as large as the one before: a short scan reads little, a long one in few requests."""
-
-
 SHORT_BYTES = 1 << 20
 """Bytes of blocks that a short scan begins with: it is likely to want all of them."""
-
-
-def spans(
-    index: SstIndex, blocks: range, *, reverse: bool = False, room: int = 0, most: int = SPAN_BYTES
-) -> Iterator[range]:
-    """The blocks cut into what one request fetches: one block first, or `room` bytes, then ever more, up to `most`.
-
-    >>> ends = tuple(range(1 << 20, 12 << 20, 1 << 20))
-    >>> index = SstIndex(9, 9, 0, 0, None, b"", (b"",) * 11, (False,) * 11, ends, (1,) * 11, (0,) * 11)
-    >>> list(spans(index, range(1, 11)))
-    [range(1, 2), range(2, 6), range(6, 10), range(10, 11)]
-    >>> list(spans(index, range(1, 11), reverse=True))
-    [range(10, 11), range(6, 10), range(2, 6), range(1, 2)]
-    """
-    left = blocks
-    while left:
-        count = 1
-        size = index.extent(left[-1 if reverse else 0])[1]
-        while count < len(left):
-            more = index.extent(left[-1 - count if reverse else count])[1]
-            if size + more > room:
-                break
-            size += more
-            count += 1
-        yield left[len(left) - count :] if reverse else left[:count]
-        left = left[: len(left) - count] if reverse else left[count:]
-        room = min(most, GROWTH * max(room, size))
 
 
 class BlockSource(Protocol):
@@ -116,52 +85,64 @@ def _batches(
     """Which blocks, their rows, and what finds the first row whose key isn't below another."""
     index = source.index
     if keep:
-        for short in spans(index, blocks, reverse=reverse, room=SHORT_BYTES):
+        for short in spans(blocks, index.size_of, SHORT_BYTES, most=SPAN_BYTES, reverse=reverse):
             for number, block in source.blocks(short[::-1] if reverse else short).items():
                 yield range(number, number + 1), _projected(block.batch, columns), block.lower_bound
         return
     most = min(SPAN_BYTES, AHEAD_BYTES // max(1, runs) // (2 if source.is_remote else 1))
-    todo = spans(index, blocks, reverse=reverse, most=most)
+    todo = spans(blocks, index.size_of, 0, most=most, reverse=reverse)
     ahead: ThreadPoolExecutor | None = None
-    waiting: tuple[range, Future[bytes]] | None = None
+    waiting: Future[bytes] | None = None
     try:
         part = next(todo, None)
         while part is not None:
-            if waiting is not None:
-                data = waiting[1].result()
-                waiting = None
-            else:
-                held = _held(source, part)
-                if held is not None:
-                    for number in reversed(part) if reverse else part:
-                        found = held[number - part.start]
-                        rows = _rows(source, number, found, columns)
-                        yield range(number, number + 1), rows, partial(bisect_keys, rows.column(0))
-                    part = next(todo, None)
-                    continue
-                data = source.fetch(part)
+            held = _held(source, part) if waiting is None else None
+            if held is not None:
+                for number in reversed(part) if reverse else part:
+                    rows = _rows(source, number, held[number - part.start], columns)
+                    yield range(number, number + 1), rows, partial(bisect_keys, rows.column(0))
+                part = next(todo, None)
+                continue
+            data = source.fetch(part) if waiting is None else waiting.result()
+            waiting = None
             following = next(todo, None)
             if following is not None and source.is_remote and _held(source, following) is None:
                 ahead = ahead or ThreadPoolExecutor(1, thread_name_prefix="firn-scan")
-                waiting = following, ahead.submit(source.fetch, following)
-            start, view = index.extent(part.start)[0], memoryview(data)
-            waiting_parts = list(source.parts(part, PIECE_BYTES // runs, reverse=reverse))
-            while waiting_parts:
-                some = waiting_parts.pop(0)
-                rows = source.decode(
-                    view[index.extent(some.start)[0] - start : index.ends[some.stop - 1] - start],
-                    some,
-                    columns,
-                )
-                if not waiting_parts:
-                    # While the caller is busy with the rows, their bytes would be held beside them, for each run.
-                    del data, view
+                waiting = ahead.submit(source.fetch, following)
+            found = decoded(source, part, data, PIECE_BYTES // runs, reverse=reverse, columns=columns)
+            del data
+            for some, rows in found:
                 yield some, rows, partial(bisect_keys, rows.column(0))
-                del rows  # nor the rows beside the next ones
+                del rows  # or they would be held beside the next ones
             part = following
     finally:
         if ahead is not None:
             ahead.shutdown(wait=False, cancel_futures=True)
+
+
+def decoded(
+    source: BlockSource,
+    blocks: range,
+    data: BytesLike,
+    most_bytes: int,
+    *,
+    reverse: bool = False,
+    columns: Sequence[str] | None = None,
+) -> Iterator[tuple[range, pa.RecordBatch]]:
+    """Fetched blocks as rows, in parts that have up to so many bytes when they are decoded, or are one block."""
+    index, view = source.index, memoryview(data)
+    start = index.extent(blocks.start)[0]
+    del data
+    parts = list(source.parts(blocks, most_bytes, reverse=reverse))
+    while parts:
+        part = parts.pop(0)
+        low, high = index.extent(part.start)[0] - start, index.ends[part.stop - 1] - start
+        rows = source.decode(view[low:high], part, columns)
+        if not parts:
+            # While the caller is busy with the rows, their bytes would be held beside them, for each run.
+            del view
+        yield part, rows
+        del rows
 
 
 def _held(source: BlockSource, part: range) -> list[Block | Encoded] | None:
