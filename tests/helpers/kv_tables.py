@@ -10,9 +10,9 @@ import firn
 from firn.journal.manifest import View
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.merge.fold import fold_runs
 from firn.keyed.merge.memtable import Memtable
 from firn.keyed.merge.operators import operator_of
+from firn.keyed.merge.versions import merge_runs
 from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.writer import SstWriter
@@ -70,7 +70,7 @@ def entries_of(table: KeyedTable, files: Sequence[Any]) -> list[Entry]:
 
 
 def live(table: KeyedTable, *, view: View | None = None) -> dict[bytes, object]:
-    """What a reader would see, by way of the fold only."""
+    """What a reader would see, by way of the merge only."""
     view = view or table.journal.read()
     values = Values(table.definition.columns)
     layout = table.journal.layout
@@ -83,13 +83,13 @@ def live(table: KeyedTable, *, view: View | None = None) -> dict[bytes, object]:
     for ssts in runs_of(view.manifest.ssts):
         files = [(layout.sst_key(sst.file), sst.bytes) for sst in ssts]
         runs += [run(files)]
-    folded = fold_runs(
+    merged = merge_runs(
         runs,
         values=values,
         operator=operator_of(table.definition.merge_operator, values),
         now_ms=table.clock.now_ms(),
     )
-    return {entry.key: entry.value for batch in folded for entry in values.entries(batch)}
+    return {entry.key: entry.value for batch in merged for entry in values.entries(batch)}
 
 
 __all__ = ["DELETE", "MERGE", "PUT", "Flusher", "Write", "entries_of", "live", "new_table"]

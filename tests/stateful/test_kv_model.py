@@ -29,7 +29,8 @@ from firn.errors import (
 )
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT
 from firn.keyed.maintain import l0_steps
-from firn.keyed.merge import fold, large_pieces
+from firn.keyed.merge import large_pieces
+from firn.keyed.merge import versions as merging
 from firn.keyed.table import KeyedTable
 from firn.keyed.write.batch import WriteBatch
 from firn.keyed.write.writer import KeyedWriter
@@ -41,7 +42,7 @@ State = dict[bytes, int]
 Op = tuple[int, bytes, int]
 
 LONG_BYTES, MOST_BYTES = l0_steps.LONG_BYTES, large_pieces.MOST_BYTES
-fold_piece = fold.fold_piece
+merge_piece = merging.merge_piece
 EXAMPLES = int(os.environ.get("FIRN_EXAMPLES", "0"))
 PROPERTIES = {
     "flush_ms": 3_600_000,  # nothing is flushed that a test doesn't wait for
@@ -71,10 +72,10 @@ def applied(state: State, op: Op) -> State:
 
 
 def narrow(piece: Any, *more: Any, **options: Any) -> Any:
-    """`fold_piece` of an Arrow whose batches have few bytes."""
+    """`merge_piece` of an Arrow whose batches have few bytes."""
     if large_pieces.weight(piece) > large_pieces.MOST_BYTES:
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
-    return fold_piece(piece, *more, **options)
+    return merge_piece(piece, *more, **options)
 
 
 def typed(key: bytes) -> tuple[Decimal, str]:
@@ -104,7 +105,7 @@ class KeyedMachine(RuleBasedStateMachine):
         # Near the limits: all compactions are long, and hardly a piece fits into a batch.
         l0_steps.LONG_BYTES = 0 if small else LONG_BYTES
         large_pieces.MOST_BYTES = 300 if small else MOST_BYTES
-        fold.fold_piece = narrow
+        merging.merge_piece = narrow
         self.promised = True
         self.url = f"memory://model-{uuid.uuid4().hex}"
         self.db = firn.connect(self.url)
@@ -144,7 +145,11 @@ class KeyedMachine(RuleBasedStateMachine):
         self.pending = []
 
     def teardown(self) -> None:
-        l0_steps.LONG_BYTES, large_pieces.MOST_BYTES, fold.fold_piece = LONG_BYTES, MOST_BYTES, fold_piece
+        l0_steps.LONG_BYTES, large_pieces.MOST_BYTES, merging.merge_piece = (
+            LONG_BYTES,
+            MOST_BYTES,
+            merge_piece,
+        )
         for writer in [*self.old, *([self.kv] if hasattr(self, "kv") else [])]:
             with suppress(FirnError):
                 writer.close()

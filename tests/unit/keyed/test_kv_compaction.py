@@ -63,7 +63,7 @@ def test_readers_see_the_same(policy: str, full: bool) -> None:
 
 
 def test_entries_keep_their_seq() -> None:
-    """It is their place among all commits; the change feed and later folds count on it."""
+    """It is their place among all commits; the change feed and later merges count on it."""
     table = new_table()
     writer = Flusher(table)
     writer.put(b"a", b"b")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.encoding.seqs import NARROW
 from firn.keyed.encoding.values import Values
-from firn.keyed.merge.fold import fold_key
 from firn.keyed.merge.memtable import OVERHEAD, Memtable
 from firn.keyed.merge.operators import operator_of
+from firn.keyed.merge.versions import merge_key
 
 BYTES = Values()
 ROWS = Values({"n": "BIGINT", "name": "VARCHAR"})
@@ -42,7 +42,7 @@ def filled(listed, operator, number=3):
 
 
 def seen(versions, operator, now_ms):
-    entry = fold_key(versions, operator, now_ms)
+    entry = merge_key(versions, operator, now_ms)
     return None if entry is None else entry.value
 
 
@@ -56,7 +56,7 @@ def model(listed, operator, upto, now_ms):
     return {key: value for key, value in found.items() if value is not None}
 
 
-def folded(entries, operator, now_ms):
+def merged(entries, operator, now_ms):
     versions: dict[bytes, list[Entry]] = {}
     for entry in entries:
         versions.setdefault(entry.key, []).append(entry)
@@ -75,7 +75,7 @@ def test_each_moment_stays_readable(listed, name, upto, now_ms):
     found = {key: seen(memtable.get(key, last), operator, now_ms) for key, *_ in listed}
     assert {key: value for key, value in found.items() if value is not None} == expected
     forward = [entry for batch in memtable.scan(upto_seq=last) for entry in BYTES.entries(batch)]
-    assert folded(forward, operator, now_ms) == expected
+    assert merged(forward, operator, now_ms) == expected
     assert forward == sorted(forward, key=lambda entry: (entry.key, -entry.seq))
     backward = [
         entry for batch in memtable.scan(upto_seq=last, reverse=True) for entry in BYTES.entries(batch)

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from firn.keyed.encoding.entries import PUT, Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.merge.fold import fold_runs
 from firn.keyed.merge.run_buffers import pieces
+from firn.keyed.merge.versions import merge_runs
 
 VALUES = Values()
 BIG = b"v" * 1000
@@ -35,9 +35,9 @@ def test_the_end_of_a_batch_doesn_t_hold_all_of_it():
     assert sum(len(batch) for piece in cut for batches in piece for batch in batches) == 2
 
 
-def test_what_was_folded_is_held_once():
+def test_what_was_merged_is_held_once():
     before = pa.total_allocated_bytes()
-    folded = fold_runs([run(keys(b"a"[0], 2000), 2), run(keys(b"a"[0], 2000), 1)], values=VALUES, now_ms=0)
-    batch = next(folded)
+    merged = merge_runs([run(keys(b"a"[0], 2000), 2), run(keys(b"a"[0], 2000), 1)], values=VALUES, now_ms=0)
+    batch = next(merged)
     assert len(batch) == 1999
     assert pa.total_allocated_bytes() - before < 1.1 * batch.nbytes + 10_000

@@ -24,7 +24,7 @@ from firn.keyed.encoding.entries import DELETE, Entry
 from firn.names import fold
 
 MAX_VALUE: Final = 1 << 26
-"""Bytes that one value may have, 64 MiB: a batch of Arrow holds 2 GiB, and a fold has one of each run at hand."""
+"""Bytes that one value may have, 64 MiB: a batch of Arrow holds 2 GiB, and a merge has one of each run at hand."""
 
 BYTES: Final = pa.schema([("value", pa.binary())])
 """The value column of a table without a schema."""

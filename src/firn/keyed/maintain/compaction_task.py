@@ -21,7 +21,7 @@ from firn.keyed.maintain.compaction_reads import PIECE_BYTES, SPAN_BYTES, RunFil
 from firn.keyed.maintain.key_shares import KeyShare
 from firn.keyed.maintain.run_writer import RunWriter
 from firn.keyed.memory import give_back
-from firn.keyed.merge.fold import fold_runs
+from firn.keyed.merge.versions import merge_runs
 from firn.keyed.sst.cache import BlockCache
 from firn.keyed.sst.reader import SstReader
 
@@ -61,7 +61,7 @@ class CompactedShare:
 
 
 def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> CompactedShare:
-    """Fold the runs' entries of one share of the keys into SSTs of the output run.
+    """Merge the runs' entries of one share of the keys into SSTs of the output run.
 
     Cost: 1 GET of each small file; of a larger one 1 GET of its index, and 1 a span of blocks; 1 PUT an SST.
     """
@@ -78,7 +78,7 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
     far = any(reader.is_remote for run in runs for reader in run)
     ahead = ThreadPoolExecutor(READS_AHEAD, "firn-compact") if far else None
     counted = [RunReads(run, task.share, span_bytes=span_bytes, ahead=ahead) for run in runs]
-    folded = fold_runs(
+    merged = merge_runs(
         [iter(run) for run in counted],
         values=values,
         operator=definition.operator,
@@ -98,13 +98,13 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
             run=context.run,
             expected_bytes=task.share.weight,
         ) as out:
-            for batch in folded:
+            for batch in merged:
                 out.add(batch)
             ssts = out.finish()
     finally:
         if ahead is not None:
             ahead.shutdown(wait=True, cancel_futures=True)
     rows = sum(run.rows for run in counted)
-    del runs, counted, folded, small
+    del runs, counted, merged, small
     give_back()
     return CompactedShare(tuple(ssts), rows)

@@ -42,7 +42,7 @@ def reducers_of(operator: object, values: Values) -> tuple[Reducer, ...] | None:
     return whole if len(whole) == len(found) else None
 
 
-def merge_keys(
+def merge_operands(
     rows: pa.RecordBatch,
     starts: Starts,
     expired: npt.NDArray[np.bool_] | None,
@@ -56,7 +56,7 @@ def merge_keys(
     Args:
         rows: all versions of these keys, in a run's order; without `reading`, none that ever expires.
         starts: where each key begins.
-        reading, bottom: as `fold_runs` has them.
+        reading, bottom: as `merge_runs` has them.
 
     Returns:
         None where the keys must be merged one by one.

@@ -1,7 +1,7 @@
 """Pieces of runs that are too large for one batch of Arrow, whose text and bytes have offsets of 32 bits.
 
 They are cut by keys into smaller ones. Of a key that alone is too large only the versions count that a reader needs;
-where these are merge operands that are too large together, they are folded as Python values.
+where these are merge operands that are too large together, they are merged as Python values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cut several runs into pieces that hold all versions of each of their keys, so that each piece can be folded alone.
+"""Cut several runs into pieces that hold all versions of each of their keys, so that each piece can be merged alone.
 
 Batches end where their files have it. Keys below the least of the last keys that were read are complete in all
 runs: they are a piece, and what is above waits for more.

@@ -1,6 +1,6 @@
 """Reads of a keyed table: its newest live rows, as of one version and one moment.
 
-Outermost keys tell which groups of files share no key. Each unit folds a range of keys of one group
+Outermost keys tell which groups of files share no key. Each unit merges a range of keys of one group
 (`firn.keyed.plan.units`).
 """
 
@@ -20,8 +20,8 @@ from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.values import Values
 from firn.keyed.maintain.checkpoints import view_at
 from firn.keyed.maintain.key_shares import BlockMap
-from firn.keyed.merge.fold import fold_runs
 from firn.keyed.merge.operators import Operator
+from firn.keyed.merge.versions import merge_runs
 from firn.keyed.plan.columns import KeyedColumns, public_rows
 from firn.keyed.plan.key_ranges import EVERYTHING, KeyRange, common, key_ranges
 from firn.keyed.plan.units import KeyFile, KeyUnit, groups, reached, units_of
@@ -122,7 +122,7 @@ class KeyedRead(KeyedColumns):
         return self.ranges
 
     def groups(self) -> list[tuple[KeyFile, ...]]:
-        """Files that have to be folded together; single ones that are plain don't need to be."""
+        """Files that have to be merged together; single ones that are plain don't need to be."""
         return groups(self.files)
 
     def units(self) -> list[Unit]:
@@ -149,7 +149,7 @@ class KeyedRead(KeyedColumns):
 
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
         for unit in works:
-            for batch in self._folded(unit):
+            for batch in self._merged(unit):
                 rows = public_rows(batch, self.keys, self.needed)
                 if self.sql is not None:
                     assert self.predicate is not None
@@ -157,7 +157,7 @@ class KeyedRead(KeyedColumns):
                 if rows.num_rows:
                     yield rows
 
-    def _folded(self, unit: KeyUnit) -> Iterator[pa.RecordBatch]:
+    def _merged(self, unit: KeyUnit) -> Iterator[pa.RecordBatch]:
         values, operator = self.values, self.operator
         if operator is None and values.columns is not None:
             # At least one, which a run can't be without; an operator may need them all.
@@ -165,7 +165,7 @@ class KeyedRead(KeyedColumns):
             values = Values(wanted or dict(list(values.columns.items())[:1]))
         together = unit.runs()
         runs = [self._scanned(run, unit.range, values, len(together)) for run in together]
-        yield from fold_runs(
+        yield from merge_runs(
             runs, values=values, operator=operator, now_ms=self.now_ms, upto_seq=self.upto_seq
         )
 

@@ -1,7 +1,7 @@
-"""Which files of a keyed table have to be folded together, and what each task folds. Pure.
+"""Which files of a keyed table have to be merged together, and what each task merges. Pure.
 
 Files whose keys overlap belong together: a version in one may hide one in another. Groups of these share no key, so
-each is read by itself: one that is a single compacted file holds every key once, and needs no fold at all.
+each is read by itself: one that is a single compacted file holds every key once, and needs no merge at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from firn.keyed.maintain.key_shares import BlockMap, cut
 from firn.keyed.plan.key_ranges import KeyRange
 
 SHARE_BYTES = 16 << 20
-"""Bytes that a task folds at a time. Files of up to as many are read whole, without a look at their indices."""
+"""Bytes that a task merges at a time. Files of up to as many are read whole, without a look at their indices."""
 
 
 @dataclass(frozen=True)

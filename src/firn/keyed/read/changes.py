@@ -105,10 +105,10 @@ def changes(table: KeyedContext, since: str | None = None, upto: str | None = No
     """What was written since a version: puts, deletes and merge operands, each commit's.
 
     Flushed is what counts; of what one flush did to a key, the last put or delete and the operands above it are
-    told. With `since=None` the feed begins with every entry that the table holds, folded as far as compactions have
+    told. With `since=None` the feed begins with every entry that the table holds, merged as far as compactions have
     done so.
 
-    What was bulk loaded is told from the SSTs where it lies, so not if a compaction has folded it with something
+    What was bulk loaded is told from the SSTs where it lies, so not if a compaction has merged it with something
     newer of its key. That is no loss where the newer one is a put or a delete, which is told itself. Where it is a
     merge operand, the operand is told without what it stands on: on a table with a merge operator, ask for the
     changes after each load, before the keys that were loaded are merged into. All that is loaded may come late by
@@ -203,7 +203,7 @@ def change_entries(
     start: bytes | None = None,
     end: bytes | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The same as entries: a run, as folds take it. Those of encoded keys from `start` up to, and without, `end`."""
+    """The same as entries: a run, as merges take it. Those of encoded keys from `start` up to, and without, `end`."""
     for batch in change_reader(bucket, definition, file).scan(start, end):
         seq = batch.column(1)
         wanted = pc.and_(pc.greater(seq, file.above), pc.less_equal(seq, file.upto))

@@ -15,8 +15,8 @@ from firn.concurrency.parallel import in_flight
 from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.entries import MERGE, PUT, Entry
-from firn.keyed.merge.fold import fold_key, fold_runs
 from firn.keyed.merge.memtable import Memtable
+from firn.keyed.merge.versions import merge_key, merge_runs
 from firn.keyed.read.scan import KeyedScan
 from firn.keyed.read.sources import Sources
 from firn.keyed.sst.reader import SstReader
@@ -162,10 +162,10 @@ class Reads(ABC):
             return None
         newest = found[0]
         if newest.kind != PUT or newest.expire_at is not None:
-            folded = fold_key(found, self._operator, self._now_ms())
-            if folded is None:
+            merged = merge_key(found, self._operator, self._now_ms())
+            if merged is None:
                 return None
-            newest = folded
+            newest = merged
         return newest.value if self._public is None else self._public(newest.value)
 
     def multi_get(self, keys: Sequence[Any], *, durable: bool = False) -> list[Any]:
@@ -196,7 +196,7 @@ class Reads(ABC):
         now_ms = self._now_ms()
         values: dict[bytes, Any] = {}
         for key, versions in found.items():
-            entry = fold_key(versions, self._operator, now_ms)
+            entry = merge_key(versions, self._operator, now_ms)
             if entry is not None:
                 values[key] = entry.value if self._public is None else self._public(entry.value)
         return [values.get(key) for key in encoded]
@@ -249,7 +249,7 @@ class Reads(ABC):
             while True:
                 try:
                     runs = at.runs(start, end, reverse=reverse)
-                    for batch in fold_runs(
+                    for batch in merge_runs(
                         runs,
                         values=values,
                         operator=operator,

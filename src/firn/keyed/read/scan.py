@@ -18,14 +18,14 @@ class KeyedScan:
     Made by `scan` and `scan_prefix` of a writer, a reader or a snapshot; each use reads anew, at the same moment.
     """
 
-    def __init__(self, folded: Callable[[], Iterator[pa.RecordBatch]], keys: Keys, values: Values) -> None:
-        self._folded, self._keys, self._values = folded, keys, values
+    def __init__(self, merged: Callable[[], Iterator[pa.RecordBatch]], keys: Keys, values: Values) -> None:
+        self._merged, self._keys, self._values = merged, keys, values
         self.schema: pa.Schema = pa.schema([*keys.schema, *values.schema])
         """The columns of `to_batches` and `to_arrow`."""
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         keys, values = self._keys, self._values
-        for batch in self._folded():
+        for batch in self._merged():
             stored = values.from_columns(batch.columns[len(ENTRY_COLUMNS) :])
             yield from zip(
                 keys.decode_list(batch.column(0)),
@@ -35,7 +35,7 @@ class KeyedScan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Arrow batches: `key`, or the key's columns, then `value`, or the value's columns."""
-        for batch in self._folded():
+        for batch in self._merged():
             keys = self._keys.decode_array(batch.column(0))
             columns = [*keys, *batch.columns[len(ENTRY_COLUMNS) :]]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)

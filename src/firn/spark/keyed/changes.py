@@ -56,7 +56,7 @@ _PIECE_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class FoldedUnit:
+class MergedUnit:
     """A range of keys, and the files that may hold changes of them, oldest first. Picklable."""
 
     range: KeyRange
@@ -87,7 +87,7 @@ def newest_by_seq(entries: pa.Table, now_ms: int) -> pa.Table:
 class ChangesRead(KeyedColumns):
     """The files that hold a table's changes between two versions, oldest first.
 
-    `told`: each change is a row. Else each key that was put is one, with its newest value, and tasks fold ranges of
+    `told`: each change is a row. Else each key that was put is one, with its newest value, and tasks merge ranges of
     keys.
     """
 
@@ -139,12 +139,12 @@ class ChangesRead(KeyedColumns):
         return self.files
 
     def units(self) -> list[Unit]:
-        """The units that tasks read. Where much is to be folded, 1 ranged GET a file, many at once."""
+        """The units that tasks read. Where much is to be merged, 1 ranged GET a file, many at once."""
         if self.told:
             return [Unit((file,), file.bytes) for file in self.files]
         total = sum(file.bytes for file in self.files)
         if total <= SHARE_BYTES:
-            return [Unit(FoldedUnit(KeyRange(), self.files), total)] if self.files else []
+            return [Unit(MergedUnit(KeyRange(), self.files), total)] if self.files else []
         indices = in_flight(lambda file: change_reader(self.bucket, self.definition, file).index, self.files)
         found = []
         for share in cut(map(BlockMap.of, indices), SHARE_BYTES):
@@ -153,7 +153,7 @@ class ChangesRead(KeyedColumns):
                 for file, index in zip(self.files, indices, strict=True)
                 if share.overlaps(index.min_key, index.max_key)
             )
-            found.append(Unit(FoldedUnit(KeyRange(share.start, share.end), files), share.weight))
+            found.append(Unit(MergedUnit(KeyRange(share.start, share.end), files), share.weight))
         return found
 
     def for_tasks(self) -> ChangesRead:
@@ -161,7 +161,7 @@ class ChangesRead(KeyedColumns):
 
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
         for work in works:
-            for rows in self._newest(work) if isinstance(work, FoldedUnit) else self._told(work):
+            for rows in self._newest(work) if isinstance(work, MergedUnit) else self._told(work):
                 if self.sql is not None:
                     rows = filter_table(rows, self.sql)
                 if rows.num_rows:
@@ -172,7 +172,7 @@ class ChangesRead(KeyedColumns):
             for batch in change_batches(self.bucket, self.definition, file):
                 yield pa.Table.from_batches([batch])
 
-    def _newest(self, unit: FoldedUnit) -> Iterator[pa.Table]:
+    def _newest(self, unit: MergedUnit) -> Iterator[pa.Table]:
         start, end = unit.range.start, unit.range.end
         runs = [
             change_entries(self.bucket, self.definition, file, start, end) for file in reversed(unit.files)

@@ -1,7 +1,7 @@
 """A keyed table's read as a Spark DataFrame.
 
 Where a group of files that share no key with others is one compacted file, Spark's own reader reads the columns it
-needs. Tasks fold the other groups.
+needs. Tasks merge the other groups.
 
 A compacted file holds live rows, and deletes and expired entries that a filter leaves out. Keys are stored encoded;
 the columns of a typed key that a query uses are decoded by Spark's own functions, or where these can't by one over
@@ -69,7 +69,7 @@ def read_to_spark(read: KeyedRead, spark: SparkSession) -> DataFrame:
 
 
 def _reads_natively(read: KeyedRead, spark: SparkSession) -> bool:
-    """Whether Spark's reader gives the values that a fold does, and understands the predicate as DuckDB does."""
+    """Whether Spark's reader gives the values that a merge does, and understands the predicate as DuckDB does."""
     values = [kind for name, kind in read.needed.items() if name in read.value_columns]
     if not all(natively_readable(kind, kind, ours=True) for kind in values):
         return False

@@ -1,4 +1,4 @@
-"""Folding runs, against a model that applies each key's versions one by one, oldest first."""
+"""PieceMerge runs, against a model that applies each key's versions one by one, oldest first."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from firn.errors import InvalidInputError
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.merge.fold import compact_key, fold_key, fold_runs
 from firn.keyed.merge.operators import merge_operator, operator_of
 from firn.keyed.merge.order import key_order
+from firn.keyed.merge.versions import compact_key, merge_key, merge_runs
 
 BYTES = Values()
 ROWS = Values({"n": "BIGINT", "name": "VARCHAR"})
@@ -31,7 +31,9 @@ def picky(value, operand):
     return (value or b"") + operand
 
 
-PICKY = operator_of("test_kv_fold:picky" if __name__ == "test_kv_fold" else f"{__name__}:picky", BYTES)
+PICKY = operator_of(
+    "test_kv_versions:picky" if __name__ == "test_kv_versions" else f"{__name__}:picky", BYTES
+)
 
 
 def read(versions, now_ms):
@@ -87,9 +89,9 @@ def batches(run, sizes, *, reverse=False, values=BYTES):
         at, turn = at + size, turn + 1
 
 
-def folded(runs, sizes, *, reverse=False, values=BYTES, **options):
+def merged(runs, sizes, *, reverse=False, values=BYTES, **options):
     found = []
-    for batch in fold_runs(
+    for batch in merge_runs(
         [batches(run, sizes, reverse=reverse, values=values) for run in runs],
         values=values,
         reverse=reverse,
@@ -129,7 +131,7 @@ def test_a_reader_sees_what_the_changes_make_one_by_one(lists, sizes, reverse, n
         value = read([entry for entry in versions if upto is None or entry.seq <= upto], now_ms)
         if value is not None:
             expected.append((key, value))
-    seen = folded(
+    seen = merged(
         runs, sizes, reverse=reverse, operator=APPEND, now_ms=now_ms, batch_rows=batch_rows, upto_seq=upto
     )
     assert [(entry.key, entry.value) for entry in seen] == (expected[::-1] if reverse else expected)
@@ -146,12 +148,12 @@ def test_compacted_runs_read_the_same_at_any_later_time(lists, sizes, now_ms, da
     low = data.draw(st.integers(0, len(runs) - 1))
     high = data.draw(st.integers(low + 1, len(runs)))
     bottom = high == len(runs)
-    one = folded(runs[low:high], sizes, operator=APPEND, now_ms=now_ms, reading=False, drop_tombstones=bottom)
+    one = merged(runs[low:high], sizes, operator=APPEND, now_ms=now_ms, reading=False, drop_tombstones=bottom)
     assert one == sorted(one, key=lambda entry: (entry.key, -entry.seq))
     after = [*runs[:low], one, *runs[high:]]
     for later in range(now_ms, 7):
-        expected = folded(runs, [4], operator=APPEND, now_ms=later)
-        seen = folded(after, [4], operator=APPEND, now_ms=later)
+        expected = merged(runs, [4], operator=APPEND, now_ms=later)
+        seen = merged(after, [4], operator=APPEND, now_ms=later)
         assert [entry[::4] for entry in seen] == [entry[::4] for entry in expected]
     if bottom:
         assert all(entry.kind != DELETE for entry in one)
@@ -166,8 +168,8 @@ def test_compacted_runs_read_the_same_at_any_later_time(lists, sizes, now_ms, da
 @given(runs_of_changes, st.integers(0, 6))
 def test_one_key_and_whole_runs_agree(lists, now_ms):
     runs = to_runs(lists)
-    one_by_one = [fold_key(versions, APPEND, now_ms) for versions in by_key(runs).values()]
-    assert folded(runs, [3], operator=APPEND, now_ms=now_ms) == [entry for entry in one_by_one if entry]
+    one_by_one = [merge_key(versions, APPEND, now_ms) for versions in by_key(runs).values()]
+    assert merged(runs, [3], operator=APPEND, now_ms=now_ms) == [entry for entry in one_by_one if entry]
 
 
 SUMS = Values(
@@ -207,11 +209,11 @@ def test_operands_merged_by_columns_are_what_they_are_key_by_key(values, operato
         expected = []
         for versions in by_key(runs).values():
             if reading:
-                seen = fold_key(versions, operator, now_ms)
+                seen = merge_key(versions, operator, now_ms)
                 expected += [] if seen is None else [seen]
             else:
                 expected += compact_key(versions, operator, now_ms, bottom=bottom)
-        found = folded(
+        found = merged(
             runs,
             [3],
             values=values,
@@ -234,7 +236,7 @@ def test_sums_are_not_merged_key_by_key(values, one, monkeypatch):
     monkeypatch.setattr(type(operator), "merge", None)
     monkeypatch.setattr(type(operator), "combine", None)
     run = [Entry(b"%d" % (n // 3), 9 - n, MERGE, None, one) for n in range(9)]
-    assert len(folded([run], [4], values=values, operator=operator, now_ms=0)) == 3
+    assert len(merged([run], [4], values=values, operator=operator, now_ms=0)) == 3
 
 
 def test_of_typed_rows_all_columns_come_along():
@@ -247,21 +249,21 @@ def test_of_typed_rows_all_columns_come_along():
             Entry(b"c", 3, PUT, None, (7, "z")),
         ],
     ]
-    seen = folded(runs, [2], values=ROWS, operator=operator, now_ms=0)
+    seen = merged(runs, [2], values=ROWS, operator=operator, now_ms=0)
     assert [(entry.key, entry.value) for entry in seen] == [(b"a", (3, "x")), (b"b", (None, "y"))]
 
 
-def test_a_projection_folds_what_it_has():
+def test_a_projection_merges_what_it_has():
     run = [Entry(b"a", 2, PUT, None, (1, "x")), Entry(b"a", 1, PUT, None, (0, "w"))]
     some = Values({"name": "VARCHAR"})
     batch = ROWS.batch(run).select(["key", "seq", "kind", "expire_at", "name"])
-    (found,) = fold_runs([iter([batch])], values=some, now_ms=0)
+    (found,) = merge_runs([iter([batch])], values=some, now_ms=0)
     assert found.column("name").to_pylist() == ["x"]
 
 
 def test_a_key_with_more_versions_than_a_batch_holds_stays_one():
     run = [Entry(b"k", 5000 - n, MERGE, None, b"%d," % n) for n in range(3000)]
-    (seen,) = folded([[Entry(b"j", 1, PUT, None, b"")], run], [7], operator=APPEND, now_ms=0)[1:]
+    (seen,) = merged([[Entry(b"j", 1, PUT, None, b"")], run], [7], operator=APPEND, now_ms=0)[1:]
     assert seen.value == b"".join(b"%d," % n for n in range(2999, -1, -1))
     assert seen.seq == 5000
 
@@ -288,14 +290,14 @@ def test_operands_without_a_base_stay_operands_above_older_runs():
 def test_an_expired_put_hides_what_is_older_until_the_bottom():
     run = [Entry(b"k", 2, PUT, 5, b"new")]
     options = {"now_ms": 5, "reading": False}
-    assert folded([run], [1], drop_tombstones=False, **options) == [Entry(b"k", 2, DELETE, None, None)]
-    assert folded([run], [1], drop_tombstones=True, **options) == []
-    assert folded([run], [1], drop_tombstones=False, now_ms=4, reading=False) == run
+    assert merged([run], [1], drop_tombstones=False, **options) == [Entry(b"k", 2, DELETE, None, None)]
+    assert merged([run], [1], drop_tombstones=True, **options) == []
+    assert merged([run], [1], drop_tombstones=False, now_ms=4, reading=False) == run
 
 
 def test_a_delete_stays_above_older_runs():
     run = [Entry(b"k", 2, DELETE, None, None), Entry(b"k", 1, PUT, None, b"old")]
-    assert folded([run], [1], drop_tombstones=False, reading=False, now_ms=0) == run[:1]
+    assert merged([run], [1], drop_tombstones=False, reading=False, now_ms=0) == run[:1]
 
 
 def test_an_operator_that_fails_keeps_nobody_from_compacting():
@@ -305,22 +307,22 @@ def test_an_operator_that_fails_keeps_nobody_from_compacting():
         Entry(b"k", 2, MERGE, None, b"b"),
         Entry(b"k", 1, PUT, None, b"a"),
     ]
-    assert folded([run], [2], operator=PICKY, now_ms=0, reading=False) == run
+    assert merged([run], [2], operator=PICKY, now_ms=0, reading=False) == run
     with pytest.raises(InvalidInputError, match=r"fails on key b'k' .*poison"):
-        folded([run], [2], operator=PICKY, now_ms=0)
+        merged([run], [2], operator=PICKY, now_ms=0)
 
 
 def test_operands_without_an_operator_are_an_error_that_names_the_key():
     with pytest.raises(InvalidInputError, match="key b'k' has merge operands"):
-        fold_key([Entry(b"k", 1, MERGE, None, b"x")], None, 0)
+        merge_key([Entry(b"k", 1, MERGE, None, b"x")], None, 0)
 
 
-def test_folding_reads_no_further_than_it_needs():
+def test_merging_reads_no_further_than_it_needs():
     def versions():
         yield Entry(b"k", 2, PUT, None, b"v")
         raise AssertionError("an older run was asked")
 
-    assert fold_key(versions(), None, 0).value == b"v"
+    assert merge_key(versions(), None, 0).value == b"v"
 
 
 def test_a_scan_that_stops_early_reads_little():
@@ -331,7 +333,7 @@ def test_a_scan_that_stops_early_reads_little():
             taken.append(n)
             yield BYTES.batch([Entry(b"%06d" % (n * 100 + i), 1, PUT, None, b"") for i in range(100)])
 
-    next(fold_runs([run()], values=BYTES, now_ms=0))
+    next(merge_runs([run()], values=BYTES, now_ms=0))
     assert len(taken) < 10
 
 
@@ -349,7 +351,7 @@ def test_keys_of_any_length_are_put_in_order_and_equal_ones_stay_in_theirs(runs,
     assert first.tolist() == [at == 0 or key != ordered[at - 1] for at, key in enumerate(ordered)]
 
 
-def test_large_runs_are_folded_as_small_ones():
+def test_large_runs_are_merged_as_small_ones():
     """Thousands of rows, so that all ways of ordering keys are taken, and pieces grow."""
     random_ = random.Random(7)
     lists = []
@@ -362,11 +364,11 @@ def test_large_runs_are_folded_as_small_ones():
     runs = to_runs(lists)
     expected = {key: read(versions, 0) for key, versions in by_key(runs).items()}
     for reverse in (False, True):
-        seen = folded(runs, [100, 333], reverse=reverse, now_ms=0)
+        seen = merged(runs, [100, 333], reverse=reverse, now_ms=0)
         live = [(key, value) for key, value in expected.items() if value is not None]
         assert [(entry.key, entry.value) for entry in seen] == (live[::-1] if reverse else live)
 
 
 def test_seq_and_expiry_of_the_newest_version_stay():
     run = [Entry(b"k", (7 << 32) | 3, PUT, 1 << 45, b"v")]
-    assert folded([run], [1], now_ms=np.iinfo(np.int32).max) == run
+    assert merged([run], [1], now_ms=np.iinfo(np.int32).max) == run

@@ -1,4 +1,4 @@
-"""One piece of several runs, all versions of its keys, folded column by column.
+"""One piece of several runs, all versions of its keys, merged column by column.
 
 Only keys with operands whose operator isn't a sum, an extreme or the like are looked at row by row.
 """
@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.encoding.values import Values
-from firn.keyed.merge.columns import Reducer, merge_keys
+from firn.keyed.merge.columns import Reducer, merge_operands
 from firn.keyed.merge.order import Flags, Order, first_of_each, key_order
 from firn.keyed.merge.run_buffers import Piece
 
 
 @dataclass(frozen=True)
-class Folding:
-    """How to fold: `fold` makes of the versions of a key with operands what stays of it."""
+class PieceMerge:
+    """How to merge: `merge` makes of the versions of a key with operands what stays of it."""
 
     values: Values
-    fold: Callable[[list[Entry]], list[Entry]]
+    merge: Callable[[list[Entry]], list[Entry]]
     now_ms: int
     drop_gone: bool
     reading: bool
@@ -34,13 +34,13 @@ class Folding:
     upto_seq: int | None
 
 
-def fold_piece(piece: Piece, folding: Folding, *, reverse: bool = False) -> pa.RecordBatch:
+def merge_piece(piece: Piece, how: PieceMerge, *, reverse: bool = False) -> pa.RecordBatch:
     """The rows that stay, in key order, or backwards with `reverse`."""
     batches = [batch for run in piece for batch in run]
-    if folding.upto_seq is not None:
-        batches = [upto for batch in batches if len(upto := _upto(batch, folding.upto_seq))]
+    if how.upto_seq is not None:
+        batches = [upto for batch in batches if len(upto := _upto(batch, how.upto_seq))]
     if not batches:
-        return folding.values.empty
+        return how.values.empty
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     order: Order | None = None
     if sum(map(bool, piece)) > 1:
@@ -48,7 +48,7 @@ def fold_piece(piece: Piece, folding: Folding, *, reverse: bool = False) -> pa.R
     else:
         newest = first_of_each(rows.column(0))
     kinds = _kinds(rows)
-    expired = _expired(rows.column(3), folding.now_ms)
+    expired = _expired(rows.column(3), how.now_ms)
     if not kinds.any() and expired is None:
         return _take(rows, order, newest, reverse)
     if order is not None:
@@ -57,16 +57,16 @@ def fold_piece(piece: Piece, folding: Folding, *, reverse: bool = False) -> pa.R
     operands = newest & (kinds == MERGE)
     gone = kinds == DELETE if expired is None else (kinds == DELETE) | ((kinds == PUT) & expired)
     if not operands.any():
-        if folding.drop_gone:
+        if how.drop_gone:
             return _take(rows, order, newest & ~gone, reverse)
-        return _bury(_take(rows, order, newest, reverse), folding.now_ms)
+        return _bury(_take(rows, order, newest, reverse), how.now_ms)
     kept = newest & ~operands
-    if folding.drop_gone:
+    if how.drop_gone:
         kept &= ~gone
     plain = _take(rows, order, kept)
-    if not folding.drop_gone:
-        plain = _bury(plain, folding.now_ms)
-    return _with_operands(rows, order, newest, operands, kept, plain, folding, reverse)
+    if not how.drop_gone:
+        plain = _bury(plain, how.now_ms)
+    return _with_operands(rows, order, newest, operands, kept, plain, how, reverse)
 
 
 def _with_operands(
@@ -76,13 +76,13 @@ def _with_operands(
     operands: Flags,
     kept: Flags,
     plain: pa.RecordBatch,
-    folding: Folding,
+    how: PieceMerge,
     reverse: bool,
 ) -> pa.RecordBatch:
-    """What stays of keys without operands, and in between what `fold` makes of the others."""
+    """What stays of keys without operands, and in between what `merge` makes of the others."""
     number = np.cumsum(newest)  # of each row's key in the piece
     theirs = operands[np.flatnonzero(newest)][number - 1]
-    merged, places = _merged(_take(rows, order, theirs), number[theirs], folding)
+    merged, places = _merged(_take(rows, order, theirs), number[theirs], how)
     if not len(merged):
         return _take(plain, None, np.ones(len(plain), np.bool_), reverse)
     both = pa.concat_batches([plain, merged])
@@ -90,25 +90,25 @@ def _with_operands(
     return both.take(pa.array(place[::-1] if reverse else place))
 
 
-def _merged(rows: pa.RecordBatch, numbers: Order, folding: Folding) -> tuple[pa.RecordBatch, Order]:
+def _merged(rows: pa.RecordBatch, numbers: Order, how: PieceMerge) -> tuple[pa.RecordBatch, Order]:
     """What stays of keys with operands, and their numbers: by columns where that is possible, else key by key."""
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     expire_at = rows.column(3)
-    if folding.reducers is not None and (folding.reading or expire_at.null_count == len(expire_at)):
-        expired = _expired(expire_at, folding.now_ms)
-        merged = merge_keys(
-            rows, starts, expired, folding.reducers, reading=folding.reading, bottom=folding.drop_gone
+    if how.reducers is not None and (how.reading or expire_at.null_count == len(expire_at)):
+        expired = _expired(expire_at, how.now_ms)
+        merged = merge_operands(
+            rows, starts, expired, how.reducers, reading=how.reading, bottom=how.drop_gone
         )
         if merged is not None:
             return merged[0], numbers[starts][merged[1]]
-    versions = folding.values.entries(rows)
+    versions = how.values.entries(rows)
     found: list[Entry] = []
     places: list[int] = []
     for low, high in pairwise([*starts.tolist(), len(versions)]):
-        entries = folding.fold(versions[low:high])
+        entries = how.merge(versions[low:high])
         found += entries
         places += [int(numbers[low])] * len(entries)
-    return folding.values.batch(found).cast(rows.schema), np.array(places, np.int64)
+    return how.values.batch(found).cast(rows.schema), np.array(places, np.int64)
 
 
 def _take(rows: pa.RecordBatch, order: Order | None, kept: Flags, reverse: bool = False) -> pa.RecordBatch:

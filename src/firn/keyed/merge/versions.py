@@ -1,6 +1,6 @@
-"""Folding: of a key's versions, newest first, what a reader sees.
+"""Merging a key's versions, newest first, into what a reader sees.
 
-`fold_key` does it for one key, `fold_runs` for ranges of whole runs, as Arrow batches: scans, compaction and tasks
+`merge_key` does it for one key, `merge_runs` for ranges of whole runs, as Arrow batches: scans, compaction and tasks
 of a cluster all go through it. What is in a newer run is newer; see docs/format/keyed-entries.md.
 """
 
@@ -17,12 +17,12 @@ from firn.keyed.encoding.entries import DELETE, MERGE, PUT, Entry
 from firn.keyed.encoding.values import Values
 from firn.keyed.merge import large_pieces
 from firn.keyed.merge.columns import reducers_of
-from firn.keyed.merge.fold_rows import Folding, fold_piece
 from firn.keyed.merge.operators import Operator
+from firn.keyed.merge.piece import PieceMerge, merge_piece
 from firn.keyed.merge.run_buffers import FIRST_ROWS, PIECE_BYTES, Piece, pieces
 
 
-def fold_key(versions: Iterable[Entry], operator: Operator | None, now_ms: int) -> Entry | None:
+def merge_key(versions: Iterable[Entry], operator: Operator | None, now_ms: int) -> Entry | None:
     """What a reader sees of one key: a put, or None where there is nothing, or it was deleted or has expired.
 
     Stops at the first version that isn't a merge operand, so `versions` may look into older runs as it goes.
@@ -34,7 +34,7 @@ def fold_key(versions: Iterable[Entry], operator: Operator | None, now_ms: int) 
     Raises:
         InvalidInputError: there are operands and the operator can't merge them, or there is none.
 
-    >>> fold_key([Entry(b"k", 2, 0, None, b"new"), Entry(b"k", 1, 0, None, b"old")], None, 0).value
+    >>> merge_key([Entry(b"k", 2, 0, None, b"new"), Entry(b"k", 1, 0, None, b"old")], None, 0).value
     b'new'
     """
     newest: Entry | None = None
@@ -101,7 +101,7 @@ def compact_key(
     return kept if base is None else [*kept, base]
 
 
-def fold_runs(
+def merge_runs(
     runs: Sequence[Iterator[pa.RecordBatch]],
     *,
     values: Values,
@@ -132,36 +132,36 @@ def fold_runs(
         InvalidInputError: a reader meets operands that the operator fails on.
     """
 
-    def fold(versions: list[Entry]) -> list[Entry]:
+    def merge(versions: list[Entry]) -> list[Entry]:
         if not reading:
             return compact_key(versions, operator, now_ms, bottom=drop_tombstones)
-        seen = fold_key(versions, operator, now_ms)
+        seen = merge_key(versions, operator, now_ms)
         return [] if seen is None else [seen]
 
     reducers = None if operator is None else reducers_of(operator, values)
-    folding = Folding(values, fold, now_ms, drop_tombstones or reading, reading, reducers, upto_seq)
+    how = PieceMerge(values, merge, now_ms, drop_tombstones or reading, reading, reducers, upto_seq)
     first_rows = FIRST_ROWS if reading else batch_rows
     for piece in pieces(
         runs, rows=batch_rows, reverse=reverse, first_rows=first_rows, piece_bytes=piece_bytes
     ):
         for part in large_pieces.parts(piece, reverse=reverse, upto_seq=upto_seq):
             if large_pieces.weight(part) > large_pieces.MOST_BYTES:
-                folded = _one_key(part, values, fold)
+                merged = _one_key(part, values, merge)
             else:
-                folded = iter((fold_piece(part, folding, reverse=reverse),))
+                merged = iter((merge_piece(part, how, reverse=reverse),))
             piece.clear()  # or all of it would be held beside what came of it
             part.clear()
-            for batch in folded:
+            for batch in merged:
                 for at in range(0, len(batch), batch_rows):
                     yield batch.slice(at, batch_rows)
 
 
 def _one_key(
-    part: Piece, values: Values, fold: Callable[[list[Entry]], list[Entry]]
+    part: Piece, values: Values, merge: Callable[[list[Entry]], list[Entry]]
 ) -> Iterator[pa.RecordBatch]:
     """What stays of a single key whose versions don't fit into a batch, each entry for itself."""
     versions = [entry for run in part for batch in run for entry in values.entries(batch)]
-    return (values.batch([entry]) for entry in fold(versions))
+    return (values.batch([entry]) for entry in merge(versions))
 
 
 def _merged(operator: Operator | None, base: object, operands: Sequence[Entry]) -> Entry | None:
