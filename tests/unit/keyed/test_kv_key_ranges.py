@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from firn.arrow.engine import filter_table
 from firn.keyed.encoding.keys import Keys
-from firn.keyed.maintain.key_shares import BlockMap
-from firn.keyed.plan.key_ranges import EVERYTHING, KeyRange, common, key_ranges
+from firn.keyed.maintain.key_shares import BlockMap, KeyRange
+from firn.keyed.plan.key_ranges import EVERYTHING, common, key_ranges
 from firn.keyed.plan.units import SHARE_BYTES, KeyFile, groups, reached, units_of
 from firn.predicate.predicate import Predicate
 

@@ -10,33 +10,9 @@ from firn.errors import InvalidInputError
 from firn.keyed.sst.encoding import Compression
 from firn.units import parse_duration, parse_size
 
-KEYED_PROPERTIES: Mapping[str, Any] = {
-    "flush_ms": 100,
-    "memtable_size": "64MB",
-    "block_cache": "128MB",
-    "compression": "zstd",
-    "block_size": "128KB",
-    "bloom_bits": 10,
-    "sst_size": "32MB",
-    "compaction": "tiered",
-    "strict": False,
-    "poll_max": "30s",
-    "l0_min_age": "10m",
-    "max_l0": 1024,
-    "max_l0_size": "1GB",
-    "max_unflushed": "256MB",
-    "pointer_url": None,
-}
-"""Properties of keyed tables with their defaults (None: not set)."""
-
 POLLS = 3
 """How often within `poll_max` a writer looks whether another has come, unless it is told."""
 
-_CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "compression": ("zstd", "lz4", "none"),
-    "compaction": ("tiered", "leveled"),
-    "strict": (False, True),
-}
 N = TypeVar("N", int, float)
 
 _TOO_MUCH = 1 << 62  # JSON's numbers here have 64 bits
@@ -91,21 +67,13 @@ class KeyedSettings:
                 raise InvalidInputError(
                     f"table property {name} is {value!r}; give it as text, or as a plain number."
                 )
-        for name, allowed in _CHOICES.items():
-            if given[name] not in allowed:
-                shown = " or ".join(map(repr, allowed))
-                raise InvalidInputError(f"table property {name} is {given[name]!r}; it can be {shown}.")
-        settings = KeyedSettings(**{name: _READ.get(name, _as_is)(name, given[name]) for name in given})
+        settings = KeyedSettings(**{name: read(name, given[name]) for name, (_, read) in _PROPERTIES.items()})
         if settings.l0_min_age < _AGE_IN_POLLS * settings.poll_max:
             raise InvalidInputError(
                 f"table property l0_min_age is {settings.l0_min_age:g} s; it must be at least {_AGE_IN_POLLS} times "
                 f"poll_max ({settings.poll_max:g} s), or sweep could take files that a stalled writer counts on."
             )
         return settings
-
-
-def _as_is(name: str, value: Any) -> Any:
-    return value
 
 
 def _size(name: str, value: Any) -> int:
@@ -130,8 +98,14 @@ def _positive(name: str, value: N) -> N:
     return value
 
 
-def _codec(name: str, value: str) -> str | None:
-    return None if value == "none" else value
+def _one_of(*allowed: Any) -> Callable[[str, Any], Any]:
+    def read(name: str, value: Any) -> Any:
+        if value not in allowed:
+            shown = " or ".join(map(repr, allowed))
+            raise InvalidInputError(f"table property {name} is {value!r}; it can be {shown}.")
+        return None if value == "none" else value
+
+    return read
 
 
 def _url(name: str, value: Any) -> str | None:
@@ -142,18 +116,23 @@ def _url(name: str, value: Any) -> str | None:
     return value
 
 
-_READ: Mapping[str, Callable[[str, Any], Any]] = {
-    "flush_ms": _whole,
-    "memtable_size": _size,
-    "block_cache": _size,
-    "compression": _codec,
-    "block_size": _size,
-    "bloom_bits": _whole,
-    "sst_size": _size,
-    "poll_max": _seconds,
-    "l0_min_age": _seconds,
-    "max_l0": _whole,
-    "max_l0_size": _size,
-    "max_unflushed": _size,
-    "pointer_url": _url,
+_PROPERTIES: Mapping[str, tuple[Any, Callable[[str, Any], Any]]] = {
+    "flush_ms": (100, _whole),
+    "memtable_size": ("64MB", _size),
+    "block_cache": ("128MB", _size),
+    "compression": ("zstd", _one_of("zstd", "lz4", "none")),
+    "block_size": ("128KB", _size),
+    "bloom_bits": (10, _whole),
+    "sst_size": ("32MB", _size),
+    "compaction": ("tiered", _one_of("tiered", "leveled")),
+    "strict": (False, _one_of(False, True)),
+    "poll_max": ("30s", _seconds),
+    "l0_min_age": ("10m", _seconds),
+    "max_l0": (1024, _whole),
+    "max_l0_size": ("1GB", _size),
+    "max_unflushed": ("256MB", _size),
+    "pointer_url": (None, _url),
 }
+
+KEYED_PROPERTIES: Mapping[str, Any] = {name: default for name, (default, _) in _PROPERTIES.items()}
+"""Properties of keyed tables with their defaults (None: not set)."""

@@ -28,23 +28,37 @@ class BlockMap:
 
 
 @dataclass(frozen=True)
-class KeyShare:
-    """Keys from `start` on, up to but without `end`; None is no bound. `weight` is the bytes of the blocks that begin
-    there, in all files."""
+class KeyRange:
+    """Encoded keys from `start` on, up to but without `end`; None is no bound."""
 
-    start: bytes | None
-    end: bytes | None
-    weight: int
+    start: bytes | None = None
+    end: bytes | None = None
 
-    def overlaps(self, min_key: bytes, max_key: bytes) -> bool:
-        """Whether a file with these outermost keys may hold keys of the share.
+    def overlaps(self, low: bytes, high: bytes) -> bool:
+        """Whether keys from `low` up to and with `high` may lie in it.
 
-        Example:
-            >>> share = KeyShare(b"c", b"f", 0)
-            >>> share.overlaps(b"a", b"c"), share.overlaps(b"f", b"g"), share.overlaps(b"a", b"b")
-            (True, False, False)
+        >>> keys = KeyRange(b"c", b"f")
+        >>> keys.overlaps(b"a", b"c"), keys.overlaps(b"f", b"g"), keys.overlaps(b"a", b"b")
+        (True, False, False)
         """
-        return (self.end is None or min_key < self.end) and (self.start is None or max_key >= self.start)
+        return (self.end is None or low < self.end) and (self.start is None or high >= self.start)
+
+    def within(self, start: bytes | None, end: bytes | None) -> KeyRange | None:
+        """The keys that it shares with the range from `start` up to `end`; None if there are none.
+
+        >>> KeyRange(b"b", b"d").within(b"c", None), KeyRange(b"b", b"d").within(b"d", None)
+        (KeyRange(start=b'c', end=b'd'), None)
+        """
+        low = self.start if start is None else start if self.start is None else max(start, self.start)
+        high = self.end if end is None else end if self.end is None else min(end, self.end)
+        return None if low is not None and high is not None and low >= high else KeyRange(low, high)
+
+
+@dataclass(frozen=True)
+class KeyShare(KeyRange):
+    """A range of keys that is one task's. `weight` is the bytes of the blocks that begin there, in all files."""
+
+    weight: int = 0
 
 
 def cut(files: Iterable[BlockMap], share_bytes: int) -> list[KeyShare]:

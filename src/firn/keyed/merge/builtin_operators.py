@@ -270,21 +270,13 @@ class ColumnOperators:
 
 def resolve(merge: str | Mapping[str, str], values: Values) -> Cells | ColumnOperators:
     """The operator by what a table was created with; see `operators.operator_of`."""
-    if values.columns is None:
-        if not isinstance(merge, str):
-            raise InvalidInputError("operators by column need a schema; values of this table are bytes")
-        return _of_bytes(merge, values)
+    if values.columns is None and not isinstance(merge, str):
+        raise InvalidInputError("operators by column need a schema; values of this table are bytes")
     if isinstance(merge, str) and ":" in merge:
         return _function(merge, values.public, values.check)
+    if values.columns is None:
+        return AddText() if merge == "add" else _cells(str(merge), pa.binary()) or _unknown(merge)
     return ColumnOperators(_by_column(merge, values))
-
-
-def _of_bytes(name: str, values: Values) -> Cells:
-    if name == "add":
-        return AddText()
-    if ":" in name:
-        return _function(name, values.public, values.check)
-    return _cells(name, pa.binary()) or _unknown(name)
 
 
 def _by_column(merge: str | Mapping[str, str], values: Values) -> dict[str, Cells]:

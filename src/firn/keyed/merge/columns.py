@@ -6,6 +6,7 @@ Same results as the operators' own, key by key; sums of floats may differ in the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,7 @@ def _reducer(cell: Cells, kind: pa.DataType) -> Reducer | None:
         return _sum_floats
     if isinstance(cell, Extreme):
         ordered = pt.is_integer(kind) or pt.is_float32(kind) or pt.is_float64(kind)
-        if not ordered:
-            return None
-        return _greatest if cell.greatest else _least
+        return partial(_extreme, greatest=cell.greatest) if ordered else None
     return _newest if type(cell) is Cells else None
 
 
@@ -115,21 +114,16 @@ def _sum_floats(column: pa.Array, starts: Starts) -> pa.Array:
     return _with_nulls(sums, column, starts)
 
 
-def _greatest(column: pa.Array, starts: Starts) -> pa.Array:
-    return _extreme(column, starts, np.maximum, np.fmax, low=True)
-
-
-def _least(column: pa.Array, starts: Starts) -> pa.Array:
-    return _extreme(column, starts, np.minimum, np.fmin, low=False)
-
-
-def _extreme(column: pa.Array, starts: Starts, whole: Any, fractions: Any, *, low: bool) -> pa.Array:
+def _extreme(column: pa.Array, starts: Starts, *, greatest: bool) -> pa.Array:
     if pt.is_floating(column.type):
         numbers = pc.fill_null(column, float("nan")).to_numpy(zero_copy_only=False)
-        return _with_nulls(fractions.reduceat(numbers, starts), column, starts)
-    limits = np.iinfo(column.type.to_pandas_dtype())
-    numbers = pc.fill_null(column, int(limits.min if low else limits.max)).to_numpy(zero_copy_only=False)
-    return _with_nulls(whole.reduceat(numbers, starts), column, starts)
+        reduce: np.ufunc = np.fmax if greatest else np.fmin
+    else:
+        limits = np.iinfo(column.type.to_pandas_dtype())
+        fill = int(limits.min if greatest else limits.max)
+        numbers = pc.fill_null(column, fill).to_numpy(zero_copy_only=False)
+        reduce = np.maximum if greatest else np.minimum
+    return _with_nulls(reduce.reduceat(numbers, starts), column, starts)
 
 
 def _newest(column: pa.Array, starts: Starts) -> pa.Array:

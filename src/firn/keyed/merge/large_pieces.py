@@ -25,13 +25,12 @@ def parts(piece: Piece, *, reverse: bool, upto_seq: int | None) -> Iterator[Piec
         yield piece
         return
     low = min(run[0].column(0)[0].as_py() for run in piece if run)
-    largest = max((batch for run in piece for batch in run), key=_weight)
+    largest = max((batch for run in piece for batch in run), key=lambda batch: batch.nbytes)
     middle = largest.column(0)[len(largest) // 2].as_py()
     key = middle if middle > low else low + b"\0"
     below, above = _cut(piece, key)
     if not any(above):
-        versions = _needed(below, upto_seq)
-        yield [versions]
+        yield [_needed(below, upto_seq)]
         return
     for half in (above, below) if reverse else (below, above):
         yield from parts(half, reverse=reverse, upto_seq=upto_seq)
@@ -39,11 +38,7 @@ def parts(piece: Piece, *, reverse: bool, upto_seq: int | None) -> Iterator[Piec
 
 def weight(piece: Piece) -> int:
     """The bytes of a piece."""
-    return sum(_weight(batch) for run in piece for batch in run)
-
-
-def _weight(batch: pa.RecordBatch) -> int:
-    return int(batch.nbytes)
+    return sum(batch.nbytes for run in piece for batch in run)
 
 
 def _cut(piece: Piece, key: bytes) -> tuple[Piece, Piece]:

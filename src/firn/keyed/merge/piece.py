@@ -56,30 +56,16 @@ def merge_piece(piece: Piece, how: PieceMerge, *, reverse: bool = False) -> pa.R
         expired = None if expired is None else expired[order]
     operands = newest & (kinds == MERGE)
     gone = kinds == DELETE if expired is None else (kinds == DELETE) | ((kinds == PUT) & expired)
-    if not operands.any():
-        if how.drop_gone:
-            return _take(rows, order, newest & ~gone, reverse)
-        return _bury(_take(rows, order, newest, reverse), how.now_ms)
+    mixed = bool(operands.any())
     kept = newest & ~operands
     if how.drop_gone:
         kept &= ~gone
-    plain = _take(rows, order, kept)
+    plain = _take(rows, order, kept, reverse and not mixed)
     if not how.drop_gone:
         plain = _bury(plain, how.now_ms)
-    return _with_operands(rows, order, newest, operands, kept, plain, how, reverse)
-
-
-def _with_operands(
-    rows: pa.RecordBatch,
-    order: Order | None,
-    newest: Flags,
-    operands: Flags,
-    kept: Flags,
-    plain: pa.RecordBatch,
-    how: PieceMerge,
-    reverse: bool,
-) -> pa.RecordBatch:
-    """What stays of keys without operands, and in between what `merge` makes of the others."""
+    if not mixed:
+        return plain
+    # What stays of keys without operands, and in between what `merge` makes of the others.
     number = np.cumsum(newest)  # of each row's key in the piece
     theirs = operands[np.flatnonzero(newest)][number - 1]
     merged, places = _merged(_take(rows, order, theirs), number[theirs], how)
@@ -148,9 +134,5 @@ def _expired(expire_at: pa.Array, now_ms: int) -> Flags | None:
     """Which rows have expired; None where none has."""
     if expire_at.null_count == len(expire_at):
         return None
-    flags = _flags(pc.fill_null(pc.less_equal(expire_at, now_ms), False))
+    flags = pc.fill_null(pc.less_equal(expire_at, now_ms), False).to_numpy(zero_copy_only=False)
     return flags if flags.any() else None
-
-
-def _flags(array: pa.Array) -> Any:
-    return array.to_numpy(zero_copy_only=False)

@@ -72,7 +72,7 @@ class _Buffer:
     def edge(self) -> bytes:
         """The key up to which the run was read; there may be more versions of it."""
         last = self._batches[-1]
-        key: bytes = _keys(last)[0 if self._reverse else len(last) - 1].as_py()
+        key: bytes = last.column(0)[0 if self._reverse else len(last) - 1].as_py()
         return key
 
     def fill(self, rows: int, budget: int) -> None:
@@ -90,7 +90,7 @@ class _Buffer:
         taken: list[pa.RecordBatch] = []
         left: list[pa.RecordBatch] = []
         for batch in self._batches:
-            keys = _keys(batch)
+            keys = batch.column(0)
             if self._reverse:
                 at = bisect_keys(keys, edge + b"\0")
                 before, behind = batch.slice(at), batch.slice(0, at)
@@ -108,10 +108,6 @@ class _Buffer:
     def rest(self) -> list[pa.RecordBatch]:
         taken, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
         return taken[::-1] if self._reverse else taken
-
-
-def _keys(batch: pa.RecordBatch) -> Any:
-    return batch.column(0)
 
 
 def _let_go(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -8,40 +8,18 @@ a function) bounds nothing; ranges never leave out a key whose row could match.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.keyed.encoding.key_cells import TERMINATOR
 from firn.keyed.encoding.keys import Keys, successor
+from firn.keyed.maintain.key_shares import KeyRange
 from firn.predicate.column_bounds import Test, points_of, tests_of
 from firn.predicate.predicate import Predicate
 
 MAX_RANGES = 1000
 """Ranges that single values may make; beyond, the columns that would make more bound nothing."""
-
-
-@dataclass(frozen=True)
-class KeyRange:
-    """Encoded keys from `start` on, up to but without `end`; None is no bound."""
-
-    start: bytes | None = None
-    end: bytes | None = None
-
-    def overlaps(self, low: bytes, high: bytes) -> bool:
-        """Whether keys from `low` up to and with `high` may lie in it."""
-        return (self.end is None or low < self.end) and (self.start is None or high >= self.start)
-
-    def within(self, start: bytes | None, end: bytes | None) -> KeyRange | None:
-        """The keys that it shares with the range from `start` up to `end`; None if there are none.
-
-        >>> KeyRange(b"b", b"d").within(b"c", None), KeyRange(b"b", b"d").within(b"d", None)
-        (KeyRange(start=b'c', end=b'd'), None)
-        """
-        low = self.start if start is None else start if self.start is None else max(start, self.start)
-        high = self.end if end is None else end if self.end is None else min(end, self.end)
-        return None if low is not None and high is not None and low >= high else KeyRange(low, high)
 
 
 EVERYTHING = (KeyRange(),)

@@ -19,11 +19,12 @@ from firn.journal.model import ColumnTypes
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.values import Values
 from firn.keyed.maintain.checkpoints import view_at
-from firn.keyed.maintain.key_shares import BlockMap
+from firn.keyed.maintain.key_shares import BlockMap, KeyRange
+from firn.keyed.maintain.policy import has_refuse
 from firn.keyed.merge.operators import Operator
 from firn.keyed.merge.versions import merge_runs
 from firn.keyed.plan.columns import KeyedColumns, public_rows
-from firn.keyed.plan.key_ranges import EVERYTHING, KeyRange, common, key_ranges
+from firn.keyed.plan.key_ranges import EVERYTHING, common, key_ranges
 from firn.keyed.plan.units import KeyFile, KeyUnit, groups, reached, units_of
 from firn.keyed.read.runs import runs_of
 from firn.keyed.sst.cache import BlockCache
@@ -201,8 +202,9 @@ def run_files(
         key = table.journal.layout.sst_key(info.file)
         plain = upto_seq is None or info.max_seq <= upto_seq
         plain = plain and (not may_merge or table.sst(key, info.bytes).index.merges == 0)
-        hides = info.tombstones > 0 or (info.min_expire is not None and info.min_expire <= now_ms)
-        return KeyFile(key, info.bytes, age, info.min_key, info.max_key, plain, hides)
+        return KeyFile(
+            key, info.bytes, age, info.min_key, info.max_key, plain, hides=has_refuse(info, now_ms)
+        )
 
     return tuple(in_flight(described, listed))
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from firn.keyed.maintain.key_shares import BlockMap, cut
-from firn.keyed.plan.key_ranges import KeyRange
+from firn.keyed.maintain.key_shares import BlockMap, KeyRange, KeyShare, cut
 
 SHARE_BYTES = 16 << 20
 """Bytes that a task merges at a time. Files of up to as many are read whole, without a look at their indices."""
@@ -82,16 +81,16 @@ def units_of(
     """
     total = sum(file.size for file in group)
     if total <= SHARE_BYTES:
-        cuts: list[tuple[bytes | None, bytes | None, int]] = [(None, None, total)]
+        shares = [KeyShare(weight=total)]
     else:
-        cuts = [(s.start, s.end, s.weight) for s in cut([map_of(file) for file in group], SHARE_BYTES)]
+        shares = cut([map_of(file) for file in group], SHARE_BYTES)
     found = []
-    for start, end, weight in cuts:
+    for share in shares:
         for wanted in ranges:
-            mine = wanted.within(start, end)
+            mine = wanted.within(share.start, share.end)
             if mine is None:
                 continue
             files = tuple(f for f in group if mine.overlaps(f.min_key, f.max_key))
             if files:
-                found.append((KeyUnit(mine, files), weight))
+                found.append((KeyUnit(mine, files), share.weight))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-PUT, DELETE, MERGE = 0, 1, 2  # frozen: the kinds of entries
+from firn.keyed.encoding.entries import DELETE, MERGE, PUT
 
 
 class WriteBatch:

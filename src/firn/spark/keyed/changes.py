@@ -22,11 +22,10 @@ from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING
 from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.encoding.entries import PUT
-from firn.keyed.maintain.key_shares import BlockMap, cut
+from firn.keyed.maintain.key_shares import BlockMap, KeyRange, cut
 from firn.keyed.merge.order import first_of_each
 from firn.keyed.merge.run_buffers import pieces
 from firn.keyed.plan.columns import KeyedColumns, public_rows
-from firn.keyed.plan.key_ranges import KeyRange
 from firn.keyed.plan.read import KeyedRead
 from firn.keyed.plan.units import SHARE_BYTES
 from firn.keyed.read.changes import (

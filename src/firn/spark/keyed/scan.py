@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from firn.errors import UnsupportedError
 from firn.keyed.encoding.entries import PUT
-from firn.keyed.plan.key_ranges import EVERYTHING, KeyRange
+from firn.keyed.maintain.key_shares import KeyRange
+from firn.keyed.plan.key_ranges import EVERYTHING
 from firn.keyed.plan.read import KeyedRead
 from firn.spark.frames import frame_of_tasks
 from firn.spark.keyed.key_sql import key_expressions
