@@ -32,6 +32,7 @@ class Program:
 PROGRAMS = (
     Program("log_amplification", False, ("--appends", "50")),
     Program("open_table", False, ("--logs", "1000", "--slow-logs", "200", "--rounds", "2")),
+    Program("first_answer", False, ("--rounds", "3")),
     Program(
         "small_appends",
         False,

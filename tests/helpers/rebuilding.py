@@ -11,9 +11,12 @@ import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.journal.model import DataFile
-from firn.journal.writer import Handle, History, Ticket, WriterLayout
+from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.actions import Action, Add, Define, Drop, Remove, Tombstones
+from firn.journal.writer.format.identity import Ticket
+from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.state import CatalogState
+from firn.journal.writer.history.history import History
 from firn.journal.writer.rebuild.rebuild import RebuildReport
 from firn.lake.maintain.rebuild import rebuild
 from firn.lake.partition.partition import PartitionSpec

@@ -22,6 +22,7 @@ import pytest
 
 from firn.bucket import open_bucket
 from firn.bucket.base import Bucket
+from firn.concurrency.once import Once
 from firn.database.database import Database
 from firn.database.kinds.keyed import KeyedTables
 from firn.database.kinds.kind import TableKind
@@ -304,16 +305,16 @@ class SimDatabase(Database):
         self.url, self.options, self.lock, self.prefix = "sim://store/db", {}, None, "db"
         self.bucket = bucket
         self.engines = InProcess(LocalRunner(threads=1))
-        self._writer_tables = WriterTables(
+        writers = WriterTables(
             bucket, self.prefix, self.url, self.engines, writer=None, strict=False, clock=bucket.clock
         )
-        self._records = RecordTables(bucket, self.prefix, self.url, clock=bucket.clock, background=False)
+        self._writers = Once(lambda: writers)
         kinds: dict[Kind, TableKind[Any, Any, Any]] = {
-            "lake": LakeTables(bucket, self.prefix, {}, self.engines, self._writer_tables, None),
+            "lake": LakeTables(bucket, self.prefix, {}, self.engines, self._writers, None),
             "keyed": KeyedTables(bucket, self.prefix, {}, self.engines, bucket.clock),
-            "records": self._records,
+            "records": RecordTables(bucket, self.prefix, self.url, clock=bucket.clock, background=False),
         }
-        self._tables = Tables(bucket, self.prefix, self.url, kinds, self._writer_tables)
+        self._tables = Tables(bucket, self.prefix, self.url, kinds, self._writers)
 
 
 def test_create_table() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 import firn.lake.maintain.rebuild as footers
 from firn.errors import CorruptObjectError, SnapshotTooOldError
-from firn.journal.writer import History
 from firn.journal.writer.format.actions import Define
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.messages import decode_transaction
+from firn.journal.writer.history.history import History
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
 from firn.journal.writer.rebuild.surviving_objects import look

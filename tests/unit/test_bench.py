@@ -67,6 +67,12 @@ def test_open_table(run):
     assert [t["met"] for t in result["targets"]] == [True, True]
 
 
+def test_first_answer(run):
+    found = measures(run("first_answer", "--rounds", "1"))
+    assert {engine for _, engine in found} == {"firn"}
+    assert all(m["cpu_s"] > 0 for m in found.values())
+
+
 def test_small_appends(run):
     result = run(
         "small_appends",

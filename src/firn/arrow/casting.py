@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from firn.arrow.connections import connection
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.names import fold
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 
 @dataclass

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from firn.arrow.connections import MEMORY, connection
 from firn.arrow.types import conform
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.journal.typenames import canonical
 from firn.names import fold
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 
 def run_query(

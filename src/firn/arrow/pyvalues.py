@@ -13,16 +13,21 @@ import uuid
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from firn.arrow.casting import MisfitError, convert
 from firn.arrow.types import arrow_type
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.typenames import List, Map, Struct, Type
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 
 def build(values: Sequence[Any], rows: Sequence[int], path: str, known: Type | None) -> pa.Array:

@@ -23,9 +23,11 @@ def _run() -> None:
     import warnings
 
     from firn.cli.app import app
-    from firn.cli.commands import register
+    from firn.cli.commands import keep, register
 
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # of libraries, to their programmers; Firn's own are printed
     register()
+    if len(sys.argv) > 1:
+        keep(sys.argv[1])
     app()

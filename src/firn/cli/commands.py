@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import typer
+from typer.main import get_command_name
 
 from firn.cli.app import app
 from firn.cli.kind import shell_kind
@@ -24,6 +25,18 @@ def register() -> None:
         shell = shell_kind(kind)
         if shell.group is not None:
             _fill(shell.group, [f"firn.cli.{kind}.{verb}" for verb in shell.verbs])
+
+
+def keep(name: str) -> None:
+    """Leave out all commands but that of the name, if there is one: building all takes longer than many verbs."""
+    named = [
+        command
+        for command in app.registered_commands
+        if (command.name or get_command_name(getattr(command.callback, "__name__", ""))) == name
+    ]
+    if named:
+        app.registered_commands[:] = named
+        app.registered_groups.clear()
 
 
 def _fill(group: typer.Typer, modules: Sequence[str]) -> None:

@@ -11,30 +11,33 @@ from firn.arguments import checked
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.options import StoreOptions
-from firn.database.copies import CopyReport, copy
+from firn.concurrency.once import Once
 from firn.database.engines import DatabaseEngines
-from firn.database.kinds.kind import Place, all_kinds, check_kind, check_options
-from firn.database.kinds.records import AnyRecordTable, RecordTables
-from firn.database.tables import AnyTable, Tables
+from firn.database.kinds.kind import KindsAt, Place, check_kind, check_options
+from firn.database.tables import Tables
 from firn.database.transactions import Transactions
 from firn.database.upkeep import WriterUpkeep
-from firn.database.writer_tables import WriterTables, WriterTransaction
 from firn.errors import InvalidInputError
 from firn.journal.lock import ExclusiveLock
-from firn.keyed.table import KeyedTable
 from firn.kinds import Kind
-from firn.lake.results import DropReport, MendReport
-from firn.lake.table import LakeTable
 from firn.names import check_name
-from firn.records.definition.definition import Index, Isolation
-from firn.records.row_tables import RowTable
-from firn.records.table import RecordTable
 from firn.runner import Runner
-from firn.sql.result import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from firn.database.copies import CopyReport
+    from firn.database.kinds.records import AnyRecordTable, RecordTables
+    from firn.database.tables import AnyTable
+    from firn.database.writer_tables import WriterTables, WriterTransaction
+    from firn.keyed.table import KeyedTable
+    from firn.lake.results import DropReport, MendReport
+    from firn.lake.table import LakeTable
+    from firn.records.definition.definition import Index, Isolation
+    from firn.records.row_tables import RowTable
+    from firn.records.table import RecordTable
+    from firn.sql.result import Result
 
 Engine = Literal["duckdb", "spark"]
 """What runs `Database.sql`."""
@@ -129,15 +132,27 @@ class Database(Transactions, WriterUpkeep):
         self.prefix = prefix
         self.bucket: Bucket = open_bucket(root, options=self.options)
         self.engines = DatabaseEngines(self.bucket, self.url, spark, runner)
-        self._writer_tables = WriterTables(
-            self.bucket, self.prefix, self.url, self.engines, writer=writer, strict=strict
+        self._writer, self._strict = writer, strict
+        self._writers = Once(self._open_writers)
+        if writer is not None:
+            self._writers()  # which refuses an id that can't be
+        place = Place(self.bucket, self.prefix, self.url, self.options, self.engines, self._writers, lock)
+        self._tables = Tables(self.bucket, self.prefix, self.url, KindsAt(place), self._writers)
+
+    def _open_writers(self) -> WriterTables:
+        from firn.database.writer_tables import WriterTables
+
+        return WriterTables(
+            self.bucket, self.prefix, self.url, self.engines, writer=self._writer, strict=self._strict
         )
-        place = Place(
-            self.bucket, self.prefix, self.url, self.options, self.engines, self._writer_tables, lock
-        )
-        kinds = {kind.name: kind.at(place) for kind in all_kinds()}
-        self._records = cast("RecordTables", kinds[RecordTables.name])
-        self._tables = Tables(self.bucket, self.prefix, self.url, kinds, self._writer_tables)
+
+    @property
+    def _writer_tables(self) -> WriterTables:
+        return self._writers()
+
+    @property
+    def _records(self) -> RecordTables:
+        return cast("RecordTables", self._tables.kinds["records"])
 
     def __repr__(self) -> str:
         return f"<Database {self.url}>"
@@ -464,6 +479,8 @@ class Database(Transactions, WriterUpkeep):
             >>> db.table("history").scan().to_arrow().sort_by("_seq").column("_kind").to_pylist()
             ['put', 'put', 'delete']
         """
+        from firn.database.copies import copy
+
         check_name(source)
         check_name(target)
         return copy(
@@ -509,6 +526,8 @@ class Database(Transactions, WriterUpkeep):
             >>> db.sql("SELECT city, delay FROM flights JOIN airports ON origin = _id").to_arrow().to_pylist()
             [{'city': 'Detroit', 'delay': 66}]
         """
+        from firn.sql.result import Result
+
         if (engine or self._engine) == "spark":
             from firn.sql.on_spark import SparkQuery
 

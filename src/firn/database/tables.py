@@ -5,25 +5,28 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
-from firn.database.kinds.definitions import decode_definition, read_any, read_current
+from firn.concurrency.once import Once
+from firn.database.kinds.definitions import EARLIEST, decode_definition, read_any, read_current
 from firn.database.kinds.kind import StoredDefinition, TableKind, Vacant, kind_named, wrong_kind
-from firn.database.kinds.lake import LakeTables
-from firn.database.kinds.records import AnyRecordTable
-from firn.database.writer_tables import WriterTables
 from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.journal.definition import definition_key
-from firn.keyed.table import KeyedTable
 from firn.kinds import Kind
-from firn.lake.results import DropReport, MendReport
-from firn.lake.table import LakeTable
 from firn.names import is_name
 
-AnyTable = LakeTable | KeyedTable | AnyRecordTable
+if TYPE_CHECKING:
+    from firn.database.kinds.lake import LakeTables
+    from firn.database.kinds.records import AnyRecordTable
+    from firn.database.writer_tables import WriterTables
+    from firn.keyed.table import KeyedTable
+    from firn.lake.results import DropReport, MendReport
+    from firn.lake.table import LakeTable
+
+    AnyTable = LakeTable | KeyedTable | AnyRecordTable
 
 
 _SHOWN = 8
@@ -38,11 +41,11 @@ class Tables:
     prefix: str
     url: str
     kinds: Mapping[Kind, TableKind[Any, Any, Any]]
-    writers: WriterTables
+    writers: Once[WriterTables]
 
     @property
     def lakes(self) -> LakeTables:
-        return cast("LakeTables", self.kinds[LakeTables.name])
+        return cast("LakeTables", self.kinds[EARLIEST])
 
     def names(self, kind: Kind | None) -> list[str]:
         """See `Database.tables`."""
@@ -60,14 +63,14 @@ class Tables:
                     continue
                 if self._of(definition).is_listed(definition) and kind in (None, definition.kind):
                     found.add(name)
-            elif kind not in (None, self.lakes.name):
+            elif kind not in (None, EARLIEST):
                 continue  # without a definition there are lake tables only
             elif self.lakes.has_log(name):
                 found.add(name)
             else:
                 may_have_writers = True
         if may_have_writers:
-            found.update(self.writers.names())
+            found.update(self.writers().names())
         return sorted(found)
 
     def find(self, name: str, kind: Kind | None = None) -> AnyTable:
@@ -101,13 +104,13 @@ class Tables:
 
     def mend(self, name: str, *, dry_run: bool) -> MendReport:
         """See `Database.mend_table`."""
-        if not self.bucket.list(f"{self._prefix(name)}/").objects and self.writers.find(name) is None:
+        if not self.bucket.list(f"{self._prefix(name)}/").objects and self.writers().find(name) is None:
             raise self._no_table(name)
         return self.lakes.mend(name, dry_run=dry_run)
 
-    def free(self, name: str, kind: Kind = LakeTables.name) -> Vacant:
+    def free(self, name: str, kind: Kind = EARLIEST) -> Vacant:
         """See that no table has the name, and end the drop of one that had."""
-        self.writers.check_free(name)
+        self.writers().check_free(name)
         there, over = read_current(self.bucket, self._prefix(name))
         if there is not None:
             taken = self._of(there).usable(there) is not None
@@ -155,7 +158,7 @@ class Tables:
 
     def _undefined(self, name: str, left: StoredDefinition | None) -> LakeTable | None:
         """A table without definition: the reference's, or of writers, who may have taken a dropped table's name."""
-        return self.lakes.find(name) if left is None else self.writers.find(name)
+        return self.lakes.find(name) if left is None else self.writers().find(name)
 
     def _no_table(self, name: str) -> TableNotFoundError | CorruptObjectError:
         if (lost := self._lost(name)) is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from firn.arguments import checked
-from firn.database.kinds.records import RecordTables
-from firn.records.aio import AsyncTransactions
-from firn.records.write.retry import ATTEMPTS
-from firn.records.write.transaction import Transaction
+from firn.records.definition.settings import ATTEMPTS
 from firn.units import Duration
+
+if TYPE_CHECKING:
+    from firn.database.kinds.records import RecordTables
+    from firn.records.aio import AsyncTransactions
+    from firn.records.write.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -19,7 +21,9 @@ T = TypeVar("T")
 class Transactions:
     """The part of `Database` that begins transactions."""
 
-    _records: RecordTables
+    @property
+    def _records(self) -> RecordTables:
+        raise NotImplementedError
 
     def begin(
         self, *, serializable: bool = False, timeout: Duration = "10m", lock: bool = False
@@ -111,4 +115,6 @@ class Transactions:
             >>> asyncio.run(main())["planes"]
             5
         """
+        from firn.records.aio import AsyncTransactions
+
         return AsyncTransactions(self._records.session)

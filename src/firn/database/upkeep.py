@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from firn.arguments import checked
 from firn.bucket.base import Bucket
 from firn.database.engines import DatabaseEngines
-from firn.database.writer_tables import WriterTables
 from firn.errors import NotFoundError
-from firn.journal.model import SweepReport
-from firn.journal.writer.federation.federation import WriterInfo
-from firn.journal.writer.history.history import History
-from firn.journal.writer.maintain import collect
-from firn.journal.writer.maintain import prune as pruning
-from firn.journal.writer.maintain.collect import Ages
-from firn.journal.writer.maintain.prune import PruneReport
-from firn.journal.writer.rebuild.rebuild import RebuildReport
-from firn.journal.writer.settings import WriterSettings
-from firn.journal.writer.unclaimed import repair as repairing
-from firn.journal.writer.unclaimed.repair import RepairReport
-from firn.lake.maintain import rebuild as rebuilding
 from firn.units import Duration, parse_duration_ms
+
+if TYPE_CHECKING:
+    from firn.database.writer_tables import WriterTables
+    from firn.journal.model import SweepReport
+    from firn.journal.writer.federation.federation import WriterInfo
+    from firn.journal.writer.history.history import History
+    from firn.journal.writer.maintain.collect import Ages
+    from firn.journal.writer.maintain.prune import PruneReport
+    from firn.journal.writer.rebuild.rebuild import RebuildReport
+    from firn.journal.writer.unclaimed.repair import RepairReport
 
 RETENTION = "7d"
 """How long history is kept, unless prune is told otherwise."""
@@ -35,7 +33,10 @@ class WriterUpkeep:
     url: str
     bucket: Bucket
     engines: DatabaseEngines
-    _writer_tables: WriterTables
+
+    @property
+    def _writer_tables(self) -> WriterTables:
+        raise NotImplementedError
 
     def writers(self) -> list[WriterInfo]:
         """The writers whose catalogs this database has, with their newest commit and health.
@@ -84,6 +85,9 @@ class WriterUpkeep:
             >>> report.floor, len(report.deleted) > 0, cpu.scan().count()
             (3, True, 3)
         """
+        from firn.journal.writer.maintain import prune as pruning
+        from firn.journal.writer.maintain.prune import PruneReport
+
         age = parse_duration_ms(RETENTION if older_than is None else older_than)
         history = self._history_of(writer)
         version = history.load()
@@ -126,6 +130,8 @@ class WriterUpkeep:
             >>> len(db.sweep("0s").data_files)
             1
         """
+        from firn.journal.writer.maintain import collect
+
         age = orphan_ages(self._writer_tables) if orphans is None else parse_duration_ms(orphans)
         return collect.collect(self._history_of(writer), orphan_age_ms=age, dry_run=dry_run).as_sweep()
 
@@ -173,6 +179,8 @@ class WriterUpkeep:
             >>> firn.connect("memory://lost").table("cpu").scan().to_arrow().to_pylist()
             [{'host': 'b', 'cores': 8}, {'host': 'c', 'cores': 2}]
         """
+        from firn.lake.maintain import rebuild as rebuilding
+
         report = rebuilding.rebuild(
             self.bucket,
             self._history_of(writer).layout,
@@ -214,6 +222,8 @@ class WriterUpkeep:
             Traceback (most recent call last):
             firn.errors.InvalidInputError: memory://host-17/db has no fork: every revision is decided. ...
         """
+        from firn.journal.writer.unclaimed import repair as repairing
+
         return repairing.repair(self.bucket, self._history_of(writer).layout, keep, dry_run=dry_run)
 
     def _history_of(self, writer: str | None) -> History:
@@ -231,6 +241,8 @@ class WriterUpkeep:
 def orphan_ages(tables: WriterTables) -> Ages:
     """Each table's `orphan_age` in milliseconds, at least the default; of one that needs a newer Firn, longer than
     any file is old. The definitions are read when the first table is asked for."""
+    from firn.journal.writer.settings import WriterSettings
+
     usual = WriterSettings().orphan_age_ms
     known: dict[str, int] | None = None
 

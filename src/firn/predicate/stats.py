@@ -24,11 +24,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.types as pt
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 Entry = Sequence[Any]
 """One column's `[min, max, nulls]` or `[min, max, nulls, family]`."""

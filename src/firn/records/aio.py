@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from firn.concurrency.aio import Opening, Strand, Threads, Twin, awaited, each
 from firn.errors import InvalidInputError
+from firn.records.definition.settings import ATTEMPTS
 from firn.records.documents.documents import Record
 from firn.records.read.rows import ROWS
-from firn.records.write.retry import ATTEMPTS, MAY_PASS, Attempts
+from firn.records.write.retry import MAY_PASS, Attempts
 from firn.records.write.transaction import TIMEOUT_S, Transaction
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from firn.clock import Clock, SystemClock
 from firn.concurrency.aio import Threads
 from firn.concurrency.at_exit import unclosed
 from firn.records.apply.commit_applier import Applier
+from firn.records.definition.settings import ATTEMPTS
 from firn.records.objects.store import RecordStore
-from firn.records.write.retry import ATTEMPTS, transact
+from firn.records.write.retry import transact
 from firn.records.write.transaction import TIMEOUT_S, Transaction, begin
 from firn.units import Duration, parse_duration
 

@@ -10,7 +10,6 @@ import pytest
 
 import firn
 from advice import Advice, advises
-from firn.journal.writer import History
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.commit.local_writer import PendingCommit
 from firn.journal.writer.format.actions import Define, Remove
@@ -19,6 +18,7 @@ from firn.journal.writer.format.marker import decode_marker
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.format.metadata import read_metadata
 from firn.journal.writer.history.checkpoint import add_checkpoint
+from firn.journal.writer.history.history import History
 from firn.journal.writer.unclaimed.repair import repair
 from firn.testing import Rule, Script, SimStore, delayed
 from simulation.writer_catalog import LAYOUT as LAYOUT_17

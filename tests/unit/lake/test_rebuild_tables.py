@@ -7,7 +7,8 @@ import datetime as dt
 import pytest
 
 import firn
-from firn.journal.writer import History, WriterLayout
+from firn.journal.writer.format.layout import WriterLayout
+from firn.journal.writer.history.history import History
 from firn.lake.maintain.rebuild import rebuild
 from firn.runner import LocalRunner
 from rebuilding import facts

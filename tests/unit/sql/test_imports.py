@@ -60,3 +60,48 @@ for name in sys.argv[2:]:
 
 def test_a_query_in_this_process_loads_nothing_of_spark(url: str) -> None:
     assert below(loaded(QUERY, url, *KINDS), "pyspark", "py4j", "firn.spark") == set()
+
+
+def test_connect_loads_no_kind_and_no_arrow(url: str) -> None:
+    found = loaded("import firn\nfirn.connect(sys.argv[1])", url)
+    heavy = ("pyarrow", "numpy", "duckdb", "sqlglot", "google.protobuf", "asyncio", "ssl", "typer")
+    assert below(found, *heavy, "firn.lake", "firn.keyed", "firn.records", "firn.sql") == {
+        "firn.records",
+        "firn.records.definition",
+        "firn.records.definition.settings",
+    }
+    assert len(below(found, "firn")) < 60
+
+
+def test_the_first_answer_of_a_lake_table_loads_no_other_kind(url: str) -> None:
+    found = loaded("import firn\nassert len(list(firn.connect(sys.argv[1]).sql('FROM lake'))) == 1", url)
+    idle = (
+        "google.protobuf",
+        "asyncio",
+        "ssl",
+        "pyarrow.fs",
+        "pyarrow.parquet",
+        "pyarrow.compute",
+        "jsonschema",
+    )
+    assert (
+        below(found, *idle, "firn.keyed", "firn.database.kinds.keyed", "firn.database.kinds.records") == set()
+    )
+    assert len(below(found, "firn")) < 170
+
+
+def test_the_shell_builds_the_command_that_is_asked_for_alone(url: str) -> None:
+    program = f"""
+sys.argv = ["firn", "sql", "SELECT n FROM lake", "--db", {url!r}]
+from firn.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+from firn.cli.app import app
+assert [command.callback.__name__ for command in app.registered_commands] == ["sql"]
+"""
+    assert (
+        below(loaded(program), "firn.keyed.table", "firn.records.table", "google.protobuf", "pyspark")
+        == set()
+    )

@@ -9,11 +9,11 @@ import orjson
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.database.kinds.kind import StoredDefinition, all_kinds, kind_named
+from firn.database.kinds.kind import StoredDefinition, kind_named
 from firn.errors import ObjectNotFoundError
 from firn.journal.backoff import whole
 from firn.journal.definition import definition_key, replace_object
-from firn.kinds import Kind
+from firn.kinds import FORMAT_VERSIONS, Kind
 
 EARLIEST: Kind = "lake"
 """The kind of what nothing tells apart: its decoder says what is wrong with it."""
@@ -31,12 +31,9 @@ def decode_definition(data: bytes, where: str) -> StoredDefinition:
         name, version = raw["kind"], raw["firn"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         name = version = None
-    for kind in all_kinds():
-        if kind.format_version is not None and (name == kind.name or version == kind.format_version):
-            break
-    else:
-        kind = kind_named(EARLIEST)
-    return cast("StoredDefinition", kind.decode(data, where))
+    told = (kind for kind, number in FORMAT_VERSIONS.items() if name == kind or version == number)
+    kind = next(told, EARLIEST)
+    return cast("StoredDefinition", kind_named(kind).decode(data, where))
 
 
 def read_any(bucket: Bucket, prefix: str) -> StoredDefinition | None:

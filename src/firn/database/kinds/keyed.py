@@ -25,7 +25,7 @@ from firn.errors import (
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
 from firn.journal.manifest.pointer_store import has_pointer
-from firn.keyed.definition.definition import FORMAT_VERSION, KeyedDefinition, create_definition
+from firn.keyed.definition.definition import KeyedDefinition, create_definition
 from firn.keyed.encoding.entries import expiry
 from firn.keyed.encoding.seqs import WIDE_SEQ
 from firn.keyed.founding import found
@@ -58,7 +58,6 @@ class KeyedTables(TableKind[KeyedOptions, KeyedDefinition, KeyedTable]):
     title = "keyed"
     advice = "Use `firn keyed`, or db.sql to query it."
     options = KeyedOptions
-    format_version = FORMAT_VERSION
     decode = KeyedDefinition.decode
 
     bucket: Bucket

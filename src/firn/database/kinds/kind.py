@@ -5,18 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from firn.bucket.base import Bucket
+from firn.concurrency.once import Once
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.generations import Generations
 from firn.journal.lock import ExclusiveLock
 from firn.kinds import KINDS, Kind, part_of
-from firn.lake.results import DropReport
 
 if TYPE_CHECKING:
     from firn.database.engines import DatabaseEngines
     from firn.database.writer_tables import WriterTables
+    from firn.lake.results import DropReport
 
 
 class StoredDefinition(Protocol):
@@ -60,7 +62,7 @@ class Place:
     url: str
     options: Mapping[str, Any]
     engines: DatabaseEngines
-    writers: WriterTables
+    writers: Once[WriterTables]
     lock: ExclusiveLock | None
 
 
@@ -107,8 +109,6 @@ class TableKind(ABC, Generic[O, D, T]):
     """A sentence: how to use a table of it where another kind is needed."""
     options: ClassVar[type[Any]]
     """The dataclass of what `Database.create_table` may be told of a table; its fields are the keywords' names."""
-    format_version: ClassVar[int | None] = None
-    """The number that definitions of this kind alone carry under `firn`."""
     may_define_logs: ClassVar[bool] = False
     """Whether a table of it may be made where a leaderless log lies without a definition, and take it over."""
 
@@ -164,6 +164,26 @@ class TableKind(ABC, Generic[O, D, T]):
         return None
 
 
+class KindsAt(Mapping[Kind, TableKind[Any, Any, Any]]):
+    """The kinds of tables in a database, each imported and made when it is first asked for."""
+
+    def __init__(self, place: Place) -> None:
+        self._made = {kind: Once(partial(_kind_at, kind, place)) for kind in KINDS}
+
+    def __getitem__(self, kind: Kind) -> TableKind[Any, Any, Any]:
+        return self._made[kind]()
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def _kind_at(kind: Kind, place: Place) -> TableKind[Any, Any, Any]:
+    return kind_named(kind).at(place)
+
+
 def kind_named(name: str) -> type[TableKind[Any, Any, Any]]:
     found: type[TableKind[Any, Any, Any]] = part_of(name, "table")
     return found
@@ -180,12 +200,12 @@ def check_kind(kind: str) -> None:
 
 def check_options(kind: Kind, given: Mapping[str, Any]) -> None:
     """Refuse options of other kinds of tables."""
-    for option in given:
+    own = {field.name for field in fields(kind_named(kind).options)}
+    for option in given.keys() - own:
         kinds = [k.name for k in all_kinds() if option in {field.name for field in fields(k.options)}]
-        if kind not in kinds:
-            raise InvalidInputError(
-                f"{option} is for tables of kind {' and '.join(map(repr, kinds))}; this one is to be {kind!r}."
-            )
+        raise InvalidInputError(
+            f"{option} is for tables of kind {' and '.join(map(repr, kinds))}; this one is to be {kind!r}."
+        )
 
 
 def wrong_kind(name: str, has: str, asked: str) -> InvalidInputError:

@@ -15,10 +15,10 @@ from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import SystemClock
+from firn.concurrency.once import Once
 from firn.database.kinds.definitions import change_definition, decode_definition
 from firn.database.kinds.kind import Place, StoredDefinition, TableKind, TableNames, Vacant, wrong_kind
 from firn.database.kinds.tombstones import is_dropped, is_left, mark_dropped
-from firn.database.writer_tables import WriterTables, writer_exists
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
@@ -33,7 +33,6 @@ from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
-from firn.journal.writer.federation.database_name import names_in_use
 from firn.lake.definition.definition import Descriptor, check_properties, create_descriptor, read_times
 from firn.lake.definition.keys import parse_key
 from firn.lake.partition.partition import PartitionSpec
@@ -45,6 +44,8 @@ from firn.runner import Engines
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from firn.database.writer_tables import WriterTables
 
 JOURNALS = ("leaderless", "writer")
 
@@ -76,7 +77,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
     prefix: str
     store_options: Mapping[str, Any]
     engines: Engines
-    writers: WriterTables
+    writers: Once[WriterTables]
     lock: ExclusiveLock | None
 
     @staticmethod
@@ -119,7 +120,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
     def create(self, descriptor: Descriptor, vacant: Vacant) -> LakeTable:
         """Make a table. See `Database.create_table`."""
         if descriptor.journal == "writer":
-            return self.writers.define(descriptor)
+            return self.writers().define(descriptor)
         name = descriptor.name
         prefix = key_below(self.prefix, name)
         generation = vacant.generation(self.generations)
@@ -171,7 +172,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
         if generation is not None:
             descriptor = Descriptor(name, generation=generation)
             return self.open(descriptor if generation else shared(descriptor), undefined=True)
-        return self.writers.find(name)
+        return self.writers().find(name)
 
     def mend(self, name: str, *, dry_run: bool) -> MendReport:
         """See `Database.mend_table`."""
@@ -181,7 +182,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
         if blob is not None:
             with suppress(CorruptObjectError):
                 found = decode_definition(blob.data, self.bucket.uri(key))
-        if (blob is None or (found is not None and found.dropped)) and self.writers.find(name) is not None:
+        if (blob is None or (found is not None and found.dropped)) and self.writers().find(name) is not None:
             raise InvalidInputError(
                 f"{name} is kept by writers' catalogs, which have no such objects. `firn fsck` finds what is "
                 "damaged, and `firn rebuild --writer ID` brings a catalog back."
@@ -244,6 +245,9 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
         Raises:
             TableExistsError: the name is a writer's, whatever is left of the database's record of writers.
         """
+        from firn.database.writer_tables import writer_exists
+        from firn.journal.writer.federation.database_name import names_in_use
+
         dirs = self._dirs_of(name)
         if names_in_use(self.bucket, self.prefix, {name: dirs}):
             raise writer_exists(name, self.bucket.uri(self.prefix))
@@ -265,7 +269,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
     def drop(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
         if descriptor.journal == "writer":
-            return self.writers.drop(descriptor.name, dry_run=dry_run)
+            return self.writers().drop(descriptor.name, dry_run=dry_run)
         if dry_run:
             return self.erase(descriptor, dry_run=True)
         mark_dropped(self.bucket, self.prefix, descriptor)

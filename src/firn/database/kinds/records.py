@@ -24,7 +24,6 @@ from firn.journal.sequence import Ddl, TableState
 from firn.journal.writer.federation.federation import default_name
 from firn.lake.results import DropReport
 from firn.records.definition.definition import (
-    FORMAT_VERSION,
     Index,
     Isolation,
     RecordDefinition,
@@ -62,7 +61,6 @@ class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
     title = "record"
     advice = "Use `firn records`, or db.begin to change it."
     options = RecordOptions
-    format_version = FORMAT_VERSION
     decode = RecordDefinition.decode
 
     def __init__(

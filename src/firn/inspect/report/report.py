@@ -6,16 +6,18 @@ import os
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firn.database.database import Database
-from firn.database.tables import AnyTable
 from firn.errors import FirnError
 from firn.inspect.report.facts import Step
 from firn.inspect.report.page import Html, bar, grid, joined, legend, page, panel, tag
 from firn.inspect.report.section import Section, TableSection
 from firn.kinds import part_of
 from firn.units import size_text
+
+if TYPE_CHECKING:
+    from firn.database.tables import AnyTable
 
 VERBS = {"get": "#4c8dd6", "put": "#e08a2e", "list": "#35a36f", "head": "#8470d8", "delete": "#d8574f"}
 

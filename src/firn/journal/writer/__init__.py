@@ -6,11 +6,3 @@
 `prune` shortens a history, `collect` deletes files that nothing needs after that, `repair` decides forks by hand.
 The format page is docs/format/writer-catalog.md. Start reading at `history`.
 """
-
-from firn.journal.writer.commit.commit import Handle
-from firn.journal.writer.format.identity import Ticket
-from firn.journal.writer.format.layout import WriterLayout
-from firn.journal.writer.history.checkpoint import add_checkpoint
-from firn.journal.writer.history.history import CatalogVersion, History
-
-__all__ = ["CatalogVersion", "Handle", "History", "Ticket", "WriterLayout", "add_checkpoint"]

@@ -8,8 +8,10 @@ from typing import Any
 
 from firn.errors import InvalidInputError
 from firn.journal.entries import PROPERTY, Entries, times_in_force
-from firn.journal.writer.history.checkpoint import EVERY
 from firn.units import parse_duration_ms
+
+EVERY = 100
+"""Transactions between two checkpoints, unless the table says otherwise."""
 
 
 @dataclass(frozen=True)

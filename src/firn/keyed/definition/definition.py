@@ -23,10 +23,11 @@ from firn.keyed.encoding.seqs import NARROW, WIDE, WIDE_SEQ, Seqs
 from firn.keyed.encoding.values import Values
 from firn.keyed.merge.operators import Operator, operator_of
 from firn.keyed.sst.writer import SstWriter
+from firn.kinds import FORMAT_VERSIONS
 from firn.names import fold
 
 KIND = "keyed"  # frozen
-FORMAT_VERSION = 3  # frozen: lake tables have 1 and 2, so that each version of Firn names what it can't read
+FORMAT_VERSION = FORMAT_VERSIONS["keyed"]
 
 GENERATION = "generation"  # frozen: directories end in `~` and the generation
 FEATURES = frozenset((WIDE_SEQ, KEY_TYPES, GENERATION))

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Enum, Scalar, parse
 from firn.names import fold
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 CLOCK = "_firn_clock"  # frozen
 DELETED = "_firn_deleted"  # frozen

@@ -14,15 +14,15 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from firn.arrow.engine import run_query
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.bucket.base import Bucket
 from firn.concurrency.prefetch import ahead
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
@@ -38,6 +38,11 @@ from firn.lake.write.sort import sort_keys
 from firn.lake.write.write import Order, WriteSpec, marker_for, write_batches, write_partition
 from firn.names import fold
 from firn.predicate.predicate import outline
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+else:
+    pq = DeferredModule("pyarrow.parquet")
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from firn.arrow.bloom import BLOCK_BYTES, false_positive_rate
+from firn.deferred import DeferredModule
 from firn.errors import UnsupportedError
 from firn.predicate.bloom import (
     COLUMN_BYTES,
@@ -26,7 +26,11 @@ from firn.predicate.bloom import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
     from firn.lake.parquet.source import ParquetSource
+else:
+    pq = DeferredModule("pyarrow.parquet")
 
 # The header's last fields in Thrift's compact protocol: split blocks, XXH64, not compressed. Frozen: Parquet's.
 _KIND = bytes.fromhex("1c1c0000") * 3 + b"\0"

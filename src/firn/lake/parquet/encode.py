@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from firn.bucket.base import BytesLike
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.lake.parquet.bloom import filters_of, marker_entries, writer_options
 from firn.lake.parquet.footer import footer_crc
@@ -21,6 +20,13 @@ from firn.lake.parquet.schema import leaf_count
 from firn.names import fold
 from firn.predicate.bloom import has_filters
 from firn.predicate.stats import from_metadata
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+else:
+    pc = DeferredModule("pyarrow.compute")
+    pq = DeferredModule("pyarrow.parquet")
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 ZSTD_LEVEL = 1  # 20 % smaller than snappy for the same time; level 3 takes a third longer for 5 %

@@ -7,12 +7,12 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from firn.bucket.base import Bucket, BytesLike
+from firn.deferred import DeferredModule
 from firn.errors import (
     AccessDeniedError,
     CorruptObjectError,
@@ -21,6 +21,11 @@ from firn.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+else:
+    pq = DeferredModule("pyarrow.parquet")
 
 FOOTER_BYTES = 128 << 10
 """Fetched from the end of an object; nearly every footer fits."""

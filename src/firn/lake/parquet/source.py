@@ -8,16 +8,21 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from firn.bucket.base import Bucket
+from firn.deferred import DeferredModule
 from firn.journal.model import DataFile
 from firn.lake.parquet.footer import check_footer, corrupt, data_file, decoding, read_footer
 from firn.lake.parquet.schema import leaf_count
 from firn.names import fold
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+else:
+    pq = DeferredModule("pyarrow.parquet")
 
 WHOLE_BYTES = 8 << 20
 """Objects up to this size are fetched whole, by one GET."""

@@ -12,17 +12,22 @@ import re
 import struct
 from collections.abc import Sequence
 from decimal import Context, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.predicate.domain import Family, family_of
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 TIMES = ("year", "month", "day", "hour")
 NAMES = ("identity", *TIMES, "bucket", "truncate")

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from firn.arrow.engine import filter_table, row_mask
 from firn.arrow.types import arrow_schema, columns_of, conform
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, Snapshot
 from firn.lake.parquet.bloom import row_group_blooms
@@ -23,6 +24,11 @@ from firn.lake.prune.soft_deletes import living
 from firn.names import fold
 from firn.predicate.predicate import Predicate
 from firn.predicate.stats import row_group_stats
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 RUN_BYTES = 16 << 20
 RUN_ROWS = 1 << 20

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from firn.arrow.types import arrow_schema, columns_of
 from firn.bucket.base import Bucket
+from firn.deferred import DeferredModule
 from firn.journal.model import DataFile
 from firn.lake.parquet.footer import data_file, missing, read_footer
 from firn.lake.parquet.source import SMALL_BYTES, WHOLE_BYTES, open_parquet
 from firn.lake.read.decode import ReadSpec, rows_of
 from firn.predicate.stats import from_metadata
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+else:
+    pq = DeferredModule("pyarrow.parquet")
 
 __all__ = [
     "ReadSpec",

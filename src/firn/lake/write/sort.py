@@ -8,14 +8,20 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from firn.arrow.types import arrow_type
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.names import fold
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 SortKeys = Sequence[tuple[str, str]]
 """(column, "ascending" or "descending"), most significant first."""

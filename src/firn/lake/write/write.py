@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from firn.arrow.types import arrow_schema, conform
 from firn.bucket.base import Bucket
 from firn.clock import SystemClock
+from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError, SchemaConflictError
 from firn.journal.model import ColumnTypes, DataFile, Namer
 from firn.lake.context import LakeContext
@@ -27,6 +27,11 @@ from firn.lake.write.sort import SortKeys, sort_keys, sorted_batches, sorted_sli
 from firn.lake.write.upload import Uploader
 from firn.names import fold
 from firn.units import parse_size
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 OPEN_PARTITIONS = 64
 """With more partitions than this in one gather, those with few rows get a file of their own at once."""

@@ -16,6 +16,7 @@ from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
 from firn.journal.sequence import Ddl
 from firn.journal.sequence.codec import EACH
+from firn.kinds import FORMAT_VERSIONS
 from firn.records.definition.settings import RecordSettings
 from firn.records.documents.documents import Documents
 from firn.records.names.layout import RecordLayout
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KIND = "records"  # frozen
-FORMAT_VERSION = 4  # frozen: lake tables have 1 and 2, keyed tables 3
+FORMAT_VERSION = FORMAT_VERSIONS["records"]
 
 _REMEDY = (
     "Its rows and the log are untouched: restore the object from a backup, or write it again as the table was "

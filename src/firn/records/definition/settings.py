@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from firn.errors import InvalidInputError
 from firn.units import parse_size
@@ -13,6 +13,9 @@ RECORD_PROPERTIES: Mapping[str, Any] = {
     "inline": "256KB",
 }
 """Properties of record tables with their defaults."""
+
+ATTEMPTS: Final = 30
+"""How often a transaction is tried: with the waits between them, some half a minute of conflicts."""
 
 
 @dataclass(frozen=True)

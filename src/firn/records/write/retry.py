@@ -21,13 +21,11 @@ from firn.errors import (
 from firn.journal import sequence
 from firn.journal.sequence import Moment
 from firn.journal.sequence.proposal import find
+from firn.records.definition.settings import ATTEMPTS
 from firn.records.objects.store import RecordStore
 from firn.records.write.transaction import TIMEOUT_S, Transaction, begin
 
 T = TypeVar("T")
-
-ATTEMPTS: Final = 30
-"""With the waits between them, some half a minute of conflicts."""
 
 
 def transact(

@@ -12,12 +12,13 @@ import pytest
 
 from firn.errors import CorruptObjectError, InvalidInputError, StoreUnavailableError, UnsupportedError
 from firn.journal.model import DataFile
-from firn.journal.writer import Handle, History, WriterLayout
+from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.actions import Add, Define, Drop, Remove, Resolve, Tombstones
 from firn.journal.writer.format.identity import Ticket
-from firn.journal.writer.format.layout import BadName, MarkerName
+from firn.journal.writer.format.layout import BadName, MarkerName, WriterLayout
 from firn.journal.writer.format.marker import decode_marker
 from firn.journal.writer.format.metadata import FileRecord, decode_record, encode_record, read_metadata
+from firn.journal.writer.history.history import History
 from firn.testing import FAILED, LOST_ACK, Rule, Script, SimStore, delayed
 
 LAYOUT = WriterLayout("prefix", "w", "db")

@@ -19,7 +19,7 @@ from firn.errors import (
     SnapshotTooOldError,
     UnsupportedError,
 )
-from firn.journal.writer import Handle, History
+from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.format.actions import (
     CatalogTransaction,
     CommitRecord,
@@ -31,6 +31,7 @@ from firn.journal.writer.format.actions import (
 from firn.journal.writer.format.identity import new_uuid
 from firn.journal.writer.format.layout import padded
 from firn.journal.writer.format.messages import encode_transaction
+from firn.journal.writer.history.history import History
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
 from firn.journal.writer.rebuild.surviving_objects import FoundFile

@@ -12,9 +12,7 @@ from firn.journal.writer.format.messages import encode_checkpoint
 from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.history.history import History
 from firn.journal.writer.history.listing import alone
-
-EVERY = 100
-"""Transactions between two checkpoints, unless the table says otherwise."""
+from firn.journal.writer.settings import EVERY
 
 
 def add_checkpoint(history: History, revision: int | None = None) -> ObjectName | None:
