@@ -77,8 +77,13 @@ def _close_idle() -> None:
         connection.close()
 
 
-def connect(*, memory: int = MEMORY, threads: int = 1, files: Sequence[str] = ()) -> Any:
+def connect(
+    *, memory: int = MEMORY, threads: int = 1, files: Sequence[str] = (), file_system: Any = None
+) -> Any:
     """A new in-memory DuckDB. It may read `files`, by their exact paths, and nothing else outside.
+
+    A `file_system` of fsspec's has those files whose paths begin with its protocol. Such a connection, and the
+    readers of its results, have to be closed before the interpreter ends.
 
     Texts without an offset are times in UTC, whatever the machine's zone; this is set globally, as cursors don't
     inherit what a session sets.
@@ -87,11 +92,15 @@ def connect(*, memory: int = MEMORY, threads: int = 1, files: Sequence[str] = ()
     if files:  # which are told before the way out is closed
         del config["enable_external_access"]
     connection = duckdb.connect(":memory:", config=config)
+    if file_system is not None:
+        connection.register_filesystem(file_system)
     settings = ["GLOBAL TimeZone = 'UTC'", "GLOBAL Calendar = 'gregorian'"]
     if files:
         paths = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
         settings += [f"allowed_paths = [{paths}]", "enable_external_access = false"]
-    else:
+    if file_system is not None:
+        settings.insert(0, "parquet_metadata_cache = true")  # each look at a file would ask for its footer
+    if all(file_system is not None and path.startswith(f"{file_system.protocol}://") for path in files):
         settings.append("disabled_filesystems = 'LocalFileSystem'")
     for setting in (*settings, "lock_configuration = true"):
         connection.sql(f"SET {setting}")

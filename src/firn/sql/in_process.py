@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
 
 from firn.arrow.connections import connect
 from firn.arrow.types import arrow_schema, conform
+from firn.concurrency.at_exit import unclosed
+from firn.concurrency.forked import keep_alive
 from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import canonical, quoted
 from firn.names import fold
 from firn.predicate.binder import cursor
 from firn.reads import TableRead
-from firn.sql.relation import Relation, empty_relation, relation_of
+from firn.sql.relation import SCHEME, Relation, empty_relation, relation_of
 from firn.sql.tables import Parameters, QueryTables, narrow, parsed, pin
 from firn.sql.text import Select, condition, read_select, shown
 
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 1 << 16
+
+_OBJECT = re.compile(rf"{SCHEME}firn%3A(\d+)/([\w/%.~-]+)")
+
+REQUEST_THREADS = 16
+"""Threads of a query over objects in a bucket: most of them wait for the store."""
 
 RETRIES = 5
 """How often a query looks again whose files were swept before it gave a row."""
@@ -145,6 +154,9 @@ class DuckQuery:
         return columns
 
     def _run(self, text: str, columns: Any) -> Iterator[pa.RecordBatch]:
+        return _Rows(self._computed(text, columns))
+
+    def _computed(self, text: str, columns: Any) -> Generator[pa.RecordBatch]:
         for left in reversed(range(RETRIES)):
             returned = False
             failures: list[BaseException] = []
@@ -177,8 +189,21 @@ class DuckQuery:
             for number, (name, read) in enumerate(self._look.reads.items())
         }
         files = [path for relation in relations.values() for path in relation.files]
-        duck = connect(memory=memory_limit(), threads=threads(), files=files)
-        try:
+        objects = {path: file for relation in relations.values() for path, file in relation.objects.items()}
+        with ExitStack() as stack:
+            stored = None
+            if objects:
+                from firn.sql.bucket_files import BucketFiles  # fsspec is loaded for buckets only
+
+                stored = BucketFiles(objects, failures)
+                stack.callback(stored.close)
+            made = connect(
+                memory=memory_limit(),
+                threads=REQUEST_THREADS if objects else threads(),
+                files=[*files, *objects],
+                file_system=stored,
+            )
+            duck = stack.enter_context(closing(made))
             _define_clock(duck, self._now)
             for name, relation in relations.items():
                 for label, stream in relation.streams.items():
@@ -187,15 +212,38 @@ class DuckQuery:
                     duck.execute(f"CREATE VIEW {quoted(name)} AS {relation.sql}")
                 except duckdb.Error as error:
                     if _lost(failures, files) is None:
-                        raise self._failure(error) from None
+                        raise (failures[0] if failures else self._failure(error)) from None
             yield duck, files
-        finally:
-            duck.close()
 
     def _failure(self, error: Exception) -> InvalidInputError:
         reason, _, rest = str(error).partition("\n\nLINE ")
         line = f" (line {rest.partition(':')[0]})" if rest else ""
+        reason = _OBJECT.sub(self._uri, reason)
         return InvalidInputError(f"the query {shown(self.text)} fails: {reason.strip()}{line}")
+
+    def _uri(self, path: re.Match[str]) -> str:
+        """The name of an object that DuckDB knows by a path of `relation_of`."""
+        read = list(self._look.reads.values())[int(path[1])]
+        return read.bucket.uri(unquote(path[2]))
+
+
+class _Rows(Iterator[pa.RecordBatch]):
+    """The batches of a query. If nobody reads them to the end, they are closed with the process, before the modules
+    that their connection needs are gone."""
+
+    def __init__(self, batches: Generator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        unclosed.add(self)
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+    def _close_at_exit(self) -> None:
+        with suppress(ValueError):  # another thread reads it
+            self._batches.close()
+
+    def _orphaned(self) -> None:
+        keep_alive(self._batches)
 
 
 def memory_limit() -> int:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from firn.arrow.types import arrow_schema, conform
+from firn.bucket.base import Bucket
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, parse, quoted
+from firn.lake.parquet.footer import corrupt, data_file
 from firn.lake.plan.read import LakeRead
 from firn.lake.prune.nans import may_hold_nan
 from firn.lake.prune.soft_deletes import predicates
@@ -28,6 +31,9 @@ TIME TIMESTAMP UUID JSON
 """
 _READ_ALIKE = frozenset(_READ_ALIKE_TEXT.split()) | {"TIMESTAMP WITH TIME ZONE"}
 """Scalar types whose values DuckDB reads from Firn's files as they are, under a cast to the type."""
+
+SCHEME = "firn://"
+"""The beginning of the paths of objects in a bucket."""
 
 _WIDENING = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
@@ -57,14 +63,37 @@ class Stream:
             raise
 
 
+@dataclass(frozen=True)
+class BucketFile:
+    """An object that DuckDB opens, and its size by the log."""
+
+    bucket: Bucket
+    key: str
+    size: int
+
+    @property
+    def uri(self) -> str:
+        return self.bucket.uri(self.key)
+
+    def read(self, start: int, length: int) -> bytes:
+        """1 GET. `CorruptObjectError` if the object is shorter."""
+        with data_file(self.bucket, self.key):
+            data = self.bucket.get_range(self.key, start, length)
+            if len(data) != length:
+                why = f"it has fewer than the {self.size:,} bytes that the log says"
+                raise corrupt(self.bucket, self.key, why)
+            return data
+
+
 @dataclass
 class Relation:
     """`sql` is a SELECT of the table's columns; `streams` are what it reads besides files, by name. `files` are the
-    paths that DuckDB opens."""
+    paths of this machine that DuckDB opens, `objects` those of objects in a bucket."""
 
     sql: str
     streams: dict[str, Stream] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    objects: dict[str, BucketFile] = field(default_factory=dict)
 
 
 def empty_relation(columns: ColumnTypes) -> Relation:
@@ -96,15 +125,15 @@ def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Re
         rest: list[DataFile] = []
         by_deletes: dict[tuple[str, ...], list[tuple[DataFile, str]]] = {}
         for file in files:
-            path = read.bucket.local_path(file.path)
             deletes = _deletes(read, file)
-            if path is not None and _reads_alike(read, file, deletes):
+            path = _path(read, file, name) if _reads_alike(read, file, deletes) else None
+            if path is not None:
                 by_deletes.setdefault(file.deletes, []).append((file, path))
             else:
                 rest.append(file)
         for members in by_deletes.values():
             parts.append(_parquet(read, members))
-            found.files += [path for _, path in members]
+            _tell(found, read, members)
         if groups:
             stream(lambda: read.rows(groups))
         if rest:
@@ -115,6 +144,23 @@ def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Re
             stream(lambda: read.rows(works))
     found.sql = " UNION ALL ".join(parts) or empty_relation(read.columns).sql
     return found
+
+
+def _path(read: LakeRead, file: DataFile, name: str) -> str | None:
+    """A file's path for DuckDB; None in a store in memory, whose objects Firn decodes as they are."""
+    local = read.bucket.local_path(file.path)
+    if local is not None or not read.bucket.capabilities.shareable:
+        return local
+    return f"{SCHEME}{quote(name)}/{quote(file.path)}"
+
+
+def _tell(found: Relation, read: LakeRead, members: Sequence[tuple[DataFile, str]]) -> None:
+    """Add what DuckDB opens for these files."""
+    for file, path in members:
+        if path.startswith(SCHEME):
+            found.objects[path] = BucketFile(read.bucket, file.path, file.size)
+        else:
+            found.files.append(path)
 
 
 def _shares(read: LakeRead) -> tuple[list[DataFile], list[VersionGroup]]:

@@ -17,6 +17,7 @@ import pytest
 
 import firn
 from firn.arrow.types import arrow_type
+from firn.bucket.local import LocalBucket
 from firn.errors import InvalidInputError, NoSuchVerbError, TableNotFoundError
 from firn.reads import plan_read
 from firn.sql.in_process import DuckQuery
@@ -179,10 +180,12 @@ def grown(table: Any, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("store", ["directory", "memory"])
-def test_random_queries(seed: int, store: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["directory", "bucket", "memory"])
+def test_random_queries(seed: int, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(f"{seed} {store}")
-    db = firn.connect(tmp_path / "db" if store == "directory" else "memory://", writer="w1")
+    if store == "bucket":
+        monkeypatch.setattr(LocalBucket, "local_path", lambda self, key: None)
+    db = firn.connect("memory://" if store == "memory" else tmp_path / "db", writer="w1")
     if seed % 4 == 3:
         table = db.create_table("t", key=["k", "ok"], journal=rng.choice(["leaderless", "writer"]))
     else:
@@ -332,9 +335,13 @@ def test_a_result_stays_at_its_versions(tmp_path: Path) -> None:
     assert [type(row["n"]) for row in db.sql("SELECT sum(n) AS n FROM t")] == [int]
 
 
-@pytest.mark.parametrize("store", ["directory", "memory"])
-def test_files_that_were_swept_before_the_first_row(store: str, tmp_path: Path) -> None:
-    db = firn.connect(tmp_path if store == "directory" else "memory://")
+@pytest.mark.parametrize("store", ["directory", "bucket", "memory"])
+def test_files_that_were_swept_before_the_first_row(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if store == "bucket":
+        monkeypatch.setattr(LocalBucket, "local_path", lambda self, key: None)
+    db = firn.connect("memory://" if store == "memory" else tmp_path)
     table = db.create_table("t", properties={"tombstone_grace": "0s"})
     table.append([{"n": 1}])
     table.append([{"n": 2}])
