@@ -33,7 +33,7 @@ _CLOSED = "this handle of a keyed table is closed. Open the table again."
 
 
 class SharedFlush:
-    """One flush for all who wait: whoever comes before it begins is in it, whoever comes later begins the next."""
+    """One flush for all callers that wait: those before it begins are in it, the next one begins another."""
 
     def __init__(self, threads: Threads, flush: Callable[[], None]) -> None:
         self._threads, self._flush = threads, flush

@@ -1,4 +1,4 @@
-"""What every verb of a keyed table works on: the table as a value, and the engine above it.
+"""The context that every verb of a keyed table works on: the table as a value, and the engine above it.
 
 `firn.database.database` gives every table its `Engines`; keyed tables themselves import no Spark.
 """
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class OpenWriter(Protocol):
-    """A table's writer, as far as those who alter or compact the table beside it need it."""
+    """A table's writer, as far as code that alters or compacts the table beside it needs it."""
 
     @property
     def epoch(self) -> int: ...
@@ -54,7 +54,7 @@ class OpenWriter(Protocol):
 
 
 class _Shared:
-    """What all handles on a table share in this process."""
+    """The things that all handles on a table share in this process."""
 
     def __init__(self, bucket: Bucket, definition: KeyedDefinition) -> None:
         self.cache = BlockCache(definition.settings.block_cache)
@@ -87,7 +87,7 @@ class KeyedContext:
 
     @cached_property
     def definition(self) -> KeyedDefinition:
-        """What the table was created with, altered as a view has it."""
+        """The definition that the table was created with, altered as a view has it."""
         return self.created.altered(self.alterations)
 
     @property

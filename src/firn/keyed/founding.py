@@ -1,6 +1,6 @@
 """How a keyed table begins: its pointer, and what a clone has from its parent.
 
-The definition is written first, the pointer then. Where a crash came between, whoever reads the table first writes
+The definition is written first, the pointer then. Where a crash came between, the first reader of the table writes
 the pointer.
 """
 
@@ -44,7 +44,7 @@ def found(table: KeyedContext) -> None:
 
 
 def founded(table: KeyedContext, read: Callable[[], T]) -> T:
-    """Read; and if there is no pointer because whoever created the table crashed, write it first."""
+    """Read; and if there is no pointer because the creator of the table crashed, write it first."""
     try:
         return read()
     except TableNotFoundError:
@@ -102,7 +102,7 @@ def pin_of(table: KeyedContext, parent: KeyedContext) -> SnapshotRef | None:
 
 
 def _first_ssts(table: KeyedContext) -> tuple[list[SSTInfo], int, Entries]:
-    """What a clone begins with: all its parent's SSTs and L0 objects, the last L0 number of these, and how the parent
+    """The beginning of a clone: all its parent's SSTs and L0 objects, the last L0 number of these, and how the parent
     was altered.
 
     L0 objects become the newest runs of level 1. Cost: 1 GET of the pin, the manifest, 1 GET an L0 object's index.

@@ -1,4 +1,4 @@
-"""What verbs of keyed tables tell: reports of loads, and figures of open writers and readers."""
+"""Results of verbs of keyed tables: reports of loads, and figures of open writers and readers."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class KeyedTable(KeyedContext):
             OutcomeUnknownError: the store answers nothing.
 
         Cost: 1 GET, the manifest's chain, 1 LIST, 1 PUT and 1 CAS; the table's first writer needs no PUT. In the
-        background 1 GET an L0 object, for its index; who reads before that is done waits for what the read needs.
+        background 1 GET an L0 object, for its index; reads before that is done wait for what they need.
 
         Example:
             >>> import firn
@@ -183,7 +183,7 @@ class KeyedTable(KeyedContext):
         return changes.changes(self, since, upto)
 
     def history(self, limit: int | None = None) -> list[ManifestCommit]:
-        """What compactions and bulk loads have committed, the newest first, as far as sweep has left it.
+        """The commits of compactions and bulk loads, the newest first, as far as sweep has left it.
 
         Args:
             limit: only the newest so many.

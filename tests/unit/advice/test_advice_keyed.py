@@ -114,7 +114,7 @@ def test_a_version_is_kept_by_a_checkpoint(table: KeyedTable) -> None:
     table.checkpoint("kept")
     fill(table, b"c")
     table.compact(full=True)
-    with advises("to be read later, keep with checkpoint()", names=["/t", version]):
+    with advises("Keep what you want to read later with checkpoint()", names=["/t", version]):
         table.reader(at=version)
     assert dict(table.reader(at="kept").scan()) == BOTH
 

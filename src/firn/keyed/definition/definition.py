@@ -87,7 +87,7 @@ class KeyedDefinition:
         return WIDE if WIDE_SEQ in self.features else NARROW
 
     def sst_writer(self, expected_bytes: int = 0) -> SstWriter:
-        """What makes an SST or L0 object of the table."""
+        """Makes one SST or L0 object of the table."""
         return SstWriter(
             self.values.schema,
             block_bytes=self.settings.block_size,

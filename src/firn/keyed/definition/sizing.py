@@ -1,4 +1,4 @@
-"""What the metadata of a keyed table weighs and costs: the paper's table of sizes, with its arithmetic mended.
+"""The weight and cost of a keyed table's metadata: the paper's table of sizes, with its arithmetic mended.
 
 The paper (SlateDB manifest, "Size calculations for manifest file") prints two rows wrong: Q divides by the writes a
 second where the compaction's period belongs, S divides by 1,000 where the price is for 10,000. It also leaves out the
@@ -19,7 +19,7 @@ _KB, _MB = 2**10, 2**20
 
 @dataclass(frozen=True)
 class Workload:
-    """What a table of sizes is computed from; the defaults are the paper's.
+    """The figures that a table of sizes is computed from; the defaults are the paper's.
 
     Args:
         block_mb: size of an SST, in MB (the paper's "block", which a manifest describes).

@@ -190,7 +190,7 @@ class KeyCell:
 
     @property
     def _takes(self) -> str:
-        """What the column takes, for messages: where its values can be written in several ways."""
+        """The values that the column takes, for messages: where they can be written in several ways."""
         if self.tag == UUID_TEXT:
             return ": give a uuid.UUID, or text like '6fa1c2e0-93b5-4c7e-8d21-5b0a9e4f7c38'"
         if self.tag == DECIMAL:

@@ -212,7 +212,7 @@ def _decoded(
 
 
 def _column(cell: KeyCell, raw: _Bytes) -> pa.Array:
-    """What stands in rows of bytes behind the tag; of rows that are null, anything."""
+    """The values in rows of bytes behind the tag; anything for rows that are null."""
     if cell.tag == UUID_TEXT:
         texts = np.full((len(raw), len(_NO_UUID)), ord("-"), np.uint8)
         texts[:, _PLACES] = _DIGITS[np.stack([raw >> 4, raw & 15], axis=2).reshape(len(raw), 32)]

@@ -69,7 +69,7 @@ class Keys:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What a reader must know to read them: `key-types`, where a column is DECIMAL or UUID."""
+        """The features that a reader must know to read them: `key-types`, where a column is DECIMAL or UUID."""
         return (KEY_TYPES,) if any(cell.tag in LATER for cell in self._cells) else ()
 
     @property
@@ -121,8 +121,8 @@ class Keys:
     def prefix(self, key: Any) -> tuple[bytes | None, bytes | None]:
         """The range of keys that begin with `key`: its first byte string, and the first behind it or None.
 
-        Of a typed key, those whose first columns are these; if all columns are given and the last is text or
-        bytes, those whose last column begins with it.
+        A typed key begins with it if its first columns are these; if all columns are given and the last is text or
+        bytes, if its last column begins with it.
 
         >>> Keys().prefix(b"DT")
         (b'DT', b'DU')

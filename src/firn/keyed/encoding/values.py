@@ -126,7 +126,7 @@ class Values:
         return self._cells[self.names.index(name)].check
 
     def public(self, stored: Any) -> Any:
-        """What a user gets for a stored value: bytes, or a dict of the columns.
+        """A stored value as users get it: bytes, or a dict of the columns.
 
         >>> Values({"a": "BIGINT", "b": "VARCHAR"}).public((1, "x"))
         {'a': 1, 'b': 'x'}

@@ -149,7 +149,7 @@ def load_task(
     Args:
         part: the task's number, below `context.parts`.
         attempt: which try of the task this is, so that two that run at once don't get in each other's way.
-        batches: rows with the table's columns, as scans give them. Of rows with one key the last stays.
+        batches: rows with the table's columns, as scans give them. The last row of a key stays.
 
     Raises:
         InvalidInputError: keys that aren't in order; a column or value that doesn't fit.

@@ -39,7 +39,7 @@ class LoadRows:
     def chunks(self, batches: Iterable[pa.RecordBatch], seq: int) -> Iterator[pa.RecordBatch]:
         """Rows in any order as entries, sorted within each batch that comes out, which is of about `CHUNK_BYTES`.
 
-        Of rows with one key in one batch the last stays. Raises as `entries`.
+        The last row of a key in a batch stays. Raises as `entries`.
         """
         held: list[pa.RecordBatch] = []
         size = 0

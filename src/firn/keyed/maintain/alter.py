@@ -1,6 +1,6 @@
-"""What changes a keyed table's definition after its creation: its properties.
+"""Changes of a keyed table's definition after its creation: of its properties.
 
-The change stands in the manifest, with the feature `definition`, so that whoever reads a view has it at no request
+The change stands in the manifest, with the feature `definition`, so that each reader of a view has it at no request
 more. Only compactors put manifests, so `alter` takes the compactor's epoch; and the writer's, so that no writer
 goes by the old definition: that of the writer which this database has open, or a new one.
 """

@@ -54,7 +54,7 @@ class Checkpoint:
         self._table.journal.delete_snapshot(self.ref)
 
     def view(self) -> View:
-        """What it keeps. 1 GET, and 1 a manifest of its chain.
+        """The view that it keeps. 1 GET, and 1 a manifest of its chain.
 
         Raises:
             SnapshotTooOldError: it was deleted, or had expired and was swept.
@@ -149,8 +149,8 @@ def _version(table: KeyedContext, version: str) -> View:
     view, last = newest_view(table), int(number)
     if view.manifest.name != name or not view.manifest.last_compacted <= last <= view.last_l0:
         raise SnapshotTooOldError(
-            f"{table.bucket.uri(table.prefix)} has no version {version} any more: it was compacted since. What is "
-            "to be read later, keep with checkpoint()."
+            f"{table.bucket.uri(table.prefix)} has no version {version} any more: it was compacted since. Keep "
+            "what you want to read later with checkpoint()."
         )
     return View(view.pointer, view.manifest, tuple(f for f in view.l0 if f.number <= last))
 

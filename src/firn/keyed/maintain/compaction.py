@@ -44,7 +44,7 @@ MAX_ROUNDS = 64
 
 @dataclass(frozen=True)
 class CompactionReport:
-    """What a compaction did, or with `dry_run` would begin with.
+    """The figures of a compaction: those of all that it did, or with `dry_run` would begin with.
 
     `l0_bytes` are those of `bytes_in` that came from L0: what writers had flushed. `version` is the view's
     afterwards, None where there was nothing to do.
@@ -243,7 +243,7 @@ def run_plan(
     adds = [sst for result in results for sst in result.ssts]
     if steps.unsure:
         session.refresh()
-    # What is known by now is what the steps beside it have compacted, or as before.
+    # The steps beside it may have compacted more by now.
     upto = max(plan.last_compacted, session.view.manifest.last_compacted)
     view = session.commit(adds=adds, deletes=plan.ssts, last_compacted=upto, in_flight=in_flight)
     report += steps.report
@@ -301,7 +301,7 @@ def _is_move(plan: CompactionPlan, now_ms: int) -> bool:
 
 
 def _first_plan(view: View, table: KeyedContext, full: bool) -> CompactionPlan | None:
-    """What a compaction by hand begins with: all of L0, however little the policy makes of it."""
+    """The plan that a compaction by hand begins with: all of L0, however little the policy makes of it."""
     if full:
         return plan_full(view, policy_of(table), table.clock.now_ms())
     return plan_compaction(view, replace(policy_of(table), l0_trigger=1))

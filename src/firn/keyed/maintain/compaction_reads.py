@@ -21,7 +21,7 @@ from firn.keyed.sst.reader import SstReader
 from firn.keyed.sst.scan import decoded
 
 PIECE_BYTES = 8 << 20
-"""What is merged at once: so little that the allocator has the same memory for it again and again, as memory that is
+"""Bytes that are merged at once: so few that the allocator has the same memory for it again and again. Memory that is
 new to the process costs more than the merge."""
 
 SPAN_BYTES = 4 << 20

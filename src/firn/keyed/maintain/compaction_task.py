@@ -1,4 +1,4 @@
-"""What runs in the tasks of a compaction: runs of one share of the keys in, SSTs of one run out.
+"""The tasks of a compaction: runs of one share of the keys in, SSTs of one run out.
 
 A module-level function `fn(bucket, context, task)` for a `firn.runner.Runner`; context, task and result are
 picklable. It only adds objects: nothing changes for readers until the driver commits. The result depends on
@@ -31,7 +31,7 @@ READS_AHEAD = 8
 
 @dataclass(frozen=True)
 class CompactContext:
-    """What all tasks of a compaction share. `now_ms`: what has expired by then goes."""
+    """The parameters that all tasks of a compaction share. Entries that have expired by `now_ms` go."""
 
     definition: KeyedDefinition
     prefix: str

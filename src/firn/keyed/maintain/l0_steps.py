@@ -1,8 +1,8 @@
 """L0 in steps of its own, while a long compaction is under way.
 
-What takes minutes must not keep flushes waiting for its end: the number up to which L0 is compacted is one for the
-whole table, so a compaction that takes L0 together with older runs holds up all that is flushed meanwhile. So a long
-one takes no L0. Beside it, the same compactor goes on merging small L0 objects into runs that are newer than all its
+A compaction that takes minutes must not keep flushes waiting for its end. The number up to which L0 is compacted is
+one for the whole table, so a compaction of L0 and older runs holds up all that is flushed meanwhile. So a long one
+takes no L0. Beside it, the same compactor goes on merging small L0 objects into runs that are newer than all its
 input, and commits each of these steps for itself.
 """
 
@@ -19,7 +19,7 @@ from firn.journal.manifest import View
 from firn.keyed.maintain.policy import CompactionPlan, Policy, plan_compaction, plan_l0
 
 STEP_BYTES, STEP_FILES = 256 << 20, 128
-"""What one step takes at most: some seconds of work, and a block of each file in memory."""
+"""One step takes at most so much: some seconds of work, and a block of each file in memory."""
 
 LONG_BYTES = 256 << 20
 """A plan that reads more takes no L0 along, and is done beside steps of L0."""
@@ -33,9 +33,9 @@ log = logging.getLogger("firn.keyed")
 
 
 def due(view: View, policy: Policy) -> CompactionPlan | None:
-    """What the policy asks for next; None where that is nothing.
+    """The plan that the policy asks for next; None where there is none.
 
-    What the runs ask for comes before L0, and L0 goes on beside it if it takes long. The other way round it would
+    Plans of the runs come before L0, and L0 goes on beside it if it takes long. The other way round they would
     never come where much is written: L0 asks for something at all times.
     """
     older = plan_compaction(replace(view, l0=()), policy)

@@ -1,7 +1,7 @@
 """The compactor beside an open writer, in its process: it compacts when the policy asks for it, and doesn't take that
 work away from a compactor that is under way elsewhere.
 
-Whoever compacts takes the compactor's epoch, which makes void what another one has under way. A person who calls
+A compactor takes the compactor's epoch, which makes void what another one has under way. A person who calls
 `compact` means that; a thread that nobody has called must not. So it looks for signs of another: an epoch that has
 committed nothing yet, or SSTs that no manifest has settled. It takes over when these haven't changed for a while.
 """
@@ -133,7 +133,7 @@ class OwnCompaction:
             self._thread.stop(timeout)
 
     def by_hand(self, *, full: bool) -> CompactionReport:
-        """Compact now, and take over from whoever does."""
+        """Compact now, and take over from another compactor."""
         return self.beside(lambda: compact(self._table, full=full, runner=RUNNER))
 
     def work(self) -> float | None:

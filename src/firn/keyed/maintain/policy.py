@@ -46,7 +46,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What to merge into what: `l0` (newest first) and `ssts` become SSTs of the run `run` of `level`.
+    """One merge: `l0` (newest first) and `ssts` become SSTs of the run `run` of `level`.
 
     `bottom`: no older run holds any key of these, so deletes needn't stay. `last_compacted` is that of the manifest
     afterwards.
@@ -80,7 +80,7 @@ def l0_bytes(files: Iterable[L0File]) -> int:
 
 
 def plan_compaction(view: View, policy: Policy) -> CompactionPlan | None:
-    """What should be compacted next; None where nothing needs to be.
+    """The plan of the next compaction; None where nothing needs one.
 
     Carrying plans out one after the other comes to an end, where no more is written meanwhile.
     """
@@ -231,7 +231,7 @@ def _next_run(runs: Sequence[Run]) -> int:
 
 
 def has_refuse(sst: SSTInfo, now_ms: int | None) -> bool:
-    """Whether there are entries that needn't be kept at the bottom: deletes, or what has expired by then."""
+    """Whether there are entries that needn't be kept at the bottom: deletes, or entries that have expired by then."""
     expired = now_ms is not None and sst.min_expire is not None and sst.min_expire <= now_ms
     return sst.tombstones > 0 or expired
 

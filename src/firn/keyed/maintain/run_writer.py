@@ -1,6 +1,6 @@
 """A sorted run goes to the bucket as SSTs of about one size, several of them in flight.
 
-What compactions and bulk loads write with, in tasks of any process: it needs the numbers that are its own and
+Compactions and bulk loads write with it, in tasks of any process: it needs the numbers that are its own and
 commits nothing. No SST is ever written over: where an object is in the way, or an answer is missing, it takes the
 next number and leaves the other to sweep.
 """

@@ -13,7 +13,7 @@ from firn.keyed.maintain.clones import let_go
 from firn.units import parse_duration
 
 SKEW_S = 60.0
-"""How far the clocks of those who make and sweep checkpoints may be apart."""
+"""How far the clocks of processes that make and sweep checkpoints may be apart."""
 
 
 def sweep(
@@ -21,7 +21,7 @@ def sweep(
 ) -> CollectReport:
     """Delete what neither the table nor a checkpoint of it names, by rules 16-21 of the manifest page.
 
-    What a compaction has replaced goes when that is longer ago than the table's `l0_min_age`, so snapshots and scans
+    The inputs of a compaction go when it is longer ago than the table's `l0_min_age`, so snapshots and scans
     that are younger go on; expired checkpoints go a minute after they have expired. A clone that reads nothing of
     its parent any more lets go of it.
 

@@ -247,7 +247,7 @@ class ColumnOperators:
         return tuple(merged)
 
     def _two(self, older: Any, newer: Any) -> Any:
-        """What a counter does most: one row on another."""
+        """One row on another, which counters do most."""
         return tuple(
             [
                 b if a is None else a if b is None else both(a, b)

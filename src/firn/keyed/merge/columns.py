@@ -52,7 +52,7 @@ def merge_operands(
     reading: bool,
     bottom: bool,
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]] | None:
-    """What is left of keys whose newest version is an operand, and which of them each row is.
+    """The rows that are left of keys whose newest version is an operand, and which of them each row is.
 
     Args:
         rows: all versions of these keys, in a run's order; without `reading`, none that ever expires.

@@ -15,7 +15,7 @@ MAX_DEPTH: Final = 250
 """Levels of nesting: what writes JSON here goes no deeper than 254."""
 
 _LONG = re.compile(rb"[0-9][0-9.]{14}|[0-9][eE]")
-"""What may be a number that a double or 64 bits don't hold, or that is written in a way of its own."""
+"""Finds text that may be a number that a double or 64 bits don't hold, or that is written in a way of its own."""
 
 
 def load_json(text: str | bytes) -> Any:

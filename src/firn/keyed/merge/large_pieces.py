@@ -1,6 +1,6 @@
 """Pieces of runs that are too large for one batch of Arrow, whose text and bytes have offsets of 32 bits.
 
-They are cut by keys into smaller ones. Of a key that alone is too large only the versions count that a reader needs;
+They are cut by keys into smaller ones. A key that alone is too large keeps only the versions that a reader needs;
 where these are merge operands that are too large together, they are merged as Python values.
 """
 
@@ -15,7 +15,7 @@ from firn.keyed.encoding.entries import MERGE
 from firn.keyed.merge.run_buffers import Piece, bisect_keys
 
 MOST_BYTES = 1 << 30
-"""Of a batch: half of what 32 bits address, for what merging may add."""
+"""Bytes of a batch: half of what 32 bits address, for what merging may add."""
 
 
 def parts(piece: Piece, *, reverse: bool, upto_seq: int | None) -> Iterator[Piece]:
@@ -42,7 +42,7 @@ def weight(piece: Piece) -> int:
 
 
 def _cut(piece: Piece, key: bytes) -> tuple[Piece, Piece]:
-    """What is below a key, and the rest."""
+    """The part below a key, and the rest."""
     below: Piece = [[] for _ in piece]
     above: Piece = [[] for _ in piece]
     for number, run in enumerate(piece):

@@ -95,7 +95,7 @@ class Memtable:
     def extend(self, entries: Iterable[tuple[bytes, object, int, int | None]]) -> int:
         """Add entries (key, stored value, kind, expire_at), the later the newer; the `seq` of the last.
 
-        `last_seq` moves when all are in, so who reads up to a `last_seq` sees all of them or none.
+        `last_seq` moves when all are in, so a reader up to a `last_seq` sees all of them or none.
         """
         self._kept = None
         keys, values, kinds, expires = self._keys, self._values, self._kinds, self._expires
@@ -155,7 +155,7 @@ class Memtable:
     ) -> Iterator[pa.RecordBatch]:
         """The entries with start ≤ key < end as batches of a run, or exactly backwards with `reverse`.
 
-        Of each key, what `get` gives. Entries that come while the scan runs are left out.
+        Each key has what `get` gives. Entries that come while the scan runs are left out.
         """
         upto = self._count - 1 if upto_seq is None else min(upto_seq - self._base, self._count - 1)
         rows = _FIRST_ROWS
@@ -178,7 +178,7 @@ class Memtable:
     def freeze(self) -> pa.RecordBatch:
         """The run that is flushed: of each key, what `get` gives. Nothing may be put any more.
 
-        Older versions are left out: whoever still reads up to an older `seq` holds the memtable. The run isn't kept:
+        Older versions are left out: a reader up to an older `seq` still holds the memtable. The run isn't kept:
         while it is on its way to the bucket, the memtable would take twice its room.
         """
         run = self._run(self._count - 1, build=False)
@@ -232,7 +232,7 @@ class Memtable:
         return found
 
     def _positions(self, keys: Iterable[bytes], upto: int) -> list[int]:
-        """Of each key in turn the positions that `get` gives, newest first."""
+        """The positions that `get` gives of each key in turn, newest first."""
         newest, kinds, before, below = self._newest, self._kinds, self._before, self._below
         found = []
         for key in keys:
@@ -300,7 +300,7 @@ def checked_weight(
 def _range(
     rows: pa.RecordBatch, start: bytes | None, end: bytes | None, reverse: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a run with start ≤ key < end; backwards in parts, for who wants only the last ones."""
+    """The rows of a run with start ≤ key < end; backwards in parts, for callers that want only the last ones."""
     low = 0 if start is None else bisect_keys(rows.column(0), start)
     high = len(rows) if end is None else bisect_keys(rows.column(0), end)
     if not reverse:

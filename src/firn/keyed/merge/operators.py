@@ -44,7 +44,7 @@ def merge_operator(function: F | None = None, *, associative: bool = True) -> F 
     """Mark a function of one's own as a merge operator.
 
     It is called with the value so far (bytes or a dict; None for nothing) and one operand, and returns the value.
-    Only marked functions can be named by a table: its definition lies in the bucket, and whoever writes there
+    Only marked functions can be named by a table: its definition lies in the bucket, and a process that writes there
     shouldn't choose which of a program's functions are called.
 
     Args:

@@ -47,7 +47,7 @@ def key_order(keys: pa.Array) -> tuple[Order, Flags]:
 
 
 def first_of_each(keys: pa.Array) -> Flags:
-    """Of ascending keys, whether each is another than the one before.
+    """Whether each of some ascending keys is another than the one before.
 
     >>> first_of_each(pa.array([b"a", b"a", b"b"])).tolist()
     [True, False, True]

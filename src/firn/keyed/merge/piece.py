@@ -65,7 +65,7 @@ def merge_piece(piece: Piece, how: PieceMerge, *, reverse: bool = False) -> pa.R
         plain = _bury(plain, how.now_ms)
     if not mixed:
         return plain
-    # What stays of keys without operands, and in between what `merge` makes of the others.
+    # The rows of keys without operands, and in between what `merge` makes of the others.
     number = np.cumsum(newest)  # of each row's key in the piece
     theirs = operands[np.flatnonzero(newest)][number - 1]
     merged, places = _merged(_take(rows, order, theirs), number[theirs], how)
@@ -77,7 +77,7 @@ def merge_piece(piece: Piece, how: PieceMerge, *, reverse: bool = False) -> pa.R
 
 
 def _merged(rows: pa.RecordBatch, numbers: Order, how: PieceMerge) -> tuple[pa.RecordBatch, Order]:
-    """What stays of keys with operands, and their numbers: by columns where that is possible, else key by key."""
+    """The rows that stay of keys with operands, and their numbers: by columns where that can be, else key by key."""
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     expire_at = rows.column(3)
     if how.reducers is not None and (how.reading or expire_at.null_count == len(expire_at)):

@@ -21,7 +21,7 @@ SMALL_BYTES = 256 << 10
 FIRST_ROWS = 512  # a scan may stop after a few rows
 
 Piece = list[list[pa.RecordBatch]]
-"""Of each run, newest first, its batches in key order."""
+"""The batches of each run, in key order; the newest run first."""
 
 
 def pieces(
@@ -35,7 +35,7 @@ def pieces(
     """The runs in pieces that share no key, in key order, or from the last one with `reverse`.
 
     Within a piece all batches are in a run's order, also where the runs come backwards. Pieces grow from
-    `first_rows`, for who wants no more, to about `rows` of each run, or `piece_bytes` of all.
+    `first_rows`, for callers that want no more, to about `rows` of each run, or `piece_bytes` of all.
     """
     buffers = [_Buffer(run, reverse) for run in runs]
     budget = piece_bytes // max(1, len(buffers))
@@ -59,7 +59,7 @@ def pieces(
 
 
 class _Buffer:
-    """What was read of one run and isn't in a piece yet."""
+    """The rows of one run that were read and aren't in a piece yet."""
 
     def __init__(self, run: Iterator[pa.RecordBatch], reverse: bool) -> None:
         self._run = run

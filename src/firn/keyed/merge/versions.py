@@ -1,7 +1,7 @@
 """Merging a key's versions, newest first, into what a reader sees.
 
 `merge_key` does it for one key, `merge_runs` for ranges of whole runs, as Arrow batches: scans, compaction and tasks
-of a cluster all go through it. What is in a newer run is newer; see docs/format/keyed-entries.md.
+of a cluster all go through it. Entries of a newer run are newer; see docs/format/keyed-entries.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from firn.keyed.merge.run_buffers import FIRST_ROWS, PIECE_BYTES, Piece, pieces
 
 
 def merge_key(versions: Iterable[Entry], operator: Operator | None, now_ms: int) -> Entry | None:
-    """What a reader sees of one key: a put, or None where there is nothing, or it was deleted or has expired.
+    """One key as a reader sees it: a put, or None where there is nothing, or it was deleted or has expired.
 
     Stops at the first version that isn't a merge operand, so `versions` may look into older runs as it goes.
 
@@ -70,7 +70,7 @@ def compact_key(
 ) -> list[Entry]:
     """The fewest versions, newest first, that read the same as these now and at any later time.
 
-    What expires at different times stays apart. Where the operator fails, operands stay as they are: the key's
+    Operands that expire at different times stay apart. Where the operator fails, operands stay as they are: the key's
     readers are told, and the rest of the table is compacted.
 
     Args:
@@ -159,7 +159,7 @@ def merge_runs(
 def _one_key(
     part: Piece, values: Values, merge: Callable[[list[Entry]], list[Entry]]
 ) -> Iterator[pa.RecordBatch]:
-    """What stays of a single key whose versions don't fit into a batch, each entry for itself."""
+    """The entries that stay of a single key whose versions don't fit into a batch, each entry for itself."""
     versions = [entry for run in part for batch in run for entry in values.entries(batch)]
     return (values.batch([entry]) for entry in merge(versions))
 

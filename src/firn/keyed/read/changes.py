@@ -1,7 +1,7 @@
 """The change feed: the entries that were written since a version (paper: `get_changes`).
 
 Flushes carry a table's changes in the order in which they were committed, and `seq` is that order. So a version is a
-place in it: the last flush, and the last bulk load above that. What is new are the entries with a greater seq: in
+place in it: the last flush, and the last bulk load above that. New are the entries with a greater seq: in
 the L0 objects that came since, also those that a compaction has taken up and sweep has left; and in the SSTs for
 what was bulk loaded.
 """
@@ -33,7 +33,7 @@ CHANGE_FIELDS = (
     pa.field("_seq", pa.int64(), nullable=False),
     pa.field("_expire_at", pa.timestamp("ms", "UTC")),
 )
-"""What a change tells beside key and value."""
+"""The columns of a change beside key and value."""
 
 _VERSION = re.compile(r"(manifest\.\d{18}\.\d{18})@(-1|\d{1,18})(?:\+(\d{1,10}))?")
 
@@ -57,8 +57,8 @@ class Changes:
     `_seq` is the order of commits: of one key, the greatest counts. A file's entries come in the order of their keys,
     the files by the newest commit that they hold. So flushes come in the order of commits, and what was loaded may
     come late: where a compaction has put parts of two loads into one SST, all of it comes where the later one does,
-    behind flushes of between. Who applies changes one by one therefore keeps the `_seq` that was applied last of each
-    key, and skips a smaller one; none of them is told before the version that `since` names, or after `version`.
+    behind flushes of between. A program that applies changes one by one therefore keeps the last `_seq` of each key,
+    and skips a smaller one; none of them is told before the version that `since` names, or after `version`.
     """
 
     since: str | None
@@ -102,14 +102,14 @@ class Changes:
 
 
 def changes(table: KeyedContext, since: str | None = None, upto: str | None = None) -> Changes:
-    """What was written since a version: puts, deletes and merge operands, each commit's.
+    """All that was written since a version: puts, deletes and merge operands, each commit's.
 
     Flushed is what counts; of what one flush did to a key, the last put or delete and the operands above it are
     told. With `since=None` the feed begins with every entry that the table holds, merged as far as compactions have
     done so.
 
-    What was bulk loaded is told from the SSTs where it lies, so not if a compaction has merged it with something
-    newer of its key. That is no loss where the newer one is a put or a delete, which is told itself. Where it is a
+    Bulk loaded rows are told from the SSTs where they lie, so not if a compaction has merged them with something
+    newer of their key. That is no loss where the newer one is a put or a delete, which is told itself. Where it is a
     merge operand, the operand is told without what it stands on: on a table with a merge operator, ask for the
     changes after each load, before the keys that were loaded are merged into. All that is loaded may come late by
     `_seq`, see `Changes`.
@@ -192,7 +192,7 @@ def change_batches(
 
 
 def change_reader(bucket: Bucket, definition: KeyedDefinition, file: ChangeFile) -> SstReader:
-    """What reads one file's changes, and keeps nothing. No request."""
+    """Reads one file's changes, and keeps nothing. No request."""
     return SstReader(bucket, file.key, file.bytes, BlockCache(0), values=definition.values)
 
 
@@ -227,7 +227,7 @@ class _Place:
 
     @property
     def seq(self) -> int:
-        """What was there has no greater one."""
+        """The greatest that any entry there has."""
         return max(self.seqs.of(self.number, self.seqs.half - 1), self.loaded)
 
     @staticmethod

@@ -16,7 +16,7 @@ class KeyedReader(Reads):
     """A table's entries, as of its newest flush or of one moment. Made by `KeyedTable.reader`.
 
     Safe to share between threads. One that follows looks for newer flushes when it is asked something and what it
-    knows is older than it may be: who doesn't read, costs nothing.
+    knows is older than it may be: without reads it costs nothing.
     """
 
     def __init__(self, table: KeyedContext, view: View, *, follow: float | None) -> None:
@@ -120,7 +120,7 @@ class KeyedReader(Reads):
 class KeyedSnapshot(Reads):
     """One moment of an open writer, in its process; made by `KeyedWriter.snapshot`.
 
-    It holds what was in memory. What is in the bucket stays for at least the table's `l0_min_age`; to read later
+    It holds the memtables. The objects in the bucket stay for at least the table's `l0_min_age`; to read later
     than that, keep a checkpoint.
     """
 

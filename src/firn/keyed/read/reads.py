@@ -104,7 +104,7 @@ class Tree:
 
 @checked
 class Reads(ABC):
-    """What writers, readers and snapshots have in common: get, multi_get, scan, scan_prefix."""
+    """The verbs that writers, readers and snapshots have in common: get, multi_get, scan, scan_prefix."""
 
     def __init__(self, table: KeyedContext) -> None:
         self.table = table

@@ -50,7 +50,7 @@ class Run:
 
 
 class Sources:
-    """What a view has in the bucket. `l0` is newest first, then `runs`, the newest first too."""
+    """The objects of a view in the bucket. `l0` is newest first, then `runs`, the newest first too."""
 
     def __init__(self, l0: Sequence[SstReader], runs: Sequence[Run], readers: SstReaders) -> None:
         self.l0, self.runs, self._readers = tuple(l0), tuple(runs), readers
@@ -95,7 +95,7 @@ class Sources:
     def _held(
         self, runs: Sequence[Sequence[SstReader]], start: bytes | None, end: bytes | None
     ) -> list[bool] | None:
-        """Of a short scan, of which runs the cache has all that it reads. None if it reads so much that it would push
+        """Whether the cache has all that a short scan reads of each run. None if it reads so much that it would push
         too much else out."""
         room = self._readers.cache.max_bytes // SHORT_SHARE
         held = []
@@ -126,7 +126,7 @@ def runs_from(table: KeyedContext, ssts: Iterable[SSTInfo]) -> list[Run]:
 
 
 def sources_of(table: KeyedContext, view: View) -> Sources:
-    """What a view has in the bucket, to be read. No request."""
+    """The objects of a view in the bucket, to be read. No request."""
     l0 = [table.sst(file.key, file.bytes) for file in view.l0]
     return Sources(l0, runs_from(table, view.manifest.ssts), table.ssts)
 

@@ -1,8 +1,8 @@
 """A block of an SST in memory: what was decoded, laid out for point reads in microseconds and in little room.
 
 Arrow's own access to one cell costs a microsecond a call, so keys, seqs and values are read straight from the
-columns' bytes. What says nothing isn't kept: where each key or value ends if all are of one length, kinds if all
-are puts, expiries if there are none. Scans get it back as Arrow.
+columns' bytes. Columns that say nothing aren't kept: the ends of keys and values if all are of one length, kinds if
+all are puts, expiries if there are none. Scans get it back as Arrow.
 """
 
 from __future__ import annotations

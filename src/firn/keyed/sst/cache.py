@@ -13,11 +13,11 @@ from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 
 OFFERED_SHARE = 4
-"""What nobody has read yet has at most this part of the cache."""
+"""Blocks that nobody has read yet have at most this part of the cache."""
 
 
 class Sized(Protocol):
-    """What a cache holds: `nbytes` is what it takes of memory, Python objects counted too."""
+    """An item of a cache: `nbytes` is the memory that it takes, Python objects counted too."""
 
     @property
     def nbytes(self) -> int: ...
@@ -131,7 +131,7 @@ class BlockCache:
                 self._remove(file.base | block)
 
     def stats(self) -> CacheStats:
-        """What it holds and how often it helped."""
+        """How much it holds and how often it helped."""
         with self._lock:
             count = len(self._blocks) + len(self._offers)
             return CacheStats(self.max_bytes, self._bytes, count, self._hits, self._misses, self._evicted)

@@ -25,7 +25,7 @@ read looks into them, lz4 unpacks keys six times as fast as zstd, and plain numb
 
 _SAMPLES, _SAMPLE_BYTES = 16, 4096
 _WORTH = 15 / 16
-"""What compression must come down to, of a sample, to be worth unpacking at every read."""
+"""The part of a sample that compression must come down to, to be worth unpacking at every read."""
 
 
 def encoding(rows: pa.RecordBatch, compression: Compression) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def encoding(rows: pa.RecordBatch, compression: Compression) -> dict[str, Any]:
     codecs = {name: "none" if name in plain else compression for name in _leaves(schema)}
     delta = list(_DELTA)
     if all(codec == "none" for name, codec in codecs.items() if name != "key"):
-        # What is left is small beside the values, so that it may as well be what is looked into fastest.
+        # Keys and seqs are small beside the values, so they may as well be encoded for the fastest look.
         if codecs["key"] == "zstd" and SMALL_KEYS * rows.column(0).nbytes <= rows.nbytes:
             codecs["key"] = "lz4"
         if SMALL_SEQS * rows.column(1).nbytes <= rows.nbytes and _differ(rows.column(1)):
@@ -66,7 +66,7 @@ def encoding(rows: pa.RecordBatch, compression: Compression) -> dict[str, Any]:
         "use_dictionary": text or False,
         "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
         "write_statistics": ["key", *bounded],
-        # Whoever reads the file without its tail, as Spark does, sees damage by these.
+        # Engines that read the file without its tail, as Spark does, see damage by these.
         "write_page_checksum": True,
         "store_schema": False,
     }

@@ -46,7 +46,7 @@ class SstIndex:
     def info(
         self, *, level: int, run: int, number: int, file: str, size: int, max_loaded: int = -1
     ) -> SSTInfo:
-        """What a manifest says of the SST; `size` are the file's bytes."""
+        """The SST as a manifest names it; `size` is the file's, in bytes."""
         return SSTInfo(
             level=level,
             run=run,
@@ -105,7 +105,7 @@ class SstIndex:
         return (start is None or start <= self.max_key) and (end is None or self.lows[0] < end)
 
     def bytes_of(self, blocks: range) -> int:
-        """What neighbouring blocks have in the file."""
+        """The bytes of neighbouring blocks in the file."""
         return self.ends[blocks.stop - 1] - self.extent(blocks.start)[0] if blocks else 0
 
     def _first(self, block: int, key: bytes) -> int:

@@ -1,6 +1,6 @@
 """One key's entries out of a block's bytes, without decoding the rest of them.
 
-Many a block is read for a single key and never again. What a row of it needs is then taken from its pages: plain
+Many a block is read for a single key and never again. The cells of its row are then taken from its pages: plain
 pages of values that all have one length are searched as they are, and other columns of little size decoded. Where
 neither helps, nor is known how, the answer is that the block has to be decoded as a whole.
 """
@@ -30,7 +30,7 @@ class Probe:
 
     def __init__(self, index: SstIndex, metadata: Any) -> None:
         self._metadata = metadata
-        # What the whole file has none of needn't be looked at.
+        # Kinds and expiries that the whole file has none of needn't be looked at.
         self._rest: list[str] = []
         if index.tombstones or index.merges:
             self._rest.append("kind")

@@ -27,8 +27,7 @@ WHOLE_BYTES = 256 << 10
 
 TAIL_BYTES = 64 << 10
 TAIL_SHARE = 32
-"""What is fetched from the end of a larger file, at least so many bytes and its 32nd part; nearly every index fits
-in."""
+"""The end of a larger file that is fetched: at least so many bytes and its 32nd part; nearly every index fits in."""
 
 
 class SstReader:
@@ -175,7 +174,7 @@ class SstReader:
         return spans(blocks, self._decoding().weights.__getitem__, most_bytes, reverse=reverse)
 
     def decode(self, data: BytesLike, blocks: range, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """What was fetched, checked and as rows."""
+        """Fetched bytes of blocks, checked and as rows."""
         with self._refusing():
             return self._decoding().decode(data, blocks, columns)
 

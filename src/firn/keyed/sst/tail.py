@@ -42,12 +42,12 @@ checksum = xxhash.xxh3_64_intdigest
 
 
 class DamagedError(ValueError):
-    """Bytes that aren't a whole SST; says which part. The reader, who knows the object's name, raises it anew."""
+    """Bytes that aren't a whole SST; says which part. The reader knows the object's name, and raises it anew."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """What the end of an SST holds."""
+    """The end of an SST, decoded."""
 
     index: SstIndex
     bloom: bytes

@@ -13,7 +13,7 @@ PACE_BYTES = 256 << 10
 """How much is put between two short waits."""
 
 LONGEST_WAIT_S = 0.125
-"""Of a put, for `PACE_BYTES`, just below a bound."""
+"""How long a put waits for `PACE_BYTES`, just below a bound."""
 
 LONGEST_PAUSE_S = 1.0
 """Between the beginnings of two flushes, just below the bound of L0 objects."""
@@ -58,5 +58,5 @@ CALM = Pressure()
 
 
 def _above(used: float) -> float:
-    """Of the upper half of a bound, how much is used."""
+    """How much is used of the upper half of a bound."""
     return min(1.0, max(0.0, 2 * used - 1))

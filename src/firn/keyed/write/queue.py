@@ -18,10 +18,10 @@ from firn.keyed.write.pressure import PACE_BYTES, Pressure
 from firn.keyed.write.tree import WriterTree
 
 MOST_BYTES = 1 << 30
-"""Of a memtable that is to be one batch of Arrow, whatever the properties say."""
+"""Bytes of a memtable at most, whatever the properties say: it is to be one batch of Arrow."""
 
 SHORTEST_WAIT_S = 0.01
-"""Of a put that is slowed down: on a busy machine each wait takes much longer than it should."""
+"""Shorter waits of puts are put together: on a busy machine each wait takes much longer than it should."""
 
 
 class Flush:
@@ -32,7 +32,7 @@ class Flush:
     def __init__(self, memtable: Memtable) -> None:
         self.memtable, self.bytes = memtable, memtable.bytes
         self.reader: SstReader | None = None
-        """Of its L0 object, once that is up."""
+        """Reads its L0 object, once that is up."""
         self.taken = False
 
     @property
@@ -50,7 +50,7 @@ class MemtableQueue:
         self.work, self.done = threading.Condition(self.lock), threading.Condition(self.lock)
         """Notified of what there is to flush, and of what is flushed."""
         self.error: BaseException | None = None
-        """What ended the writer."""
+        """The error that ended the writer."""
         self.closing = self.ended = False
         """Whether it takes no more puts, and whether it flushes nothing any more."""
         self.active = self._empty(number)
@@ -68,7 +68,7 @@ class MemtableQueue:
     # -- puts
 
     def check_locked(self) -> None:
-        """Raise what ended the writer."""
+        """Raise the error that ended the writer."""
         if self.error is not None:
             raise again(self.error)
         if self.closing:

@@ -1,4 +1,4 @@
-"""What an open writer reads: its memtables, the L0 objects above the newest manifest, and that manifest's runs."""
+"""The tree that an open writer reads: memtables, L0 objects above the newest manifest, and that manifest's runs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Uploader:
         self._session, self._queue = session, queue
         self.retries = 0
         self.last_error: BaseException | None = None
-        """Of the last try that failed and was made again."""
+        """The error of the last try that failed and was made again."""
         self._encoding = threading.Lock()
         self._encoded = 0
         self._random = random.Random()

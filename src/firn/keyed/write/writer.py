@@ -288,8 +288,8 @@ class KeyedWriter(Reads):
             )
 
     def _close_at_exit(self) -> None:
-        """What a program that forgets to close would have done; errors that nobody was told of yet are logged."""
-        known = self._queue.error is not None  # and whoever put something was told
+        """Close in place of a program that forgets to; errors that nobody was told of yet are logged."""
+        known = self._queue.error is not None  # and the callers of put were told
         try:
             self.close(30.0)
         except FirnError as error:
