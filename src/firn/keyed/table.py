@@ -246,19 +246,11 @@ class AsyncKeyedTable:
 
     def open(self, **options: Any) -> Opening[AsyncKeyedWriter]:
         """Become the table's writer; the one before is fenced. Options as `KeyedTable.open` has them."""
-
-        async def make() -> AsyncKeyedWriter:
-            return AsyncKeyedWriter(await asyncio.to_thread(self.twin.open, **options))
-
-        return Opening(make)
+        return Opening(lambda: self.run(lambda: AsyncKeyedWriter(self.twin.open(**options))))
 
     def reader(self, at: Any = None, **options: Any) -> Opening[AsyncKeyedReader]:
         """Read the newest flush, or stay at a version or checkpoint. Options as `KeyedTable.reader` has them."""
-
-        async def make() -> AsyncKeyedReader:
-            return AsyncKeyedReader(await asyncio.to_thread(self.twin.reader, at, **options))
-
-        return Opening(make)
+        return Opening(lambda: self.run(lambda: AsyncKeyedReader(self.twin.reader(at, **options))))
 
     async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
         """Any verb of the table, in a thread."""

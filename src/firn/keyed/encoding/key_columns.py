@@ -222,17 +222,14 @@ def _column(cell: KeyCell, raw: _Bytes) -> pa.Array:
     if cell.tag == DECIMAL:
         low_high = np.stack([words[:, 1], words[:, 0] ^ _SIGN], axis=1)
         return pa.Array.from_buffers(cell.arrow, len(raw), [None, pa.py_buffer(low_high)])
-    return pa.array(_numbers(cell.tag, words.reshape(-1)))
-
-
-def _numbers(tag: int, words: _Words) -> Any:
-    if tag == DATE:
-        return (words ^ np.uint32(1 << 31)).view(np.int32)
-    if tag == UINT:
-        return words
-    if tag == FLOAT:
-        return np.where(words & _SIGN, words ^ _SIGN, ~words).view(np.float64)
-    return (words ^ _SIGN).view(np.int64)
+    words = words.reshape(-1)
+    if cell.tag == UINT:
+        return pa.array(words)
+    if cell.tag == DATE:
+        return pa.array((words ^ np.uint32(1 << 31)).view(np.int32))
+    if cell.tag == FLOAT:
+        return pa.array(np.where(words & _SIGN, words ^ _SIGN, ~words).view(np.float64))
+    return pa.array((words ^ _SIGN).view(np.int64))
 
 
 def _decoded_texts(

@@ -73,10 +73,6 @@ class Keys:
         return (KEY_TYPES,) if any(cell.tag in LATER for cell in self._cells) else ()
 
     @property
-    def _listed(self) -> str:
-        return ", ".join(self.names)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns that users see."""
         return tuple(self.schema.names)
@@ -95,7 +91,7 @@ class Keys:
             parts = self._parts(key)
             if len(parts) != len(self._cells):
                 raise InvalidInputError(
-                    f"{shown(key)} has {len(parts)} of the key's {len(self._cells)} columns ({self._listed})"
+                    f"{shown(key)} has {len(parts)} of the key's {len(self._cells)} columns ({', '.join(self.names)})"
                 )
             encoded = b"".join([encode(part) for encode, part in zip(self._encoders, parts, strict=True)])
         if len(encoded) > MAX_KEY:
@@ -114,7 +110,7 @@ class Keys:
         parts = self._parts(key)
         if len(parts) > len(self._cells):
             raise InvalidInputError(
-                f"{shown(key)} has {len(parts)} columns, the key {len(self._cells)} ({self._listed})"
+                f"{shown(key)} has {len(parts)} columns, the key {len(self._cells)} ({', '.join(self.names)})"
             )
         return b"".join([cell.encode(part) for cell, part in zip(self._cells, parts, strict=False)])
 
@@ -184,16 +180,13 @@ class Keys:
         if isinstance(key, list):
             return tuple(key)
         if isinstance(key, Mapping):
-            return self._of_mapping(key)
+            names = self.names[: len(key)]
+            if set(names) != set(key):
+                raise InvalidInputError(
+                    f"{shown(key)} doesn't name the first of the key's columns, {', '.join(self.names)}"
+                )
+            return tuple(key[name] for name in names)
         return (key,)
-
-    def _of_mapping(self, key: Mapping[str, Any]) -> tuple[Any, ...]:
-        names = list(self.columns or ())[: len(key)]
-        if set(names) != set(key):
-            raise InvalidInputError(
-                f"{shown(key)} doesn't name the first of the key's columns, {', '.join(self.names)}"
-            )
-        return tuple(key[name] for name in names)
 
 
 def successor(prefix: bytes) -> bytes | None:

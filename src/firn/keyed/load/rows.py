@@ -98,7 +98,9 @@ class LoadRows:
 
     def _entries(self, rows: pa.Table, seq: int) -> pa.RecordBatch:
         given = {fold(name) for name in columns_of(rows.schema)} | {fold(n) for n in rows.schema.names}
-        if missing := [name for name in self._needed() if fold(name) not in given]:
+        # Typed values may be null; a value of bytes mustn't lack.
+        needed = [*self._keys.names, *(() if self._values.typed else ("value",))]
+        if missing := [name for name in needed if fold(name) not in given]:
             raise InvalidInputError(
                 f"rows to load into {self._name} lack the column {missing[0]!r}: they need {', '.join(self.columns)}."
             )
@@ -130,10 +132,6 @@ class LoadRows:
         ]
         return pa.RecordBatch.from_arrays([*head, *values], schema=self._values.run_schema)
 
-    def _needed(self) -> list[str]:
-        """Columns that mustn't lack: the key's, and the value of bytes; typed values may be null."""
-        return [*self._keys.names, *(() if self._values.typed else ("value",))]
-
     def _check_keys(self, keys: pa.Array) -> None:
         if keys.null_count:
             raise InvalidInputError(f"rows to load into {self._name} have a null key.")
@@ -153,7 +151,11 @@ class LoadRows:
             if pt.is_string(column.type) or pt.is_binary(column.type):
                 longest = pc.max(pc.binary_length(column)).as_py() or 0
             else:
-                longest = 0 if column.nbytes <= MAX_VALUE else max(row.nbytes for row in _each(column))
+                longest = (
+                    0
+                    if column.nbytes <= MAX_VALUE
+                    else max(column.slice(at, 1).nbytes for at in range(len(column)))
+                )
             if longest > MAX_VALUE:
                 raise InvalidInputError(
                     f"rows to load into {self._name} have a value of {longest:,} bytes in column {name!r}: at most "
@@ -173,10 +175,6 @@ def sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 yield from sliced([part.slice(0, half), part.slice(half)])
             else:
                 yield part
-
-
-def _each(column: pa.Array) -> Iterator[pa.Array]:
-    return (column.slice(at, 1) for at in range(len(column)))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:

@@ -87,7 +87,10 @@ def checkpoint(
         (b'66', b'12')
     """
     if name is not None:
-        _check_name(name)
+        if not isinstance(name, str) or not name or len(name) > 100 or "@" in name or name.startswith(PINS):
+            raise InvalidInputError(
+                f"{name!r} can't name a checkpoint: use 1 to 100 characters, no '@', and don't begin with {PINS!r}."
+            )
         if any(each.name == name for each in checkpoints(table)):
             raise AlreadyExistsError(
                 f"{table.name} has a checkpoint {name!r} already. Choose another name, or delete that one first."
@@ -161,10 +164,3 @@ def _of(table: KeyedContext, ref: SnapshotRef) -> Checkpoint:
 
 def _expiry(table: KeyedContext, ttl: str | float | timedelta | None) -> int | None:
     return None if ttl is None else expiry(table.clock.now_ms(), parse_duration_ms(ttl))
-
-
-def _check_name(name: str) -> None:
-    if not isinstance(name, str) or not name or len(name) > 100 or "@" in name or name.startswith(PINS):
-        raise InvalidInputError(
-            f"{name!r} can't name a checkpoint: use 1 to 100 characters, no '@', and don't begin with {PINS!r}."
-        )

@@ -151,10 +151,20 @@ def changes(table: KeyedContext, since: str | None = None, upto: str | None = No
             "version of another table, or of one that was dropped."
         )
     flushes = _flushes(table, view, begun, ended, whole=whole)
-    if whole:
-        files = [*_whole(table, view, ended), *flushes]
+    sst_key = table.journal.layout.sst_key
+    if whole:  # all that is compacted first, the oldest first
+        files = [
+            ChangeFile(sst_key(sst.file), sst.bytes, -1, min(sst.max_seq, ended.seq))
+            for run in reversed(runs_of(view.manifest.ssts))
+            for sst in run
+        ] + flushes
     else:
-        files = sorted([*_loads(table, view, begun, ended), *flushes], key=lambda file: file.upto)
+        loads = [
+            ChangeFile(sst_key(sst.file), sst.bytes, begun.seq, min(sst.max_loaded, ended.seq), loaded=True)
+            for sst in view.manifest.ssts
+            if sst.max_loaded > begun.seq
+        ]
+        files = sorted(loads + flushes, key=lambda file: file.upto)
     version = ended.of_version(view.manifest.name) if upto is None else upto
     return Changes(
         since, version, tuple(files), change_schema(table.definition), table.bucket, table.definition
@@ -260,28 +270,6 @@ def _loaded(seqs: Seqs, manifest: Manifest, number: int) -> int:
     """The seq of the last bulk load above the flush of that number and below the next."""
     low, high = seqs.of(number, seqs.half), seqs.of(number + 1, 0)
     return max((sst.max_loaded for sst in manifest.ssts if low <= sst.max_loaded < high), default=-1)
-
-
-def _whole(table: KeyedContext, view: View, ended: _Place) -> list[ChangeFile]:
-    """All that is compacted, oldest first."""
-    layout = table.journal.layout
-    return [
-        ChangeFile(layout.sst_key(sst.file), sst.bytes, -1, min(sst.max_seq, ended.seq))
-        for run in reversed(runs_of(view.manifest.ssts))
-        for sst in run
-    ]
-
-
-def _loads(table: KeyedContext, view: View, begun: _Place, ended: _Place) -> list[ChangeFile]:
-    """The SSTs that hold what was loaded since."""
-    layout = table.journal.layout
-    return [
-        ChangeFile(
-            layout.sst_key(sst.file), sst.bytes, begun.seq, min(sst.max_loaded, ended.seq), loaded=True
-        )
-        for sst in view.manifest.ssts
-        if sst.max_loaded > begun.seq
-    ]
 
 
 def _flushes(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.background import Background
+from firn.concurrency.single_flight import again
 from firn.errors import (
     CorruptObjectError,
     FencedError,
@@ -381,7 +382,7 @@ class KeyedWriter(Reads):
         """Raise, if this writer may not be read any more."""
         error = self._queue.error
         if isinstance(error, FencedError | InvalidInputError):
-            raise type(error)(str(error))
+            raise again(error)
         self._check_open()
 
     def _check_open(self) -> None:
