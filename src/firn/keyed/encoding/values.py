@@ -208,17 +208,9 @@ class Values:
         rows = list(entries)
         if not rows:
             return self.empty
-        keys, seqs, kinds, expires, stored = (list(column) for column in zip(*rows, strict=True))
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array(keys, pa.binary()),
-                pa.array(seqs, pa.int64()),
-                pa.array(kinds, pa.int8()),
-                pa.array(expires, pa.int64()),
-                *self.to_arrays(stored),
-            ],
-            schema=self.run_schema,
-        )
+        *head, stored = (list(column) for column in zip(*rows, strict=True))
+        arrays = [pa.array(column, field.type) for column, field in zip(head, self.run_schema, strict=False)]
+        return pa.RecordBatch.from_arrays([*arrays, *self.to_arrays(stored)], schema=self.run_schema)
 
     def entries(self, batch: pa.RecordBatch) -> list[Entry]:
         """The entries of a batch of a run.

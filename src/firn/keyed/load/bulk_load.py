@@ -48,7 +48,6 @@ class LoadContext:
     seq: int
     now_ms: int
     first_number: int
-    parts: int
 
 
 def load(table: KeyedContext, data: Any, *, runner: Runner | None = None) -> LoadReport:
@@ -83,12 +82,13 @@ def load(table: KeyedContext, data: Any, *, runner: Runner | None = None) -> Loa
     source = to_reader(data, known=rows.columns)
     runs: list[list[SSTInfo]] = []
     for number, chunks in enumerate(_ascending(rows.chunks(source.batches(), 0))):
-        context = job.context(job.session.reserve_ssts(PART_SSTS), 1)
+        context = job.context(job.session.reserve_ssts(PART_SSTS))
         with _writer(
             table.bucket, context, range(context.first_number, context.first_number + PART_SSTS)
         ) as out:
             for chunk in chunks:
-                out.add(_with_seq(chunk, context.seq + number))
+                seqs = pa.repeat(pa.scalar(context.seq + number, pa.int64()), chunk.num_rows)
+                out.add(chunk.set_column(1, chunk.schema.field(1), seqs))
             runs.append(out.finish())
     return job.commit(runs)
 
@@ -118,7 +118,7 @@ class BulkLoad:
     def __enter__(self) -> BulkLoad:
         self._job = _Load(self._table, self._runner)
         numbers = self._job.session.reserve_ssts(self._parts * ATTEMPTS * PART_SSTS)
-        self.context: LoadContext = self._job.context(numbers, self._parts)
+        self.context: LoadContext = self._job.context(numbers)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -147,7 +147,7 @@ def load_task(
     """Write one part's rows, sorted by key, as SSTs; what `BulkLoad.commit` takes.
 
     Args:
-        part: the task's number, below `context.parts`.
+        part: the task's number, below the `parts` of the load.
         attempt: which try of the task this is, so that two that run at once don't get in each other's way.
         batches: rows with the table's columns, as scans give them. The last row of a key stays.
 
@@ -176,7 +176,7 @@ class _Load:
         greatest = max((sst.max_seq for sst in self._manifest.ssts), default=0)
         self._seq = self._table.definition.seqs.bulk(greatest, self._manifest.last_compacted)
 
-    def context(self, numbers: range, parts: int) -> LoadContext:
+    def context(self, numbers: range) -> LoadContext:
         return LoadContext(
             definition=self._table.definition,
             prefix=self._table.prefix,
@@ -184,7 +184,6 @@ class _Load:
             seq=self._seq,
             now_ms=self._table.clock.now_ms(),
             first_number=numbers.start,
-            parts=parts,
         )
 
     def commit(self, runs: Sequence[Sequence[SSTInfo]]) -> LoadReport:
@@ -229,11 +228,6 @@ def _ascending(chunks: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordB
 
     while pending is not None:
         yield group()
-
-
-def _with_seq(chunk: pa.RecordBatch, seq: int) -> pa.RecordBatch:
-    column = pa.repeat(pa.scalar(seq, pa.int64()), chunk.num_rows)
-    return chunk.set_column(1, chunk.schema.field(1), column)
 
 
 def _writer(bucket: Bucket, context: LoadContext, numbers: Sequence[int]) -> RunWriter:

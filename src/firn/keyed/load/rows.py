@@ -112,7 +112,9 @@ class LoadRows:
         table = conform(rows, self.columns).combine_chunks()
         count = table.num_rows
         width = len(self._keys.names)
-        arrays = [_plain(column) for column in table.columns]
+        arrays = [
+            column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns
+        ]
         keys = self._keys.encode_arrays(arrays[:width])
         self._check_keys(keys)
         values = arrays[width:]
@@ -175,7 +177,3 @@ def sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 yield from sliced([part.slice(0, half), part.slice(half)])
             else:
                 yield part
-
-
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -67,7 +67,6 @@ class RunWriter:
         self._done: list[SSTInfo] = []
         # A store in memory answers at once, and one that is simulated counts its calls one by one.
         self._pool = ThreadPoolExecutor(IN_FLIGHT, "firn-sst") if bucket.capabilities.shareable else None
-        self.rows = 0
 
     def __enter__(self) -> RunWriter:
         return self
@@ -82,7 +81,6 @@ class RunWriter:
 
         Raises what a PUT of an earlier SST met.
         """
-        self.rows += batch.num_rows
         for piece in self._pieces(batch):
             if self._writer is not None and self._writer.size >= self._settings.sst_size:
                 same = self._rows_of_last_key(piece)

@@ -35,11 +35,12 @@ def key_order(keys: pa.Array) -> tuple[Order, Flags]:
     data = np.frombuffer(keys.buffers()[2], np.uint8)
     skipped = _common_prefix(keys)
     starts, lengths = offsets[:-1] + skipped, offsets[1:] - offsets[:-1] - skipped
-    found = _checked(keys, _words(data, starts, lengths))
+    words = _rows(data, starts, lengths, 8).view(">u8").reshape(-1).astype(np.uint64)
+    found = _checked(keys, words)
     if found is None:
         width = int(lengths.max())
         if width <= _WIDEST:
-            found = _checked(keys, _texts(data, starts, lengths, width))
+            found = _checked(keys, _rows(data, starts, lengths, width).view(f"S{width}").reshape(-1))
     if found is not None:
         return found
     order = pc.array_sort_indices(keys).to_numpy().astype(np.int64)
@@ -89,12 +90,4 @@ def _rows(data: npt.NDArray[np.uint8], starts: Order, lengths: Order, width: int
     rows = np.lib.stride_tricks.sliding_window_view(data, width)[starts]
     if int(lengths.min()) < width:
         rows[np.arange(width) >= lengths[:, None]] = 0
-    return rows
-
-
-def _words(data: npt.NDArray[np.uint8], starts: Order, lengths: Order) -> Any:
-    return np.ascontiguousarray(_rows(data, starts, lengths, 8)).view(">u8").reshape(-1).astype(np.uint64)
-
-
-def _texts(data: npt.NDArray[np.uint8], starts: Order, lengths: Order, width: int) -> Any:
-    return np.ascontiguousarray(_rows(data, starts, lengths, width)).view(f"S{width}").reshape(-1)
+    return np.ascontiguousarray(rows)

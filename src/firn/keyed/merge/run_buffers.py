@@ -83,7 +83,8 @@ class _Buffer:
             elif len(batch):
                 self._rows += len(batch)
                 self._bytes += batch.nbytes
-                self._batches.append(_backwards(batch) if self._reverse else batch)
+                backwards = pa.array(np.arange(len(batch) - 1, -1, -1)) if self._reverse else None
+                self._batches.append(batch if backwards is None else batch.take(backwards))
 
     def cut(self, edge: bytes) -> list[pa.RecordBatch]:
         """Take out what is before `edge`."""
@@ -116,10 +117,6 @@ def _let_go(rows: pa.RecordBatch) -> pa.RecordBatch:
     if whole < SMALL_BYTES or rows.nbytes * 4 > whole:
         return rows
     return rows.take(pa.array(np.arange(len(rows))))
-
-
-def _backwards(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1)))
 
 
 def bisect_keys(keys: Any, key: bytes) -> int:

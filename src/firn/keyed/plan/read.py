@@ -137,13 +137,11 @@ class KeyedRead(KeyedColumns):
             if file.key not in maps:
                 # The first file that is asked for has the indices of all its group fetched at the same time.
                 group = next(group for group in groups if file in group)
-                maps.update(zip([f.key for f in group], in_flight(self._block_map, group), strict=True))
+                indices = in_flight(lambda file: self._reader(file).index, group)
+                maps.update(zip([f.key for f in group], map(BlockMap.of, indices), strict=True))
             return maps[file.key]
 
         return [Unit(*pair) for group in groups for pair in units_of(group, self.ranges, map_of)]
-
-    def _block_map(self, file: KeyFile) -> BlockMap:
-        return BlockMap.of(self._reader(file).index)
 
     def for_tasks(self) -> KeyedRead:
         return replace(self, files=())

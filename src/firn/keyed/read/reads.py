@@ -19,7 +19,6 @@ from firn.keyed.merge.memtable import Memtable
 from firn.keyed.merge.versions import merge_key, merge_runs
 from firn.keyed.read.scan import KeyedScan
 from firn.keyed.read.sources import Sources
-from firn.keyed.sst.reader import SstReader
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -89,7 +88,7 @@ class Tree:
             if not open_keys:
                 return found
             answers: dict[bytes, list[Entry]] = {}
-            for part in in_flight(_get_many, run.split(open_keys)):
+            for part in in_flight(lambda part: part[0].get_many(part[1]), run.split(open_keys)):
                 answers.update(part)
             open_keys = _absorb(found, open_keys, answers)
         return found
@@ -284,7 +283,3 @@ def _absorb(
                 continue
         still.append(key)
     return still
-
-
-def _get_many(part: tuple[SstReader, list[bytes]]) -> dict[bytes, list[Entry]]:
-    return part[0].get_many(part[1])

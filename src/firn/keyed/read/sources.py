@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 
@@ -84,9 +85,10 @@ class Sources:
         ]
         cold = [at for at in range(len(runs)) if held is None or not held[at]]
         if len(cold) > 1:
-            for at, first in zip(cold, in_flight(_first, [found[at] for at in cold]), strict=True):
+            firsts = in_flight(lambda batches: next(batches, None), [found[at] for at in cold])
+            for at, first in zip(cold, firsts, strict=True):
                 if first is not None:
-                    found[at] = _again(first, found[at])
+                    found[at] = chain((first,), found[at])
         return found
 
     def _asked(self) -> tuple[tuple[memoryview, int, SstReader], ...]:
@@ -143,12 +145,3 @@ def _scan(
     """A run's entries; an SST is opened when the scan comes to it."""
     for reader in readers:
         yield from reader.scan(start, end, reverse=reverse, keep=keep, runs=runs)
-
-
-def _first(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    return next(batches, None)
-
-
-def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest

@@ -178,7 +178,10 @@ class SstWriter:
                 raise InvalidInputError(f"an entry to be written has no {name}")
         keys, seqs = batch.column(0), batch.column(1)
         count = batch.num_rows
-        broken = self._last is not None and not _in_order(*self._last, keys[0].as_py(), seqs[0].as_py())
+        broken = False
+        if self._last is not None:
+            key, seq = keys[0].as_py(), seqs[0].as_py()
+            broken = key < self._last[0] or (key == self._last[0] and seq >= self._last[1])
         if count > 1 and not broken:
             rising = pc.less(keys[:-1], keys[1:])
             if not pc.all(rising).as_py():
@@ -221,10 +224,6 @@ def _row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
             rest += column.nbytes
     sizes += max(1, rest // batch.num_rows)
     return sizes
-
-
-def _in_order(key: bytes, seq: int, next_key: bytes, next_seq: int) -> bool:
-    return key < next_key or (key == next_key and seq > next_seq)
 
 
 def _low(last: bytes, first: bytes) -> bytes:
