@@ -37,6 +37,9 @@ class OpenWriter(Protocol):
     """A table's writer, as far as code that alters or compacts the table beside it needs it."""
 
     @property
+    def table(self) -> KeyedContext: ...
+
+    @property
     def epoch(self) -> int: ...
 
     @property

@@ -15,7 +15,7 @@ from typing import TypeVar
 from firn.concurrency.background import Background
 from firn.errors import FencedError
 from firn.journal.manifest import CompactorSession, View
-from firn.keyed.context import KeyedContext, OpenWriter
+from firn.keyed.context import OpenWriter
 from firn.keyed.maintain.compaction import CompactionReport, compact, compact_once, policy_of
 from firn.keyed.maintain.policy import plan_compaction
 from firn.runner import LocalRunner
@@ -97,8 +97,8 @@ class OwnCompaction:
     `writer` is the table's, in this process.
     """
 
-    def __init__(self, table: KeyedContext, writer: OpenWriter) -> None:
-        self._table, self._writer = table, writer
+    def __init__(self, writer: OpenWriter) -> None:
+        self._writer, table = writer, writer.table
         self._session: CompactorSession | None = None
         self._one = threading.Lock()
         self._thread: Background | None = None
@@ -108,7 +108,7 @@ class OwnCompaction:
 
     def start(self, wanted: threading.Event, failed: Callable[[BaseException], None]) -> None:
         """Compact in the background from now on, whenever `wanted` is set. `failed`: it has ended by an error."""
-        name = f"firn-compact-{self._table.name}"
+        name = f"firn-compact-{self._writer.table.name}"
         self._thread = Background(name, self.work, failed, first=0.0, wake=wanted)
 
     def beside(self, work: Callable[[], T]) -> T:
@@ -120,10 +120,6 @@ class OwnCompaction:
         self.turns.mine(self._writer.view.pointer.compactor_epoch)
         return done
 
-    def adopt(self, table: KeyedContext) -> None:
-        """Compact by another definition from now on."""
-        self._table = table
-
     @property
     def last_error(self) -> BaseException | None:
         return None if self._thread is None else self._thread.last_error
@@ -134,18 +130,18 @@ class OwnCompaction:
 
     def by_hand(self, *, full: bool) -> CompactionReport:
         """Compact now, and take over from another compactor."""
-        return self.beside(lambda: compact(self._table, full=full, runner=RUNNER))
+        return self.beside(lambda: compact(self._writer.table, full=full, runner=RUNNER))
 
     def work(self) -> float | None:
         """Compact for as long as the policy asks for it; the seconds after which to look again, None: when poked."""
-        policy = policy_of(self._table)
+        policy = policy_of(self._writer.table)
         while not self._writer.ended and plan_compaction(self._writer.view, policy) is not None:
             if self._session is None and (pause := self.turns.pause()) is not None:
                 return pause
             try:
                 with self._one:
                     self._session, view = compact_once(
-                        self._table,
+                        self._writer.table,
                         self._session,
                         runner=RUNNER,
                         may_take=self.turns.may_take,

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.background import Background
 from firn.concurrency.single_flight import again
-from firn.errors import (
-    CorruptObjectError,
-    FencedError,
-    FirnError,
-    InvalidInputError,
-    ObjectNotFoundError,
-)
+from firn.errors import CorruptObjectError, FencedError, FirnError, InvalidInputError, ObjectNotFoundError
 from firn.journal.manifest import View, WriterSession
 from firn.keyed.context import KeyedContext
 from firn.keyed.encoding.entries import DELETE, MERGE, PUT, expiry
@@ -64,7 +58,7 @@ class KeyedWriter(Reads):
         self._at = tree = WriterTree(table, view, compacting=compaction)
         self._queue = queue = MemtableQueue(tree, session.next_number)
         self._flusher = Flusher(session, queue)
-        self._compaction = OwnCompaction(table, self)
+        self._compaction = OwnCompaction(self)
         self._poller = Background(
             f"firn-poll-{table.name}",
             self._poll_again,
@@ -259,7 +253,6 @@ class KeyedWriter(Reads):
         with self._queue.lock:
             self.table = self.table.as_in(self._session.view)
             self._queue.adopt_locked(self.table)
-        self._compaction.adopt(self.table)
         return done
 
     def stats(self) -> WriterStats:
