@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import pyarrow as pa
 
+from firn.arrow.lazy_frames import lazy_frame
 from firn.arrow.types import arrow_schema
 from firn.errors import NoSuchVerbError
 from firn.journal.model import ColumnTypes
@@ -100,11 +101,24 @@ class Result:
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
-    def to_polars(self) -> pl.DataFrame:
-        """A polars DataFrame (extra `firn[polars]`)."""
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> pl.DataFrame: ...
+
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> pl.LazyFrame: ...
+
+    def to_polars(self, *, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
+        """A polars DataFrame (extra `firn[polars]`); with `lazy` a LazyFrame, which runs the query when it is
+        collected."""
         import polars
 
+        if lazy:
+            return lazy_frame(self.schema(), self._lazily)
         return polars.DataFrame(polars.from_arrow(self.to_arrow()))
+
+    def _lazily(self, names: Sequence[str] | None, rows: int | None) -> Iterator[pa.RecordBatch]:
+        batches = iter(self.head(rows).to_batches()) if rows is not None else self.to_batches()
+        return batches if names is None else (batch.select(names) for batch in batches)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over the rows, on `connection` or DuckDB's default one."""

@@ -16,7 +16,7 @@ import firn
 from firn.bucket.local import LocalBucket
 from firn.errors import AccessDeniedError, CorruptObjectError, SnapshotTooOldError
 from firn.reads import plan_read
-from firn.sql import bucket_files
+from firn.sql import bucket_files, relation
 from firn.sql.bucket_files import WHOLE_BYTES, BucketFiles
 from firn.sql.in_process import DuckQuery
 from firn.sql.relation import BucketFile, relation_of
@@ -28,6 +28,7 @@ ROWS = 400_000
 def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> firn.Database:
     """A directory that is read as a bucket is: by requests."""
     monkeypatch.setattr(LocalBucket, "local_path", lambda self, key: None)
+    monkeypatch.setattr(relation, "STREAMED_BYTES", 0)
     return firn.connect(tmp_path / "db")
 
 
@@ -68,7 +69,11 @@ def test_duckdb_reads_the_objects_of_a_snapshot(db: firn.Database) -> None:
     assert sorted(row["n"] for row in db.sql("SELECT n FROM t WHERE s <> 'e'")) == [0, 1, 2]
 
 
-def test_a_small_file_is_one_request(db: firn.Database, spent: Any) -> None:
+@pytest.mark.parametrize("streamed", [0, 1 << 16])
+def test_a_small_file_is_one_request(
+    db: firn.Database, spent: Any, streamed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relation, "STREAMED_BYTES", streamed)
     table = db.create_table("t")
     for n in range(5):
         table.append([{"n": n, "m": n}])
@@ -219,6 +224,8 @@ def test_a_reader_that_is_left_open_ends_with_the_process(tmp_path: Path) -> Non
         "import firn\n"
         "from firn.bucket.local import LocalBucket\n"
         "LocalBucket.local_path = lambda self, key: None\n"
+        "from firn.sql import relation\n"
+        "relation.STREAMED_BYTES = 0\n"
         f"db = firn.connect({str(tmp_path / 'db')!r})\n"
         "db.create_table('t').append([{'n': n} for n in range(100)])\n"
         "rows = iter(db.sql('SELECT n FROM t'))\n"

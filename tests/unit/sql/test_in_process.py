@@ -185,6 +185,7 @@ def test_random_queries(seed: int, store: str, tmp_path: Path, monkeypatch: pyte
     rng = random.Random(f"{seed} {store}")
     if store == "bucket":
         monkeypatch.setattr(LocalBucket, "local_path", lambda self, key: None)
+        monkeypatch.setattr("firn.sql.relation.STREAMED_BYTES", 0)
     db = firn.connect("memory://" if store == "memory" else tmp_path / "db", writer="w1")
     if seed % 4 == 3:
         table = db.create_table("t", key=["k", "ok"], journal=rng.choice(["leaderless", "writer"]))
@@ -341,6 +342,7 @@ def test_files_that_were_swept_before_the_first_row(
 ) -> None:
     if store == "bucket":
         monkeypatch.setattr(LocalBucket, "local_path", lambda self, key: None)
+        monkeypatch.setattr("firn.sql.relation.STREAMED_BYTES", 0)
     db = firn.connect("memory://" if store == "memory" else tmp_path)
     table = db.create_table("t", properties={"tombstone_grace": "0s"})
     table.append([{"n": 1}])

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from firn.arrow.lazy_frames import lazy_frame
 from firn.arrow.types import arrow_schema
 from firn.degraded import warn_degraded
 from firn.errors import (
@@ -294,18 +295,49 @@ class Scan:
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
-    def to_polars(self) -> pl.DataFrame:
-        """A polars DataFrame (extra `firn[polars]`)."""
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> pl.DataFrame: ...
+
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> pl.LazyFrame: ...
+
+    def to_polars(self, *, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
+        """A polars DataFrame (extra `firn[polars]`).
+
+        Args:
+            lazy: a LazyFrame instead. It reads when it is collected, at this scan's snapshot, and only the columns
+                and as many rows as its query needs. Its filters leave out no file: give the scan a `where`.
+
+        Example:
+            >>> import firn
+            >>> t = firn.connect("memory://").create_table("t")
+            >>> _ = t.append([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}])
+            >>> t.scan(where="a > 1").to_polars(lazy=True).select("b").collect().to_dicts()
+            [{'b': 'y'}]
+        """
         _installed("polars")
         import polars
 
+        if lazy:
+            return lazy_frame(self.schema(), self._lazily)
         return polars.DataFrame(polars.from_arrow(self.to_arrow()))
 
-    def to_duckdb(self) -> duckdb.DuckDBPyRelation:
-        """A DuckDB relation over the rows, on DuckDB's default connection."""
+    def _lazily(self, names: Sequence[str] | None, rows: int | None) -> Iterator[pa.RecordBatch]:
+        limits = [limit for limit in (self.limit, rows) if limit is not None]
+        return Scan(
+            self.table,
+            columns=list(self.columns) if names is None else names,
+            where=self._where,
+            at=self.at,
+            limit=min(limits, default=None),
+            snapshot=self.snapshot,
+        ).to_batches()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """A DuckDB relation over the rows, on `connection` or DuckDB's default one."""
         import duckdb
 
-        return duckdb.from_arrow(self.to_arrow())
+        return (connection or duckdb).from_arrow(self.to_arrow())
 
     def to_spark(self) -> Any:
         """A Spark DataFrame: read by Spark's own Parquet reader where it can, else by tasks."""
