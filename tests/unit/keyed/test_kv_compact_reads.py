@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 
 from firn.bucket import open_bucket
@@ -88,3 +89,14 @@ def test_small_files_are_fetched_whole_and_only_so_many(monkeypatch):
     before = bucket.counters.as_dict()
     assert held["a"].get_range("a", 10, 5) == b"xxxxx"
     assert bucket.counters.since(before)["get"] == 0
+
+
+def test_rows_that_were_given_away_are_not_held(files):
+    _, readers = files
+    batches = iter(RunReads(readers, KeyShare(None, None, 0), span_bytes=40_000, ahead=None))
+    next(batches)  # a decoder and its file come with the first one
+    batch = next(batches)
+    held, size = pa.total_allocated_bytes(), batch.nbytes
+    del batch
+    assert held - pa.total_allocated_bytes() >= size // 2 > 10_000
+    batches.close()

@@ -159,9 +159,7 @@ def load_task(
     first = context.first_number + (part * ATTEMPTS + attempt % ATTEMPTS) * PART_SSTS
     rows = LoadRows(context.definition, context.now_ms)
     with _writer(bucket, context, range(first, first + PART_SSTS)) as out:
-        for batch in rows.entries(batches, context.seq):
-            out.add(batch)
-        return out.finish()
+        return out.write(rows.entries(batches, context.seq))
 
 
 class _Load:

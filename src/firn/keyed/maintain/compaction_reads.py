@@ -81,11 +81,10 @@ class RunReads:
         found = decoded(file, blocks, data, self._part_bytes)
         del data
         for _, batch in found:
-            rows = self._within(batch)
+            rows = [self._within(batch)]
             del batch
-            if len(rows):
-                yield rows
-            del rows
+            if len(rows[0]):
+                yield rows.pop()  # or each run would hold what it has given away
 
     def _within(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that are in the share."""

@@ -98,9 +98,7 @@ def compact_task(bucket: Bucket, context: CompactContext, task: CompactTask) -> 
             run=context.run,
             expected_bytes=task.share.weight,
         ) as out:
-            for batch in merged:
-                out.add(batch)
-            ssts = out.finish()
+            ssts = out.write(merged)
     finally:
         if ahead is not None:
             ahead.shutdown(wait=True, cancel_futures=True)

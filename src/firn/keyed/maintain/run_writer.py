@@ -8,7 +8,7 @@ next number and leaves the other to sweep.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
@@ -94,6 +94,12 @@ class RunWriter:
                 self._writer = self._definition.sst_writer(self._expected)
             self._append(self._writer, piece)
             self._last_key = piece.column(0)[-1].as_py()
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[SSTInfo]:
+        """`add` all, then `finish`."""
+        for batch in batches:
+            self.add(batch)
+        return self.finish()
 
     def finish(self) -> list[SSTInfo]:
         """Put what is left; every SST of the run, in the order of keys, once all are in the bucket."""

@@ -137,12 +137,11 @@ def decoded(
     while parts:
         part = parts.pop(0)
         low, high = index.extent(part.start)[0] - start, index.ends[part.stop - 1] - start
-        rows = source.decode(view[low:high], part, columns)
+        rows = [source.decode(view[low:high], part, columns)]
         if not parts:
             # While the caller is busy with the rows, their bytes would be held beside them, for each run.
             del view
-        yield part, rows
-        del rows
+        yield part, rows.pop()  # which the caller may have let go of before it asks for more
 
 
 def _held(source: BlockSource, part: range) -> list[Block | Encoded] | None:
