@@ -153,13 +153,15 @@ class _Proxy:
                     verb, path = head.split(b" ", 2)[:2]
                     self._count(verb.decode(), path.decode())
                     ask.write(head)
-                    self._store.bytes_out += await _copy_body(head, client, ask)
+                    sent = await _copy_body(head, client, ask)
+                    self._store.bytes_out += sent  # read after the wait, in which others add theirs
                     back = await server.readuntil(_HEAD_END)
                     await asyncio.sleep(max(0.0, self._latency - (time.perf_counter() - arrived)))
                     answer.write(back)
                     status = int(back.split(b" ", 2)[1])
                     if verb != b"HEAD" and status not in (204, 304):
-                        self._store.bytes_in += await _copy_body(back, server, answer)
+                        got = await _copy_body(back, server, answer)
+                        self._store.bytes_in += got
                     await answer.drain()
             finally:
                 ask.close()

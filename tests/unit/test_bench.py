@@ -73,6 +73,15 @@ def test_first_answer(run):
     assert all(m["cpu_s"] > 0 for m in found.values())
 
 
+def test_sql_objects(run):
+    result = run("sql_objects", "--rows", "4000", "--small", "3", "--latency", "0", "--rounds", "1")
+    if result["notes"]:
+        pytest.skip("versitygw isn't there")
+    found = measures(result)
+    assert {engine for _, engine in found} == {"firn", "Firn's reader"}
+    assert {m["rows"] for (name, _), m in found.items() if name != "aggregates of most rows (as Q1)"} == {1}
+
+
 def test_small_appends(run):
     result = run(
         "small_appends",
