@@ -11,15 +11,15 @@ import firn
 from firn.errors import FencedError, InvalidInputError
 from firn.keyed.write.queue import MemtableQueue
 from firn.keyed.write.tree import WriterTree
-from firn.keyed.write.uploader import Uploader
+from firn.keyed.write.uploader import L0Uploader
 
 
-def opened(**properties: Any) -> tuple[MemtableQueue, Uploader]:
+def opened(**properties: Any) -> tuple[MemtableQueue, L0Uploader]:
     db = firn.connect(f"memory://queue-{uuid.uuid4().hex}")
     table = db.create_table("t", kind="keyed", properties={"flush_ms": 3_600_000, **properties})
     session = table.journal.open_writer()
     queue = MemtableQueue(WriterTree(table, session.view, compacting=True), session.next_number)
-    return queue, Uploader(session, queue)
+    return queue, L0Uploader(session, queue)
 
 
 def frozen(queue: MemtableQueue, key: bytes) -> Any:

@@ -15,7 +15,7 @@ from firn.errors import FencedError, OutcomeUnknownError
 from firn.journal.manifest import WriterSession
 from firn.keyed.memory import LetGo, give_back
 from firn.keyed.write.queue import MemtableQueue
-from firn.keyed.write.uploader import Uploader
+from firn.keyed.write.uploader import L0Uploader
 
 MAX_FLUSHES = 4
 """Flushes under way at once."""
@@ -28,7 +28,7 @@ class Flusher:
 
     def __init__(self, session: WriterSession, queue: MemtableQueue) -> None:
         self._session, self._queue = session, queue
-        self.uploader = Uploader(session, queue)
+        self.uploader = L0Uploader(session, queue)
         self._let_go = LetGo()
         self._threads: list[threading.Thread] = []
         self._idle = 0

@@ -21,7 +21,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
 log = logging.getLogger("firn.keyed")
 
 
-class Uploader:
+class L0Uploader:
     """Puts the memtables of a queue up. Safe for several threads, each with a flush of its own."""
 
     def __init__(self, session: WriterSession, queue: MemtableQueue) -> None:
