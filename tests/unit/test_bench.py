@@ -74,7 +74,7 @@ def test_first_answer(run):
 
 
 def test_sql_objects(run):
-    result = run("sql_objects", "--rows", "4000", "--small", "3", "--latency", "0", "--rounds", "1")
+    result = run("sql_objects", "--rows", "6000", "--small", "3", "--latency", "0", "--rounds", "1")
     if result["notes"]:
         pytest.skip("versitygw isn't there")
     found = measures(result)
