@@ -36,8 +36,8 @@ def main(url: str) -> None:
     before = totals(views)
 
     merged = views.merge(query=ADD_UP)
-    print(f"{merged.rows_removed} rows became {merged.rows_added}; totals {before}")
-    assert (merged.rows_removed, merged.rows_added) == (30, 3)
+    print(f"{merged.rows_deleted} rows became {merged.rows_inserted}; totals {before}")
+    assert (merged.rows_deleted, merged.rows_inserted) == (30, 3)
     assert totals(views) == before == [("/", 50), ("/docs", 10)]
 
 

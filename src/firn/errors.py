@@ -3,6 +3,7 @@
     FirnError
       InvalidInputError      fix the call: a bad name, predicate, type or option
         SchemaConflictError  fix the data, or widen the table
+        CardinalityError     make the source's rows unique
         NoSuchVerbError      use another verb, or a table of another kind
       NotFoundError          name something that exists
         TableNotFoundError, ObjectNotFoundError, NoSuchKeyError, SnapshotTooOldError
@@ -45,6 +46,10 @@ class InvalidInputError(FirnError, ValueError):
 
 class SchemaConflictError(InvalidInputError):
     """Two types for one column that no widening joins."""
+
+
+class CardinalityError(InvalidInputError):
+    """Two rows of a source would change one row of a table."""
 
 
 class NoSuchVerbError(InvalidInputError, AttributeError):

@@ -21,6 +21,7 @@ can't read."""
 PARTS: Final = {
     "table": "firn.database.kinds.{}",
     "read": "firn.{}.plan.read",
+    "sql": "firn.sql.kinds.{}",
     "spark": "firn.spark.{}.kind",
     "check": "firn.inspect.fsck.{}",
     "report": "firn.inspect.report.{}_section",

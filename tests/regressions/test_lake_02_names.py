@@ -24,7 +24,7 @@ def test_lake_02_names_that_lower_apart_are_two_columns(pair: tuple[str, str]) -
         [{one: 1, other: 2}, {one: 3, other: None}, {one: None, other: 4}], key=str
     )
     assert table.scan(where=f'"{one}" = 1 AND "{other}" = 2').count() == 1
-    assert table.delete(f'"{one}" = 3').rows_removed == 1
+    assert table.delete(f'"{one}" = 3').rows_deleted == 1
     table.merge()
     assert sorted(table.scan(columns=[other]).to_arrow()[other].to_pylist(), key=str) == [2, 4]
 

@@ -50,7 +50,7 @@ def test_a_predicate_removes_the_partitions_whose_rows_it_scans(lake: Lake) -> N
     t.append([{"tz": TWO}, {"tz": EIGHT}])
     where = "tz < '2001-01-01 04:00:00'"
     assert t.scan(where=where).to_arrow()["tz"].to_pylist() == [TWO]
-    assert t.remove_partitions(where).rows_removed == 1
+    assert t.remove_partitions(where).rows_deleted == 1
     assert t.scan().to_arrow()["tz"].to_pylist() == [EIGHT]
 
 

@@ -14,7 +14,7 @@ NAMES = ["_row", "_candidates", "rows", "_rows"]
 def test_a_partition_column_of_any_name_tells_partitions_apart_by_its_values(lake: Lake, name: str) -> None:
     t = lake.create("t", partition_by=[name])
     t.append([{name: value} for value in (7, 1, 0)])
-    assert t.remove_partitions(f'"{name}" = 1').rows_removed == 1
+    assert t.remove_partitions(f'"{name}" = 1').rows_deleted == 1
     assert t.remove_partitions(f'"{name}" = 2').version is None
     assert sorted(t.scan().to_arrow()[name].to_pylist()) == [0, 7]
 

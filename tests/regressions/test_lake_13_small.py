@@ -83,7 +83,7 @@ def test_delete_keys_claims_nothing_that_nobody_looked_at(db):
     assert planned.dry_run and planned.rows_deleted == 2
     assert table.scan().count() == 3
     result = table.delete_keys(doomed)
-    assert result.rows_deleted is result.rows_removed is None
+    assert result.rows_deleted is None
     assert [row["id"] for row in table.scan().to_arrow().to_pylist()] == [1]
 
 
@@ -117,8 +117,8 @@ def test_a_dry_restore_says_what_goes_and_comes_back(lake):
     version = table.snapshot().version
     table.overwrite([{"n": 3}])
     planned, done = dry_and_real(table, lambda dry_run: table.restore(version, dry_run=dry_run))
-    assert (planned.files_removed, planned.files_added, planned.rows_added) == (1, 1, 2)
-    assert (done.files_removed, done.files_added, done.rows_added) == (1, 1, 2)
+    assert (planned.files_removed, planned.files_added, planned.rows_inserted) == (1, 1, 2)
+    assert (done.files_removed, done.files_added, done.rows_inserted) == (1, 1, 2)
     assert planned.files == done.files
 
 
@@ -141,6 +141,6 @@ def test_a_dry_update_counts_rows(lake):
     table = lake.create("t", key=["id"])
     table.upsert([{"id": n, "v": n} for n in range(5)])
     planned, done = dry_and_real(table, lambda dry_run: table.update("id < 2", {"v": "9"}, dry_run=dry_run))
-    assert planned.rows_removed == planned.rows_added == done.rows_added == 2
+    assert planned.rows_updated == done.rows_updated == 2
     with pytest.raises(InvalidInputError, match="no column"):
         table.update("true", {"w": "1"}, dry_run=True)

@@ -76,7 +76,7 @@ except firn.InvalidInputError as error:
     assert "nosuch" in str(error)
 else:
     raise AssertionError("no error")
-assert table.delete("id >= 90").rows_removed is not None
+assert table.delete("id >= 90").rows_deleted is not None
 assert table.merge().files_added == 3
 read = spark.read.format("firn").load(sys.argv[1] + "/t")
 assert (read.count(), read.where("g = 1").count()) == (90, 30)

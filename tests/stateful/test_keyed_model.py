@@ -227,7 +227,7 @@ class KeyedTableMachine(RuleBasedStateMachine):
     def update(self, where: str, set_: dict[str, str]) -> None:
         hits = self._matching(self.state, where)
         result = self.table.update(where, set_)
-        assert result.rows_added == len(hits) and (result.version is None) == (not hits)
+        assert result.rows_updated == len(hits) and (result.version is None) == (not hits)
         if result.version is not None:
             for row in self._changed(hits, set_):
                 self._put(self.state, row, result.version)
@@ -258,9 +258,9 @@ class KeyedTableMachine(RuleBasedStateMachine):
     @rule(where=_PREDICATES)
     def delete(self, where: str) -> None:
         hits = self._matching(self.state, where)
-        assert self.table.delete(where, dry_run=True).rows_removed == len(hits)
+        assert self.table.delete(where, dry_run=True).rows_deleted == len(hits)
         result = self.table.delete(where)
-        assert result.rows_removed == len(hits) and (result.version is None) == (not hits)
+        assert result.rows_deleted == len(hits) and (result.version is None) == (not hits)
         for row in hits:
             self._put(self.state, row, result.version or "", deleted=True)
         self._committed(result.version)

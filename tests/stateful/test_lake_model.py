@@ -398,7 +398,7 @@ class LakeTableMachine(RuleBasedStateMachine):
                 planned = self.table.remove_partitions(where, dry_run=True)
                 # How many rows files have that soft deletes mark is known only when they are read.
                 marked = any(file.deletes for file in self.table.snapshot().files)
-                assert planned.rows_removed == sum(hits) or (planned.rows_removed is None and marked), where
+                assert planned.rows_deleted == sum(hits) or (planned.rows_deleted is None and marked), where
         for source in sources:
             for verb, rows in ((self.table.rewrite, "_rows"), (self._merge_by, "source_files")):
                 with suppress(InvalidInputError):

@@ -12,10 +12,9 @@ from firn.cli.app import app
 from firn.cli.kind import shell_kind
 from firn.kinds import KINDS
 
-_MODULES = tuple(
-    f"firn.cli.{name}"
-    for name in ("demo.command", "read", "history", "write", "ingest", "maintain", "alter", "catalog", "look")
-)
+_NAMES = "demo.command sql.command read history write ingest maintain alter catalog look"
+
+_MODULES = tuple(f"firn.cli.{name}" for name in _NAMES.split())
 
 
 def register() -> None:

@@ -86,8 +86,9 @@ def change_line(name: str, result: ChangeResult) -> str:
     gone = f"{output.plural(result.files_removed, 'file')}, {output.size(result.bytes_removed)}"
     marked = f", and leave a soft delete on {output.plural(result.files_marked, 'file')}"
     if result.dry_run:
-        if result.rows_removed and not result.files:  # of a table with a key, whose files stay
-            gone = output.plural(result.rows_removed, "row")
+        taken = result.rows_updated or result.rows_deleted
+        if taken and not result.files:  # of a table with a key, whose files stay
+            gone = output.plural(taken, "row")
         marked = marked if result.files_marked else ""
         return f"{result.op} of {name} would take {gone}{marked} (dry run: nothing was changed)"
     if result.version is None:
@@ -96,18 +97,20 @@ def change_line(name: str, result: ChangeResult) -> str:
         on = output.plural(result.files_marked, "file")
         return f"{result.op} of {name}: {gone} → none; a soft delete on {on}; version {result.version}"
     made = f"{output.plural(result.files_added, 'file')}, {output.size(result.bytes_added)}"
-    rows = f"{output.number(result.rows_removed)} → {output.number(result.rows_added)} rows"
-    if result.rows_deleted is not None and result.files_added:
-        rows = f"{output.plural(result.rows_deleted, 'row')} deleted; {rows}"
-    if not result.files_added:
-        made, rows = "none", f"{output.number(result.rows_removed)} rows gone"
-    elif not result.files_removed:
+    counts = {
+        "inserted": result.rows_inserted,
+        "updated": result.rows_updated,
+        "deleted": result.rows_deleted,
+    }
+    rows = ", ".join(f"{output.plural(n, 'row')} {verb}" for verb, n in counts.items() if n != 0)
+    if not result.files_removed:
         gone = "none"
         if result.op == "delete" and result.rows_deleted is None:
             rows = "keys deleted unseen"
-        if result.op == "restore":
-            rows = f"{output.number(result.rows_added)} rows back"
-    return f"{result.op} of {name}: {gone} → {made}; {rows}; version {result.version}"
+    if not result.files_added:
+        made = "none"
+    told = f"; {rows}" if rows else ""
+    return f"{result.op} of {name}: {gone} → {made}{told}; version {result.version}"
 
 
 @app.command(rich_help_panel=MAINTAIN)

@@ -1,9 +1,9 @@
-"""Commands that read: sql, scan, tables, schema, partitions."""
+"""Commands that read: scan, tables, schema, partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,48 +23,18 @@ from firn.cli.target import (
     open_database,
     open_table,
 )
-from firn.cli.terminal import output, waiting
+from firn.cli.terminal import output
 from firn.degraded import warn_degraded
 from firn.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from firn.database.database import Database, Engine
+    from firn.database.database import Database
     from firn.lake.read.scan import Scan
-
-ENGINES = ("duckdb", "spark")
 
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out."),
 ]
-
-
-@app.command(rich_help_panel=READ)
-def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT, in the engine's SQL.")],
-    db: Annotated[str, typer.Option("--db", metavar="URL", envvar="FIRN_DB", help="The database's URL.")],
-    limit: Limit = None,
-    csv: Csv = False,
-    json: Json = False,
-    engine: Annotated[str, typer.Option("--engine", help="duckdb, in this process, or spark.")] = "duckdb",
-    strict: Strict = False,
-    options: StoreOptions = None,
-) -> None:
-    """Run one SELECT over a database's tables: in this process in DuckDB's SQL, or on Spark in Spark's.
-
-    firn sql "SELECT origin, count(*) FROM flights GROUP BY 1" --db ./prod
-    """
-    _one_format(csv, json)
-    database = open_database(db, options, strict=strict)
-    if engine not in ENGINES:
-        raise InvalidInputError(f"--engine {engine}: it can be {' or '.join(ENGINES)}.")
-    if engine == "spark":
-        waiting.start_spark()
-    result = database.sql(query, engine=cast("Engine", engine))
-    with waiting.spinner("running the query"):
-        shown = limit if csv or json or limit is not None else 101  # one more than is shown, to know of more
-        batches = result.to_batches() if shown is None else result.head(shown).to_batches()
-    output.print_rows(result.schema(), batches, json=json, as_csv=csv, limit=limit)
 
 
 @app.command(rich_help_panel=READ)

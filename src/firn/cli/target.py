@@ -61,7 +61,7 @@ def store_options(given: Sequence[str] | None) -> dict[str, Any]:
     >>> store_options(["endpoint=http://h:1/?a=b", "allow_http=true", "max_retries=3", "account_key=007"])
     {'endpoint': 'http://h:1/?a=b', 'allow_http': True, 'max_retries': 3, 'account_key': '007'}
     """
-    return {name: _typed(value) for name, value in pairs(given, "--option").items()}
+    return {name: typed(value) for name, value in pairs(given, "--option").items()}
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -77,7 +77,7 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def _typed(value: str) -> Any:
+def typed(value: str) -> Any:
     if value.lower() in ("true", "false"):
         return value.lower() == "true"
     return int(value) if value.isdecimal() and str(int(value)) == value else value

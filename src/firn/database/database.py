@@ -496,26 +496,33 @@ class Database(Transactions, WriterUpkeep):
         query: str,
         parameters: Sequence[Any] | Mapping[str, Any] | None = None,
         *,
+        tables: Mapping[str, Any] | None = None,
         engine: Engine | None = None,
+        fence: bool = False,
     ) -> Result:
-        """Run one SELECT over the database's tables, of all kinds: in this process on DuckDB, or on Spark.
+        """Run one query or statement over the database's tables, of all kinds: in this process on DuckDB, or a query
+        on Spark.
 
         A query is written in the SQL of the engine that runs it; nothing is translated. Each table is read at one
-        version, all record tables at one commit, and only the files and columns that the query may need. The result
-        is lazy: each of its outputs computes it.
+        version, all record tables at one commit, and only the files and columns that the query may need. A query's
+        result is lazy: each of its outputs computes it. Other statements run at once; docs/howto/sql.md lists them.
 
         Args:
-            query: one SELECT, with its CTEs. Names of tables match exactly, else in any case.
+            query: one query, with its CTEs, or one statement. Names of tables match exactly, else in any case.
             parameters: values for `?`, or by name for `$name` (on Spark `:name`).
+            tables: rows that this query can name besides: Arrow, pandas, polars, a list of dicts, a `Scan` or a
+                `Result`, by name.
             engine: "duckdb" or "spark"; by default the connection's: Spark if `connect` was given a session, else
                 DuckDB.
+            fence: whether a statement may take a keyed table over from its writer, where this connection has none.
 
         Raises:
             TableNotFoundError: a table that isn't there; the message names similar ones.
-            InvalidInputError: a query that can't be parsed, isn't one SELECT, or reaches outside of the tables;
-                unknown columns.
+            InvalidInputError: text that can't be parsed, or reaches outside of the tables; unknown columns.
+            UnsupportedError: a statement that this kind of table, or Spark, doesn't have.
+            CardinalityError: two rows of a source would change one row of a table.
 
-        Cost: opening each table and its snapshot; then what the outputs read.
+        Cost: opening each table and its snapshot; then what the outputs read, or what the statement's verb costs.
 
         Example:
             >>> import firn
@@ -525,13 +532,12 @@ class Database(Transactions, WriterUpkeep):
             >>> _ = airports.insert("DTW", {"city": "Detroit"})
             >>> db.sql("SELECT city, delay FROM flights JOIN airports ON origin = _id").to_arrow().to_pylist()
             [{'city': 'Detroit', 'delay': 66}]
+            >>> db.sql("UPDATE flights SET delay = 0 WHERE origin = ?", ["HNL"]).outcome.rows_updated
+            1
         """
         from firn.sql.result import Result
+        from firn.sql.run import Statements
 
-        if (engine or self._engine) == "spark":
-            from firn.sql.on_spark import SparkQuery
-
-            return Result(SparkQuery(self, query, self.engines.session(), parameters), self.engines.session)
-        from firn.sql.in_process import DuckQuery
-
-        return Result(DuckQuery(self, query, parameters), self.engines.session)
+        on_spark = (engine or self._engine) == "spark"
+        statements = Statements(self, tables, fence=fence, session=self.engines.session if on_spark else None)
+        return Result(statements.run(query, parameters), self.engines.session)

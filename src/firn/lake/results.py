@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -20,24 +20,32 @@ class AppendResult:
 
 @dataclass(frozen=True)
 class ChangeResult:
-    """A merge, rewrite, delete, overwrite, removal or restore. `version` is None for a dry run and where there was
-    nothing to do. `rows_deleted` are the rows that a delete or a removal took, as its caller counts them;
-    `rows_removed` and `rows_added` those of the files that went and came, rows that were only written anew
-    among them. Rows are None where nobody counted them: in files of the reference, and those that a soft delete
-    takes. `files_marked` are files that stay, with a soft delete on them; `files` are the paths of those and of
-    the removed ones. `foreign_files` are files of other writers that match too, and are theirs to change.
-    `moved_files` are files that stay, in directories of partitions that were removed: values of the partition's
-    column are set aside there, so their rows are in none of them. `delete(where)` finds these rows."""
+    """A merge, update, rewrite, delete, overwrite, removal or restore.
+
+    Attributes:
+        op: what it was.
+        version: the version that it made; None for a dry run, and where there was nothing to do.
+        rows_inserted, rows_updated, rows_deleted: the rows that came, changed and went, as the caller counts them. A
+            row that was only written anew is none of these. A query's rows are all inserted, and those that it read
+            deleted. None where nobody counted: in files of the reference, what a soft delete takes, and in a dry run
+            what only writing would tell.
+        files_added, files_removed, bytes_added, bytes_removed: the files that came and went.
+        files: the paths of the removed files, and of those that a soft delete marks.
+        files_marked: files that stay, with a soft delete on them.
+        foreign_files: files of other writers that match too, and are theirs to change.
+        moved_files: files that stay, in directories of partitions that were removed: values of the partition's column
+            are set aside there, so their rows are in none of them. `delete(where)` finds these rows.
+    """
 
     op: str
-    version: str | None
-    rows_deleted: int | None = field(default=None, kw_only=True)
-    files_removed: int
-    files_added: int
-    rows_removed: int | None
-    rows_added: int | None
-    bytes_removed: int
-    bytes_added: int
+    version: str | None = None
+    rows_inserted: int | None = 0
+    rows_updated: int | None = 0
+    rows_deleted: int | None = 0
+    files_added: int = 0
+    files_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
     files: tuple[str, ...] = ()
     dry_run: bool = False
     files_marked: int = 0

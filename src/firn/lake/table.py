@@ -19,6 +19,7 @@ from firn.lake.maintain import alter as altering
 from firn.lake.maintain import key_verbs, maintenance
 from firn.lake.maintain.alter import ColumnConflict, TableDefinition
 from firn.lake.maintain.lost_files import forget_files
+from firn.lake.maintain.matching import MergeClause, clauses_of
 from firn.lake.maintain.retention import expire
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.read.scan import Scan
@@ -144,7 +145,7 @@ class LakeTable:
         return key_verbs.upsert(self.context, data, batch_id=batch_id, query=query)
 
     def update(self, where: str, set: Mapping[str, str], *, dry_run: bool = False) -> ChangeResult:
-        """Change rows of a table with a key: those that satisfy a predicate get new values.
+        """Change rows: those that satisfy a predicate get new values.
 
         Args:
             where: a predicate; `"true"` for all rows.
@@ -152,12 +153,12 @@ class LakeTable:
                 stands in single quotes inside of it.
             dry_run: only count the rows.
 
-        Updates and deletes exclude each other by the table's lock, upserts go on meanwhile. Writes new versions of
-        the changed rows, and rewrites nothing.
+        Updates and deletes exclude each other by the table's lock; appends and upserts go on meanwhile. In a table
+        with a key it writes new versions of the rows, and rewrites nothing; in another one it writes the files anew
+        that hold such rows.
 
         Raises:
-            InvalidInputError: no key, an unknown column, one of the key, or an expression that can't be;
-                nothing was changed.
+            InvalidInputError: an unknown column, one of the key, or an expression that can't be; nothing was changed.
 
         Cost: a scan of the rows, 1 PUT a file; the lock, and 3 PUTs to publish.
 
@@ -165,10 +166,74 @@ class LakeTable:
             >>> import firn
             >>> stock = firn.connect("memory://").create_table("stock", key=["id"])
             >>> _ = stock.upsert([{"id": 1, "n": 5}, {"id": 2, "n": 6}])
-            >>> stock.update("id = 1", {"n": "n - 1"}).rows_added
+            >>> stock.update("id = 1", {"n": "n - 1"}).rows_updated
             1
         """
-        return key_verbs.update(self.context, where, set, dry_run=dry_run)
+        if self.keys is not None:
+            return key_verbs.update(self.context, where, set, dry_run=dry_run)
+        from firn.lake.maintain.merge_into import update  # an append needn't load what it loads
+
+        return update(self.context, where, set, dry_run=dry_run)
+
+    def merge_into(
+        self,
+        source: Any,
+        *,
+        on: str | Sequence[str],
+        when_matched: Literal["update", "delete"] | Mapping[str, str] | None = None,
+        when_not_matched: Literal["insert"] | Mapping[str, str] | None = None,
+        when_not_matched_by_source: Literal["delete"] | Mapping[str, str] | None = None,
+        clauses: Sequence[MergeClause] = (),
+        target: str = "t",
+        source_name: str = "s",
+    ) -> ChangeResult:
+        """Update, insert and delete rows by those of a source, in one commit: SQL's MERGE INTO.
+
+        Appends go on meanwhile, and neither wait nor fail. Their rows weren't seen, stay, and aren't matched.
+
+        Args:
+            source: what `append` takes, and a `Scan` or a `Result`. It is read once.
+            on: the condition of a match, an expression in DuckDB's SQL over the target's columns (`t.id`) and the
+                source's (`s.id`); or the names of the columns that are equal in both. Null equals nothing.
+            when_matched: "update" sets all columns by name, "delete" deletes the row; or what columns are set to,
+                expressions by name.
+            when_not_matched: "insert" takes all columns by name; or expressions by column.
+            when_not_matched_by_source: "delete", or expressions by column.
+            clauses: any clauses, with conditions, instead of these three.
+            target, source_name: the names of the two in expressions.
+
+        Values that are set are cast to their column's type; inserted ones widen it as `append` does. In a table with
+        a key, `on=` the key's columns with "update" and "insert" alone is `upsert`: no lock, and nothing is read.
+
+        Raises:
+            CardinalityError: two rows of the source change one row.
+            InvalidInputError: an expression or a column that can't be; nothing was changed.
+            LockHeldError: other maintenance is under way.
+
+        Cost: the lock (1 GET + 2 PUTs), the GETs of files that may match, twice for those that change, 1 PUT a file
+        that is written, and 3 PUTs to publish.
+
+        Example:
+            >>> import firn
+            >>> stock = firn.connect("memory://").create_table("stock")
+            >>> _ = stock.append([{"id": 1, "n": 5}, {"id": 2, "n": 6}])
+            >>> arrived = [{"id": 2, "n": 10}, {"id": 3, "n": 1}]
+            >>> done = stock.merge_into(
+            ...     arrived, on=["id"], when_matched={"n": "t.n + s.n"}, when_not_matched="insert"
+            ... )
+            >>> sorted((row["id"], row["n"]) for row in stock.scan().to_arrow().to_pylist())
+            [(1, 5), (2, 16), (3, 1)]
+        """
+        from firn.lake.maintain.merge_into import merge_into
+
+        return merge_into(
+            self.context,
+            lambda snapshot: source,
+            on=on,
+            clauses=clauses or clauses_of(when_matched, when_not_matched, when_not_matched_by_source),
+            target=target,
+            source_name=source_name,
+        )
 
     def delete_keys(self, data: Any, *, dry_run: bool = False) -> ChangeResult:
         """Delete the rows with these keys from a table with a key, whether they are there or not.

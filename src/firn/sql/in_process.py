@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from firn.arrow.connections import connect
-from firn.arrow.types import arrow_schema, conform
+from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.forked import keep_alive
 from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
@@ -25,10 +26,10 @@ from firn.journal.model import ColumnTypes
 from firn.journal.typenames import canonical, quoted
 from firn.names import fold
 from firn.predicate.binder import cursor
+from firn.predicate.select import Select, condition, read_select, shown
 from firn.reads import TableRead
-from firn.sql.relation import SCHEME, Relation, empty_relation, relation_of
+from firn.sql.relation import SCHEME, Relation, empty_relation, given_relation, relation_of
 from firn.sql.tables import Parameters, QueryTables, narrow, parsed, pin
-from firn.sql.text import Select, condition, read_select, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +60,9 @@ class DuckQuery:
         tables: the tables that it can name.
         text: one SELECT, VALUES, or a query that begins with FROM.
         parameters: values for `?` and `$1`, or by name for `$name`.
+        given: rows that it can name besides, as Arrow tables.
+        said: the statement that the text was made for, for messages.
+        versions: the versions at which to read tables, by their names; by default the newest.
 
     Raises:
         InvalidInputError: see `read_select`; unknown columns, and what DuckDB says of types.
@@ -68,10 +72,22 @@ class DuckQuery:
     """
 
     lazy = False
+    outcome = None
 
-    def __init__(self, tables: QueryTables, text: str, parameters: Parameters = None) -> None:
-        self._tables, self._parameters = tables, parameters
-        self._select: Select = read_select(text)
+    def __init__(
+        self,
+        tables: QueryTables,
+        text: str,
+        parameters: Parameters = None,
+        *,
+        given: Mapping[str, pa.Table] | None = None,
+        said: str | None = None,
+        versions: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._tables, self._parameters, self._said = tables, parameters, said
+        self._versions = versions or {}
+        self._select: Select = read_select(text, said)
+        self._given = _named(given or {}, self._select.tables)
         self._now = dt.datetime.now(dt.timezone.utc)
         self._look = self._new_look()
 
@@ -88,6 +104,14 @@ class DuckQuery:
     def versions(self) -> dict[str, str]:
         """The version that each table is read at."""
         return {name: read.version for name, read in self._look.reads.items()}
+
+    def over(self, text: Callable[[ColumnTypes], str]) -> DuckQuery:
+        """Another query of this one's rows and versions: a text, made of its columns, that holds its text."""
+        query = copy(self)
+        query._said = self._said or self.text
+        query._select = replace(self._select, text=text(self.columns))
+        query._look = replace(self._look, columns=query._bound(self._look.reads))
+        return query
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in batches, while DuckDB computes them.
@@ -110,22 +134,34 @@ class DuckQuery:
         counting = f"SELECT count(*) AS n FROM ({self.text}\n)"
         return sum(batch.column(0)[0].as_py() for batch in self._run(counting, lambda: {"n": "BIGINT"}))
 
+    def reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow's."""
+        return pa.RecordBatchReader.from_batches(arrow_schema(self.columns), self.batches())
+
+    def table(self) -> pa.Table:
+        """All rows."""
+        return pa.Table.from_batches(self.batches(), arrow_schema(self.columns))
+
     def head(self, rows: int) -> pa.Table:
         """The first rows."""
         narrow = f"SELECT * FROM ({self.text}\n) LIMIT {rows}"
         return pa.Table.from_batches(self._run(narrow, lambda: self.columns), arrow_schema(self.columns))
 
-    def explain(self) -> str:
-        """DuckDB's plan."""
+    def explain(self, *, analyze: bool = False) -> str:
+        """DuckDB's plan; with `analyze` it runs, and the plan says how long each part took."""
         lines = []
-        for batch in self._run(f"EXPLAIN {self.text}", lambda: {"explain_key": "VARCHAR", "plan": "VARCHAR"}):
+        for batch in self._run(
+            f"EXPLAIN {'ANALYZE ' * analyze}{self.text}",
+            lambda: {"explain_key": "VARCHAR", "plan": "VARCHAR"},
+        ):
             lines += [row["plan"] for row in batch.to_pylist()]
         return "\n".join(lines)
 
     # -- how
 
     def _new_look(self) -> _Look:
-        pinned = pin(self._tables, self._select.tables)
+        names = [name for name in self._select.tables if name not in self._given]
+        pinned = pin(self._tables, names, self._versions)
         columns = self._bound(pinned)
         trusted = self._select.conditions
         return _Look(narrow(pinned, parsed(self.text), lambda sql: condition(sql) in trusted), columns)
@@ -142,6 +178,9 @@ class DuckQuery:
                 _define_clock(duck, self._now, "TEMP ")
                 for name, read in reads.items():
                     duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {empty_relation(read.known).sql}")
+                for name, rows in self._given.items():
+                    empty = empty_relation(columns_of(rows.schema))
+                    duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {empty.sql}")
                 relation = duck.sql(self.text, params=self._parameters)
                 found = list(zip(relation.columns, relation.types, strict=True))
             except duckdb.Error as error:
@@ -188,6 +227,8 @@ class DuckQuery:
             name: relation_of(read, f"firn:{number}", failures)
             for number, (name, read) in enumerate(self._look.reads.items())
         }
+        for number, (name, rows) in enumerate(self._given.items()):
+            relations[name] = given_relation(rows, f"firn:given:{number}")
         files = [path for relation in relations.values() for path in relation.files]
         objects = {path: file for relation in relations.values() for path, file in relation.objects.items()}
         with ExitStack() as stack:
@@ -217,6 +258,8 @@ class DuckQuery:
 
     def _failure(self, error: Exception) -> InvalidInputError:
         reason, _, rest = str(error).partition("\n\nLINE ")
+        if self._said is not None:
+            return InvalidInputError(f"the statement {shown(self._said)} fails: {reason.strip()}")
         line = f" (line {rest.partition(':')[0]})" if rest else ""
         reason = _OBJECT.sub(self._uri, reason)
         return InvalidInputError(f"the query {shown(self.text)} fails: {reason.strip()}{line}")
@@ -244,6 +287,12 @@ class _Rows(Iterator[pa.RecordBatch]):
 
     def _orphaned(self) -> None:
         keep_alive(self._batches)
+
+
+def _named(given: Mapping[str, pa.Table], names: Sequence[str]) -> dict[str, pa.Table]:
+    """The rows that a query names, under the names that it gives them."""
+    by_name = {fold(name): rows for name, rows in given.items()}
+    return {name: by_name[fold(name)] for name in names if fold(name) in by_name}
 
 
 def memory_limit() -> int:

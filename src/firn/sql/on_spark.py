@@ -20,10 +20,10 @@ from firn.arrow.types import conform
 from firn.errors import InvalidInputError, TableNotFoundError
 from firn.journal.model import ColumnTypes
 from firn.predicate.dialect import function_names, readable_depth
+from firn.predicate.select import shown
 from firn.spark.plan import frame_of
 from firn.spark.session.types import columns_of_schema
 from firn.sql.tables import Parameters, QueryTables, narrow, pin, table_nodes
-from firn.sql.text import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +48,7 @@ class SparkQuery:
     """
 
     lazy = True
+    outcome = None
 
     def __init__(
         self, tables: QueryTables, text: str, session: SparkSession, parameters: Parameters = None
@@ -98,8 +99,7 @@ def _read(text: str) -> tuple[str, exp.Expression]:
     tree = trees[0]
     if not isinstance(tree, exp.Query):
         raise InvalidInputError(
-            f"{what} isn't a SELECT, which is all that sql() runs. Tables change by their own verbs (append, delete, "
-            "merge)."
+            f"{what} isn't a SELECT of Spark's, nor another statement of sql(): docs/howto/sql.md lists them."
         )
     for node in tree.walk():
         if isinstance(node, (exp.Into, exp.DML, exp.DDL, exp.Command)) and not isinstance(node, exp.Query):

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from firn.arrow.types import arrow_schema, conform
+from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.bucket.base import Bucket
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, parse, quoted
@@ -102,6 +102,13 @@ class Relation:
 def empty_relation(columns: ColumnTypes) -> Relation:
     """No rows, all columns: what binding needs."""
     return Relation(f"SELECT {_nulls(columns)} WHERE false")
+
+
+def given_relation(rows: pa.Table, name: str) -> Relation:
+    """Rows that the caller gave, in the types that Firn gives them."""
+    columns = columns_of(rows.schema)
+    stream = Stream(arrow_schema(columns), lambda: iter([conform(rows, columns)]), [])
+    return Relation(f"SELECT {_casts(columns)} FROM {quoted(name)}", {name: stream})
 
 
 def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Relation:

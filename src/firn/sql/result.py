@@ -12,6 +12,7 @@ from firn.arrow.lazy_frames import lazy_frame
 from firn.arrow.types import arrow_schema
 from firn.errors import NoSuchVerbError
 from firn.journal.model import ColumnTypes
+from firn.sql.outcome import Outcome
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,6 +28,11 @@ class BoundQuery(Protocol):
 
     lazy: bool
     """Whether to show it would take a cluster's work."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What a statement changed; None for a query."""
+        ...
 
     @property
     def columns(self) -> ColumnTypes: ...
@@ -79,6 +85,11 @@ class Result:
     def versions(self) -> dict[str, str]:
         """The version of each table that the query reads; a record table's is the number of a commit."""
         return self._query.versions
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What a statement changed; None for a query."""
+        return self._query.outcome
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of all outputs."""

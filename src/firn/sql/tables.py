@@ -28,7 +28,9 @@ class QueryTables(Protocol):
     def tables(self) -> list[str]: ...
 
 
-def pin(tables: QueryTables, names: Iterable[str]) -> dict[str, TableRead]:
+def pin(
+    tables: QueryTables, names: Iterable[str], versions: Mapping[str, Any] | None = None
+) -> dict[str, TableRead]:
     """The tables by the names that a query gives them: each at one version, all record tables at one commit.
 
     Names match exactly, else in any case. Cost: opening each table and its snapshot; 1 LIST and a GET a table where a
@@ -37,19 +39,20 @@ def pin(tables: QueryTables, names: Iterable[str]) -> dict[str, TableRead]:
     Raises:
         TableNotFoundError: no such table; the message names similar ones.
     """
-    opened: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name in names:
-        table = _open(tables, name)
-        other = next((there for there in opened if fold(there) == fold(name)), None)
+        table = opened(tables, name)
+        other = next((there for there in found if fold(there) == fold(name)), None)
         if other is None:
-            opened[name] = table
-        elif opened[other].name != table.name:
+            found[name] = table
+        elif found[other].name != table.name:
             raise InvalidInputError(
-                f"the query reads the tables {opened[other].name!r} and {table.name!r}, which SQL can't tell apart "
+                f"the query reads the tables {found[other].name!r} and {table.name!r}, which SQL can't tell apart "
                 "(case doesn't count): read them by two queries."
             )
     moment = QueryMoment()  # all are open before a snapshot is taken, which then has them
-    return {name: plan_read(table, moment=moment) for name, table in opened.items()}
+    at = versions or {}
+    return {name: plan_read(table, moment=moment, at=at.get(table.name)) for name, table in found.items()}
 
 
 def narrow(
@@ -122,7 +125,8 @@ def _is_cte(node: exp.Table) -> bool:
     return False
 
 
-def _open(tables: QueryTables, name: str) -> Any:
+def opened(tables: QueryTables, name: str) -> Any:
+    """The table of that name, in this spelling or else in any case."""
     try:
         return tables.table(name)
     except TableNotFoundError:

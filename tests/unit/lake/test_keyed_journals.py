@@ -41,7 +41,7 @@ def test_a_delete_brings_no_older_version_back_whether_soft_deletes_are_the_defa
     table.upsert([{"id": 1, "n": 1}, {"id": 2, "n": 1}])
     table.upsert([{"id": 1, "n": 5}])
     result = table.delete("n = 5")
-    assert (result.rows_removed, result.files_marked) == (1, 0)
+    assert (result.rows_deleted, result.files_marked) == (1, 0)
     assert content(table) == [(2, 1)]
     assert all(not file.deletes for file in table.snapshot().files)
     table.merge()

@@ -328,7 +328,7 @@ def test_a_log_that_lost_its_clocks_is_said_to_be_corrupt(stock: LakeTable) -> N
 def test_update_computes_from_the_row_as_it_was(stock: LakeTable) -> None:
     stock.upsert([{"id": 1, "n": 1, "s": "x"}, {"id": 2, "n": 2, "s": "it's"}])
     result = stock.update("n >= 1", {"N": "n * 10", "s": "s || n"})
-    assert (result.op, result.rows_removed, result.rows_added, result.files_removed) == ("update", 2, 2, 0)
+    assert (result.op, result.rows_updated, result.rows_deleted, result.files_removed) == ("update", 2, 0, 0)
     assert stock.scan().to_arrow().sort_by("id").to_pylist() == [
         {"id": 1, "n": 10, "s": "x1"},
         {"id": 2, "n": 20, "s": "it's2"},
@@ -364,7 +364,7 @@ def test_an_update_that_can_not_be_changes_nothing(
 
 def test_a_deleted_key_stays_deleted_when_an_older_version_lands(stock: LakeTable) -> None:
     early = stock.upsert([{"id": 1, "n": 1}, {"id": 2, "n": 2}]).version
-    assert stock.delete("n = 1").rows_removed == 1
+    assert stock.delete("n = 1").rows_deleted == 1
     upsert_late(stock, int(early[:13]) - 5, [{"id": 1, "n": 0}])
     assert content(stock) == [(2, 2)]
     stock.merge()
@@ -399,7 +399,7 @@ def test_a_merge_of_some_files_keeps_deletions(db: firn.Database) -> None:
 def test_delete_keys_needs_no_look(stock: LakeTable) -> None:
     stock.upsert([{"id": 1, "n": 1}, {"id": 2, "n": 2}])
     result = stock.delete_keys([{"ID": 1}, {"ID": 7}, {"ID": 1}])
-    assert result.rows_removed is result.rows_deleted is None
+    assert result.rows_deleted is None
     assert content(stock) == [(2, 2)]
     for rows in ([{"id": 1, "n": 1}], [{"n": 1}]):
         with pytest.raises(firn.InvalidInputError, match="takes rows with the columns id"):

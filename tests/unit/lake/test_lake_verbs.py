@@ -125,7 +125,7 @@ def test_a_row_without_its_partition_column_lands_in_the_null_partition(flights:
     flights.append(rows(1))
     flights.append([{"delay": 7}])
     assert {p.values["date_month"] for p in flights.partitions()} == {"2001-01", None}
-    assert flights.remove_partitions("date_month IS NULL").rows_removed == 1
+    assert flights.remove_partitions("date_month IS NULL").rows_deleted == 1
 
 
 # -- reading
@@ -278,7 +278,7 @@ def test_delete_rewrites_only_files_that_may_match(flights: LakeTable) -> None:
     assert len(plan.files) == 1
     result = flights.delete("delay = 105", soft=False)
     assert (result.files_removed, result.files_added) == (1, 1)
-    assert result.rows_removed == 10 and result.rows_added == 9
+    assert result.rows_deleted == 1 and result.rows_inserted == 0
     assert flights.scan(where="delay = 105").count() == 0
     assert flights.delete("delay = 105", soft=False).version is None
 

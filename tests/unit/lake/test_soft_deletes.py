@@ -54,7 +54,7 @@ def test_a_soft_delete_reads_no_data_and_takes_no_row_for_which_it_is_null() -> 
     # the writers there are and what is new of this one; then the marker, the claim, the claim before, the commit
     assert {v: spent[v] for v in ("list", "get", "put", "head")} == {"list": 2, "get": 1, "put": 3, "head": 0}
     assert (result.files_marked, result.files_removed, result.files_added) == (1, 0, 0)
-    assert result.rows_removed is None and result.files == (table.snapshot().files[0].path,)
+    assert result.rows_deleted is None and result.files == (table.snapshot().files[0].path,)
     assert rows(table) == NUMBERS[:2]
 
 
@@ -355,7 +355,7 @@ def test_merge_takes_a_file_with_predicates_alone_and_large_as_it_is() -> None:
     table.delete("k < 5")
     assert table.merge(dry_run=True, target_size=1).files_removed == 1
     result = table.merge(target_size=1)
-    assert (result.files_removed, result.rows_added, set(marks(table))) == (1, 5, {()})
+    assert (result.files_removed, result.bytes_added > 0, set(marks(table))) == (1, True, {()})
     assert table.merge(target_size=1).version is None
 
 
@@ -388,7 +388,7 @@ def test_what_rewrites_a_file_leaves_deleted_rows_behind() -> None:
     table.append(NUMBERS)
     table.delete("k = 1")
     result = table.delete("k = 2", soft=False)
-    assert (marks(table), stored(table)) == ([()], [0, 3]) and result.rows_removed is None
+    assert (marks(table), stored(table)) == ([()], [0, 3]) and result.rows_deleted is None
     table.delete("k = 3")
     assert stored(table) == [0, 3]
     table.rewrite("true")

@@ -42,8 +42,8 @@ def test_a_writer_of_few_commits_replaces_what_it_has_seen(tmp_path: Path) -> No
         many.upsert([{"id": i, "n": n} for i in range(4)])
     few = stock(tmp_path, "few")
     few.upsert([{"id": 0, "n": 100}])
-    assert few.update("id = 1", {"n": "n + 100"}).rows_added == 1
-    assert few.delete("id = 2").rows_removed == 1
+    assert few.update("id = 1", {"n": "n + 100"}).rows_updated == 1
+    assert few.delete("id = 2").rows_deleted == 1
     few.delete_keys([{"id": 3}])
     assert content(few) == content(stock(tmp_path, "third")) == {0: 100, 1: 104}
     many.upsert([{"id": 0, "n": 200}, {"id": 3, "n": 200}])

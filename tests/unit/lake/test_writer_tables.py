@@ -625,12 +625,12 @@ def test_a_change_of_another_writers_row_wins_however_far_that_writer_is(connect
     for number in range(6):
         b.upsert([{"id": 1, "n": number}, {"id": 2, "n": number}, {"id": 3, "n": number}])
     a = connect("a").table("t")
-    assert a.update("id = 1", {"n": "n + 100"}).rows_added == 1
-    assert a.delete("id = 2").rows_removed == 1
+    assert a.update("id = 1", {"n": "n + 100"}).rows_updated == 1
+    assert a.delete("id = 2").rows_deleted == 1
     a.upsert([{"id": 3, "n": 33}])
     expected = [{"id": 1, "n": 105}, {"id": 3, "n": 33}]
     assert rows(connect().table("t")) == rows(a) == expected
-    assert connect("a").table("t").update("id = 1", {"n": "n + 1"}).rows_added == 1
+    assert connect("a").table("t").update("id = 1", {"n": "n + 1"}).rows_updated == 1
     b.merge()
     assert rows(connect().table("t"))[0] == {"id": 1, "n": 106}
     b.upsert([{"id": 2, "n": 7}])

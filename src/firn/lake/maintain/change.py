@@ -16,9 +16,6 @@ from firn.lake.maintain.tasks import TaskResult
 from firn.lake.partition.partition import directory_of, match_partitions, parse_dir, told_values
 from firn.lake.results import ChangeResult, Partition
 
-DELETING = frozenset(("delete", "remove"))
-"""Changes whose rows are gone if no new file has them."""
-
 
 @dataclass(frozen=True)
 class FileChange:
@@ -29,6 +26,7 @@ class FileChange:
         replaced: those of the removed files that new ones say to replace.
         foreign: how many files of other writers match, which stay.
         aside: those of `columns` that hold what was set aside, if not now, before.
+        fresh: those of `adds` whose rows are new; the others' stood in files that go.
     """
 
     adds: Sequence[DataFile] = ()
@@ -38,6 +36,12 @@ class FileChange:
     replaced: Sequence[DataFile] = ()
     foreign: int = 0
     aside: frozenset[str] = frozenset()
+    fresh: Sequence[DataFile] = ()
+
+    @property
+    def rows_removed(self) -> int | None:
+        """Rows of the files that go; None where nobody counted, as those that a soft delete takes."""
+        return None if self.soft_deletes else _rows(self.removes)
 
 
 def by_owner(table: LakeContext, files: Iterable[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
@@ -115,10 +119,7 @@ def publish(
     summary: Mapping[str, Any] | None = None,
 ) -> ChangeResult:
     """Commit the change."""
-    result = replace(counted(op, change), dry_run=False)
-    if op in DELETING and not change.soft_deletes and None not in (result.rows_removed, result.rows_added):
-        result = replace(result, rows_deleted=(result.rows_removed or 0) - (result.rows_added or 0))
-    removed = {"rows_removed": result.rows_removed, "bytes_removed": result.bytes_removed}
+    removed = {"rows_removed": change.rows_removed, "bytes_removed": sum(f.size for f in change.removes)}
     commit = Commit(
         op,
         change.adds,
@@ -130,34 +131,37 @@ def publish(
         clocked=table.keys is not None,
         aside=change.aside,
     )
-    return replace(result, version=session.publish(commit))
+    return replace(counted(op, change), dry_run=False, version=session.publish(commit))
 
 
 def nothing(op: str, foreign: int = 0) -> ChangeResult:
     """The answer where no file is touched."""
-    deleted = 0 if op in DELETING else None
-    return ChangeResult(op, None, 0, 0, 0, 0, 0, 0, foreign_files=foreign, rows_deleted=deleted)
+    return ChangeResult(op, foreign_files=foreign)
 
 
 def planned(op: str, change: FileChange) -> ChangeResult:
     """The answer of a dry run: these files would go, and the soft deletes come. Nobody knows what is written."""
-    return replace(counted(op, change), rows_added=None)
+    found = counted(op, change)
+    whole = op == "remove"  # which writes nothing
+    return found if whole else replace(found, rows_inserted=None, rows_updated=None, rows_deleted=None)
 
 
 def counted(op: str, change: FileChange) -> ChangeResult:
     """The answer of a dry run that knows which files would come."""
     adds, removes = change.adds, change.removes
     marked = tuple(path for soft in change.soft_deletes for path in soft.paths)
+    inserted = _rows(change.fresh)
+    went, came = change.rows_removed, _rows(adds)
+    deleted = None if inserted is None or went is None or came is None else went - (came - inserted)
     return ChangeResult(
         op,
-        None,
-        len(removes),
-        len(adds),
-        None if marked else _rows(removes),  # nobody counts those that the soft delete takes
-        _rows(adds),
-        sum(f.size for f in removes),
-        sum(f.size for f in adds),
-        (*(f.path for f in removes), *marked),
+        rows_inserted=inserted,
+        rows_deleted=deleted,
+        files_added=len(adds),
+        files_removed=len(removes),
+        bytes_added=sum(f.size for f in adds),
+        bytes_removed=sum(f.size for f in removes),
+        files=(*(f.path for f in removes), *marked),
         dry_run=True,
         files_marked=len(marked),
         foreign_files=change.foreign,

@@ -78,7 +78,7 @@ def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: 
         scan = Scan(table, where=where)
         _assignments(table, keys.bound(scan.snapshot.columns), set_, scan)
         rows = scan.count()
-        return ChangeResult("update", None, 0, 0, rows, rows, 0, 0, dry_run=True)
+        return ChangeResult("update", rows_updated=rows, dry_run=True)
     with table.journal.exclusive("update") as session:
         scan = Scan(table, where=where, snapshot=session.snapshot)
         columns = scan.snapshot.columns
@@ -92,8 +92,7 @@ def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: 
         )
         adds = _revised(table, session, scan, context, "update")
         summary = {"where": outline(where), "columns": list(changed)}
-        result = _published(table, session, "update", adds, summary)
-        return replace(result, rows_added=result.rows_removed)
+        return _published(table, session, "update", adds, summary)
 
 
 def _assignments(table: LakeContext, keys: KeySpec, set_: Mapping[str, str], scan: Scan) -> dict[str, str]:
@@ -133,7 +132,7 @@ def delete(
         )
     if dry_run:
         rows = Scan(table, where=where).count()
-        return ChangeResult("delete", None, 0, 0, rows, None, 0, 0, dry_run=True, rows_deleted=rows)
+        return ChangeResult("delete", rows_deleted=rows, dry_run=True)
     with table.journal.exclusive("delete") as session:
         snapshot = session.snapshot
         bound = keys.bound(snapshot.columns)
@@ -157,7 +156,7 @@ def delete_keys(table: LakeContext, data: Any, *, dry_run: bool) -> ChangeResult
         bound = keys.bound(snapshot.columns)
         doomed = _keys_of(table, bound, data, snapshot.columns)
         count = _there(table, bound, doomed, snapshot) if snapshot.files else 0
-        return ChangeResult("delete", None, 0, 0, count, None, 0, 0, dry_run=True, rows_deleted=count)
+        return ChangeResult("delete", rows_deleted=count, dry_run=True)
     with table.journal.exclusive("delete") as session:
         known = session.snapshot.columns
         bound = keys.bound(known)
@@ -176,7 +175,7 @@ def delete_keys(table: LakeContext, data: Any, *, dry_run: bool) -> ChangeResult
         adds = write_batches(table.bucket, spec, deletions())
         result = _published(table, session, "delete", adds, {})
         # Nobody has looked which of the keys are there, and older than what deletes them.
-        return replace(result, rows_removed=None, rows_deleted=None) if adds else result
+        return replace(result, rows_deleted=None) if adds else result
 
 
 def _keys_of(table: LakeContext, bound: KeySpec, data: Any, known: ColumnTypes) -> InputRows:
@@ -221,10 +220,10 @@ def _revised(
 def _published(
     table: LakeContext, session: Session, op: str, adds: Sequence[DataFile], summary: Mapping[str, Any]
 ) -> ChangeResult:
-    """The commit of new versions. `rows_removed` are the rows whose place they take."""
+    """The commit of new versions, one a row."""
     if not adds:
         return nothing(op)
     count = sum(file.rows or 0 for file in adds)
     result = publish(table, session, op, FileChange(adds), summary)
-    deleted = count if op == "delete" else None
-    return replace(result, rows_removed=count, rows_added=0, rows_deleted=deleted)
+    updated, deleted = (0, count) if op == "delete" else (count, 0)
+    return replace(result, rows_updated=updated, rows_deleted=deleted)

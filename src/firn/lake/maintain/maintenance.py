@@ -96,7 +96,11 @@ def merge(
         tasks = [MergeTask(g.directory, g.files, len(g.files) == members[g.directory]) for g in groups]
         inputs = [g.files for g in groups]
         change = rewritten(table, session, "merge", merge_task, tasks, inputs, context, foreign)
-        return publish(table, session, "merge", change)
+        if query is not None:
+            change = replace(change, fresh=change.adds)
+        result = publish(table, session, "merge", change)
+        # Of a table with a key older versions of rows go, which nobody sees.
+        return result if table.keys is None else replace(result, rows_deleted=0)
 
 
 def _merge_groups(
@@ -215,6 +219,8 @@ def rewrite(
         change = rewritten(table, session, "rewrite", rewrite_task, files, inputs, context, len(foreign))
         if not change.removes:
             return nothing("rewrite", len(foreign))
+        if isinstance(parsed, Query):
+            change = replace(change, fresh=change.adds)
         return publish(table, session, "rewrite", change, {"query": without_values(parsed.ast)})
 
 
@@ -264,7 +270,9 @@ def overwrite(
             change = _replaceable(table, session.snapshot, touched)
         else:
             change = _replaceable(table, session.snapshot, None)
-        change = replace(change, adds=[*change.adds, *written.files], columns=written.columns)
+        change = replace(
+            change, adds=[*change.adds, *written.files], columns=written.columns, fresh=written.files
+        )
         summary = {} if where is None else {"where": outline(where)}
         return publish(table, session, "overwrite", change, summary)
 
@@ -341,7 +349,7 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
         raise InvalidInputError("restore needs a version or a time; see history().")
     if dry_run:
         back, anew, gone, foreign = _to_restore(table, table.journal.snapshot(at), table.journal.snapshot())
-        return counted("restore", FileChange([*back, *anew], gone, foreign=foreign))
+        return counted("restore", FileChange([*back, *anew], gone, foreign=foreign, fresh=[*back, *anew]))
     with table.journal.exclusive("restore") as session:
         past = session.revivable(at)
         back, anew, gone, foreign = _to_restore(table, past, session.snapshot)
@@ -365,6 +373,7 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
             columns=columns if anew else {},
             replaced=[f for f in change.replaced if f.path in now],
             aside=past.aside,
+            fresh=[*back, *change.adds],
         )
         return publish(table, session, "restore", change, {"to": past.version})
 

@@ -28,6 +28,7 @@ from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import quoted
 from firn.lake.definition.keys import CLOCK, HIDDEN, KeySpec
+from firn.lake.maintain.matching import Matching, numbered
 from firn.lake.parquet.source import WHOLE_BYTES, ParquetSource, open_parquet
 from firn.lake.partition.partition import directory_of
 from firn.lake.partition.placement import scattered_by
@@ -86,6 +87,15 @@ class RewriteContext:
     read: ReadSpec
     keep: str | None = None
     query: str | None = None
+
+
+@dataclass(frozen=True)
+class ReplaceContext:
+    """What `matching` changes is replaced."""
+
+    write: WriteSpec
+    read: ReadSpec
+    matching: Matching
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,31 @@ def rewrite_task(bucket: Bucket, context: RewriteContext, file: DataFile) -> Tas
     result = _query(context.query, "_rows", _read(bucket, [file], context.read), known)
     marker = _marker_of([file], write)
     return _write_result(bucket, write, result, directory_of(file, write.namer), marker, known)
+
+
+def replace_task(bucket: Bucket, context: ReplaceContext, task: tuple[DataFile, pa.Table]) -> TaskResult:
+    """Write a file anew with the changes that a merge makes to its rows. A row whose partition changes goes where its
+    values say. No file comes of no rows."""
+    file, changes = task
+    write = _in_place_of(context.write, [file])
+    read = _had(context.read, [file])
+    rows = numbered(read_files(bucket, [file], read), read.columns)
+    result = conform(replace(context.matching, types=read.columns).changed(rows, changes), read.columns)
+    if not result.num_rows:
+        return TaskResult()
+    spec = replace(write, columns=read.columns)
+    places = {field.source for field in spec.partition.fields}
+    set_ = {
+        name
+        for clause in context.matching.clauses
+        if clause.action == "update"
+        for name in clause.values or {}
+    }
+    marker = _marker_of([file], write)
+    directory = None if places & set_ else directory_of(file, write.namer)
+    return _write_in_place(
+        bucket, spec, [result], [file], directory, marker, "sort" if spec.sort_by else "keep"
+    )
 
 
 def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str) -> TaskResult:

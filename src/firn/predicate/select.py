@@ -12,14 +12,16 @@ from typing import Any
 
 import duckdb
 
-from firn.errors import InvalidInputError, TableNotFoundError
+from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
 from firn.names import fold
 from firn.predicate.binder import cursor
 from firn.predicate.dialect import readable_depth
-from firn.sql.functions import FUNCTIONS, TABLE_FUNCTIONS
+from firn.predicate.functions import FUNCTIONS, TABLE_FUNCTIONS
 
 SCHEMAS = frozenset(("", "main"))
 """What may stand before a table's name: all of them mean the database."""
+
+_NOT_OF_A_ROW = ("unnest", "generate_subscripts")
 
 _SHOWN = 100
 
@@ -37,8 +39,10 @@ class Select:
     conditions: frozenset[str]
 
 
-def read_select(text: str) -> Select:
-    """Check one SELECT (or VALUES, or FROM first) in DuckDB's SQL.
+def read_select(text: str, said: str | None = None) -> Select:
+    """Check one SELECT (or VALUES, FROM first, DESCRIBE or SUMMARIZE) in DuckDB's SQL.
+
+    `said`: the statement that the text was made for, for messages.
 
     Raises:
         InvalidInputError: text that DuckDB doesn't read, with line and column; several statements, or another one
@@ -57,13 +61,15 @@ def read_select(text: str) -> Select:
                     f"the query holds {len(read['statements'])} statements; write one, without ';': {shown(text)}."
                 )
             for node in _nodes(read["statements"][0]):
-                _check(text, node)
+                _check(said or text, node)
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]
             raise InvalidInputError(
                 f"the query {shown(text)} isn't SQL that DuckDB reads: {reason}"
             ) from None
     tree = read["statements"][0]
+    if tree["node"].get("from_table", {}).get("type") == "SHOW_REF":
+        text = f"SELECT * FROM ({_without_end(text)}\n)"
     clauses = [node.get(key) for node in _nodes(tree) for key in ("where_clause", "condition")]
     conditions = frozenset(_plain(term) for clause in clauses if clause for term in _terms(clause))
     return Select(_without_end(text), tuple(dict.fromkeys(_tables(tree, frozenset()))), conditions)
@@ -77,6 +83,47 @@ def condition(sql: str) -> str | None:
             duck.execute("SELECT json_serialize_sql($1)", [f"SELECT 1 WHERE {sql}"]).fetchone()[0]
         )
     return None if read["error"] else _plain(read["statements"][0]["node"]["where_clause"])
+
+
+def conditions(sql: str) -> frozenset[str]:
+    """The terms that AND joins in a condition, each as `condition` has it; none where DuckDB doesn't read it."""
+    with cursor() as duck:
+        read = json.loads(
+            duck.execute("SELECT json_serialize_sql($1)", [f"SELECT 1 WHERE (\n{sql}\n)"]).fetchone()[0]
+        )
+    if read["error"]:
+        return frozenset()
+    return frozenset(_plain(term) for term in _terms(read["statements"][0]["node"]["where_clause"]))
+
+
+def check_expression(text: str) -> None:
+    """Check an expression in DuckDB's SQL: no subquery, and no function that reaches outside of its row.
+
+    Raises:
+        InvalidInputError: text that isn't one expression, with line and column.
+        UnsupportedError: a subquery.
+    """
+    select = f"SELECT (\n{text}\n)"
+    read_select(select, text)
+    with cursor() as duck:
+        tree = json.loads(duck.execute("SELECT json_serialize_sql($1)", [select]).fetchone()[0])
+    node = tree["statements"][0]["node"]
+    if (
+        node["type"] != "SELECT_NODE"
+        or len(node["select_list"]) != 1
+        or node["from_table"]["type"] != "EMPTY"
+    ):
+        raise InvalidInputError(f"{shown(text)} isn't one expression.")
+    parts = list(_nodes(node["select_list"]))
+    if any(part.get("class") == "WINDOW" or part.get("function_name") in _NOT_OF_A_ROW for part in parts):
+        raise UnsupportedError(
+            f"the expression {shown(text)} looks at more than one row: compute that in the source, (SELECT …) AS s."
+        )
+    if any(part.get("class") == "SUBQUERY" for part in parts):
+        raise UnsupportedError(
+            f"the expression {shown(text)} has a subquery: put it into the source, (SELECT …) AS s, and join "
+            "it there."
+        )
 
 
 def position(text: str, at: int) -> str:
@@ -103,8 +150,8 @@ def _without_end(text: str) -> str:
 def _unreadable(text: str, read: dict[str, Any]) -> InvalidInputError:
     if read.get("error_type") == "not implemented":
         return InvalidInputError(
-            f"the query {shown(text)} isn't a SELECT, which is all that sql() runs. Tables change by their own verbs "
-            "(append, delete, merge); a PIVOT needs its values, as in PIVOT t ON year IN (2023, 2024) USING sum(n)."
+            f"the query {shown(text)} isn't a SELECT, nor another statement of sql(): docs/howto/sql.md lists "
+            "them. A PIVOT needs its values, as in PIVOT t ON year IN (2023, 2024) USING sum(n)."
         )
     where = f" ({position(text, int(read['position']))})" if read.get("position") else ""
     return InvalidInputError(
@@ -171,8 +218,10 @@ def _check(text: str, node: dict[str, Any]) -> None:
     kind = node.get("type")
     if kind == "BASE_TABLE":
         _check_table(text, node)
-    elif kind == "SHOW_REF":
-        raise InvalidInputError(f"the query {shown(text)} isn't a SELECT, which is all that sql() runs.")
+    elif kind == "SHOW_REF" and node.get("query") is None:
+        raise InvalidInputError(
+            f"the query {shown(text)} isn't a SELECT. SHOW TABLES is a statement of its own."
+        )
     elif kind == "TABLE_FUNCTION":
         name = fold(node["function"]["function_name"])
         if name not in TABLE_FUNCTIONS:

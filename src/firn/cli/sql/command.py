@@ -1,0 +1,92 @@
+"""`firn sql`: statements in a shell's command, in a file, or from standard input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from firn.cli.app import READ, app
+from firn.cli.sql.answers import Format, print_answer
+from firn.cli.target import Csv, Json, Limit, StoreOptions, open_database, pairs, typed
+from firn.cli.terminal import output, waiting
+from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from firn.database.database import Engine
+
+ENGINES = ("duckdb", "spark")
+
+
+@app.command(rich_help_panel=READ)
+def sql(
+    db: Annotated[str, typer.Option("--db", metavar="URL", envvar="FIRN_DB", help="The database's URL.")],
+    query: Annotated[
+        str | None,
+        typer.Argument(metavar="SQL", help="Statements, with ';' between; else -f, or standard input."),
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="A file of statements.")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="The value of $NAME. Repeat it.")
+    ] = None,
+    limit: Limit = None,
+    csv: Csv = False,
+    json: Json = False,
+    engine: Annotated[str, typer.Option("--engine", help="duckdb, in this process, or spark.")] = "duckdb",
+    fence: Annotated[
+        bool, typer.Option("--fence", help="Let a statement take a keyed table over from its writer.")
+    ] = False,
+    writer: Annotated[
+        str | None, typer.Option("--writer", metavar="ID", help="This process among the writers of catalogs.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out.")
+    ] = False,
+    options: StoreOptions = None,
+) -> None:
+    """Run SQL: queries and statements, in this process in DuckDB's SQL, or queries on Spark in Spark's.
+
+    Without SQL on a terminal, it is an interactive shell; \\? lists what it knows.
+
+    firn sql "SELECT origin, count(*) FROM flights GROUP BY 1" --db ./prod
+    """
+    if csv and json:
+        raise InvalidInputError("--csv and --json exclude each other.")
+    if engine not in ENGINES:
+        raise InvalidInputError(f"--engine {engine}: it can be {' or '.join(ENGINES)}.")
+    if query is not None and file is not None:
+        raise InvalidInputError("give SQL or --file, not both.")
+    chosen = Format("json" if json else "csv" if csv else "table", limit)
+    database = open_database(db, options, writer=writer, strict=strict)
+    if query is None and file is None and sys.stdin.isatty():
+        from firn.cli.sql.prompt import Prompt
+
+        Prompt(database, chosen, engine=cast("Engine", engine), fence=fence).run()
+        return
+    from firn.predicate.words import statements
+
+    text = query if query is not None else _read(file)
+    given = {name: typed(value) for name, value in pairs(param, "--param").items()}
+    found = list(statements(text))
+    if not found:
+        raise InvalidInputError("there is no statement: write one, like SELECT * FROM flights.")
+    if engine == "spark":
+        waiting.start_spark()
+    for one in found:
+        used = {name: value for name, value in given.items() if f"${name}" in one}
+        result = database.sql(one, used or None, engine=cast("Engine", engine), fence=fence)
+        with waiting.spinner("running the query"):
+            print_answer(result, chosen)
+    if unused := [name for name in given if f"${name}" not in text]:
+        output.warn(f"no statement has ${unused[0]}")
+
+
+def _read(file: Path | None) -> str:
+    if file is None:
+        return sys.stdin.read()
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"--file {file} can't be read: {error}.") from None

@@ -1,0 +1,101 @@
+"""Files that may hold a row that a merge matches, by partitions, statistics and Bloom filters."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from sqlglot import exp
+
+from firn.arrow.types import columns_of
+from firn.errors import InvalidInputError
+from firn.journal.model import ColumnTypes, DataFile, Snapshot
+from firn.journal.typenames import quoted
+from firn.lake.maintain.matching import SOURCE_ROW, Matching
+from firn.lake.partition.partition import PartitionSpec
+from firn.lake.prune.prune import Pruner
+from firn.names import fold
+from firn.predicate.dialect import parse, to_duckdb
+from firn.predicate.parameters import literal
+from firn.predicate.predicate import Predicate, conjuncts
+from firn.predicate.select import condition, conditions
+
+MAX_VALUES = 1000
+"""Values of a column of the source by which files are looked for, besides their range."""
+
+
+def may_match(matching: Matching, snapshot: Snapshot, spec: PartitionSpec) -> list[DataFile]:
+    """The files of a snapshot that may hold a row for which the condition of the match is true."""
+    files = list(snapshot.files)
+    for text in _implied(matching):
+        with suppress(InvalidInputError):
+            pruner = Pruner(Predicate.parse(text, snapshot.columns), snapshot.columns, spec)
+            files = [file for file in files if pruner.may_match(file)]
+    return files
+
+
+def _implied(matching: Matching) -> list[str]:
+    """Predicates on the target alone that are true wherever the condition is. Only terms count that DuckDB and the
+    parser read alike."""
+    try:
+        tree = parse(matching.on, "condition", into=exp.Condition)
+        trusted = conditions(matching.on)
+    except InvalidInputError:
+        return []
+    given = {} if matching.rows is None else columns_of(matching.rows.drop_columns([SOURCE_ROW]).schema)
+    found = []
+    for term in conjuncts(tree):
+        if condition(to_duckdb(term)) not in trusted:
+            continue
+        if (
+            isinstance(term, exp.EQ)
+            and isinstance(term.left, exp.Column)
+            and isinstance(term.right, exp.Column)
+        ):
+            for one, other in ((term.left, term.right), (term.right, term.left)):
+                target, source = (
+                    _column(one, matching.types, matching.target),
+                    _column(other, given, matching.source),
+                )
+                if target is not None and source is not None and matching.types[target] == given[source]:
+                    found += _values(matching, target, source)
+            continue
+        columns = list(term.find_all(exp.Column))
+        own = matching.rows is None
+        if columns and all(
+            _column(c, matching.types, matching.target, bare=own) is not None for c in columns
+        ):
+            copy = term.copy()
+            for column in copy.find_all(exp.Column):
+                column.set("table", None)
+            found.append(to_duckdb(copy))
+    return found
+
+
+def _column(node: exp.Column, columns: ColumnTypes, table: str, *, bare: bool = False) -> str | None:
+    """The column of a table that a node names, with the table's name before it."""
+    if len(node.parts) != 2 and not (bare and len(node.parts) == 1):
+        return None
+    if len(node.parts) == 2 and fold(node.table) != fold(table):
+        return None
+    return next((name for name in columns if fold(name) == fold(node.name)), None)
+
+
+def _values(matching: Matching, target: str, source: str) -> list[str]:
+    """The range of a column of the source, and its values if they are few."""
+    assert matching.rows is not None
+    values = pc.unique(matching.rows[source]).drop_null()
+    kind = values.type
+    ordered = pt.is_integer(kind) or pt.is_string(kind) or pt.is_date(kind) or pt.is_timestamp(kind)
+    if not ordered and not pt.is_decimal(kind):
+        return []
+    if not len(values):
+        return ["false"]
+    if pt.is_timestamp(kind) and kind.unit == "ns":
+        return []
+    ends = pc.min_max(values).as_py()
+    found = [f"{quoted(target)} BETWEEN {literal(ends['min'])} AND {literal(ends['max'])}"]
+    if len(values) <= MAX_VALUES:
+        found.append(f"{quoted(target)} IN ({', '.join(literal(value) for value in values.to_pylist())})")
+    return found

@@ -1,0 +1,211 @@
+"""Which rows a MERGE changes, and to what: clauses, the queries of a task, and what it answers.
+
+Expressions are DuckDB's, over the target's and the source's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+
+from firn.arrow.engine import run_query
+from firn.bucket.base import Bucket
+from firn.errors import InvalidInputError
+from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.typenames import quoted
+from firn.lake.read.decode import ReadSpec
+from firn.lake.read.read import read_files
+
+When = Literal["matched", "not matched", "not matched by source"]
+Action = Literal["update", "insert", "delete", "nothing", "error"]
+
+ROW, SOURCE_ROW, CLAUSE = "~row", "~source row", "~clause"
+_TARGET, _SOURCE = "~target", "~source"
+
+
+@dataclass(frozen=True)
+class MergeClause:
+    """What a merge does with a row.
+
+    Args:
+        when: "matched": a pair of a target row and a source row; "not matched": a source row without a target row;
+            "not matched by source": a target row without a source row.
+        action: "update" and "delete" the target row, "insert" the source row, do "nothing", or raise an "error".
+        condition: an expression; the first clause whose condition is true counts, and null isn't true.
+        values: expressions by column of the target; None takes all columns from the source, by name.
+
+    Example:
+        >>> MergeClause("matched", "update", "s.at > t.at", {"n": "t.n + s.n"}).action
+        'update'
+    """
+
+    when: When
+    action: Action
+    condition: str | None = None
+    values: Mapping[str, str] | None = None
+
+
+def clauses_of(
+    matched: str | Mapping[str, str] | None,
+    not_matched: str | Mapping[str, str] | None,
+    not_matched_by_source: str | Mapping[str, str] | None,
+) -> list[MergeClause]:
+    """Clauses by what happens to each sort of rows; values by column mean an update, or an insert."""
+    found = []
+    allowed: tuple[tuple[When, Any, Action, tuple[str, ...]], ...] = (
+        ("matched", matched, "update", ("update", "delete")),
+        ("not matched", not_matched, "insert", ("insert",)),
+        ("not matched by source", not_matched_by_source, "update", ("delete",)),
+    )
+    for when, given, action, words in allowed:
+        if isinstance(given, Mapping):
+            found.append(MergeClause(when, action, values=given))
+        elif given is not None:
+            if given not in words:
+                raise InvalidInputError(
+                    f"when {when}: {given!r} isn't {' or '.join(map(repr, words))}, nor expressions by column."
+                )
+            found.append(MergeClause(when, cast("Action", given)))
+    if not found:
+        raise InvalidInputError(
+            "a merge needs a clause: when_matched=, when_not_matched= or when_not_matched_by_source=."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Matching:
+    """A merge as tasks need it: names, the condition of a match, clauses with their values, and the source's rows,
+    which have their numbers in `SOURCE_ROW`; None where there is no source, and `on` alone decides. Picklable."""
+
+    target: str
+    source: str
+    on: str
+    clauses: Sequence[MergeClause]
+    rows: pa.Table | None
+    types: ColumnTypes = field(default_factory=dict)
+    """Of the target's columns."""
+
+    def of(self, when: When) -> list[tuple[int, MergeClause]]:
+        """The clauses of one sort, with their numbers."""
+        return [(at, clause) for at, clause in enumerate(self.clauses) if clause.when == when]
+
+    def choice(self, when: When) -> str:
+        """The number of the first clause of the sort whose condition is true, -1 for none, as an expression."""
+        cases = "".join(f" WHEN (\n{c.condition or 'true'}\n) THEN {at}" for at, c in self.of(when))
+        return f"CASE{cases} ELSE -1 END" if cases else "-1"
+
+    def pairs(self, rows: pa.Table) -> pa.Table:
+        """The changes and matches of numbered target rows: `ROW`, `SOURCE_ROW` and `CLAUSE`, -1 for a match that
+        changes nothing."""
+        target, source = quoted(self.target), quoted(self.source)
+        row = f"{target}.{quoted(ROW)} AS {quoted(ROW)}"
+        tables: dict[str, pa.Table] = {_TARGET: rows}
+        if self.rows is None:
+            picked = (
+                f"{row}, -1::BIGINT AS {quoted(SOURCE_ROW)}, {self.choice('matched')} AS {quoted(CLAUSE)}"
+            )
+            return run_query(
+                f"SELECT {picked} FROM {quoted(_TARGET)} AS {target} WHERE (\n{self.on}\n)",
+                tables,
+                what="the change",
+            )
+        tables[_SOURCE] = self.rows
+        number = f"{source}.{quoted(SOURCE_ROW)} AS {quoted(SOURCE_ROW)}"
+        given = f"{quoted(_SOURCE)} AS {source}"
+        text = (
+            f"SELECT {row}, {number}, {self.choice('matched')} AS {quoted(CLAUSE)} "
+            f"FROM {quoted(_TARGET)} AS {target} JOIN {given} ON (\n{self.on}\n)"
+        )
+        if self.of("not matched by source"):
+            text += (
+                f" UNION ALL SELECT {row}, -1, {self.choice('not matched by source')} FROM {quoted(_TARGET)} AS "
+                f"{target} WHERE NOT EXISTS (FROM {given} WHERE (\n{self.on}\n))"
+            )
+        return run_query(text, tables, what="the merge")
+
+    def changed(self, rows: pa.Table, changes: pa.Table) -> pa.Table:
+        """The numbered target rows after the changes, in order: deleted ones left out, updated ones replaced."""
+        target, source = quoted(self.target), quoted(self.source)
+        clause = f'"~changes".{quoted(CLAUSE)}'
+        updates = [at for at, c in enumerate(self.clauses) if c.action == "update"]
+        deletes = [str(at) for at, c in enumerate(self.clauses) if c.action == "delete"]
+        columns = []
+        for name, kind in self.types.items():
+            old = f"{target}.{quoted(name)}"
+            cases = "".join(
+                f" WHEN {clause} = {at} THEN CAST((\n{values[name]}\n) AS {kind})"
+                for at in updates
+                if name in (values := self.clauses[at].values or {})
+            )
+            columns.append(f"{f'CASE{cases} ELSE {old} END' if cases else old} AS {quoted(name)}")
+        text = (
+            f"SELECT {', '.join(columns)} FROM {quoted(_TARGET)} AS {target} "
+            f'LEFT JOIN "~changes" ON {target}.{quoted(ROW)} = "~changes".{quoted(ROW)}'
+        )
+        tables = {_TARGET: rows, "~changes": changes}
+        if self.rows is not None:
+            tables[_SOURCE] = self.rows
+            same = f'{source}.{quoted(SOURCE_ROW)} = "~changes".{quoted(SOURCE_ROW)}'
+            text += f" LEFT JOIN {quoted(_SOURCE)} AS {source} ON {same}"
+        if deletes:
+            text += f" WHERE {clause} IS NULL OR {clause} NOT IN ({', '.join(deletes)})"
+        return run_query(f"{text} ORDER BY {target}.{quoted(ROW)}", tables, what="the change")
+
+    def unmatched(self, matched: pa.Array) -> pa.Table:
+        """The source rows whose numbers aren't among `matched`, with their clauses."""
+        assert self.rows is not None
+        source = quoted(self.source)
+        text = (
+            f"SELECT {source}.{quoted(SOURCE_ROW)} AS {quoted(SOURCE_ROW)}, {self.choice('not matched')} AS "
+            f"{quoted(CLAUSE)} FROM {quoted(_SOURCE)} AS {source} "
+            f'ANTI JOIN "~matched" ON {source}.{quoted(SOURCE_ROW)} = "~matched".n'
+        )
+        tables = {_SOURCE: self.rows, "~matched": pa.table({"n": matched.cast(pa.int64())})}
+        return run_query(text, tables, what="the merge")
+
+    def inserted(self, numbers: pa.Array, clause: MergeClause) -> pa.Table:
+        """The rows that one clause makes of source rows."""
+        source, number = quoted(self.source), f"{quoted(self.source)}.{quoted(SOURCE_ROW)}"
+        columns = ", ".join(f"(\n{text}\n) AS {quoted(name)}" for name, text in (clause.values or {}).items())
+        text = (
+            f"SELECT {columns} FROM {quoted(_SOURCE)} AS {source} "
+            f'SEMI JOIN "~numbers" ON {number} = "~numbers".n ORDER BY {number}'
+        )
+        tables = {_SOURCE: self.rows, "~numbers": pa.table({"n": numbers.cast(pa.int64())})}
+        return run_query(text, tables, what="what the merge inserts")
+
+
+@dataclass(frozen=True)
+class MatchContext:
+    """What a task of the first pass needs besides its file."""
+
+    matching: Matching
+    read: ReadSpec
+
+
+def match_task(bucket: Bucket, context: MatchContext, file: DataFile) -> pa.Table:
+    """The pairs of one file's rows, numbered in its order, those that soft deletes took left out."""
+    rows = numbered(read_files(bucket, [file], context.read), context.read.columns)
+    return context.matching.pairs(rows)
+
+
+def numbered(tables: Iterator[pa.Table], columns: ColumnTypes) -> pa.Table:
+    """Rows with their numbers in `ROW`."""
+    parts = list(tables)
+    if not parts:
+        from firn.arrow.types import arrow_schema
+
+        parts = [arrow_schema(columns).empty_table()]
+    rows = pa.concat_tables(parts)
+    return rows.append_column(ROW, pa.array(range(rows.num_rows), pa.int64()))
+
+
+def error_of(name: str, at: int) -> InvalidInputError:
+    """For a row that a clause calls an error."""
+    return InvalidInputError(
+        f"{name}: clause {at + 1} of the merge calls a row an error; nothing was changed."
+    )

@@ -1,0 +1,330 @@
+"""MERGE INTO a lake table: update, insert and delete rows by those of a source, in one commit.
+
+The lock comes first, then the snapshot. A first pass reads the columns that decide, and tells for each file which of
+its rows change, and which source rows match any. A second pass writes the files that change anew. Source rows that no
+file of the table matches, other writers' files included, may be inserted. Appends go on meanwhile: their rows weren't
+seen, stay, and aren't matched. See docs/design/0014-merge-into.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firn.arrow.inputs import to_reader
+from firn.arrow.types import columns_of, conform
+from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
+from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
+from firn.journal.typenames import quoted
+from firn.lake.context import LakeContext
+from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
+from firn.lake.maintain.change import FileChange, by_owner, nothing, publish, rewritten, run_tasks
+from firn.lake.maintain.match_files import may_match
+from firn.lake.maintain.matching import (
+    CLAUSE,
+    ROW,
+    SOURCE_ROW,
+    MatchContext,
+    Matching,
+    MergeClause,
+    error_of,
+    match_task,
+    numbered,
+)
+from firn.lake.maintain.tasks import ReplaceContext, replace_task
+from firn.lake.read.decode import ReadSpec
+from firn.lake.read.scan import Scan
+from firn.lake.results import ChangeResult
+from firn.lake.write.append import write
+from firn.lake.write.write import WriteSpec, write_batches
+from firn.names import fold
+from firn.predicate.select import check_expression
+
+Source = Callable[[Snapshot], Any]
+"""Gives the source's rows, of the snapshot that is changed where it reads the table itself."""
+
+
+def merge_into(
+    table: LakeContext,
+    source: Source | None,
+    *,
+    on: str | Sequence[str],
+    clauses: Sequence[MergeClause],
+    target: str = "t",
+    source_name: str = "s",
+    op: str = "merge_into",
+) -> ChangeResult:
+    """See `LakeTable.merge_into`. `op` is "merge_into", "update" or "delete", which differ by name; a row may be
+    deleted by several source rows."""
+    condition = on if isinstance(on, str) else _equal(on, target, source_name)
+    if source is not None and table.keys is not None and _is_upsert(table.keys, on, clauses):
+        rows = write_source(table, source(table.journal.snapshot()))
+        _refuse_repeated(table, rows, table.keys, "the source")
+        return _upserted(table, rows)
+    with table.journal.exclusive(op) as session:
+        snapshot = session.snapshot
+        rows = None if source is None else write_source(table, source(snapshot))
+        columns = dict(snapshot.columns)
+        if rows is not None:
+            rows = rows.append_column(SOURCE_ROW, pa.array(range(rows.num_rows), pa.int64()))
+        named = [_named(table, columns, rows, clause, source_name) for clause in clauses]
+        matching = Matching(target, source_name, condition, named, rows, columns)
+        _check(table, matching)
+        if table.keys is not None:
+            return _by_key(table, session, op, matching, table.keys.bound(columns))
+        return _by_file(table, session, op, matching)
+
+
+def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: bool) -> ChangeResult:
+    """See `LakeTable.update`, of a table without a key."""
+    if not set_:
+        raise InvalidInputError(
+            f"update of {table.name} says nothing to set: pass something like {{'n': 'n + 1'}}."
+        )
+    if dry_run:
+        rows = Scan(table, where=where).count()
+        return ChangeResult("update", rows_updated=rows, dry_run=True)
+    clause = MergeClause("matched", "update", values=set_)
+    return merge_into(table, None, on=where, clauses=[clause], target=table.name, op="update")
+
+
+def write_source(table: LakeContext, data: Any) -> pa.Table:
+    """The rows of a source in memory."""
+    if table.engines.is_dataframe(data):
+        data = data.toArrow()
+    elif hasattr(data, "to_arrow") and not isinstance(data, pa.Table):
+        data = data.to_arrow()
+    reader = to_reader(data, known=table.journal.columns())
+    rows = pa.Table.from_batches(reader.batches(), reader.schema)
+    return conform(rows, columns_of(rows.schema))
+
+
+def _equal(names: Sequence[str], target: str, source: str) -> str:
+    return " AND ".join(
+        f"{quoted(target)}.{quoted(name)} = {quoted(source)}.{quoted(name)}" for name in names
+    )
+
+
+def _named(
+    table: LakeContext, columns: ColumnTypes, rows: pa.Table | None, clause: MergeClause, source: str
+) -> MergeClause:
+    """The clause with its values by the table's names of columns, `*` written out."""
+    if clause.action not in ("update", "insert"):
+        return clause
+    given = {} if rows is None else {fold(name): name for name in rows.column_names if name != SOURCE_ROW}
+    if clause.values is None:
+        wanted = list(columns) or list(given.values())
+        missing = [name for name in wanted if fold(name) not in given]
+        if missing:
+            raise InvalidInputError(
+                f"{table.name}: the source has no column {missing[0]!r}, which * sets; name the columns to "
+                f"set. It has: {', '.join(given.values()) or 'none'}."
+            )
+        values = {name: f"{quoted(source)}.{quoted(given[fold(name)])}" for name in wanted}
+    else:
+        values = {
+            table.column_of(name, columns) if columns else name: text for name, text in clause.values.items()
+        }
+    if clause.action == "update" and table.keys is not None:
+        same = {name for name, text in values.items() if clause.values is None and name in table.keys.key}
+        values = {name: text for name, text in values.items() if name not in same}
+        if key := [name for name in values if name in table.keys.key]:
+            raise InvalidInputError(
+                f"{key[0]!r} is part of the key of {table.name}, by which a row is known: delete the row, and insert "
+                "it under its new key."
+            )
+    if clause.action == "update" and not values:
+        raise InvalidInputError(f"{table.name}: an update sets at least one column.")
+    return replace(clause, values=values)
+
+
+def _check(table: LakeContext, matching: Matching) -> None:
+    """Bind everything once, over no rows: names, types and what expressions may do."""
+    texts = [matching.on, *(c.condition for c in matching.clauses if c.condition)]
+    for text in (*texts, *(text for c in matching.clauses for text in (c.values or {}).values())):
+        check_expression(text)
+    empty = numbered(iter(()), matching.types)
+    none = None if matching.rows is None else matching.rows.slice(0, 0)
+    trial = replace(matching, rows=none)
+    pairs = trial.pairs(empty)
+    trial.changed(empty, pairs)
+    if none is not None:
+        trial.unmatched(pa.array([], pa.int64()))
+        for _, clause in matching.of("not matched"):
+            if clause.action == "insert":
+                trial.inserted(pa.array([], pa.int64()), clause)
+
+
+def _by_file(table: LakeContext, session: Session, op: str, matching: Matching) -> ChangeResult:
+    """Files with a change are replaced by files without it."""
+    snapshot = session.snapshot
+    files = list(snapshot.files)
+    if not matching.of("not matched by source"):
+        files = may_match(matching, snapshot, table.partition_spec)
+    read = ReadSpec.of(snapshot)
+    weights = [file.size for file in files]
+    found = run_tasks(table, session, match_task, files, MatchContext(matching, read), weights, op)
+    inserts = _inserts(table, matching, found)
+    changes = {
+        file.path: changed
+        for file, pairs in zip(files, found, strict=True)
+        if (changed := _changes(table, matching, pairs, op)).num_rows
+    }
+    mine, others = by_owner(table, [file for file in files if file.path in changes])
+    counts = _counts(matching, [changes[file.path] for file in mine])
+    context = ReplaceContext(
+        WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside), read, matching
+    )
+    tasks = [(file, changes[file.path]) for file in mine]
+    change = rewritten(table, session, op, replace_task, tasks, [[f] for f in mine], context, len(others))
+    if inserts is not None:
+        written, _ = write(table, inserts, session.namer, aside=snapshot.aside)
+        change = replace(change, adds=[*change.adds, *written.files], columns=written.columns)
+        counts["insert"] = inserts.num_rows
+    return _published(table, session, op, change, counts)
+
+
+def _by_key(table: LakeContext, session: Session, op: str, matching: Matching, keys: KeySpec) -> ChangeResult:
+    """New versions of the rows that change, and deletions, come beside the old ones."""
+    snapshot = session.snapshot
+    rows = numbered(iter([Scan(table, snapshot=snapshot).to_arrow()]), matching.types)
+    pairs = matching.pairs(rows)
+    inserts = _inserts(table, matching, [pairs])
+    changes = _changes(table, matching, pairs, op)
+    counts = _counts(matching, [changes])
+    of = {action: _of_action(matching, changes, action) for action in ("update", "delete")}
+    updated = matching.changed(rows.take(of["update"][ROW]), of["update"]) if of["update"].num_rows else None
+    spec = WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside)
+    adds: list[DataFile] = []
+    columns: ColumnTypes = {}
+    if inserts is not None:
+        _refuse_repeated(table, inserts, keys, "what is inserted")
+        written, _ = write(table, inserts, session.namer, aside=snapshot.aside)
+        adds, columns = [*written.files], written.columns
+        counts["insert"] = inserts.num_rows
+    if updated is not None:
+        adds += write_batches(table.bucket, spec, [conform(updated, matching.types)])
+    if of["delete"].num_rows:
+        bound = {name: matching.types[name] for name in keys.columns}
+        gone = conform(rows.take(of["delete"][ROW]).select(list(bound)), bound)
+        if inserts is not None and keys.version_by is None:  # a new row takes the place of a deleted one
+            gone = gone.join(
+                conform(inserts.select(gone.column_names), bound), gone.column_names, join_type="left anti"
+            )
+        now = max(table.journal.now_ms(), snapshot.time_ms)
+        gone = gone.append_column(DELETED, pa.repeat(pa.scalar(now, pa.int64()), gone.num_rows))
+        lean = WriteSpec.of(table, {**bound, DELETED: HIDDEN[DELETED]}, session.namer)
+        adds += write_batches(table.bucket, lean, [gone])
+    return _published(table, session, op, FileChange(adds, columns=columns), counts)
+
+
+def _inserts(table: LakeContext, matching: Matching, found: Sequence[pa.Table]) -> pa.Table | None:
+    """The rows that are to be inserted, of source rows that nothing matches; None for none."""
+    if matching.rows is None or not matching.of("not matched"):
+        return None
+    numbers = [chunk for pairs in found for chunk in pairs[SOURCE_ROW].cast(pa.int64()).chunks]
+    rest = matching.unmatched(pc.unique(pa.chunked_array(numbers, pa.int64())))
+    parts = []
+    for at, clause in matching.of("not matched"):
+        mine = rest.filter(pc.equal(rest[CLAUSE], at))
+        if mine.num_rows and clause.action == "error":
+            raise error_of(table.name, at)
+        if mine.num_rows and clause.action == "insert":
+            parts.append(matching.inserted(mine[SOURCE_ROW].combine_chunks(), clause))
+    return pa.concat_tables(parts, promote_options="permissive") if parts else None
+
+
+def _changes(table: LakeContext, matching: Matching, pairs: pa.Table, op: str) -> pa.Table:
+    """The pairs that change a row, one a row."""
+    actions = [clause.action for clause in matching.clauses]
+    chosen = pairs.filter(pc.greater_equal(pairs[CLAUSE], 0))
+    present = {actions[at]: at for at in pc.unique(chosen[CLAUSE]).to_pylist()}
+    if "error" in present:
+        raise error_of(table.name, present["error"])
+    chosen = _of_action(matching, chosen, "update", "delete")
+    counts = pc.value_counts(chosen[ROW].combine_chunks())
+    twice = counts.filter(pc.greater(counts.field("counts"), 1))
+    if not len(twice):
+        return chosen
+    if op == "delete":  # by whichever source row
+        first = chosen.group_by(ROW, use_threads=False).aggregate([(SOURCE_ROW, "min"), (CLAUSE, "min")])
+        return first.select([ROW, f"{SOURCE_ROW}_min", f"{CLAUSE}_min"]).rename_columns(
+            [ROW, SOURCE_ROW, CLAUSE]
+        )
+    row = twice[0].as_py()["values"]
+    numbers = chosen.filter(pc.equal(chosen[ROW], row))[SOURCE_ROW].to_pylist()[:2]
+    assert matching.rows is not None
+    both = matching.rows.drop_columns([SOURCE_ROW]).take(pa.array(numbers)).to_pylist()
+    raise CardinalityError(
+        f"{table.name}: two rows of the source change one row of the table: {both[0]} and {both[1]}. Nothing was "
+        "changed. Make the source's rows unique, for instance by GROUP BY, or add a condition."
+    )
+
+
+def _of_action(matching: Matching, changes: pa.Table, *actions: str) -> pa.Table:
+    """The pairs whose clause does one of these."""
+    numbers = [at for at, clause in enumerate(matching.clauses) if clause.action in actions]
+    return changes.filter(pc.is_in(changes[CLAUSE].cast(pa.int64()), pa.array(numbers, pa.int64())))
+
+
+def _counts(matching: Matching, changes: Sequence[pa.Table]) -> dict[str, int]:
+    counts = {"insert": 0, "update": 0, "delete": 0}
+    for table in changes:
+        for at in table[CLAUSE].to_pylist():
+            counts[matching.clauses[at].action] += 1
+    return counts
+
+
+def _published(
+    table: LakeContext, session: Session, op: str, change: FileChange, counts: dict[str, int]
+) -> ChangeResult:
+    summary = {f"rows_{verb}": counts[action] for action, verb in _VERBS.items()}
+    changed = bool(change.adds or change.removes)
+    result = publish(table, session, op, change, summary) if changed else nothing(op, change.foreign)
+    return replace(
+        result,
+        rows_inserted=counts["insert"],
+        rows_updated=counts["update"],
+        rows_deleted=counts["delete"],
+    )
+
+
+_VERBS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
+
+
+def _is_upsert(keys: KeySpec, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> bool:
+    """Whether a merge does what `upsert` does: it needs no lock then, and reads nothing."""
+    if isinstance(on, str) or {fold(name) for name in on} != {fold(name) for name in keys.key}:
+        return False
+    plain = {(c.when, c.action) for c in clauses if c.condition is None and c.values is None}
+    return len(clauses) == 2 and plain == {("matched", "update"), ("not matched", "insert")}
+
+
+def _upserted(table: LakeContext, rows: pa.Table) -> ChangeResult:
+    from firn.lake.write.append import append
+
+    done = append(table, rows, batch_id=None, query=None)
+    return replace(
+        ChangeResult("merge_into", done.version, None, None, 0),
+        files_added=done.files,
+        bytes_added=done.bytes,
+    )
+
+
+def _refuse_repeated(table: LakeContext, rows: pa.Table, keys: KeySpec, what: str) -> None:
+    """Each key may stand once in what is written at the same time: nobody could tell which row is the newer."""
+    names = [name for name in rows.column_names if fold(name) in {fold(key) for key in keys.key}]
+    if len(names) != len(keys.key):
+        raise UnsupportedError(f"{table.name}: {what} lacks columns of the key: {', '.join(keys.key)}.")
+    counted = rows.select(names).group_by(names).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1))
+    if twice.num_rows:
+        key = twice.select(names).slice(0, 1).to_pylist()[0]
+        raise CardinalityError(
+            f"{table.name}: several rows of {what} have the key {key}. Nothing was changed. Make them unique, for "
+            "instance by GROUP BY."
+        )

@@ -1,0 +1,113 @@
+"""`SqlKind`: what statements ask of a kind of table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol, cast
+
+from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.model import ColumnTypes
+from firn.kinds import part_of
+from firn.names import fold
+from firn.predicate.select import shown
+from firn.sql.in_process import DuckQuery
+from firn.sql.outcome import Outcome
+from firn.sql.statements import CreateTable, Insert, Merge
+
+
+class StatementTables(Protocol):
+    """The tables that statements make and change; `firn.Database` is one."""
+
+    def table(self, name: str) -> Any: ...
+
+    def tables(self) -> list[str]: ...
+
+    @property
+    def create_table(self) -> Callable[..., Any]: ...
+
+    def drop_table(self, name: str) -> Any: ...
+
+    def transact(self, work: Callable[[Any], Any]) -> Any: ...
+
+
+class MakeQuery(Protocol):
+    """Binds a query; `versions` are those at which it reads tables, by name, where they are given."""
+
+    def __call__(self, text: str, versions: Mapping[str, str] | None = None) -> DuckQuery: ...
+
+
+class Target:
+    """The table that a statement changes, and the queries that it makes."""
+
+    def __init__(
+        self,
+        tables: StatementTables,
+        table: Any,
+        columns: ColumnTypes,
+        query: MakeQuery,
+        *,
+        said: str,
+        fence: bool,
+    ) -> None:
+        self.tables, self.table, self.columns, self.query = tables, table, columns, query
+        self.said, self.fence = said, fence
+        self.closed = sql_kind(table.kind).is_closed(table)
+
+    def column(self, name: str) -> str:
+        """A column's name as the table spells it."""
+        for column in self.columns:
+            if fold(column) == fold(name):
+                return column
+        if not self.closed:
+            return name
+        raise InvalidInputError(
+            f"the statement {shown(self.said)}: {self.table.name} has no column {name!r}; its columns are "
+            f"{', '.join(self.columns)}."
+        )
+
+
+class SqlKind(ABC):
+    """One kind of table in SQL."""
+
+    title: ClassVar[str]
+
+    def is_closed(self, table: Any) -> bool:
+        """Whether rows have the table's columns and no others."""
+        return True
+
+    @abstractmethod
+    def options(self, statement: CreateTable, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What `Database.create_table` is told. `options` are those of WITH, less the properties."""
+
+    @abstractmethod
+    def created(self, table: Any) -> CreateTable:
+        """The statement that makes such a table."""
+
+    @abstractmethod
+    def insert(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+        """Insert rows whose columns have the table's names and, as far as it has any, types."""
+
+    @abstractmethod
+    def change(self, target: Target, merge: Merge) -> Outcome:
+        """Run an UPDATE, DELETE or MERGE."""
+
+    def overwrite(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+        """Put rows in place of all, of their partitions, or of those that a predicate finds."""
+        raise UnsupportedError(
+            f"the statement {shown(target.said)}: {target.table.name} is a {self.title} table, whose rows are "
+            "replaced one by one: write INSERT … ON CONFLICT DO UPDATE, or TRUNCATE before it."
+        )
+
+
+def sql_kind(kind: str) -> SqlKind:
+    return cast("SqlKind", part_of(kind, "sql"))
+
+
+def refuse_lake_clauses(statement: CreateTable, kind: str) -> None:
+    """Refuse the clauses that only lake tables have."""
+    for name, value in (("PARTITIONED BY", statement.partition_by), ("SORTED BY", statement.sort_by)):
+        if value:
+            raise InvalidInputError(
+                f"{statement.table}: {name} is for lake tables; this one is to be {kind!r}."
+            )

@@ -1,0 +1,188 @@
+"""Statements on record tables: one transaction each, computed anew if another one was faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from firn.errors import InvalidInputError, UnsupportedError
+from firn.predicate.select import shown
+from firn.records.definition.definition import Index
+from firn.records.documents.documents import ID
+from firn.records.load.rows import load_rows
+from firn.records.row_tables import RowTable
+from firn.sql.in_process import DuckQuery
+from firn.sql.kinds.keyed import merge_of, refuse_key
+from firn.sql.kinds.kind import SqlKind, Target, refuse_lake_clauses
+from firn.sql.kinds.matches import RowChange, row_changes
+from firn.sql.outcome import Outcome
+from firn.sql.statements import CreateTable, Insert, Merge
+
+DOCUMENT = "document"
+
+
+class RecordsInSql(SqlKind):
+    title = "record"
+
+    def is_closed(self, table: Any) -> bool:
+        return table.definition.documents.columns is not None
+
+    def options(self, statement: CreateTable, options: Mapping[str, Any]) -> dict[str, Any]:
+        refuse_lake_clauses(statement, "records")
+        if statement.key not in ((), (ID,)):
+            raise InvalidInputError(
+                f"{statement.table}: the key of a record table is {ID}, which every row has."
+            )
+        schema = {name: kind for name, kind in statement.columns.items() if name != ID}
+        given = dict(options)
+        if isinstance(given.get("indices"), str):
+            given["indices"] = [_index(text) for text in given["indices"].split(",")]
+        return {"schema": schema or None, **given}
+
+    def created(self, table: Any) -> CreateTable:
+        found = table.definition
+        indices = table.indices() if found.isolation == "snapshot" else ()
+        options = {
+            "kind": "records",
+            "indices": ", ".join(one.field + "[]" * one.each + " unique" * one.unique for one in indices),
+            "isolation": "" if found.isolation == "snapshot" else found.isolation,
+            **found.properties,
+        }
+        return CreateTable(
+            table.name,
+            columns=dict(found.columns or {}),
+            options={name: value for name, value in options.items() if value != ""},
+        )
+
+    def insert(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+        if statement.conflict is not None:
+            return self.change(target, merge_of(target, rows, statement, (ID,)))
+        table = target.table
+        if ID not in rows.columns:
+            raise InvalidInputError(f"the statement {shown(target.said)}: each row needs an {ID}, its id.")
+
+        def documents() -> dict[str, dict[str, Any]]:
+            return dict(
+                _document(target, *row) for row in load_rows(rows.table(), table.definition.documents)
+            )
+
+        if isinstance(table, RowTable):
+            count = len(table.insert_many(documents()))
+            return Outcome("insert", None, rows_inserted=count)
+
+        def work(tx: Any) -> int:
+            return len(tx.insert_many(table.name, documents()))
+
+        return Outcome("insert", None, rows_inserted=target.tables.transact(work))
+
+    def change(self, target: Target, merge: Merge) -> Outcome:
+        refuse_key(target, merge, (ID,))
+        table = target.table
+        if isinstance(table, RowTable):
+            changes = list(row_changes(target, merge, (ID,)))
+            if len(changes) > 1 or merge.source is not None:
+                raise UnsupportedError(
+                    f"the statement {shown(target.said)}: {table.name} has isolation='row': a statement changes one "
+                    "row of it, like WHERE _id = '…'."
+                )
+            return _applied(target, merge, changes, table.get_many, _Alone(table))
+
+        def work(tx: Any) -> Outcome:
+            changes = list(row_changes(target, merge, (ID,)))
+            return _applied(target, merge, changes, lambda ids: tx.get_many(table.name, ids), tx)
+
+        found: Outcome = target.tables.transact(work)
+        return found
+
+
+class _Alone:
+    """A table without transactions, by the verbs of one."""
+
+    def __init__(self, table: RowTable) -> None:
+        self._table = table
+
+    def insert_many(self, name: str, rows: Mapping[str, Any]) -> Any:
+        return self._table.insert_many(rows)
+
+    def upsert_many(self, name: str, rows: Mapping[str, Any]) -> Any:
+        return self._table.upsert_many(rows)
+
+    def delete_many(self, name: str, ids: Any) -> Any:
+        return self._table.delete_many(ids)
+
+
+def _applied(
+    target: Target,
+    merge: Merge,
+    changes: list[RowChange],
+    get_many: Callable[[Any], Mapping[str, Any]],
+    tx: Any,
+) -> Outcome:
+    updates = {c.key[0]: c.values for c in changes if c.clause.action == "update"}
+    there = get_many(list(updates)) if updates else {}
+    updated = {
+        id: _changed(dict(there[id].document), values) for id, values in updates.items() if id in there
+    }
+    inserted: dict[str, dict[str, Any]] = {}
+    for change in changes:
+        if change.clause.action == "insert":
+            fields = dict(change.values)
+            id = fields.pop(ID, None)
+            if id is None:
+                raise InvalidInputError(
+                    f"the statement {shown(target.said)}: each row needs an {ID}, its id."
+                )
+            _, document = _document(target, str(id), _changed({}, fields))
+            if id in inserted and merge.on:
+                raise InvalidInputError(
+                    f"the statement {shown(target.said)}: several rows of the source have the id {id!r}."
+                )
+            inserted.setdefault(str(id), document)
+    deleted = [c.key[0] for c in changes if c.clause.action == "delete"]
+    name = target.table.name
+    if inserted:
+        tx.insert_many(name, inserted)
+    if updated:
+        tx.upsert_many(name, updated)
+    gone = tx.delete_many(name, deleted) if deleted else []
+    return Outcome(merge.op, None, len(inserted), len(updated), len(gone))
+
+
+def _changed(document: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with fields set; null takes a field out. A dotted path reaches into it."""
+    for name, value in values.items():
+        inner = document
+        *path, last = [name] if name in document else name.split(".")
+        for part in path:
+            step = inner.get(part)
+            inner[part] = inner = dict(step) if isinstance(step, Mapping) else {}
+        if value is None:
+            inner.pop(last, None)
+        else:
+            inner[last] = value
+    return document
+
+
+def _document(target: Target, id: str, row: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A row with its document, which may be given as one column of JSON."""
+    if target.closed or set(row) != {DOCUMENT}:
+        return id, row
+    try:
+        return id, orjson.loads(row[DOCUMENT])
+    except orjson.JSONDecodeError as error:
+        raise InvalidInputError(
+            f"the statement {shown(target.said)}: the document of {id!r} isn't JSON: {error}."
+        ) from None
+
+
+def _index(text: str) -> Index:
+    """An index by its words: `city`, `email unique`, `tags[]`."""
+    field, *words = text.split()
+    if [word.upper() for word in words] not in ([], ["UNIQUE"]):
+        raise InvalidInputError(f"indices: {text.strip()!r} isn't a field, or a field and UNIQUE.")
+    return Index(field.removesuffix("[]"), unique=bool(words), each=field.endswith("[]"))
+
+
+PART: SqlKind = RecordsInSql()

@@ -1,0 +1,279 @@
+"""Runs statements: heads that `statements` read, with queries of the engine, on tables of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firn.arrow.inputs import to_reader
+from firn.arrow.types import arrow_schema
+from firn.errors import InvalidInputError, NotFoundError, TableNotFoundError, UnsupportedError
+from firn.journal.model import ColumnTypes
+from firn.journal.typenames import quoted
+from firn.kinds import KINDS
+from firn.lake.maintain.matching import MergeClause
+from firn.names import fold
+from firn.predicate.parameters import with_values
+from firn.predicate.select import shown
+from firn.reads import plan_read
+from firn.sql.in_process import DuckQuery
+from firn.sql.kinds.kind import StatementTables, Target, sql_kind
+from firn.sql.outcome import FixedRows, Outcome
+from firn.sql.result import BoundQuery
+from firn.sql.statements import (
+    Call,
+    CreateTable,
+    DropTable,
+    Insert,
+    Merge,
+    Query,
+    ShowCreateTable,
+    ShowTables,
+    Truncate,
+    read_statement,
+)
+from firn.sql.tables import Parameters, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Given = Mapping[str, Any]
+
+
+class Statements:
+    """Runs statements on a database.
+
+    Args:
+        tables: the database.
+        given: rows that statements can name besides: Arrow, pandas, polars, lists of dicts, a `Scan` or a `Result`.
+        fence: whether a statement may open a keyed table's writer, and so fence another.
+        session: finds or starts Spark, where queries are written in its SQL.
+    """
+
+    def __init__(
+        self,
+        tables: StatementTables,
+        given: Given | None = None,
+        *,
+        fence: bool = False,
+        session: Callable[[], SparkSession] | None = None,
+    ) -> None:
+        self._tables, self._fence, self._session = tables, fence, session
+        self._given = {name: _rows(rows) for name, rows in (given or {}).items()}
+
+    def run(self, text: str, parameters: Parameters = None) -> BoundQuery:
+        """Bind a query, or run any other statement at once."""
+        statement = read_statement(text)
+        if isinstance(statement, Query) and self._session is not None:
+            return self._on_spark(statement, parameters, self._session)
+        if isinstance(statement, Query):
+            query = DuckQuery(self._tables, statement.text, parameters, given=self._given)
+            return _plan(query, analyze=statement.analyze) if statement.explain else query
+        if isinstance(statement, ShowTables):
+            names = self._tables.tables()
+            return _texts({"name": names, "kind": [self._tables.table(name).kind for name in names]})
+        if isinstance(statement, ShowCreateTable):
+            table = opened(self._tables, statement.table)
+            return _texts({"sql": [sql_kind(table.kind).created(table).text]})
+        said = text
+        if parameters:
+            text = with_values(text, parameters)
+            statement = read_statement(text)
+        return self._change(statement, said).rows()
+
+    def _on_spark(
+        self, statement: Query, parameters: Parameters, session: Callable[[], SparkSession]
+    ) -> BoundQuery:
+        from firn.sql.on_spark import SparkQuery
+
+        if self._given:
+            raise UnsupportedError(
+                f"the query {shown(statement.text)} runs on Spark, where tables= has no meaning: append the "
+                "rows to a "
+                'table, or run it by engine="duckdb".'
+            )
+        query = SparkQuery(self._tables, statement.text, session(), parameters)
+        return _texts({"plan": query.explain().splitlines()}) if statement.explain else query
+
+    def _change(self, statement: Any, said: str) -> Outcome:
+        inner = getattr(statement, "query", None) or getattr(statement, "source", None)
+        if inner is not None and self._session is not None:
+            raise UnsupportedError(
+                f"the statement {shown(said)} holds a query, which would be in Spark's SQL here. Run it by "
+                'engine="duckdb"; or append what db.sql(query).to_spark() gives.'
+            )
+        if isinstance(statement, CreateTable):
+            return self._create(statement, said)
+        if isinstance(statement, DropTable):
+            return self._drop(statement)
+        target = self._target(statement.table, said)
+        kind = sql_kind(target.table.kind)
+        if isinstance(statement, Insert):
+            rows = _insertable(target, target.query(statement.query), statement)
+            if statement.overwrite != "no" or statement.replace_where is not None:
+                return kind.overwrite(target, rows, statement)
+            return kind.insert(target, rows, statement)
+        if isinstance(statement, Truncate):
+            name, every = statement.table, (MergeClause("matched", "delete"),)
+            return kind.change(target, Merge("delete", name, name, None, "", "true", every))
+        if isinstance(statement, Merge):
+            return kind.change(target, statement)
+        return self._call(target.table, statement, said)
+
+    def _target(self, name: str, said: str) -> Target:
+        table = opened(self._tables, name)
+
+        def query(text: str, versions: Mapping[str, str] | None = None) -> DuckQuery:
+            return DuckQuery(self._tables, text, given=self._given, said=said, versions=versions)
+
+        return Target(self._tables, table, plan_read(table).known, query, said=said, fence=self._fence)
+
+    def _create(self, statement: CreateTable, said: str) -> Outcome:
+        options = {fold(name): value for name, value in statement.options.items()}
+        kind = options.pop("kind", "lake")
+        if kind not in KINDS:
+            raise InvalidInputError(f"kind={kind!r}: there are {', '.join(map(repr, KINDS))}.")
+        if unenforced := [name for name in statement.not_null if fold(name) not in map(fold, statement.key)]:
+            raise UnsupportedError(
+                f"the statement {shown(said)}: NOT NULL of {unenforced[0]!r}: nobody would enforce it. Columns "
+                "of the key are never null."
+            )
+        query = None
+        if statement.query is not None:
+            query = DuckQuery(self._tables, statement.query, given=self._given, said=said)
+            if statement.columns:
+                raise InvalidInputError(
+                    f"the statement {shown(said)}: its query says the columns; leave them out."
+                )
+            statement = CreateTable(**{**vars(statement), "columns": dict(query.columns)})
+        words = {name: options.pop(name) for name in list(options) if name in _OPTIONS}
+        given = sql_kind(kind).options(statement, words)
+        if statement.if_not_exists and self._there(statement.table):
+            return Outcome("create_table")
+        table = self._tables.create_table(statement.table, kind=kind, properties=options, **given)
+        if query is None:
+            return Outcome("create_table")
+        target = self._target(statement.table, said)
+        target.fence = True
+        before = getattr(table, "version", None)
+        try:
+            done = sql_kind(kind).insert(target, query, Insert(statement.table, query.text))
+        except BaseException:
+            if getattr(table, "version", None) == before:
+                self._tables.drop_table(statement.table)
+            raise
+        return Outcome("create_table", done.version, done.rows_inserted, files_added=done.files_added)
+
+    def _drop(self, statement: DropTable) -> Outcome:
+        try:
+            report = self._tables.drop_table(statement.table)
+        except TableNotFoundError:
+            if statement.if_exists:
+                return Outcome("drop_table")
+            raise
+        return Outcome("drop_table", files_removed=len(report.objects))
+
+    def _there(self, name: str) -> bool:
+        try:
+            self._tables.table(name)
+        except NotFoundError:
+            return False
+        return True
+
+    def _call(self, table: Any, call: Call, said: str) -> Outcome:
+        if call.verb not in CALLS:
+            raise InvalidInputError(
+                f"the statement {shown(said)}: there is no procedure {call.verb!r}; there are {', '.join(CALLS)}."
+            )
+        verb = getattr(table, call.verb)
+        try:
+            done = verb(**call.arguments)
+        except TypeError as error:
+            raise InvalidInputError(f"the statement {shown(said)}: {error}.") from None
+        known = {name: getattr(done, name, None) for name in ("version", "files_added", "files_removed")}
+        return Outcome(call.verb, **{name: value for name, value in known.items() if not callable(value)})
+
+
+CALLS = (
+    "merge",
+    "sweep",
+    "checkpoint",
+    "restore",
+    "expire",
+    "rewrite",
+    "remove_partitions",
+    "register",
+    "compact",
+)
+"""The verbs of tables that CALL names."""
+
+_OPTIONS = ("version_by", "merge_operator", "ttl", "journal", "indices", "isolation")
+
+
+def _insertable(target: Target, query: DuckQuery, statement: Insert) -> DuckQuery:
+    """The rows under the table's names and in its types, where appending wouldn't join the two."""
+    source = list(query.columns)
+    known = target.columns
+    if statement.by_name or not (known or statement.columns):
+        names = [target.column(name) if known else name for name in source]
+    else:
+        names = [target.column(name) for name in statement.columns] or list(known)
+        if len(names) != len(source):
+            raise InvalidInputError(
+                f"the statement {shown(target.said)}: {len(source)} values for {len(names)} columns of "
+                f"{target.table.name}: {', '.join(names)}."
+            )
+    repeated = {fold(name) for name in names if [fold(n) for n in names].count(fold(name)) > 1}
+    if repeated:
+        raise InvalidInputError(
+            f"the statement {shown(target.said)}: the column {min(repeated)!r} stands twice."
+        )
+
+    def text(columns: ColumnTypes) -> str:
+        alias = ", ".join(f"c{number}" for number in range(len(source)))
+        picked = []
+        for number, (name, has) in enumerate(zip(names, columns.values(), strict=True)):
+            wanted = known.get(name)
+            value = f"c{number}" if not _casts(has, wanted) else f"CAST(c{number} AS {wanted})"
+            picked.append(f"{value} AS {quoted(name)}")
+        return f"SELECT {', '.join(picked)} FROM (\n{query.text}\n) AS s({alias})"
+
+    return query.over(text)
+
+
+_TIMES = {"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
+
+_INTEGERS = frozenset(
+    f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+)
+
+
+def _casts(has: str, wanted: str | None) -> bool:
+    """Whether rows go into the column's type, rather than the column into theirs as `append` has it: literals and
+    sums are wider integers than columns, or decimals, texts are how SQL writes dates, and now() has a zone."""
+    if wanted is None or has == wanted:
+        return False
+    pair = {has, wanted}
+    if pair <= _INTEGERS or pair & {"VARCHAR", '"NULL"'} or pair == _TIMES:
+        return True
+    exact = has in _INTEGERS or has.startswith("DECIMAL")
+    return (exact and wanted in ("FLOAT", "DOUBLE")) or (has in _INTEGERS and wanted.startswith("DECIMAL"))
+
+
+def _plan(query: DuckQuery, *, analyze: bool) -> FixedRows:
+    return _texts({"plan": query.explain(analyze=analyze).splitlines()})
+
+
+def _texts(columns: Mapping[str, Sequence[str]]) -> FixedRows:
+    kinds: ColumnTypes = dict.fromkeys(columns, "VARCHAR")
+    return FixedRows(pa.table(dict(columns), arrow_schema(kinds)), kinds)
+
+
+def _rows(data: Any) -> pa.Table:
+    """Rows that the caller gave."""
+    if hasattr(data, "to_arrow") and not isinstance(data, pa.Table):
+        data = data.to_arrow()
+    reader = to_reader(data, known={})
+    return pa.Table.from_batches(reader.batches(), reader.schema)

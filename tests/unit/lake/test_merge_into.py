@@ -1,0 +1,347 @@
+"""MERGE INTO and UPDATE of lake tables against a brute-force oracle, with each rule's mutation noticed."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import firn
+from firn.errors import CardinalityError, FirnError, InvalidInputError, UnsupportedError
+from firn.lake.maintain import merge_into
+from firn.lake.maintain.matching import Matching, MergeClause
+from firn.lake.table import LakeTable
+
+Row = dict[str, Any]
+Test = Callable[[Row | None, Row | None], bool | None]
+
+COLUMNS = {"id": "BIGINT", "g": "VARCHAR", "n": "INTEGER"}
+
+
+def _more(t: Row | None, s: Row | None) -> bool | None:
+    assert t is not None and s is not None
+    return None if t["n"] is None or s["n"] is None else s["n"] > t["n"]
+
+
+ON: list[tuple[str, Test]] = [
+    ("t.id = s.id", lambda t, s: t["id"] is not None and t["id"] == s["id"]),  # type: ignore[index]
+    (
+        "t.id = s.id AND t.g = s.g",
+        lambda t, s: t["id"] is not None and t["id"] == s["id"] and t["g"] == s["g"],
+    ),  # type: ignore[index]
+    (
+        "t.id = s.id AND t.n > 2",
+        lambda t, s: t["id"] is not None and t["id"] == s["id"] and (t["n"] or 0) > 2,
+    ),  # type: ignore[index]
+    ("t.id IS NOT DISTINCT FROM s.id", lambda t, s: t["id"] == s["id"]),  # type: ignore[index]
+]
+MATCHED: list[tuple[str | None, Test]] = [
+    (None, lambda t, s: True),
+    ("s.n > t.n", _more),
+    ("t.g = 'a'", lambda t, s: t["g"] == "a"),  # type: ignore[index]
+]
+SOURCE_ONLY: list[tuple[str | None, Test]] = [
+    (None, lambda t, s: True),
+    ("s.n > 3", lambda t, s: (s["n"] or 0) > 3),
+]  # type: ignore[index]
+TARGET_ONLY: list[tuple[str | None, Test]] = [
+    (None, lambda t, s: True),
+    ("t.n < 3", lambda t, s: t["n"] is not None and t["n"] < 3),
+]  # type: ignore[index]
+VALUES: list[tuple[dict[str, str], Callable[[Row, Row | None], Row]]] = [
+    ({"n": "coalesce(t.n, 0) + 1"}, lambda t, s: {"n": (t["n"] or 0) + 1}),
+    ({"g": "'moved'", "n": "0"}, lambda t, s: {"g": "moved", "n": 0}),
+]
+
+
+def _rows(rng: random.Random, count: int, *, unique: bool = False) -> list[Row]:
+    ids = (
+        rng.sample(range(9), min(count, 9))
+        if unique
+        else [rng.choice([None, *range(8)]) for _ in range(count)]
+    )
+    return [{"id": id, "g": rng.choice("ab"), "n": rng.choice([None, *range(6)])} for id in ids]
+
+
+def _clauses(rng: random.Random, keyed: bool) -> list[tuple[MergeClause, Test, Callable[..., Row] | None]]:
+    found: list[tuple[MergeClause, Test, Callable[..., Row] | None]] = []
+    for _ in range(rng.randint(0, 2)):
+        sql, test = rng.choice(MATCHED)
+        action = rng.choice(["update", "delete", "nothing", "all"])
+        if action == "all" and not keyed:
+            found.append((MergeClause("matched", "update", sql), test, lambda t, s: dict(s)))
+        elif action in ("update", "all"):
+            values, made = rng.choice(VALUES)
+            found.append((MergeClause("matched", "update", sql, values), test, made))
+        else:
+            found.append((MergeClause("matched", action, sql), test, None))  # type: ignore[arg-type]
+    for _ in range(rng.randint(0, 2)):
+        sql, test = rng.choice(SOURCE_ONLY)
+        found.append(
+            (MergeClause("not matched", rng.choice(["insert", "insert", "nothing"]), sql), test, None)
+        )  # type: ignore[arg-type]
+    for _ in range(rng.randint(0, 1)):
+        sql, test = rng.choice(TARGET_ONLY)
+        if rng.random() < 0.5:
+            found.append((MergeClause("not matched by source", "delete", sql), test, None))
+        else:
+            values, made = rng.choice(VALUES)
+            found.append((MergeClause("not matched by source", "update", sql, values), test, made))
+    return found or [(MergeClause("not matched", "insert"), lambda t, s: True, None)]
+
+
+def _expected(
+    rows: list[Row], source: list[Row], on: Test, clauses: list[Any]
+) -> tuple[list[Row], Counter[str]] | None:
+    """The rows afterwards, and what happened to how many; None where two source rows change one."""
+
+    def first(when: str, t: Row | None, s: Row | None) -> Any:
+        return next((c for c in clauses if c[0].when == when and c[1](t, s)), None)
+
+    kept, counts, used = [], Counter[str](), set()
+    for t in rows:
+        pairs = [(number, s) for number, s in enumerate(source) if on(t, s)]
+        used.update(number for number, _ in pairs)
+        chosen = [(first("matched", t, s), s) for _, s in pairs]
+        if not pairs:
+            chosen = [(first("not matched by source", t, None), None)]  # type: ignore[list-item]
+        changes = [(c, s) for c, s in chosen if c is not None and c[0].action != "nothing"]
+        if len(changes) > 1:
+            return None
+        for (clause, _, made), s in changes:
+            counts[clause.action] += 1
+            if clause.action == "update":
+                kept.append({**t, **made(t, s)})
+        if not changes:
+            kept.append(t)
+    for number, s in enumerate(source):
+        clause = None if number in used else first("not matched", None, s)
+        if clause is not None and clause[0].action == "insert":
+            counts["insert"] += 1
+            kept.append(s)
+    return kept, counts
+
+
+def _table(kind: str) -> LakeTable:
+    if kind == "writer":
+        return firn.connect("memory://", writer="w").create_table("t", schema=COLUMNS, journal="writer")
+    options: dict[str, Any] = {
+        "plain": {},
+        "placed": {"partition_by": ["g"], "sort_by": ["n"]},
+        "key": {"key": ["id"]},
+    }[kind]
+    return firn.connect("memory://").create_table("t", schema=COLUMNS, **options)
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return tuple(map(str, (row["id"], row["g"], row["n"])))
+
+
+def _stored(table: LakeTable) -> list[tuple[str, ...]]:
+    return sorted(map(_key, table.scan().to_arrow().to_pylist()))
+
+
+def check(kind: str, seed: int) -> None:
+    """One random merge."""
+    rng = random.Random(f"{kind} {seed}")
+    keyed = kind == "key"
+    table = _table(kind)
+    rows: list[Row] = []
+    for _ in range(rng.randint(0, 3)):
+        some = _rows(rng, rng.randint(1, 5), unique=keyed)
+        table.append(pa.Table.from_pylist(some, table.schema()))
+        rows = [row for row in rows if not keyed or row["id"] not in {one["id"] for one in some}] + some
+    if rows and rng.random() < 0.4:
+        table.delete("n = 1")
+        rows = [row for row in rows if row["n"] != 1]
+    source = _rows(rng, rng.randint(0, 5), unique=keyed)
+    sql, on = rng.choice(ON)
+    clauses = _clauses(rng, keyed)
+    expected = _expected(rows, source, on, clauses)
+    if keyed and expected is not None and max(Counter(r["id"] for r in expected[0]).values(), default=0) > 1:
+        return  # a row that the condition didn't match comes in under a key that is there: it replaces that row
+    given = [clause for clause, _, _ in clauses]
+    before = _stored(table)
+    data = pa.Table.from_pylist(source, table.schema())
+    if expected is None:
+        with pytest.raises(CardinalityError, match="two rows of the source"):
+            table.merge_into(data, on=sql, clauses=given)
+        assert _stored(table) == before
+        return
+    done = table.merge_into(data, on=sql, clauses=given)
+    kept, counts = expected
+    assert _stored(table) == sorted(map(_key, kept)), (seed, sql, given)
+    assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (
+        counts["insert"], counts["update"], counts["delete"],
+    )  # fmt: skip
+    assert (done.version is None) == (not counts.total())
+
+
+@pytest.mark.parametrize("kind", ["plain", "placed", "writer", "key"])
+def test_random_merges(kind: str) -> None:
+    for seed in range(30):
+        check(kind, seed)
+
+
+def _mutated(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    if name == "the last clause counts":
+        choice = Matching.choice
+        monkeypatch.setattr(Matching, "choice", lambda self, when: _backwards(choice(self, when)))
+    elif name == "null equals null":
+        equal = " IS NOT DISTINCT FROM "
+        monkeypatch.setattr(
+            merge_into, "_check", lambda table, m: object.__setattr__(m, "on", m.on.replace(" = ", equal))
+        )
+    elif name == "files are chosen by the source alone":
+        monkeypatch.setattr(
+            Matching,
+            "of",
+            lambda self, when: (
+                []
+                if when == "not matched by source" and _asked()
+                else [(at, c) for at, c in enumerate(self.clauses) if c.when == when]
+            ),
+        )
+    elif name == "each file tells what is unmatched":
+        real = merge_into._inserts
+        monkeypatch.setattr(merge_into, "_inserts", lambda table, m, found: real(table, m, found[:1]))
+    elif name == "two pairs change a row":
+        monkeypatch.setattr(
+            merge_into,
+            "_changes",
+            lambda table, m, pairs, op: merge_into._of_action(m, pairs, "update", "delete"),
+        )
+    elif name == "only equality decides":
+        monkeypatch.setattr(
+            merge_into, "_check", lambda table, m: object.__setattr__(m, "on", m.on.partition(" AND ")[0])
+        )
+    else:
+        raise AssertionError(name)
+
+
+def _backwards(case: str) -> str:
+    if not case.startswith("CASE"):
+        return case
+    body, _, rest = case.removeprefix("CASE").rpartition(" ELSE ")
+    parts = body.split(" WHEN ")[1:]
+    return "CASE" + "".join(f" WHEN {part}" for part in reversed(parts)) + f" ELSE {rest}"
+
+
+def _asked() -> bool:
+    import sys
+
+    return sys._getframe(2).f_code.co_name == "_by_file"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "the last clause counts",
+        "null equals null",
+        "files are chosen by the source alone",
+        "each file tells what is unmatched",
+        "two pairs change a row",
+        "only equality decides",
+    ],
+)
+def test_a_rule_left_out_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _mutated(monkeypatch, name)
+    with pytest.raises((AssertionError, pytest.fail.Exception, FirnError)):
+        for seed in range(150):
+            check("plain", seed)
+
+
+def test_a_merge_reads_only_files_that_may_match() -> None:
+    table = firn.connect("memory://").create_table("t")
+    for first in range(0, 1000, 100):
+        table.append([{"id": n, "n": 0} for n in range(first, first + 100)])
+    before = table.bucket.counters.get
+    done = table.merge_into(
+        [{"id": 250, "n": 7}], on=["id"], when_matched="update", when_not_matched="insert"
+    )
+    assert (done.files_removed, done.rows_updated, done.rows_inserted) == (1, 1, 0)
+    assert table.bucket.counters.get - before < 18, "ten logs, the lock, one file twice"
+
+
+def test_a_source_may_be_a_scan_of_the_table_itself() -> None:
+    table = firn.connect("memory://").create_table("t")
+    table.append([{"id": 1, "n": 1}, {"id": 2, "n": 2}])
+    table.merge_into(table.scan(where="id = 1"), on=["id"], when_matched={"n": "t.n + s.n"})
+    assert _values(table) == [(1, 2), (2, 2)]
+
+
+def test_set_casts_and_insert_widens() -> None:
+    table = firn.connect("memory://").create_table("t", schema={"id": "BIGINT", "n": "SMALLINT"})
+    table.append([{"id": 1, "n": 1}])
+    with pytest.raises(InvalidInputError, match="100000"):
+        table.merge_into([{"id": 1}], on=["id"], when_matched={"n": "100000"})
+    table.merge_into([{"id": 1, "n": 5.0}], on=["id"], when_matched="update")
+    assert table.snapshot().columns == {"id": "BIGINT", "n": "SMALLINT"}
+    rows = pa.table({"id": [2], "n": pa.array([100_000], pa.int32())})
+    table.merge_into(rows, on=["id"], when_not_matched="insert")
+    assert table.snapshot().columns["n"] == "INTEGER" and _values(table) == [(1, 5), (2, 100_000)]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"on": "t.id = s.id"}, InvalidInputError, "needs a clause"),
+        ({"on": "t.id = s.nope", "when_matched": "delete"}, InvalidInputError, "nope"),
+        ({"on": "t.id IN (SELECT 1)", "when_matched": "delete"}, UnsupportedError, "subquery"),
+        ({"on": "t.id = s.id)) FROM t --", "when_matched": "delete"}, InvalidInputError, "isn't SQL"),
+        ({"on": "read_text('/etc/passwd') = ''", "when_matched": "delete"}, InvalidInputError, "read_text"),
+        ({"on": "getenv('HOME') = s.id", "when_matched": "delete"}, InvalidInputError, "getenv"),
+        ({"on": ["id"], "when_matched": {"nope": "1"}}, InvalidInputError, "no column 'nope'"),
+        ({"on": ["id"], "when_matched": "update"}, InvalidInputError, "no column 'n', which"),
+        ({"on": ["id"], "when_matched": "insert"}, InvalidInputError, "when_matched"),
+        (
+            {"on": ["id"], "when_matched": {"n": "row_number() OVER ()"}},
+            UnsupportedError,
+            "more than one row",
+        ),
+        (
+            {"on": ["id"], "clauses": [MergeClause("matched", "error")]},
+            InvalidInputError,
+            "calls a row an error",
+        ),
+    ],
+)
+def test_what_cant_be_changes_nothing(options: dict[str, Any], kind: type[Exception], words: str) -> None:
+    table = firn.connect("memory://").create_table("t")
+    table.append([{"id": 1, "n": 1}])
+    version = table.version
+    with pytest.raises(kind, match=words):
+        table.merge_into([{"id": 1}], **options)
+    assert table.version == version and table.merge().version is None, "the lock is free"
+
+
+def test_other_writers_rows_match_and_stay() -> None:
+    bucket = "memory://merge-into-writers"
+    a, b = (firn.connect(bucket, writer=w) for w in "ab")
+    mine = a.create_table("t", journal="writer")
+    mine.append([{"id": 1, "n": 1}])
+    b.table("t").append([{"id": 2, "n": 2}])
+    done = mine.merge_into(
+        [{"id": n, "n": 9} for n in (1, 2, 3)], on=["id"], when_matched="update", when_not_matched="insert"
+    )
+    assert (done.rows_inserted, done.rows_updated, done.foreign_files) == (1, 1, 1)
+    assert _values(mine) == [(1, 9), (2, 2), (3, 9)]
+
+
+def test_a_key_may_stand_once_in_a_source() -> None:
+    table = firn.connect("memory://").create_table("t", key=["id"])
+    twice = [{"id": 1, "n": 1}, {"id": 1, "n": 2}]
+    with pytest.raises(CardinalityError, match="have the key"):
+        table.merge_into(twice, on=["id"], when_matched="update", when_not_matched="insert")
+    table.merge_into([{"id": 1, "n": 1}], on=["id"], when_matched="update", when_not_matched="insert")
+    assert [commit.op for commit in table.history()] == ["append"], "no lock, no read: an upsert"
+    with pytest.raises(InvalidInputError, match="part of the key"):
+        table.merge_into([{"id": 1}], on=["id"], when_matched={"id": "5"})
+
+
+def _values(table: LakeTable) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())

@@ -1,0 +1,388 @@
+"""Statements that change tables, on all kinds: what they do, what they count, and what they refuse."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import firn
+from firn.errors import (
+    CardinalityError,
+    DuplicateKeyError,
+    FirnError,
+    InvalidInputError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedError,
+)
+from firn.predicate.parameters import literal, with_values
+from firn.predicate.words import statements, words
+from firn.sql.statements import CreateTable, Insert, Merge, Query, read_statement
+
+CREATE = {
+    "lake": "CREATE TABLE t (id BIGINT, city VARCHAR, n INTEGER)",
+    "key": "CREATE TABLE t (id BIGINT, city VARCHAR, n INTEGER, PRIMARY KEY (id))",
+    "keyed": "CREATE TABLE t (id BIGINT PRIMARY KEY, city VARCHAR, n INTEGER) WITH (kind = 'keyed')",
+    "records": "CREATE TABLE t (_id VARCHAR, city VARCHAR, n INTEGER) WITH (kind = 'records')",
+    "writer": "CREATE TABLE t (id BIGINT, city VARCHAR, n INTEGER) WITH (journal = 'writer')",
+}
+
+
+class Sql:
+    """Statements of a test, in any kind of table: the id's column is called `id` in them."""
+
+    def __init__(self, kind: str) -> None:
+        self.db = firn.connect("memory://", writer="w" if kind == "writer" else None)
+        self.kind = kind
+        self(CREATE[kind])
+
+    def __call__(self, text: str, *args: Any, **options: Any) -> firn.Result:
+        if self.kind == "records":
+            for before, after in (("(id", "(_id"), (" id", " _id"), (".id", "._id")):
+                text = text.replace(before, after)
+        return self.db.sql(text, *args, fence=True, **options)
+
+    def counts(self, text: str, *args: Any, **options: Any) -> tuple[Any, ...]:
+        outcome = self(text, *args, **options).outcome
+        assert outcome is not None
+        return (outcome.rows_inserted or 0, outcome.rows_updated or 0, outcome.rows_deleted or 0)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return sorted((int(row[0]), *row[1:]) for row in map(tuple, map(dict.values, self("FROM t"))))
+
+
+@pytest.fixture(params=list(CREATE))
+def sql(request: pytest.FixtureRequest) -> Sql:
+    return Sql(request.param)
+
+
+def test_rows_come_change_and_go(sql: Sql) -> None:
+    assert sql.counts("INSERT INTO t VALUES (1, 'Ann Arbor', 5), (2, 'Bonn', NULL)") == (2, 0, 0)
+    assert sql.counts("INSERT INTO t (n, id) VALUES (?, ?)", [7, 3]) == (1, 0, 0)
+    assert sql.counts("INSERT INTO t BY NAME SELECT 4 AS id, 'O''Hare' AS city") == (1, 0, 0)
+    assert sql.rows() == [(1, "Ann Arbor", 5), (2, "Bonn", None), (3, None, 7), (4, "O'Hare", None)]
+    assert sql.counts("UPDATE t SET n = coalesce(n, 0) + 1, city = upper(city) WHERE id <> 3") == (0, 3, 0)
+    assert sql.rows() == [(1, "ANN ARBOR", 6), (2, "BONN", 1), (3, None, 7), (4, "O'HARE", 1)]
+    assert sql.counts("DELETE FROM t AS x WHERE x.city LIKE '%O%' AND x.n = 1") == (0, 0, 2)
+    assert sql.rows() == [(1, "ANN ARBOR", 6), (3, None, 7)]
+    sql("TRUNCATE t")
+    assert sql.rows() == []
+
+
+def test_a_merge_with_every_clause(sql: Sql) -> None:
+    sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', 4)")
+    source = [{"k": 1, "n": 10}, {"k": 2, "n": None}, {"k": 3, "n": 30}, {"k": 9, "n": 90}, {"k": 8, "n": -1}]
+    found = sql.counts(
+        """
+        MERGE INTO t USING given AS s ON t.id = s.k  -- a comment; with a semicolon
+        WHEN MATCHED AND s.n IS NULL THEN DELETE
+        WHEN MATCHED AND s.n > 20 THEN DO NOTHING
+        WHEN MATCHED THEN UPDATE SET n = t.n + s.n, city = 'new'
+        WHEN NOT MATCHED AND s.n > 0 THEN INSERT (id, n) VALUES (s.k, CASE WHEN s.n > 1 THEN s.n ELSE 0 END)
+        WHEN NOT MATCHED BY SOURCE THEN UPDATE SET n = 0;
+        """.replace("= s.k ", "= s.k::VARCHAR " if sql.kind == "records" else "= s.k "),
+        tables={"given": source},
+    )
+    assert found == (1, 2, 1)
+    assert sql.rows() == [(1, "new", 11), (3, "c", 3), (4, "d", 0), (9, None, 90)]
+
+
+@pytest.mark.parametrize("kind", ["lake", "key", "keyed", "writer"])
+def test_a_merge_takes_a_query_and_all_columns(kind: str) -> None:
+    sql = Sql(kind)
+    sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")
+    source = "SELECT id, city, t.n + more.n AS n FROM t, more WHERE t.n = 2 UNION ALL SELECT 5, 'e', 5"
+    update = "UPDATE SET *" if kind in ("lake", "writer") else "UPDATE SET n = s.n"
+    merge = f"MERGE INTO t USING ({source}) s USING (id) WHEN MATCHED THEN {update} WHEN NOT MATCHED THEN INSERT *"
+    assert sql.counts(f"WITH more AS (SELECT 10 AS n) {merge}") == (1, 1, 0)
+    assert sql.rows() == [(1, "a", 1), (2, "b", 12), (5, "e", 5)]
+
+
+def test_delete_using_and_update_from(sql: Sql) -> None:
+    sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+    given = {"s": [{"m": 2}, {"m": 2}, {"m": 3}]}
+    assert sql.counts("DELETE FROM t USING s WHERE t.n = s.m", tables=given) == (0, 0, 2)
+    assert sql.counts(
+        "UPDATE t SET n = s.m FROM (SELECT max(m) AS m FROM s) AS s WHERE t.n = 1", tables=given
+    ) == (0, 1, 0)
+    assert sql.rows() == [(1, "a", 3)]
+    with pytest.raises(CardinalityError):
+        sql("UPDATE t SET n = s.m FROM s WHERE true", tables=given)
+    assert sql.rows() == [(1, "a", 3)]
+
+
+@pytest.mark.parametrize("kind", ["keyed", "records"])
+def test_on_conflict(kind: str) -> None:
+    sql = Sql(kind)
+    sql("INSERT INTO t VALUES (1, 'a', 1)")
+    assert sql.counts("INSERT INTO t VALUES (1, 'z', 9), (2, 'b', 2) ON CONFLICT DO NOTHING") == (1, 0, 0)
+    update = "ON CONFLICT (id) DO UPDATE SET n = t.n + excluded.n"
+    assert sql.counts(f"INSERT INTO t VALUES (1, 'z', 9), (3, 'c', 3) {update}") == (1, 1, 0)
+    assert sql.counts("INSERT INTO t VALUES (2, 'new', 5) ON CONFLICT DO UPDATE SET * WHERE t.n < 9") == (
+        0,
+        1,
+        0,
+    )
+    assert sql.rows() == [(1, "a", 10), (2, "new", 5), (3, "c", 3)]
+    with pytest.raises(UnsupportedError, match="names the key's columns"):
+        sql("INSERT INTO t VALUES (1, 'z', 9) ON CONFLICT (city) DO NOTHING")
+
+
+def test_on_conflict_of_lake_tables() -> None:
+    keyed, plain = Sql("key"), Sql("lake")
+    keyed("INSERT INTO t VALUES (1, 'a', 1)")
+    keyed("INSERT INTO t VALUES (1, 'z', 9), (2, 'b', 2) ON CONFLICT (id) DO UPDATE")
+    assert keyed.rows() == [(1, "z", 9), (2, "b", 2)]
+    with pytest.raises(UnsupportedError, match="MERGE INTO"):
+        plain("INSERT INTO t VALUES (1, 'z', 9) ON CONFLICT DO UPDATE")
+
+
+def test_rows_are_put_in_place_of_others() -> None:
+    sql = Sql("lake")
+    sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")
+    sql("INSERT INTO t REPLACE WHERE n = 2 SELECT 7, 'c', 2")
+    assert sql.rows() == [(1, "a", 1), (7, "c", 2)]
+    assert sql("INSERT OVERWRITE t SELECT * FROM t WHERE n = 1").outcome.op == "overwrite"  # type: ignore[union-attr]
+    assert sql.rows() == [(1, "a", 1)]
+    with pytest.raises(UnsupportedError, match="replaced one by one"):
+        Sql("keyed")("INSERT OVERWRITE t SELECT 1, 'a', 1")
+
+
+def test_types_of_literals_dont_widen_columns() -> None:
+    db = firn.connect("memory://")
+    db.sql("CREATE TABLE t (s SMALLINT, at TIMESTAMP, d DATE, x DOUBLE, b BIGINT)")
+    db.sql("INSERT INTO t VALUES (1, now(), '2024-02-01', 1, 3), (2, '2024-01-01 10:00', NULL, 2.5, 4)")
+    db.sql("INSERT INTO t (b) SELECT sum(b) FROM t")
+    assert db.table("t").snapshot().columns == {  # type: ignore[union-attr]
+        "s": "SMALLINT", "at": "TIMESTAMP", "d": "DATE", "x": "DOUBLE", "b": "BIGINT"
+    }  # fmt: skip
+    with pytest.raises(InvalidInputError, match="40000"):
+        db.sql("INSERT INTO t (s) VALUES (40000)")
+    db.sql("INSERT INTO t (b) VALUES (1.5)")  # as append does
+    assert db.table("t").snapshot().columns["b"] != "BIGINT"  # type: ignore[union-attr]
+
+
+def test_tables_are_made_told_and_dropped(db: firn.Database) -> None:
+    texts = [
+        "CREATE TABLE a (\n  date TIMESTAMP,\n  origin VARCHAR,\n  delay INTEGER\n)\nPARTITIONED BY (month(date))\n"
+        "SORTED BY (date, delay DESC)\nWITH (target_size = '256MB');",
+        "CREATE TABLE b (\n  id BIGINT,\n  \"at\" TIMESTAMP,\n  PRIMARY KEY (id)\n)\nWITH (version_by = 'at');",
+        "CREATE TABLE c (\n  k VARCHAR,\n  n BIGINT,\n  PRIMARY KEY (k)\n)\n"
+        "WITH (kind = 'keyed', merge_operator = 'add', ttl = '60000ms');",
+        "CREATE TABLE d\nWITH (kind = 'records', indices = 'city, email unique, tags[]');",
+    ]
+    for text in texts:
+        db.sql(text)
+    told = [row["sql"] for name in "abcd" for row in db.sql(f"SHOW CREATE TABLE {name}")]
+    assert told == texts
+    assert [tuple(row.values()) for row in db.sql("SHOW TABLES")] == [
+        ("a", "lake"), ("b", "lake"), ("c", "keyed"), ("d", "records")
+    ]  # fmt: skip
+    assert db.sql("CREATE TABLE IF NOT EXISTS a (z INTEGER)").outcome is not None
+    with pytest.raises(TableExistsError):
+        db.sql("CREATE TABLE a (z INTEGER)")
+    assert [row["column_type"] for row in db.sql("DESCRIBE a")] == ["TIMESTAMP", "VARCHAR", "INTEGER"]
+    db.sql("DROP TABLE a")
+    db.sql("DROP TABLE IF EXISTS a")
+    with pytest.raises(TableNotFoundError):
+        db.sql("DROP TABLE a")
+
+
+def test_a_table_of_a_query_is_there_whole_or_not_at_all(db: firn.Database) -> None:
+    db.create_table("t").append([{"n": 1}, {"n": 2}])
+    for kind, key in (("lake", ""), ("keyed", "(PRIMARY KEY (n))"), ("records", "")):
+        with pytest.raises(InvalidInputError):
+            db.sql(f"CREATE TABLE copy {key} WITH (kind = '{kind}') AS SELECT CAST('x' AS INT) AS n FROM t")
+        assert db.tables() == ["t"]
+    done = db.sql("CREATE TABLE copy AS SELECT n, n * 2 AS twice FROM t").outcome
+    assert done is not None and done.rows_inserted == 2
+    assert db.sql("SELECT sum(twice) AS s FROM copy").to_arrow()["s"].to_pylist() == [6]
+
+
+def test_plans_and_summaries(db: firn.Database) -> None:
+    db.create_table("t").append([{"n": 1}, {"n": 2}])
+    assert "n > 1" in "\n".join(row["plan"] for row in db.sql("EXPLAIN SELECT * FROM t WHERE n > 1"))
+    assert any("Time" in row["plan"] for row in db.sql("EXPLAIN ANALYZE SELECT count(*) FROM t"))
+    assert [row["max"] for row in db.sql("SUMMARIZE t")] == ["2"]
+    assert db.sql("SELECT count(*) AS n FROM (DESCRIBE SELECT 1 AS a, 2 AS b)").to_arrow()[
+        "n"
+    ].to_pylist() == [2]
+
+
+def test_verbs_are_called(db: firn.Database) -> None:
+    table = db.create_table("t")
+    for n in range(3):
+        table.append([{"n": n}])
+    done = db.sql("CALL merge(t, target_size => '64MB')").outcome
+    assert done is not None and (done.op, done.files_removed, done.files_added) == ("merge", 3, 1)
+    with pytest.raises(InvalidInputError, match="there are merge, sweep"):
+        db.sql("CALL drop_everything(t)")
+    with pytest.raises(InvalidInputError):
+        db.sql("CALL merge(t, nope => 1)")
+
+
+def test_given_rows_are_tables_of_one_statement(db: firn.Database) -> None:
+    frame = pa.table({"n": [1, 2]})
+    assert db.sql("SELECT sum(n) AS s FROM Given", tables={"given": frame}).to_pandas()["s"].tolist() == [3]
+    t = db.create_table("t")
+    t.append([{"n": 5}])
+    result = db.sql("SELECT a.n + b.n AS n FROM a, b", tables={"a": t.scan(), "b": db.sql("SELECT 1 AS n")})
+    assert list(result) == [{"n": 6}] == list(result)
+    with pytest.raises(TableNotFoundError):
+        db.sql("FROM given")
+
+
+def test_a_keyed_table_is_changed_by_its_writer(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    db.sql(CREATE["keyed"])
+    with pytest.raises(InvalidInputError, match="fence=True"):
+        db.sql("INSERT INTO t VALUES (1, 'a', 1)")
+    with db.table("t", kind="keyed").open() as kv:
+        kv.put(1, {"city": "a", "n": 1}, durable=False)
+        db.sql("UPDATE t SET n = n + 1")
+        assert kv.get(1) == {"city": "a", "n": 2}
+        with pytest.raises(InvalidInputError, match="of the key of t"):
+            db.sql("UPDATE t SET id = 5")
+
+
+def test_records_with_any_field(db: firn.Database) -> None:
+    db.sql("CREATE TABLE p WITH (kind = 'records', indices = 'email unique')")
+    db.sql("INSERT INTO p (_id, email, age) VALUES ('a', 'a@x', 3), ('b', 'b@x', NULL)")
+    db.sql("""INSERT INTO p (_id, document) VALUES ('c', '{"email": "c@x", "home": {"zip": 1}}')""")
+    db.sql("UPDATE p SET age = NULL, home.zip = 2 WHERE _id <> 'b'")
+    found = {row.id: dict(row.document) for row in db.table("p", kind="records").scan()}  # type: ignore[union-attr]
+    assert found == {
+        "a": {"email": "a@x", "home": {"zip": 2}}, "b": {"email": "b@x"}, "c": {"email": "c@x", "home": {"zip": 2}}
+    }  # fmt: skip
+    with pytest.raises(DuplicateKeyError):
+        db.sql("INSERT INTO p (_id, email) VALUES ('d', 'a@x')")
+    with pytest.raises(InvalidInputError, match="needs an _id"):
+        db.sql("INSERT INTO p (email) VALUES ('q@x')")
+
+
+def test_rows_alone_change_one_by_one(db: firn.Database) -> None:
+    db.sql("CREATE TABLE p (n INTEGER) WITH (kind = 'records', isolation = 'row')")
+    db.sql("INSERT INTO p VALUES ('a', 1), ('b', 2)")
+    db.sql("UPDATE p SET n = n + 1 WHERE _id = 'a'")
+    db.sql("DELETE FROM p WHERE _id = 'b'")
+    assert list(db.sql("FROM p")) == [{"_id": "a", "n": 2}]
+    with pytest.raises(UnsupportedError, match="one row of it"):
+        db.sql("INSERT INTO p VALUES ('c', 1)")
+        db.sql("UPDATE p SET n = 0")
+
+
+REFUSED = [
+    ("DELETE t", "FROM should stand here, and not 't' (line 1, column 8)"),
+    ("INSERT INTO t VALUES (1)", "1 values for 3 columns of t"),
+    ("INSERT INTO t (id, id) VALUES (1, 2)", "stands twice"),
+    ("INSERT INTO t (nope) VALUES (1)", "no column 'nope'"),
+    ("UPDATE t SET n = 1, n = 2", "set twice"),
+    ("UPDATE t SET n = (SELECT 1)", "subquery"),
+    ("UPDATE t SET n = getenv('HOME')", "getenv"),
+    ("UPDATE t\nSET n = nope", "nope"),
+    ("DELETE FROM t WHERE id IN (SELECT 1)", "subquery"),
+    ("MERGE INTO t USING t AS s ON true", "WHEN MATCHED or WHEN NOT MATCHED"),
+    ("MERGE INTO t USING (SELECT 1) ON true WHEN MATCHED THEN DELETE", "a query needs a name"),
+    ("MERGE INTO t USING t AS s ON true WHEN MATCHED THEN INSERT *", "UPDATE or DELETE, DO NOTHING or ERROR"),
+    ("MERGE INTO t USING t AS s ON true WHEN NOT MATCHED THEN DELETE", "INSERT, DO NOTHING or ERROR"),
+    ("INSERT INTO t VALUES (1, 'a', 1) RETURNING id", "RETURNING"),
+    ("INSERT INTO t DEFAULT VALUES", "no defaults"),
+    ("INSERT OR REPLACE INTO t VALUES (1, 'a', 1)", "ON CONFLICT DO UPDATE"),
+    ("CREATE OR REPLACE TABLE t (a INT)", "INSERT OVERWRITE"),
+    ("CREATE TABLE x (a INT UNIQUE)", "nobody would enforce"),
+    ("CREATE TABLE x (a INT NOT NULL)", "NOT NULL of 'a'"),
+    ("CREATE TABLE x (a INT) WITH (kind = 'no')", "there are 'lake'"),
+    ("CREATE TABLE x (a NOTATYPE)", "NOTATYPE"),
+    ("CREATE TABLE x (a INT) PARTITION BY (a)", "PARTITIONED BY, SORTED BY, WITH or AS"),
+    ("CREATE VIEW v AS SELECT 1", "only tables"),
+    ("ALTER TABLE t ADD COLUMN x INT", "LakeTable.alter"),
+    ("COPY t TO '/tmp/x'", "append read files"),
+    ("BEGIN", "Database.begin"),
+    ("ATTACH 'x.db'", "this database alone"),
+    ("SET threads = 1", "this database alone"),
+    ("PRAGMA database_list", "this database alone"),
+    ("SELECT 1; SELECT 2", "2 statements"),
+    ("DROP TABLE other.t", "without a schema"),
+    ("TRUNCATE t CASCADE", "should end here"),
+    ("INSERT INTO t SELECT * FROM read_csv('/etc/passwd')", "read_csv"),
+    ("MERGE INTO t USING (FROM glob('*')) s ON true WHEN MATCHED THEN DELETE", "glob"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED)
+def test_what_is_refused_changes_nothing(text: str, words: str) -> None:
+    sql = Sql("lake")
+    sql("INSERT INTO t VALUES (1, 'a', 1)")
+    version = sql.db.table("t").version  # type: ignore[union-attr]
+    with pytest.raises(FirnError) as failure:
+        sql.db.sql(text)
+    assert words in str(failure.value) and "firn:" not in str(failure.value)
+    assert sql.db.table("t").version == version and sql.db.tables() == ["t"]  # type: ignore[union-attr]
+
+
+def test_heads() -> None:
+    assert read_statement("-- hi\nSELECT 1") == Query("-- hi\nSELECT 1")
+    made = read_statement(
+        'create table "My T" (a DECIMAL(4, 2), "b c" STRUCT(x INT, y VARCHAR[])) with (a.b = \'c\')'
+    )
+    assert isinstance(made, CreateTable)
+    assert (made.table, made.columns) == ("My T", {"a": "DECIMAL(4, 2)", "b c": "STRUCT(x INT, y VARCHAR[])"})
+    assert made.options == {"a.b": "c"}
+    insert = read_statement(
+        "INSERT INTO main.t (a) SELECT x FROM y JOIN z ON y.a = z.a ON CONFLICT DO NOTHING;"
+    )
+    assert isinstance(insert, Insert) and insert.query == "SELECT x FROM y JOIN z ON y.a = z.a"
+    merge = read_statement(
+        "MERGE INTO t USING s ON t.a = CASE WHEN s.b THEN 1 ELSE 2 END WHEN MATCHED THEN DELETE"
+    )
+    assert isinstance(merge, Merge) and merge.on.endswith("ELSE 2 END")
+
+
+def test_scripts_keep_their_places() -> None:
+    text = "SELECT ';' AS a; -- x;\n\n  SELECT é;\n;;"
+    found = list(statements(text))
+    assert [one.strip() for one in found] == ["SELECT ';' AS a", "SELECT é"]
+    assert found[1].index("SELECT") == text.index("SELECT é")
+    assert [word.text for word in words("é 'ü'")] == ["é", "'ü'"]
+
+
+LITERALS: list[Any] = [
+    None, True, 0, -5, 2**62, 1.5, -0.0, float("inf"), Decimal("1.10"), Decimal("-0.001"), Decimal("12E2"),
+    "it's \\ $1 ?",
+    "", b"\x00\xff", dt.date(2024, 2, 1), dt.datetime(2024, 2, 1, 3, 4, 5, 6),
+    dt.time(1, 2, 3), dt.timedelta(days=-1),
+    dt.datetime(2024, 2, 1, tzinfo=dt.timezone.utc), UUID(int=5), [1, None, 3], {"a": 1, 'b"': ["x"]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def duck() -> Iterator[Any]:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
+@pytest.mark.parametrize("value", LITERALS, ids=repr)
+def test_parameters_are_literals_of_their_type(value: Any, duck: Any) -> None:
+    text, bound = duck.execute(f"SELECT {literal(value)}, $1", [value]).fetchone()
+    assert text == bound or (str(text), str(bound)) == ("nan", "nan")
+
+
+def test_parameters_that_dont_fit() -> None:
+    assert (
+        with_values("a = ? AND b = '?' -- ?\n AND c = ?", [1, "x"]) == "a = 1 AND b = '?' -- ?\n AND c = 'x'"
+    )
+    assert with_values("$b + $a + $b", {"a": 1, "b": 2}) == "2 + 1 + 2"
+    for text, values in (("?", []), ("?", [1, 2]), ("$a", {"b": 1}), ("$2", [1])):
+        with pytest.raises(InvalidInputError, match="parameter"):
+            with_values(text, values)
+    with pytest.raises(InvalidInputError, match="object can't be a parameter"):
+        literal(object())
