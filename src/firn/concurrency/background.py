@@ -5,16 +5,23 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from firn.errors import OutcomeUnknownError, StoreUnavailableError
 
 TRANSIENT = (StoreUnavailableError, OutcomeUnknownError)
 """Errors that another try may mend."""
 
-_LONGEST_PAUSE = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
 
 log = logging.getLogger("firn")
+
+
+def pauses(first: float, longest: float) -> Iterator[float]:
+    """Seconds to wait after each try that failed: ever more, up to `longest`, with jitter."""
+    while True:
+        yield first * (0.5 + random.random() / 2)
+        first = min(longest, 2 * first)
 
 
 class Background:
@@ -42,7 +49,6 @@ class Background:
         self._name, self._work, self._failed, self._first = name, work, failed, first
         self._wake = threading.Event() if wake is None else wake
         self._stopped = False
-        self._random = random.Random()
         self.last_error: BaseException | None = None
         """The error of the last call; None if it went well."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -64,20 +70,18 @@ class Background:
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        pause, failures = self._first, 0
+        pause, after_failure = self._first, pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             self._wake.wait(None if pause is None else min(pause, threading.TIMEOUT_MAX))
             self._wake.clear()
             if self._stopped:
                 return
             try:
-                pause, failures, self.last_error = self._work(), 0, None
+                pause, self.last_error = self._work(), None
+                after_failure = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
             except TRANSIENT as error:
                 self.last_error = error
-                failures += 1
-                pause = min(_LONGEST_PAUSE, 0.1 * 2.0 ** min(failures, 20)) * (
-                    0.5 + self._random.random() / 2
-                )
+                pause = next(after_failure)
                 log.warning("%s failed, trying again in %.1f s: %s", self._name, pause, error)
             except BaseException as error:  # a thread that ends in silence would look like one that idles
                 self.last_error = error

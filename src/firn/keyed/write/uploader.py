@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable
 
 from firn.bucket.base import BytesLike
-from firn.concurrency.background import TRANSIENT
+from firn.concurrency.background import TRANSIENT, pauses
 from firn.journal.manifest import WriterSession
 from firn.keyed.memory import release
 from firn.keyed.write.queue import Flush, MemtableQueue
@@ -31,7 +30,6 @@ class L0Uploader:
         """The error of the last try that failed and was made again."""
         self._encoding = threading.Lock()
         self._encoded = 0
-        self._random = random.Random()
 
     def put_up(self, flush: Flush) -> None:
         """Put a flush's L0 object where none is. 1 PUT."""
@@ -50,18 +48,17 @@ class L0Uploader:
 
     def insist(self, call: Callable[[], None], what: str) -> None:
         """Call until the store answers, with rising pauses and jitter."""
-        pause = _FIRST_PAUSE
-        while True:
+        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
             try:
-                return call()
+                call()
+                return
             except TRANSIENT as error:
                 if self._queue.ended:
                     raise
                 self.retries += 1
                 self.last_error = error
                 log.warning("%s: %s failed, trying again: %s", self._queue.name, what, error)
-            self._queue.clock.sleep(pause * (0.5 + self._random.random() / 2))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            self._queue.clock.sleep(pause)
 
     def _encoded_in_turn(self, flush: Flush) -> BytesLike:
         """A flush's bytes: encoding takes several times their memory, so no two are encoded at once."""
