@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from firn.sql.result import Result
 
 Engine = Literal["duckdb", "spark"]
-"""What runs `Database.sql`."""
+"""The engine that runs `Database.sql`."""
 
 
 def connect(
@@ -231,14 +231,14 @@ class Database(Transactions, WriterUpkeep):
             name: letters, digits, `_ - .`, at most 100, not beginning with `_`.
             kind: "lake": rows in Parquet files, any number of writers. "keyed": sorted keys, one writer. "records":
                 JSON documents by id and through indices, changed in transactions, any number of writers.
-            schema: an Arrow schema, or DuckDB type names by column; else the first append decides. Of a keyed
-                table: the columns of its values; else values are bytes. Of a record table: the fields that documents
+            schema: an Arrow schema, or DuckDB type names by column; else the first append decides. For a keyed
+                table: the columns of its values; else values are bytes. For a record table: the fields that documents
                 may have, or a JSON schema that they follow; else any JSON object is one.
             partition_by: columns or transforms: `col`, `year(col)`, `month(col)`, `day(col)`, `hour(col)`,
                 `bucket(16, col)`, `truncate(4, col)`.
             sort_by: columns by which each file is sorted, like `"date"` or `"delay desc"`; by default the key.
             key: columns of which no two rows have the same values: a row that is appended replaces the one of
-                its key. It includes all columns that the table is partitioned by. See docs/howto/keys.md. Of a keyed
+                its key. It includes all columns that the table is partitioned by. See docs/howto/keys.md. For a keyed
                 table: the DuckDB types of its keys by name, like `{"state": "VARCHAR", "year": "BIGINT"}`; else
                 keys are bytes. docs/howto/keyed.md has the types that keys can have.
             version_by: a column of a table with a key; the row of the greatest value replaces, whichever came
@@ -349,8 +349,8 @@ class Database(Transactions, WriterUpkeep):
 
         Cost: 3 GETs, 1 PUT, 1 LIST sequence and the DELETEs; with the log in another store 2 LIST sequences more; of
         a table that is shared with the reference 1 GET and 1 PUT more.
-        Of a keyed table 4 GETs, 1 GET a checkpoint, 1 PUT, 3 LIST sequences and the DELETEs; of a clone what letting
-        go of its parent costs. Of a table of writers' catalogs: what reading all writers costs, and one commit.
+        A keyed table costs 4 GETs, 1 GET a checkpoint, 1 PUT, 3 LIST sequences and the DELETEs; a clone also the
+        release of its parent. A table of writers' catalogs costs a read of all writers, and one commit.
 
         Example:
             >>> import firn

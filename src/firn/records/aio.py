@@ -209,8 +209,8 @@ class AsyncTransactions:
         """Run an async function in a transaction, commit, and return what it returned; again, in another transaction
         and after a pause, if somebody else was faster. Arguments, errors and cost as `Database.transact`.
 
-        Where the task is cancelled nothing is begun again. What the function did isn't visible if it hadn't returned
-        yet; else it is committed or not, never half. Take `begin` to learn which.
+        Where the task is cancelled nothing is begun again. The function's writes aren't visible if it hadn't returned
+        yet; else they are committed or not, never half. Take `begin` to learn which.
 
         Example:
             >>> import asyncio, firn

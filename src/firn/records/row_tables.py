@@ -200,7 +200,7 @@ class RowTable:
             self._rows.replace(id, None, etag)
 
     def insert_many(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """New rows, by id, each by itself; their ETags. What is inserted stays, also if another row is there. Errors
+        """New rows, by id, each by itself; their ETags. Inserted rows stay, also if another row is there. Errors
         and cost as `insert`, many at once."""
         return self._each(self.insert, rows)
 
@@ -231,7 +231,7 @@ class RowTable:
     def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> RecordLoadReport:
         """`upsert` many rows, `batch` of them in memory at a time. Arguments and errors as `RecordTable.load`.
 
-        What is written stays, also if a later row can't be; running it again comes to the same. 1 GET and 1 PUT
+        Written rows stay, also if a later row can't be written; running it again comes to the same. 1 GET and 1 PUT
         a row.
 
         Example:
@@ -252,7 +252,7 @@ class RowTable:
         """The same for ids and documents; how many."""
         rows, done = iter(rows), 0
         while chunk := list(islice(rows, batch)):
-            # Of rows with one id the last stays.
+            # The last of several rows with one id stays.
             bodies = {id: self._documents.encode(check_id(id), document) for id, document in chunk}
             in_flight(lambda item: self._rows.replace(*item, ""), list(bodies.items()), self._rows.in_flight)
             done += len(chunk)

@@ -53,7 +53,7 @@ class RecordSession:
 
     @property
     def store(self) -> RecordStore:
-        """What the process knows of the database. No request."""
+        """The database as the process knows it. No request."""
         with self._mutex:
             if self._store is None:
                 self._store = RecordStore(self._bucket, self._prefix, clock=self._clock)

@@ -187,7 +187,7 @@ class RecordTable:
 
         Args:
             columns: these, in this order; `_etag` and `_seq`, the commit of the row's version, too.
-            where: a predicate over them. What it says of `_id` leaves out rows before they are read.
+            where: a predicate over them. Its conditions on `_id` leave out rows before they are read.
             at: a version, the number of a commit: as `Transaction.snapshot` tells it, `changes().version`, or
                 what a commit returned.
 
@@ -284,9 +284,9 @@ class RecordTable:
     def load(self, rows: Any, *, id: str = ID, batch: int = BATCH) -> RecordLoadReport:
         """Put many rows in place of what their ids had, in transactions of at most `batch` rows and about 4 MB.
 
-        What is committed stays, also if a later row can't be; running it again comes to the same. Of rows with one id
-        the last stays; from a Spark DataFrame any of them. Never more than a batch is in memory, and a DataFrame's
-        rows stay on the executors, which load their partitions each.
+        Committed rows stay, also if a later row can't be; running it again comes to the same. The last of several
+        rows with one id stays; from a Spark DataFrame any of them. Never more than a batch is in memory, and a
+        DataFrame's rows stay on the executors, which load their partitions each.
 
         Args:
             rows: documents as a list or iterator of dicts; or a Spark, pandas or polars DataFrame, or Arrow: a
@@ -404,7 +404,7 @@ class AsyncRecordTable(TableTwin[RecordTable]):
         return each(self._threads, lambda: self.twin.stream(where, **equalities), ROWS)
 
     async def changes(self, since: str | int | None = None, upto: str | int | None = None) -> AsyncChanges:
-        """What was put and deleted, commit by commit: `async for change in await table.aio.changes(since)`."""
+        """The puts and deletes, commit by commit: `async for change in await table.aio.changes(since)`."""
         return AsyncChanges(await self.run(self.twin.changes, since, upto), self._threads)
 
     alter = awaited(RecordTable.alter)

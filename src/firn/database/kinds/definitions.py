@@ -63,7 +63,7 @@ def change_definition(
     """Replace the definition by what `change` makes of it as it is now. 1 GET and 1 PUT, again after a race.
 
     Returns:
-        What stands there; None if `change` said so, and nothing was changed.
+        The definition that stands there; None if `change` said so, and nothing was changed.
 
     Raises:
         ConflictError: others change it all the time.

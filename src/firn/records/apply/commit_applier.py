@@ -1,4 +1,4 @@
-"""Who applies commits in the background: each process its own at once, those of others if nobody seems to do it."""
+"""Apply commits in the background: each process its own at once, those of others if nobody seems to do it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Waiting:
 class Applier:
     """A thread that applies what was committed, until its session is gone or the process ends.
 
-    What others have committed they apply themselves, and tell in their next record. A process that crashed doesn't:
+    Others apply their own commits, and tell so in their next record. A process that crashed doesn't:
     so what nobody has told of for `PATIENCE_S` is applied by whoever runs.
     """
 

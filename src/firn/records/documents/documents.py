@@ -105,7 +105,7 @@ class Documents:
     schema: Mapping[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # What follows from these is made again: types are functions, which can't be pickled.
+        # All else follows from these and is made again: types are functions, which can't be pickled.
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -204,7 +204,7 @@ class Documents:
     def index_values(
         self, id: str, document: Mapping[str, Any], field: str, *, each: bool
     ) -> Sequence[IndexValue]:
-        """What the index of a field says of a document that was decoded: its value, None where it is null or missing;
+        """The entry of a decoded document in the index of a field: its value, None where it is null or missing;
         with `each` the different elements of the list that is there, none where it is null or missing.
 
         Raises:
@@ -281,7 +281,7 @@ class Documents:
         return self._in_kind(field, kind, asked)
 
     def _in_kind(self, field: str, kind: FieldType, asked: Scalar) -> Scalar:
-        """What is asked of values of a type, in the kind that these have."""
+        """The predicate on values of a type, in the kind that these have."""
         if kind.kind is None:
             return asked
         if isinstance(asked, Equal):

@@ -1,4 +1,4 @@
-"""What rows can be looked for by: equality, a prefix, a range, an element; whether a value matches, and what to list.
+"""The predicates of rows: equality, a prefix, a range, an element; whether a value matches, and what to list.
 
 Everything here is pure. An index is listed by `spans_of`, its names are sifted by `may_match`, and rows by
 `matches`, which alone decides: a name may be of an older version, or end in a hash.
@@ -33,7 +33,7 @@ from firn.records.names.names import HASHED, name_prefix
 
 
 def conditions_of(where: Mapping[str, Any] | None, equalities: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked of fields, by position and by keyword.
+    """The predicates on fields, given by position and by keyword.
 
     Raises:
         InvalidInputError: it isn't a mapping of fields.
@@ -147,7 +147,7 @@ class Range:
 
 
 Scalar: TypeAlias = Equal | Prefix | Range
-"""What is asked of one value."""
+"""A predicate on one value."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Contains:
 
     @cached_property
     def predicate(self) -> Scalar:
-        """What an element must be."""
+        """The predicate on an element."""
         found = predicate_of(self.element)
         if isinstance(found, Contains):
             raise InvalidInputError(f"Contains({shown(self.element)}): lists in lists can't be looked into.")
@@ -194,7 +194,7 @@ def predicate_of(given: Any) -> Predicate:
 
 
 def of_values(predicate: Predicate) -> Scalar:
-    """What is asked of the values in an index: of elements, where lists are asked for."""
+    """The predicate on the values in an index: on elements, where lists are asked for."""
     return predicate.predicate if isinstance(predicate, Contains) else predicate
 
 
@@ -228,7 +228,7 @@ _MISSING = object()
 
 
 def value_at(document: Mapping[str, Any], field: str) -> Any:
-    """What a document has under a field or a dotted path; None where there is nothing.
+    """The value of a document under a field or a dotted path; None where there is nothing.
 
     A key that is spelled like the whole path comes first.
 
@@ -273,7 +273,7 @@ class Ids:
 
     @property
     def name_prefix(self) -> str:
-        """What the names of their rows begin with."""
+        """The prefix of their rows' names."""
         if self.end is None:
             return ""
         if self.end == text_after(self.start):
@@ -295,7 +295,7 @@ class Ids:
 
 
 Where = Mapping[str, "Predicate | Ids"]
-"""What is looked for, by field; `_id` for ids."""
+"""Predicates by field; `_id` for ids."""
 
 
 def matches(document: Mapping[str, Any], where: Where, id: str = "") -> bool:
@@ -328,7 +328,7 @@ class IndexSpan:
 
 
 def spans_of(predicate: Scalar) -> tuple[IndexSpan, ...] | None:
-    """What to list to find all names that may match.
+    """The spans to list to find all names that may match.
 
     None for a range of texts whose bounds have no common beginning: `list_dirs` of the index gives its first
     levels, `level_may_match` says which may hold any, and each of them is a `IndexSpan(level + "/")`.
@@ -387,7 +387,7 @@ def _beginning_with(text: str) -> tuple[IndexSpan, ...]:
 
 
 def _common(one: str, other: str) -> str:
-    """What both begin with."""
+    """The beginning that both share."""
     length = 0
     for mine, theirs in zip(one, other, strict=False):
         if mine != theirs:

@@ -38,7 +38,7 @@ def table_of(
 ) -> pa.Table:
     """An Arrow table of these columns: those of `own`, and those of documents, null where there is no body.
 
-    Of documents without declared columns `document` is the JSON, and any other column the field of that name.
+    Without declared columns `document` is the JSON, and any other column the field of that name.
 
     Raises:
         InvalidInputError: such a field has a value that can't be of the column's type.

@@ -27,8 +27,8 @@ Body = tuple[str, bytes]
 
 @dataclass(frozen=True)
 class RecordLoadReport:
-    """What a load did: how many `rows` it was given, and in how many `commits` they are. `version` is the number of
-    the last one; at it, and after it, all of them are there, unless they were changed since. A table with
+    """The result of a load: how many `rows` it was given, and in how many `commits` they are. `version` is the number
+    of the last one; at it, and after it, all of them are there, unless they were changed since. A table with
     isolation="row" has no commits: 0 and None."""
 
     rows: int

@@ -103,7 +103,7 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
 
 
 def _lean(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What takes nulls out of the structs in a value; None where there are none."""
+    """A function that takes nulls out of the structs in a value; None where there are none."""
     if pt.is_struct(kind):
         inner = {field.name: _lean(field.type) for field in kind}
         return lambda value: {

@@ -68,7 +68,7 @@ def alter_lone(
 def _changes(
     properties: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What is different then, and a line for each."""
+    """The properties that change, and a line for each."""
     RecordSettings.from_properties({**properties, **given})
     changes = {name: value for name, value in given.items() if properties.get(name) != value}
     lines = (

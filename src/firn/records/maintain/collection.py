@@ -23,7 +23,7 @@ BATCH: Final = 1000
 """Rows that are read at once."""
 
 Damaged = dict[str, CorruptObjectError]
-"""What is wrong with rows, by their keys."""
+"""The damage of rows, by their keys."""
 
 _STEP_MS: Final = 1000
 """Times of objects are kept in whole seconds by some stores."""
@@ -31,8 +31,8 @@ _STEP_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a collection did: the oldest snapshot that it left readable, how many versions of rows it dropped and how
-    many index entries with them, and up to where it packed the log."""
+    """The result of a collection: the oldest snapshot that it left readable, how many versions of rows it dropped and
+    how many index entries with them, and up to where it packed the log."""
 
     horizon: int
     versions: int
@@ -88,7 +88,7 @@ def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) ->
 
 
 def _before_ms(store: RecordStore, age_s: float, dry_run: bool) -> int:
-    """What was written before then is older than that, by the store's clock."""
+    """The moment `age_s` ago, by the store's clock, less a second."""
     now_ms = store.clock.now_ms() if dry_run else store.log.store.now_ms()
     return now_ms - round(age_s * 1000) - _STEP_MS
 
@@ -137,7 +137,7 @@ def _prune(
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep deleted: index entries, staged bodies and packs."""
+    """The objects that a sweep deleted: index entries, staged bodies and packs."""
 
     entries: int
     bodies: int
@@ -153,8 +153,8 @@ def sweep(
     known: Mapping[str, CorruptObjectError] | None = None,
 ) -> Swept:
     """Delete what was left behind: entries of versions that rows don't have (rule 24), staged bodies that nothing
-    refers to and packs, both older than `orphan_age_s`. What may belong to a damaged row stays, and so do all packs
-    as long as there is one. `known` are damaged rows that were found already.
+    refers to and packs, both older than `orphan_age_s`. Objects that may belong to a damaged row stay, and so do all
+    packs as long as there is one. `known` are damaged rows that were found already.
 
     1 LIST sequence of all entries and 1 GET a row that has any at or before the horizon; where there are old staged
     bodies, all rows. With `dry_run` nothing is written, and the time is this machine's.
@@ -267,7 +267,7 @@ ORPHAN_AGE: Final = "7d"
 
 @dataclass(frozen=True, slots=True)
 class RecordSweepReport:
-    """What a sweep of a database's record tables deleted, or would delete.
+    """The result of a sweep of a database's record tables: the things it deleted, or would delete.
 
     `horizon` is the oldest commit that can still be read at, `versions` of rows went with their `entries`, commits up
     to `packed` are in packs; `left_over` entries, staged documents and old packs belonged to nothing. `damaged` are

@@ -50,7 +50,7 @@ Choose = Callable[[Sequence[ObjectInfo]], Runner | None]
 
 @dataclass(frozen=True)
 class RowsAt:
-    """What is looked for in rows: the values of a field, in versions up to a commit. Picklable."""
+    """A search of rows for the values of a field, in versions up to a commit. Picklable."""
 
     table: Table
     field: str
@@ -58,7 +58,7 @@ class RowsAt:
 
 
 Work = Callable[[RecordStore, RowsAt, Sequence[str]], list[tuple[str, str]]]
-"""What is to be done with some rows, by their keys: on values of the field it gives back claims and ids."""
+"""A task on some rows, by their keys: for values of the field it returns claims and ids."""
 
 
 def _here(infos: Sequence[ObjectInfo]) -> Runner | None:
@@ -210,7 +210,7 @@ def backfill(store: RecordStore, at: RowsAt, keys: Sequence[str]) -> list[tuple[
 
 
 def claims(store: RecordStore, at: RowsAt, keys: Sequence[str]) -> list[tuple[str, str]]:
-    """What these rows have at a snapshot, as claims, each with the row's id. 1 GET a row."""
+    """The values of these rows at a snapshot, as claims, each with the row's id. 1 GET a row."""
     found = []
     for row in store.rows(keys):
         version = row.at(at.number)
@@ -229,7 +229,7 @@ class _Rows:
     progress: Progress | None
 
     def each(self, work: Work, at: RowsAt, skipped: Container[str] = ()) -> Iterator[list[tuple[str, str]]]:
-        """What is found in all rows but those of the keys that are skipped."""
+        """The findings in all rows but those whose keys are skipped."""
         layout = at.table.layout
         infos = [
             info

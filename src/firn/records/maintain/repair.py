@@ -31,7 +31,7 @@ CHUNK: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class RowRepairReport:
-    """What became of rows: `repaired` from the log, `forgotten`, or `whole`, as nothing was wrong with them."""
+    """The outcome for rows: `repaired` from the log, `forgotten`, or `whole`, as nothing was wrong with them."""
 
     repaired: tuple[str, ...] = ()
     forgotten: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from firn.errors import InvalidInputError
 from firn.records.names.names import HASHED, check_unicode, digest, edges, head, quoted
 
 IndexValue: TypeAlias = bool | int | float | Decimal | dt.date | dt.datetime | str | bytes | None
-"""What a field that is indexed may hold."""
+"""The values that an indexed field may hold."""
 
 VALUE_BYTES: Final = 200
 """Bytes of a value in a path. Frozen."""

@@ -44,7 +44,7 @@ def check_row_name(key: str, id: str) -> None:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """What an index entry's name tells.
+    """The facts in an index entry's name.
 
     `level` and `value` are the directories that stand for the value, `id_name` the id's part of the name, by
     which `RecordLayout.row_named` finds the row, and `seq` the number of the commit that made the version.
@@ -83,22 +83,22 @@ class RecordLayout:
 
     @cached_property
     def rows(self) -> str:
-        """What the keys of all rows begin with."""
+        """The prefix of all rows' keys."""
         return f"{self.prefix}/data{self._mark}/"
 
     @cached_property
     def indices(self) -> str:
-        """What the keys of all entries of all indices begin with."""
+        """The prefix of the keys of all indices' entries."""
         return f"{self.prefix}/indices{self._mark}/"
 
     @cached_property
     def locks(self) -> str:
-        """What the keys of all locks begin with."""
+        """The prefix of all locks' keys."""
         return f"{self.prefix}/_firn/locks{self._mark}/"
 
     @cached_property
     def copies(self) -> str:
-        """What the keys of all cursors of copies begin with."""
+        """The prefix of the keys of all cursors of copies."""
         return f"{self.prefix}/_firn/copies{self._mark}/"
 
     @cached_property
@@ -133,7 +133,7 @@ class RecordLayout:
         return f"{self.copies}{target}"
 
     def index(self, field: str, generation: int = 0) -> str:
-        """What the keys of all entries of an index begin with. `generation`: how many of its field were dropped."""
+        """The prefix of the keys of an index's entries. `generation`: how many of its field were dropped."""
         return f"{self.indices}{index_part(field, generation)}/"
 
     def entry(self, field: str, value: IndexValue, id: str, seq: int, generation: int = 0) -> str:
@@ -160,7 +160,7 @@ class RecordLayout:
         return f"{self.indices}{stem}{SEPARATOR}{seq:0{SEQUENCE_DIGITS}}"
 
     def parse_entry(self, field: str, key: str, generation: int = 0) -> IndexEntry | None:
-        """What the key of one of an index's entries tells; None where it isn't an entry's.
+        """The facts in the key of an index's entry; None where the key isn't an entry's.
 
         A database that was copied elsewhere keeps the names of its entries, so the name of the database counts
         for nothing here.

@@ -64,7 +64,7 @@ def owner_part(name: str) -> str:
 
 
 def part_text(part: str) -> str | None:
-    """What a part was made of; None if it ends in a hash.
+    """The text that a part was made of; None if it ends in a hash.
 
     >>> part_text("a%5F%5F%5Fb")
     'a___b'
@@ -73,7 +73,7 @@ def part_text(part: str) -> str | None:
 
 
 def name_prefix(text: str) -> str:
-    """What the parts of all ids begin with that begin with a text.
+    """The beginning that the parts of all ids share that begin with a text.
 
     >>> name_prefix("user/ada_"), name_prefix("_x")
     ('user%2Fada', '')

@@ -27,7 +27,7 @@ _ENVELOPES: Final = Envelopes(
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What commit `seq` made of a row: its body, or the name of the object that holds it, or neither for a delete.
+    """A row as commit `seq` left it: its body, or the name of the object that holds it, or neither for a delete.
     `entries` are the stems of its index entries."""
 
     seq: int

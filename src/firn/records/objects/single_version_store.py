@@ -182,7 +182,7 @@ class RowStore:
         return self.decoded(blob)
 
     def decoded(self, blob: Blob) -> LoneRow:
-        """What an object says. As `decode_row`."""
+        """The row that an object holds. As `decode_row`."""
         blob = whole(self.bucket, blob, self.clock)
         info = blob.info
         return decode_row(blob.data, info.etag, key=info.key, where=self.bucket.uri(info.key))
@@ -194,7 +194,7 @@ class RowStore:
         return Record(row.id, self.documents.decode(row.body, row.id), row.version.to_text())
 
     def _again(self, id: str, current: LoneRow | None, backoff: Backoff) -> SingleVersion:
-        """What to write over at the next attempt."""
+        """The object to write over at the next attempt."""
         if not backoff.wait():
             raise StaleObjectError(
                 f"{self._named(id)} is changed by others all the time: retry later.", self.record(current)

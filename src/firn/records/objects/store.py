@@ -67,7 +67,7 @@ class StoredRow:
 
 
 class SnapshotReader(Protocol):
-    """Who reads at a snapshot, as long as it is open."""
+    """A reader at a snapshot, as long as it is open."""
 
     @property
     def snapshot(self) -> int: ...

@@ -1,6 +1,6 @@
 """Many rows of a table at once, for who lists them in one process and reads them in others.
 
-What a `TableAt` or `LoneRows` holds can be pickled, as far as the bucket can.
+A `TableAt` or `LoneRows` can be pickled, as far as the bucket can.
 """
 
 from __future__ import annotations

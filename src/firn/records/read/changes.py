@@ -21,7 +21,7 @@ from firn.records.objects.store import RecordStore, Table
 from firn.records.read.snapshot import etag_of
 
 CHANGE_COLUMNS: ColumnTypes = {"_kind": "VARCHAR", "_seq": "BIGINT"}
-"""What a change tells beside the row."""
+"""The columns of a change beside the row's."""
 
 BATCH_ROWS: Final = 8192
 """Changes in one Arrow batch at most."""
@@ -29,7 +29,7 @@ BATCH_ROWS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What commit `seq` made of a row: `kind` is "put" or "delete", `body` the JSON that was put.
+    """The change of a row by commit `seq`: `kind` is "put" or "delete", `body` the JSON that was put.
 
     A commit changes a row once, so `seq` and `id` tell a change from all others.
     """
@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True)
 class RecordChanges:
-    """What was committed after the version `since`, up to and with `version`. Nothing is read before it is asked for.
+    """The commits after the version `since`, up to and with `version`. Nothing is read before it is asked for.
 
     It can be iterated over again and again, and gives the same each time, as long as the log has it.
     """
@@ -132,7 +132,7 @@ def change_table(told: Sequence[Change], documents: Documents, columns: ColumnTy
 
 
 def since_version(store: RecordStore, name: str, since: Any = None, upto: Any = None) -> RecordChanges:
-    """What was put and deleted, commit by commit, from the log: iterable, and with `to_arrow()`.
+    """The puts and deletes, commit by commit, from the log: iterable, and with `to_arrow()`.
 
     Nothing is left out and nothing told twice: who goes on with `since=changes.version` hears of every commit. As
     long as the log reaches back: a sweep packs old commits, and deletes packs that are older than its `orphans`.
@@ -191,7 +191,7 @@ def bounds(store: RecordStore, name: str, since: Any = None, upto: Any = None) -
 
 
 def changes(store: RecordStore, table: Table, after: int, upto: int) -> Iterator[Change]:
-    """What was committed in (after, upto], of which `upto` is known to exist, in the order of commits.
+    """The changes of the commits in (after, upto], of which `upto` is known to exist, in the order of commits.
 
     As `history`; 1 GET a large document.
 

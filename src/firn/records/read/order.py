@@ -1,7 +1,7 @@
 """In which order rows come, and which page of them is wanted. Pure.
 
-An order compares keys. What the name of a row or of an index entry tells of a key is a span: the key is at or behind
-`low`, and not behind `high`.
+An order compares keys. The name of a row or of an index entry tells a span of a key: the key is at or behind `low`,
+and not behind `high`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Down:
 
 
 class _Last:
-    """What is behind all keys."""
+    """A key behind all others."""
 
     def __lt__(self, other: object) -> bool:
         return False

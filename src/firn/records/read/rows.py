@@ -1,4 +1,4 @@
-"""What a find or a scan gives: rows, and as Arrow. Pure."""
+"""The rows that a find or a scan gives, also as Arrow. Pure."""
 
 from __future__ import annotations
 

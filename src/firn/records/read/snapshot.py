@@ -65,7 +65,7 @@ class RecordSnapshot:
         return self.store.table(name, self.head.catalog)
 
     def document(self, write: RowWrite) -> dict[str, Any]:
-        """What a write of the log has put, read by the table as it was. As `RecordStore.body`."""
+        """The document that a write of the log has put, read by the table as it was. As `RecordStore.body`."""
         return self.table(write.table).documents.decode(self.store.body(write), write.id)
 
     def get(self, table: Table, id: str) -> SeenRow | None:
@@ -320,7 +320,7 @@ def without_ids(names: Mapping[str, int], ids: Collection[str]) -> Mapping[str, 
 
 
 def _of_values(where: Where) -> dict[str, Scalar]:
-    """What is asked of the values in indices."""
+    """The predicates on the values in indices."""
     return {
         field: of_values(predicate) for field, predicate in where.items() if not isinstance(predicate, Ids)
     }

@@ -94,7 +94,7 @@ class Locks:
 
 
 def _decoded(data: bytes, where: str) -> tuple[str, int]:
-    """Who has a lock, and for how many milliseconds."""
+    """The owner of a lock, and its lease in milliseconds."""
     try:
         raw = orjson.loads(data)
         return str(raw["owner"]), int(raw["lease_ms"])

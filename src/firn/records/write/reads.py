@@ -124,7 +124,7 @@ class TransactionReads:
         asked = self._asked(opened, conditions_of(where, equalities))
         own, count = self._writes.of(table), 0
         for seen in self._at.find(opened, asked) if asked else self._at.scan(opened, asked):
-            # What was counted is read as what was found: a second count must be the same, or the commit fail.
+            # Counted rows are read as found ones are: a second count must be the same, or the commit fail.
             self._footprint.reads.add((table, seen.id))
             count += seen.id not in own
         return count + len(self._writes.matching(opened, asked))
@@ -158,7 +158,7 @@ class TransactionReads:
         limit: int | None,
         after: Record | str | None,
     ) -> Rows:
-        """What a snapshot finds, with own writes laid over it."""
+        """The rows that a snapshot finds, with own writes laid over them."""
         where = self._asked(table, conditions)
         order.known_to(table.documents)
         start = self.get(table.name, after) if isinstance(after, str) and not order.by_id else after

@@ -67,8 +67,8 @@ MAY_PASS: Final = (OutcomeUnknownError, ConflictError, SnapshotTooOldError, Dupl
 
 
 class Attempts:
-    """The attempts at one transaction: what comes after one that failed. Who waits in a thread and who awaits ask
-    here alike."""
+    """The attempts at one transaction: what comes after one that failed. Callers that wait in a thread and
+    those that await ask here alike."""
 
     def __init__(self, store: RecordStore, most: int) -> None:
         if most < 1:
@@ -106,7 +106,7 @@ class Attempts:
 
 
 def settle(store: RecordStore, tx: Transaction) -> int | None:
-    """What became of a commit whose outcome wasn't known: its number, or None if it isn't in the log and never will
+    """The outcome of a commit, where it wasn't known: its number, or None if it isn't in the log and never will
     be. As `refresh`, 1 PUT and 1 GET a record since.
 
     An empty commit takes the next number, so that whatever is still under way comes too late.

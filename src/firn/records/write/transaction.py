@@ -229,7 +229,7 @@ class Transaction(TransactionReads):
         self._store.committed()
 
     def savepoint(self) -> Savepoint:
-        """What was written until now, for `rollback(to=…)`; as often as it is needed. No request.
+        """Mark the writes until now, for `rollback(to=…)`; as often as it is needed. No request.
 
         >>> import firn
         >>> db = firn.connect("memory://")
@@ -249,8 +249,8 @@ class Transaction(TransactionReads):
         """Forget all writes. No request, but to release locks.
 
         Args:
-            to: forget only what was written since that savepoint, and go on. What was read since counts as read,
-                and locks stay.
+            to: forget only what was written since that savepoint, and go on. Rows that were read since count as
+                read, and locks stay.
 
         Raises:
             InvalidInputError: the savepoint is another transaction's.
@@ -336,7 +336,7 @@ class Transaction(TransactionReads):
         return self._put(opened, bodies)
 
     def _look(self, table: Table, ids: Sequence[str], head: Head) -> None:
-        """Rule 12: whether rows may be inserted, by the log up to its end as it is now. What that tells is a read."""
+        """Rule 12: whether rows may be inserted, by the log up to its end as it is now. The answer is a read."""
         since = self._store.log.records(self.snapshot, head.number)
         last = {
             write.id: write
@@ -366,7 +366,7 @@ class Transaction(TransactionReads):
         self._beyond = key
 
     def _must_be_of_one_moment(self) -> None:
-        """What wrote nothing needs no look at the log: its reads are the snapshot's, but for what errors told."""
+        """Without writes no look at the log is needed: reads are the snapshot's, but for what errors told."""
         if self.serializable and self._beyond is not None:
             self._end("rolled back")
             table, id = self._beyond
@@ -376,7 +376,7 @@ class Transaction(TransactionReads):
             )
 
     def _tables_must_stand(self, catalog: Catalog) -> None:
-        """What was read must be of tables that are still there: rows vanish with theirs."""
+        """Tables that were read must still be there: rows vanish with theirs."""
         for name in self._footprint.tables():
             state, read = catalog.get(name), self._at.head.catalog[name]
             if state is None and name in self._writes.tables:
@@ -386,7 +386,7 @@ class Transaction(TransactionReads):
                 raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
 
     def _must_stream_on(self, since: Iterable[sequence.LogRecord]) -> None:
-        """What a stream has yet to read mustn't have changed: it goes on at the snapshot that it began at."""
+        """Rows that a stream has yet to read mustn't have changed: it goes on at the snapshot that it began at."""
         changed = {write.table for _, other in unseen(since) for write in other.writes}
         for name in self._streams:
             if name in changed:

@@ -19,9 +19,9 @@ from firn.records.write.writes import Buffer, PendingWrite
 class Holders:
     """Which rows have the values that one transaction brings in, as its snapshot sees them: looked for once.
 
-    What came after the snapshot is in the records since, by claims; so however often a commit is tried, and whoever
-    tries it, an answer stands as long as the snapshot and the index do. One that is being built lacks entries: once
-    it is ready, what it told before doesn't count.
+    Values that came after the snapshot are in the records since, by claims; so however often a commit is tried, and
+    whoever tries it, an answer stands as long as the snapshot and the index do. One that is being built lacks
+    entries: once it is ready, what it told before doesn't count.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def claims_of(
     others: Iterable[Unseen],
     known: Holders,
 ) -> tuple[str, ...]:
-    """What a transaction brings into unique indices, as claims. No request for values whose holders are known.
+    """The values that a transaction brings into unique indices, as claims. No request where holders are known.
 
     A value that the row had before is not new, and not claimed, but no other of the transaction's rows may have it.
     Null is claimed by nobody.
@@ -106,15 +106,15 @@ def values_of(table: Table, field: str, write: RowWrite, body: bytes) -> Iterato
 
 
 def _indexed(table: Table, id: str, document: Mapping[str, Any], field: str) -> list[IndexValue]:
-    """What a document has in a unique index, but for null."""
+    """The values that a document has in a unique index, but for null."""
     each = table.state.fields[field].each
     values = table.documents.index_values(id, document, field, each=each)
     return [value for value in values if value is not None]
 
 
 def _unclaimed(snapshot: RecordSnapshot, table: Table, others: Iterable[Unseen]) -> Iterator[tuple[str, str]]:
-    """What rows have that were written after the snapshot, in unique indices that came later still: nobody had to
-    claim it. By claim, the row's id."""
+    """The values of rows that were written after the snapshot, in unique indices that came later still: nobody had
+    to claim them. By claim, the row's id."""
     fields = [
         name for name, index in table.state.fields.items() if index.unique and index.built > snapshot.number
     ]

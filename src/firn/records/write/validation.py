@@ -19,7 +19,7 @@ Document = Callable[[RowWrite], Mapping[str, Any]]
 
 @dataclass
 class Footprint:
-    """What a transaction read and wrote: rows by id, found or missed, and what it looked for, by table."""
+    """The reads and writes of a transaction: rows by id, found or missed, and what it looked for, by table."""
 
     reads: set[RowKey] = field(default_factory=set)
     predicates: list[tuple[str, Where]] = field(default_factory=list)

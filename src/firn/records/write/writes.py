@@ -44,7 +44,7 @@ class PendingWrite:
 
 @dataclass(frozen=True)
 class Savepoint:
-    """What a transaction had written at a moment; `Transaction.rollback` forgets what it has written since."""
+    """The writes of a transaction up to a moment; `Transaction.rollback` forgets those that it made since."""
 
     txid: str
     writes: Mapping[tuple[str, str], PendingWrite] = field(repr=False)
