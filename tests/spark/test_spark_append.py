@@ -13,7 +13,7 @@ import pytest
 import firn
 from firn.errors import InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.lake.partition.transforms import encode
-from firn.spark.lake.append import append_dataframe, batch_limits, bucket_number
+from firn.spark.lake.append import batch_limits, bucket_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,7 +151,7 @@ def test_rows_go_back_into_the_table_they_were_read_from(spark: SparkSession, db
 
 def test_all_partitions_make_one_commit(spark: SparkSession, db: firn.Database) -> None:
     table = db.create_table("once", partition_by=["g"])
-    result = append_dataframe(table, spark.range(0, 100, 1, 5).selectExpr("id", "id % 2 AS g"))
+    result = table.append(spark.range(0, 100, 1, 5).selectExpr("id", "id % 2 AS g"))
     assert (result.rows, result.files) == (100, 10)
     assert len(table.history()) == 1
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(100))
@@ -160,8 +160,8 @@ def test_all_partitions_make_one_commit(spark: SparkSession, db: firn.Database) 
 def test_a_batch_id_makes_a_repeat_a_no_op(spark: SparkSession, db: firn.Database) -> None:
     table = db.create_table("batches")
     frame = spark.range(3)
-    first = append_dataframe(table, frame, batch_id="q/1")
-    again = append_dataframe(table, frame, batch_id="q/1")
+    first = table.append(frame, batch_id="q/1")
+    again = table.append(frame, batch_id="q/1")
     assert (first.duplicate, again.duplicate) == (False, True)
     assert first.version == again.version
     assert table.scan().count() == 3

@@ -7,7 +7,7 @@ in, and nothing else; see `firn.arrow.connections`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -104,18 +104,6 @@ def row_mask(
             f"the predicate {predicate_sql!r} isn't one condition on each row: write something like x > 1"
         )
     return mask.column(0)
-
-
-def filter_batches(
-    batches: Iterable[pa.RecordBatch], predicate_sql: str, *, negate: bool = False, memory: int = MEMORY
-) -> Iterator[pa.RecordBatch]:
-    """`filter_table` for batches that come one after the other; those without a row left are dropped.
-
-    Costs about 1 ms a batch besides the work, so batches should have some 100,000 rows.
-    """
-    for batch in batches:
-        kept = filter_table(pa.Table.from_batches([batch]), predicate_sql, negate=negate, memory=memory)
-        yield from kept.combine_chunks().to_batches()
 
 
 def _check_select(connection: Any, sql: str) -> None:

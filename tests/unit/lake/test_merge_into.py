@@ -194,7 +194,7 @@ def _mutated(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     elif name == "null equals null":
         equal = " IS NOT DISTINCT FROM "
         monkeypatch.setattr(
-            merge_into, "_check", lambda table, m: object.__setattr__(m, "on", m.on.replace(" = ", equal))
+            merge_into, "_check", lambda m: object.__setattr__(m, "on", m.on.replace(" = ", equal))
         )
     elif name == "files are chosen by the source alone":
         monkeypatch.setattr(
@@ -217,7 +217,7 @@ def _mutated(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         )
     elif name == "only equality decides":
         monkeypatch.setattr(
-            merge_into, "_check", lambda table, m: object.__setattr__(m, "on", m.on.partition(" AND ")[0])
+            merge_into, "_check", lambda m: object.__setattr__(m, "on", m.on.partition(" AND ")[0])
         )
     else:
         raise AssertionError(name)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import firn
 from firn.bucket.keys import check_key, check_prefix
 from firn.records.names.index_values import encode_value, value_path
-from firn.records.names.layout import IndexEntry, RecordLayout, database_name, layout_of
+from firn.records.names.layout import IndexEntry, RecordLayout
 from firn.records.names.names import field_part, id_part, owner_part, part_text
 
 HOSTILE = [
@@ -144,7 +144,7 @@ def test_what_is_no_row_has_no_name(key):
 
 @given(TEXT, TEXT, TEXT, NAMES, st.integers(0, 10**20 - 1))
 def test_an_entry_tells_its_row_and_version(field, value, id, table, seq):
-    of_table = layout_of("some/db", table, "db___x")
+    of_table = RecordLayout(f"some/db/{table}", table, "db___x")
     found = of_table.parse_entry(field, of_table.entry(field, value, id, seq))
     assert found is not None
     assert of_table.row_named(found.id_name) == of_table.row(id)
@@ -189,7 +189,8 @@ def test_entries_differ_where_anything_they_name_does(one, other, value):
 
 @pytest.mark.parametrize("id", ["x" * 1000, "_" * 1000, "😀" * 1000, "." * 1000])
 def test_the_longest_names_fit_into_a_key(id):
-    longest = layout_of("p" * 200, "t" + "_" * 99, "d" * 300)
+    table = "t" + "_" * 99
+    longest = RecordLayout("p" * 200 + f"/{table}", table, "d" * 300)
     entry = longest.entry(id, id, id, 10**20 - 1)
     assert len(entry.encode()) <= 1000
     assert len(entry.removeprefix("p" * 200 + "/").encode()) <= 800
@@ -198,8 +199,6 @@ def test_the_longest_names_fit_into_a_key(id):
         assert check_key(key) == key
 
 
-def test_the_database_is_the_last_part_of_its_url():
-    assert database_name("a/b") == "b"
-    assert database_name("") == "db"
-    assert layout_of("", "people", "db").row("ada") == "people/data/ada.json"
+def test_a_database_may_be_a_whole_bucket():
+    assert RecordLayout("people", "people", "db").row("ada") == "people/data/ada.json"
     assert encode_value("ada") == "ada"

@@ -1,7 +1,7 @@
 """The manifest journal: one pointer object that is compare-and-swapped, after the paper on SlateDB's manifest.
 
 `layout` names objects, `model` and `codec` hold them, `pointer_store` (and `dynamo`) swap the pointer; `walk` is what
-counts among L0 objects, `reading` makes views of it. `writing`, `compacting`, `snapshots` and `collecting` are the
+counts among L0 objects, `views` makes views of it. `writer`, `compactor`, `snapshots` and `collection` are the
 protocol's clients, each by its numbered rules. The format page is docs/format/keyed-manifest.md. Start reading
 at `journal`.
 """
@@ -17,7 +17,6 @@ from firn.journal.manifest.model import (
     SnapshotRef,
     SSTInfo,
     View,
-    ViewChange,
 )
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
 from firn.journal.manifest.writer import WriterSession
@@ -35,6 +34,5 @@ __all__ = [
     "SSTInfo",
     "SnapshotRef",
     "View",
-    "ViewChange",
     "WriterSession",
 ]

@@ -31,7 +31,6 @@ from firn.journal.manifest.model import (
     SnapshotRef,
     SSTInfo,
     View,
-    ViewChange,
 )
 from firn.journal.manifest.pointer_store import BucketPointerStore, PointerStore
 from firn.journal.manifest.replaced import Replaced, replaced
@@ -194,10 +193,6 @@ class ManifestJournal:
             TableNotFoundError: there is no such table.
         """
         return views.read_view(self.store, since)
-
-    def get_changes(self, since: View) -> ViewChange:
-        """The changes since a view, and the view that has them. Cost as `read(since)`."""
-        return views.changes(since, views.read_view(self.store, since))
 
     def read_l0(self, file: L0File) -> bytes:
         """The bytes of a flush. 1 GET.

@@ -139,19 +139,6 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewChange:
-    """The difference between two views: new flushes, and SSTs that came and went."""
-
-    view: View
-    l0: tuple[L0File, ...]
-    adds: tuple[SSTInfo, ...]
-    deletes: tuple[SSTInfo, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.l0 or self.adds or self.deletes)
-
-
-@dataclass(frozen=True, slots=True)
 class SnapshotRef:
     """A durable snapshot, as it was when it was read.
 

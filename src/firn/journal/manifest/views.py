@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from firn.errors import CorruptObjectError, ObjectNotFoundError
-from firn.journal.manifest.model import L0File, View, ViewChange
+from firn.journal.manifest.model import L0File, View
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.walk import listed_after, walk
 
@@ -39,21 +39,6 @@ def _refreshed(store: ManifestStore, since: View) -> View:
         return View(pointer, since.manifest, ())
     pointer, manifest = store.current(since.manifest, pointer)
     return View(pointer, manifest, walk(pointer.infos, manifest.last_compacted, [*since.l0, *files]))
-
-
-def changes(since: View, view: View) -> ViewChange:
-    """The changes between two views of one table. Pure.
-
-    A flush that was compacted in between shows only by the SSTs that hold it.
-    """
-    before = {sst.file: sst for sst in since.manifest.ssts}
-    after = {sst.file: sst for sst in view.manifest.ssts}
-    return ViewChange(
-        view=view,
-        l0=tuple(file for file in view.l0 if file.number > since.last_l0),
-        adds=tuple(sst for file, sst in after.items() if file not in before),
-        deletes=tuple(sst for file, sst in before.items() if file not in after),
-    )
 
 
 def read_l0(store: ManifestStore, file: L0File) -> bytes:

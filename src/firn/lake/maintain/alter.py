@@ -251,7 +251,7 @@ def _commit(table: LakeContext, op: str, plan: Any, dry_run: bool) -> AlterResul
     if dry_run:
         snapshot = table.journal.snapshot()
         wanted = _new(snapshot.definition, plan(snapshot, table.created.altered(snapshot.definition)))
-        return AlterResult(snapshot.version, _lines(snapshot.definition, wanted))
+        return AlterResult(snapshot.version, _lines(wanted))
     with table.journal.exclusive(op) as session:
         snapshot = session.snapshot
         before = snapshot.definition
@@ -260,7 +260,7 @@ def _commit(table: LakeContext, op: str, plan: Any, dry_run: bool) -> AlterResul
             return AlterResult(snapshot.version, ())
         if len(before.map) + len(wanted) > LIMIT:
             raise InvalidInputError(f"{table.name}: a definition has at most {LIMIT:,} entries.")
-        changes = _lines(before, wanted)
+        changes = _lines(wanted)
         entries = before.changed(wanted, session.writer)
         commit = Commit(op, summary={"changes": list(changes)}, definition=entries)
         return AlterResult(session.publish(commit), changes)
@@ -324,7 +324,7 @@ def _altered_shared(
         times[time_entry(name, at_ms)[1]] = after[name]
     if len(times) > LIMIT:
         raise InvalidInputError(f"{found.name}: a definition has at most {LIMIT:,} times.")
-    lines = _lines(Entries(), wanted)
+    lines = _lines(wanted)
     if not lines:
         return found, ()
     return replace(found, properties=properties, rev=found.rev + 1, times=times), lines
@@ -337,7 +337,7 @@ def _new(before: Entries, wanted: Changes) -> dict[tuple[str, str], Any]:
     }
 
 
-def _lines(before: Entries, changes: Changes) -> tuple[str, ...]:
+def _lines(changes: Changes) -> tuple[str, ...]:
     lines = []
     for (kind, name), value in changes.items():
         if kind == PROPERTY:

@@ -73,7 +73,7 @@ def merge_into(
             rows = rows.append_column(SOURCE_ROW, pa.array(range(rows.num_rows), pa.int64()))
         named = [_named(table, columns, rows, clause, source_name) for clause in clauses]
         matching = Matching(target, source_name, condition, named, rows, columns)
-        _check(table, matching)
+        _check(matching)
         if table.keys is not None:
             return _by_key(table, session, op, matching, table.keys.bound(columns))
         return _by_file(table, session, op, matching)
@@ -142,7 +142,7 @@ def _named(
     return replace(clause, values=values)
 
 
-def _check(table: LakeContext, matching: Matching) -> None:
+def _check(matching: Matching) -> None:
     """Bind everything once, over no rows: names, types and what expressions may do."""
     texts = [matching.on, *(c.condition for c in matching.clauses if c.condition)]
     for text in (*texts, *(text for c in matching.clauses for text in (c.values or {}).values())):

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from firn.bucket.keys import key_below
 from firn.records.names.index_values import IndexValue, value_path
 from firn.records.names.names import HASHED, SEPARATOR, field_part, id_part, owner_part, shown_id
 
@@ -201,17 +200,3 @@ def index_part(field: str, generation: int = 0) -> str:
     ('city', 'city~2')
     """
     return f"{field_part(field)}{HASHED}{generation}" if generation else field_part(field)
-
-
-def database_name(prefix: str) -> str:
-    """The name that a new table's entries give the database: the last part of its URL.
-
-    >>> database_name("warehouse/prod"), database_name("")
-    ('prod', 'db')
-    """
-    return prefix.rpartition("/")[2] or "db"
-
-
-def layout_of(database: str, table: str, db: str) -> RecordLayout:
-    """The layout of a table below a database's prefix, which may be empty."""
-    return RecordLayout(key_below(database, table), table, db)

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from firn.lake.results import AppendResult
-    from firn.lake.table import LakeTable
 
 BATCH_BYTES_CONF = "spark.sql.execution.arrow.maxBytesPerBatch"
 SPARKS_BATCH_BYTES = (None, "67108864b", "67108864", "2147483647")
@@ -47,18 +45,6 @@ NARROW_ROW_BYTES = 1024
 DIRECT_PARTITIONS = 64
 """Partitions up to which each task writes all of them; above, rows of a partition are brought together first:
 1,000 partitions written directly cost three times the memory and twice the files."""
-
-
-def append_dataframe(table: LakeTable, frame: DataFrame, *, batch_id: str | None = None) -> AppendResult:
-    """Append a DataFrame, atomically; the same as `table.append(frame)`.
-
-    A DataFrame that reads the table itself is fine: it is bound to the snapshot that it was made from.
-
-    Raises:
-        SchemaConflictError: a column's type conflicts with the table's. No task has run.
-        UnsupportedError: a column type that no file holds (interval, variant, user-defined, …). Likewise.
-    """
-    return table.append(frame, batch_id=batch_id)
 
 
 def write_dataframe(

@@ -77,7 +77,6 @@ def test_reading(table):
     session = table.journal().open_compactor()
     session.commit(adds=[put(session, run=6)], deletes=[], last_compacted=1)
     assert cost(journal, lambda: journal.read(view))[1] == {"get": 2, "list": 1}
-    assert cost(journal, lambda: journal.get_changes(view))[1] == {"get": 2, "list": 1}
 
 
 def test_compacting(table):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from firn.errors import CorruptObjectError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.manifest import EpochInfo, L0File
 from firn.journal.manifest.walk import reduced, walk
-from manifest_tables import Before, merge, names, put
+from manifest_tables import Before, names, put
 
 POINTER = "current_manifest"
 
@@ -168,21 +168,6 @@ def test_rule_9_what_is_missing_from_the_newest_view_is_corruption(table):
     table.store.bucket().delete(table.l0(1, 0))
     with pytest.raises(CorruptObjectError, match=r"000000\.sst doesn't exist"):
         journal.restarting(view, lambda each: [journal.read_l0(file) for file in view.l0])
-
-
-def test_changes(table):
-    table.write(0, 1)
-    session = table.compact(0)
-    since = table.read()
-    table.write(2)
-    first = since.manifest.ssts[0]
-    view = merge(session, session.refresh(), 1)
-    change = table.journal("reader").get_changes(since)
-    assert change.view == table.read()
-    assert [f.number for f in change.l0] == [2]
-    assert (change.adds, change.deletes) == (view.manifest.ssts, (first,))
-    assert change
-    assert not table.journal("reader").get_changes(change.view)
 
 
 def test_views_travel(table):

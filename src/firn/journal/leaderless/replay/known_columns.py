@@ -53,10 +53,6 @@ class KnownColumns:
             assert self._columns is not None
             return self._columns
 
-    @property
-    def _refresh_s(self) -> float:
-        return self._settings().schema_refresh_ms / 1000
-
     def _read_all(self) -> None:
         loaded = self.loader.load()
         self._check_there(loaded.listed)

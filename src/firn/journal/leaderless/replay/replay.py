@@ -228,7 +228,7 @@ def maintenance_log(
         _carried(file, state.columns, columns) if path in state.files else file
         for path, file in added.items()
     )
-    notes = _notes(state, commit, replaced, t)
+    notes = _notes(commit, replaced, t)
     definition = state.definition.joined(commit.definition or Entries())
     if definition:
         notes["definition"] = definition.to_json()
@@ -296,7 +296,7 @@ def burials(logs: Iterable[Log], modified: Mapping[str, int]) -> dict[str, Buria
     return found
 
 
-def _notes(state: ReplayedState, commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
+def _notes(commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
     batches: dict[str, tuple[str, int]] = {}
     past: list[list[Any]] = []
     for log in replaced:

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
@@ -350,8 +349,3 @@ class ChunkNamer:
             extra=extra,
         )
         return encode_record(record)
-
-
-def layout_url(bucket: Bucket, layout: WriterLayout) -> str:
-    """The catalog's URL, for messages."""
-    return bucket.uri(layout.root)

@@ -8,7 +8,7 @@ made again, to the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from firn.bucket.base import Bucket
@@ -317,7 +317,7 @@ class _Author:
             history.append(self._closing(head, recovery))
         state, mended = self._replayed(base, history)
         there = self.objects.transactions
-        below = self._below(base, history)
+        below = self._below(base)
         history = [*below, *history]
         writes = tuple(t for t in history if (t.revision, prefix_of(t.uuid)) not in there)
         claims = tuple(t for t in history if self._needs_claim(t)) if self.claimed else ()
@@ -369,7 +369,7 @@ class _Author:
                 mended.append(state)
         return state, mended
 
-    def _below(self, base: CatalogState, history: Sequence[CatalogTransaction]) -> list[CatalogTransaction]:
+    def _below(self, base: CatalogState) -> list[CatalogTransaction]:
         """Those up to the checkpoint that history begins at that can't be read: by their claims, or empty."""
         if self.base.state is None:
             return []
