@@ -13,7 +13,6 @@ from firn.arrow.types import arrow_schema
 from firn.concurrency.aio import Twin, awaited, each
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
-from firn.journal.sequence import RowWrite
 from firn.journal.sequence.history import history
 from firn.records.documents.documents import ID, Documents
 from firn.records.documents.tabular import row_columns, table_of
@@ -202,14 +201,9 @@ def changes(store: RecordStore, table: Table, after: int, upto: int) -> Iterator
         for member in record.group:
             for write in member.writes:
                 if write.table == table.name:
-                    yield change_of(store, table.documents, record.number, write)
-
-
-def change_of(store: RecordStore, documents: Documents, seq: int, write: RowWrite) -> Change:
-    """One write of a commit. No request, or 1 GET for a large document."""
-    if write.deletes:
-        return Change(seq, write.id, "delete", None, documents)
-    return Change(seq, write.id, "put", store.body(write), documents)
+                    body = None if write.deletes else store.body(write)
+                    kind: Literal["put", "delete"] = "delete" if write.deletes else "put"
+                    yield Change(record.number, write.id, kind, body, table.documents)
 
 
 def commit_number(given: Any, what: str) -> int:
