@@ -152,11 +152,11 @@ def _claims(
 ) -> dict[int, CatalogTransaction | None]:
     revisions: list[int] = []
     for info in bucket.list(layout.claims_prefix).objects:
-        name = info.key[len(layout.claims_prefix) :]
-        if name.isascii() and name.isdigit() and layout.claim_key(int(name)) == info.key:
-            revisions.append(int(name))
-        else:
+        revision = layout.parse_claim(info.key)
+        if revision is None:
             unknown.append(info.key)
+        else:
+            revisions.append(revision)
     found: dict[int, CatalogTransaction | None] = {}
     for revision, blob in zip(
         revisions, bucket.get_many([layout.claim_key(r) for r in revisions]), strict=True
