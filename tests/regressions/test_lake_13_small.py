@@ -72,7 +72,7 @@ def test_delete_says_how_many_rows_it_deleted(db):
     assert table.delete("n < 10").rows_deleted == 20
     assert table.delete("n < 10").rows_deleted == 0
     assert table.remove_partitions("p = 'a'").rows_deleted == 40
-    assert table.merge().rows_deleted is None
+    assert table.merge().rows_deleted == 0
 
 
 def test_delete_keys_claims_nothing_that_nobody_looked_at(db):

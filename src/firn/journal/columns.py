@@ -244,3 +244,27 @@ def _join_integers(a: str, b: str) -> Type:
         return _HUGEINT if signed == "HUGEINT" else Decimal(20, 0)
     rank = max(_SIGNED[signed], _UNSIGNED[unsigned] + 1)
     return Scalar(next(name for name, at in _SIGNED.items() if at == rank))
+
+
+_TIMES = {"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
+
+_INTEGERS = frozenset(
+    f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+)
+
+
+def is_cast(has: str, wanted: str) -> bool:
+    """Whether SQL's INSERT casts a value to its column's type, rather than widen the column as `append` does.
+
+    Literals and sums are wider integers than columns, or decimals; texts are how SQL writes dates; now() has a zone.
+
+    >>> is_cast("HUGEINT", "BIGINT"), is_cast("VARCHAR", "DATE"), is_cast("DOUBLE", "BIGINT")
+    (True, True, False)
+    """
+    pair = {has, wanted}
+    if has == wanted:
+        return False
+    if pair <= _INTEGERS or pair & {"VARCHAR", '"NULL"'} or pair == _TIMES:
+        return True
+    exact = has in _INTEGERS or has.startswith("DECIMAL")
+    return (exact and wanted in ("FLOAT", "DOUBLE")) or (has in _INTEGERS and wanted.startswith("DECIMAL"))

@@ -64,7 +64,7 @@ def statements(text: str) -> Iterator[str]:
             start = word.end
 
 
-class Reader:
+class WordReader:
     """Reads one statement from its beginning."""
 
     def __init__(self, text: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from firn.arrow.inputs import to_reader
 from firn.arrow.types import arrow_schema
 from firn.errors import InvalidInputError, NotFoundError, TableNotFoundError, UnsupportedError
+from firn.journal.columns import is_cast
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import quoted
 from firn.kinds import KINDS
@@ -23,12 +24,12 @@ from firn.sql.kinds.kind import StatementTables, Target, sql_kind
 from firn.sql.outcome import FixedRows, Outcome
 from firn.sql.result import BoundQuery
 from firn.sql.statements import (
-    Call,
+    CallStatement,
     CreateTable,
     DropTable,
     Insert,
     Merge,
-    Query,
+    QueryStatement,
     ShowCreateTable,
     ShowTables,
     Truncate,
@@ -66,9 +67,9 @@ class Statements:
     def run(self, text: str, parameters: Parameters = None) -> BoundQuery:
         """Bind a query, or run any other statement at once."""
         statement = read_statement(text)
-        if isinstance(statement, Query) and self._session is not None:
+        if isinstance(statement, QueryStatement) and self._session is not None:
             return self._on_spark(statement, parameters, self._session)
-        if isinstance(statement, Query):
+        if isinstance(statement, QueryStatement):
             query = DuckQuery(self._tables, statement.text, parameters, given=self._given)
             return _plan(query, analyze=statement.analyze) if statement.explain else query
         if isinstance(statement, ShowTables):
@@ -84,7 +85,7 @@ class Statements:
         return self._change(statement, said).rows()
 
     def _on_spark(
-        self, statement: Query, parameters: Parameters, session: Callable[[], SparkSession]
+        self, statement: QueryStatement, parameters: Parameters, session: Callable[[], SparkSession]
     ) -> BoundQuery:
         from firn.sql.on_spark import SparkQuery
 
@@ -182,7 +183,7 @@ class Statements:
             return False
         return True
 
-    def _call(self, table: Any, call: Call, said: str) -> Outcome:
+    def _call(self, table: Any, call: CallStatement, said: str) -> Outcome:
         if call.verb not in CALLS:
             raise InvalidInputError(
                 f"the statement {shown(said)}: there is no procedure {call.verb!r}; there are {', '.join(CALLS)}."
@@ -236,30 +237,13 @@ def _insertable(target: Target, query: DuckQuery, statement: Insert) -> DuckQuer
         picked = []
         for number, (name, has) in enumerate(zip(names, columns.values(), strict=True)):
             wanted = known.get(name)
-            value = f"c{number}" if not _casts(has, wanted) else f"CAST(c{number} AS {wanted})"
+            value = (
+                f"c{number}" if wanted is None or not is_cast(has, wanted) else f"CAST(c{number} AS {wanted})"
+            )
             picked.append(f"{value} AS {quoted(name)}")
         return f"SELECT {', '.join(picked)} FROM (\n{query.text}\n) AS s({alias})"
 
     return query.over(text)
-
-
-_TIMES = {"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
-
-_INTEGERS = frozenset(
-    f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-)
-
-
-def _casts(has: str, wanted: str | None) -> bool:
-    """Whether rows go into the column's type, rather than the column into theirs as `append` has it: literals and
-    sums are wider integers than columns, or decimals, texts are how SQL writes dates, and now() has a zone."""
-    if wanted is None or has == wanted:
-        return False
-    pair = {has, wanted}
-    if pair <= _INTEGERS or pair & {"VARCHAR", '"NULL"'} or pair == _TIMES:
-        return True
-    exact = has in _INTEGERS or has.startswith("DECIMAL")
-    return (exact and wanted in ("FLOAT", "DOUBLE")) or (has in _INTEGERS and wanted.startswith("DECIMAL"))
 
 
 def _plan(query: DuckQuery, *, analyze: bool) -> FixedRows:

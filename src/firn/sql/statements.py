@@ -14,7 +14,7 @@ from firn.lake.maintain.matching import MergeClause, When
 from firn.names import fold
 from firn.predicate.parameters import literal
 from firn.predicate.select import shown
-from firn.predicate.words import Reader
+from firn.predicate.words import WordReader
 
 QUERY_WORDS = (
     "SELECT",
@@ -32,7 +32,7 @@ QUERY_WORDS = (
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryStatement:
     """A query of the engine; `explain` asks for its plan, `analyze` for that of a run."""
 
     text: str
@@ -125,7 +125,7 @@ class Truncate:
 
 
 @dataclass(frozen=True)
-class Call:
+class CallStatement:
     """`CALL verb(table, name => value)`."""
 
     verb: str
@@ -133,7 +133,17 @@ class Call:
     arguments: dict[str, Any]
 
 
-Statement = Query | ShowTables | ShowCreateTable | CreateTable | DropTable | Insert | Merge | Truncate | Call
+Statement = (
+    QueryStatement
+    | ShowTables
+    | ShowCreateTable
+    | CreateTable
+    | DropTable
+    | Insert
+    | Merge
+    | Truncate
+    | CallStatement
+)
 
 
 def read_statement(text: str) -> Statement:
@@ -143,12 +153,12 @@ def read_statement(text: str) -> Statement:
         InvalidInputError: text that isn't a statement, with line and column.
         UnsupportedError: statements that other databases have; the message says what to write instead.
     """
-    r = Reader(text)
+    r = WordReader(text)
     head = r.peek()
     if head == "EXPLAIN":
         r.take("EXPLAIN")
         analyze = r.take("ANALYZE")
-        return Query(r.rest(), explain=True, analyze=analyze)
+        return QueryStatement(r.rest(), explain=True, analyze=analyze)
     if head == "SHOW":
         return _show(r)
     prefix = ""
@@ -163,10 +173,10 @@ def read_statement(text: str) -> Statement:
         return found
     if head in _INSTEAD:
         raise UnsupportedError(f"the statement {shown(text)}: there is no {head} here. {_INSTEAD[head]}")
-    return Query(text)
+    return QueryStatement(text)
 
 
-def _show(r: Reader) -> Statement:
+def _show(r: WordReader) -> Statement:
     r.expect("SHOW")
     if r.take("CREATE", "TABLE"):
         shown_table = ShowCreateTable(r.table())
@@ -175,10 +185,10 @@ def _show(r: Reader) -> Statement:
     if r.take("TABLES") or r.take("ALL", "TABLES"):
         r.end()
         return ShowTables()
-    return Query(r.text)
+    return QueryStatement(r.text)
 
 
-def _create(r: Reader, _: str) -> Statement:
+def _create(r: WordReader, _: str) -> Statement:
     r.expect("CREATE")
     if r.peek() == "OR":
         raise UnsupportedError(
@@ -235,14 +245,14 @@ def _create(r: Reader, _: str) -> Statement:
 _CONSTRAINTS = ("UNIQUE", "REFERENCES", "FOREIGN", "GENERATED", "DEFAULT", "CHECK", "CONSTRAINT", "COLLATE")
 
 
-def _constraint(r: Reader) -> UnsupportedError:
+def _constraint(r: WordReader) -> UnsupportedError:
     return UnsupportedError(
         f"the statement {shown(r.text)}: a column can't be {r.peek()}: nobody would enforce it. PRIMARY KEY and NOT "
         "NULL of its columns are what a table can have; a record table has unique indexes."
     )
 
 
-def _options(r: Reader) -> dict[str, Any]:
+def _options(r: WordReader) -> dict[str, Any]:
     r.expect("(")
     found: dict[str, Any] = {}
     while True:
@@ -257,9 +267,9 @@ def _options(r: Reader) -> dict[str, Any]:
     return found
 
 
-def value_of(text: str, r: Reader) -> Any:
+def value_of(text: str, r: WordReader) -> Any:
     """The value of a literal."""
-    word = Reader(text)
+    word = WordReader(text)
     if word.peek()[:1] == "'":
         value: Any = word.string()
         word.end()
@@ -274,7 +284,7 @@ def value_of(text: str, r: Reader) -> Any:
     raise r.error(f"{text!r} isn't a literal: a number, a text in single quotes, true or false")
 
 
-def _drop(r: Reader, _: str) -> Statement:
+def _drop(r: WordReader, _: str) -> Statement:
     r.expect("DROP")
     if r.peek() != "TABLE":
         raise UnsupportedError(f"the statement {shown(r.text)}: only tables can be dropped.")
@@ -283,13 +293,13 @@ def _drop(r: Reader, _: str) -> Statement:
     return DropTable(r.table(), if_exists)
 
 
-def _truncate(r: Reader, _: str) -> Statement:
+def _truncate(r: WordReader, _: str) -> Statement:
     r.expect("TRUNCATE")
     r.take("TABLE")
     return Truncate(r.table())
 
 
-def _insert(r: Reader, prefix: str) -> Statement:
+def _insert(r: WordReader, prefix: str) -> Statement:
     r.expect("INSERT")
     overwrite: Literal["no", "all", "partitions"] = "no"
     if r.peek() == "OR":
@@ -346,7 +356,7 @@ def _insert(r: Reader, prefix: str) -> Statement:
     )  # fmt: skip
 
 
-def _assignments(r: Reader, target: tuple[str, ...], *stops: str) -> dict[str, str]:
+def _assignments(r: WordReader, target: tuple[str, ...], *stops: str) -> dict[str, str]:
     """`column = expression`, …; the target's name may stand before a column, and a dot in a path."""
     found: dict[str, str] = {}
     while True:
@@ -361,7 +371,7 @@ def _assignments(r: Reader, target: tuple[str, ...], *stops: str) -> dict[str, s
             return found
 
 
-def _update(r: Reader, prefix: str) -> Statement:
+def _update(r: WordReader, prefix: str) -> Statement:
     r.expect("UPDATE")
     table = r.table()
     alias = r.alias("SET") or table
@@ -375,7 +385,7 @@ def _update(r: Reader, prefix: str) -> Statement:
     )
 
 
-def _delete(r: Reader, prefix: str) -> Statement:
+def _delete(r: WordReader, prefix: str) -> Statement:
     r.expect("DELETE")
     r.expect("FROM")
     table = r.table()
@@ -386,7 +396,7 @@ def _delete(r: Reader, prefix: str) -> Statement:
     return Merge("delete", table, alias, source, source_alias, on, (MergeClause("matched", "delete"),))
 
 
-def _source(r: Reader, prefix: str) -> tuple[str, str]:
+def _source(r: WordReader, prefix: str) -> tuple[str, str]:
     """A table or a query in brackets, as text, and the name that it has in the statement."""
     if r.peek() == "(":
         query = prefix + r.inside()
@@ -404,7 +414,7 @@ def _source(r: Reader, prefix: str) -> tuple[str, str]:
     return f"{prefix}FROM {quoted(name)}", alias
 
 
-def _merge(r: Reader, prefix: str) -> Statement:
+def _merge(r: WordReader, prefix: str) -> Statement:
     r.expect("MERGE")
     r.expect("INTO")
     table = r.table()
@@ -427,7 +437,7 @@ def _merge(r: Reader, prefix: str) -> Statement:
     return Merge("merge_into", table, alias, source, source_alias, on, tuple(clauses), using)
 
 
-def _clause(r: Reader, target: tuple[str, ...]) -> MergeClause:
+def _clause(r: WordReader, target: tuple[str, ...]) -> MergeClause:
     when: When = "matched"
     if r.take("NOT"):
         when = "not matched"
@@ -466,14 +476,14 @@ def _clause(r: Reader, target: tuple[str, ...]) -> MergeClause:
     raise r.error(f"{allowed}, DO NOTHING or ERROR should stand here")
 
 
-def _no_returning(r: Reader) -> None:
+def _no_returning(r: WordReader) -> None:
     if r.peek() == "RETURNING":
         raise UnsupportedError(
             f"the statement {shown(r.text)}: there is no RETURNING; select the rows afterwards."
         )
 
 
-def _call(r: Reader, _: str) -> Statement:
+def _call(r: WordReader, _: str) -> Statement:
     r.expect("CALL")
     verb = fold(r.name())
     r.expect("(")
@@ -485,7 +495,7 @@ def _call(r: Reader, _: str) -> Statement:
             raise r.error("name => value should stand here")
         arguments[name] = value_of(r.span(","), r)
     r.expect(")")
-    return Call(verb, table, arguments)
+    return CallStatement(verb, table, arguments)
 
 
 _HEADS = {

@@ -459,7 +459,6 @@ def test_tables_without_a_key_know_none_of_it(db: firn.Database) -> None:
     table.append([{"id": 1, "n": 1}])
     for verb in (
         lambda: table.upsert([{"id": 1}]),
-        lambda: table.update("true", {"n": "2"}),
         lambda: table.delete_keys([{"id": 1}]),
     ):
         with pytest.raises(firn.InvalidInputError, match="t has no key"):

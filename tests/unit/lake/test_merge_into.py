@@ -274,7 +274,7 @@ def test_a_source_may_be_a_scan_of_the_table_itself() -> None:
     assert _values(table) == [(1, 2), (2, 2)]
 
 
-def test_set_casts_and_insert_widens() -> None:
+def test_set_casts_and_insert_widens_for_fractions() -> None:
     table = firn.connect("memory://").create_table("t", schema={"id": "BIGINT", "n": "SMALLINT"})
     table.append([{"id": 1, "n": 1}])
     with pytest.raises(InvalidInputError, match="100000"):
@@ -282,8 +282,10 @@ def test_set_casts_and_insert_widens() -> None:
     table.merge_into([{"id": 1, "n": 5.0}], on=["id"], when_matched="update")
     assert table.snapshot().columns == {"id": "BIGINT", "n": "SMALLINT"}
     rows = pa.table({"id": [2], "n": pa.array([100_000], pa.int32())})
-    table.merge_into(rows, on=["id"], when_not_matched="insert")
-    assert table.snapshot().columns["n"] == "INTEGER" and _values(table) == [(1, 5), (2, 100_000)]
+    with pytest.raises(InvalidInputError, match="100000"):
+        table.merge_into(rows, on=["id"], when_not_matched="insert")
+    table.merge_into([{"id": 2, "n": 2.5}], on=["id"], when_not_matched="insert")
+    assert table.snapshot().columns["n"] == "DOUBLE" and _values(table) == [(1, 5), (2, 2.5)]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from firn.errors import (
 )
 from firn.predicate.parameters import literal, with_values
 from firn.predicate.words import statements, words
-from firn.sql.statements import CreateTable, Insert, Merge, Query, read_statement
+from firn.sql.statements import CreateTable, Insert, Merge, QueryStatement, read_statement
 
 CREATE = {
     "lake": "CREATE TABLE t (id BIGINT, city VARCHAR, n INTEGER)",
@@ -329,7 +329,7 @@ def test_what_is_refused_changes_nothing(text: str, words: str) -> None:
 
 
 def test_heads() -> None:
-    assert read_statement("-- hi\nSELECT 1") == Query("-- hi\nSELECT 1")
+    assert read_statement("-- hi\nSELECT 1") == QueryStatement("-- hi\nSELECT 1")
     made = read_statement(
         'create table "My T" (a DECIMAL(4, 2), "b c" STRUCT(x INT, y VARCHAR[])) with (a.b = \'c\')'
     )

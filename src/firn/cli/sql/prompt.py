@@ -16,7 +16,7 @@ from firn.cli.sql.answers import Format, FormatName, print_answer
 from firn.cli.terminal import output
 from firn.errors import FirnError, InvalidInputError
 from firn.names import fold
-from firn.predicate.words import Reader, statements, words
+from firn.predicate.words import WordReader, statements, words
 
 if TYPE_CHECKING:
     from firn.database.database import Database, Engine
@@ -84,7 +84,7 @@ class Prompt:
         began = time.monotonic()
         try:
             for one in statements(text):
-                if Reader(one).peek() == "DROP" and not self._is_sure(one):
+                if WordReader(one).peek() == "DROP" and not self._is_sure(one):
                     continue
                 print_answer(self._database.sql(one, engine=self._engine, fence=self._fence), self._format)
         except FirnError as error:

@@ -12,8 +12,10 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 
 from firn.arrow.engine import run_query
+from firn.arrow.types import arrow_schema, columns_of
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
+from firn.journal.columns import is_cast
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import quoted
 from firn.lake.read.decode import ReadSpec
@@ -176,7 +178,18 @@ class Matching:
             f'SEMI JOIN "~numbers" ON {number} = "~numbers".n ORDER BY {number}'
         )
         tables = {_SOURCE: self.rows, "~numbers": pa.table({"n": numbers.cast(pa.int64())})}
-        return run_query(text, tables, what="what the merge inserts")
+        rows = run_query(text, tables, what="what the merge inserts")
+        kinds = columns_of(rows.schema)
+        casts = {}
+        for name, kind in self.types.items():
+            if name in kinds and rows.column(name).null_count == rows.num_rows:
+                casts[name] = f"CAST(NULL AS {kind})"  # nothing but null has any type
+            elif name in kinds and is_cast(kinds[name], kind):
+                casts[name] = f"CAST({quoted(name)} AS {kind})"
+        if not casts:
+            return rows
+        replaced = ", ".join(f"{text} AS {quoted(name)}" for name, text in casts.items())
+        return run_query(f'SELECT * REPLACE ({replaced}) FROM "~rows"', {"~rows": rows}, what="the merge")
 
 
 @dataclass(frozen=True)
@@ -197,8 +210,6 @@ def numbered(tables: Iterator[pa.Table], columns: ColumnTypes) -> pa.Table:
     """Rows with their numbers in `ROW`."""
     parts = list(tables)
     if not parts:
-        from firn.arrow.types import arrow_schema
-
         parts = [arrow_schema(columns).empty_table()]
     rows = pa.concat_tables(parts)
     return rows.append_column(ROW, pa.array(range(rows.num_rows), pa.int64()))

@@ -100,7 +100,9 @@ def write_source(table: LakeContext, data: Any) -> pa.Table:
         data = data.to_arrow()
     reader = to_reader(data, known=table.journal.columns())
     rows = pa.Table.from_batches(reader.batches(), reader.schema)
-    return conform(rows, columns_of(rows.schema))
+    # A column of nothing but null has no type of its own, and is a column all the same.
+    columns = columns_of(rows.schema)
+    return conform(rows, {name: columns.get(name, "INTEGER") for name in rows.column_names})
 
 
 def _equal(names: Sequence[str], target: str, source: str) -> str:

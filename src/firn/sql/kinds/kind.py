@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol, cast
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.kinds import part_of
+from firn.lake.maintain.matching import MergeClause
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.in_process import DuckQuery
@@ -98,6 +100,18 @@ class SqlKind(ABC):
             f"the statement {shown(target.said)}: {target.table.name} is a {self.title} table, whose rows are "
             "replaced one by one: write INSERT … ON CONFLICT DO UPDATE, or TRUNCATE before it."
         )
+
+
+def placed(target: Target, clause: MergeClause) -> MergeClause:
+    """The clause, its values by the columns that they are for where the statement names none."""
+    if clause.values is None or not all(name.isdigit() for name in clause.values):
+        return clause
+    if len(clause.values) != len(target.columns):
+        raise InvalidInputError(
+            f"the statement {shown(target.said)}: {len(clause.values)} values for {target.table.name}, which has the "
+            f"columns {', '.join(target.columns)}."
+        )
+    return replace(clause, values=dict(zip(target.columns, clause.values.values(), strict=True)))
 
 
 def sql_kind(kind: str) -> SqlKind:

@@ -13,7 +13,7 @@ from firn.names import fold
 from firn.predicate.select import shown
 from firn.predicate.words import words
 from firn.sql.in_process import DuckQuery
-from firn.sql.kinds.kind import SqlKind, Target
+from firn.sql.kinds.kind import SqlKind, Target, placed
 from firn.sql.outcome import Outcome
 from firn.sql.statements import CreateTable, Insert, Merge
 
@@ -93,7 +93,7 @@ class LakeInSql(SqlKind):
             table.context,
             None if text is None else source,
             on=merge.using or merge.on,
-            clauses=merge.clauses,
+            clauses=[placed(target, clause) for clause in merge.clauses],
             target=merge.alias,
             source_name=merge.source_alias,
             op=merge.op,

@@ -15,7 +15,7 @@ from firn.journal.typenames import quoted
 from firn.lake.maintain.matching import MergeClause
 from firn.names import fold
 from firn.predicate.select import shown
-from firn.sql.kinds.kind import Target
+from firn.sql.kinds.kind import Target, placed
 from firn.sql.statements import Merge
 
 _CLAUSE, _SOURCE, _ROW = '"firn clause"', '"firn source"', '"firn row"'
@@ -37,7 +37,7 @@ def row_changes(target: Target, merge: Merge, key: Sequence[str]) -> Iterator[Ro
         CardinalityError: two source rows change one row of the target.
         InvalidInputError: what DuckDB says of the expressions; a row that a clause calls an error.
     """
-    clauses = [_named(target, merge, clause) for clause in merge.clauses]
+    clauses = [_named(target, merge, placed(target, clause)) for clause in merge.clauses]
     query = target.query(_text(target, merge, clauses, key))
     seen: set[tuple[Any, ...]] = set()
     for batch in query.batches():
@@ -84,13 +84,6 @@ def _named(target: Target, merge: Merge, clause: MergeClause) -> MergeClause:
             )
         alias = quoted(merge.source_alias)
         values = {target.column(name): f"{alias}.{quoted(source[fold(name)])}" for name in names}
-    elif clause.action == "insert" and all(name.isdigit() for name in clause.values):
-        if len(clause.values) != len(target.columns):
-            raise InvalidInputError(
-                f"the statement {shown(target.said)}: {len(clause.values)} values for {target.table.name}, which has "
-                f"the columns {', '.join(target.columns)}."
-            )
-        values = dict(zip(target.columns, clause.values.values(), strict=True))
     else:
         values = {target.column(name): text for name, text in clause.values.items()}
     return MergeClause(clause.when, clause.action, clause.condition, values)
