@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 import firn
-from firn.errors import CardinalityError, FirnError, InvalidInputError, UnsupportedError
+from firn.errors import CardinalityError, FirnError, InvalidInputError, LockHeldError, UnsupportedError
 from firn.lake.maintain import merge_into
+from firn.lake.maintain.match_files import deciding_columns
 from firn.lake.maintain.matching import Matching, MergeClause
 from firn.lake.table import LakeTable
 
@@ -347,3 +348,113 @@ def test_a_key_may_stand_once_in_a_source() -> None:
 
 def _values(table: LakeTable) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("clause", "words"),
+    [
+        (MergeClause("not matched", "delete"), "can't 'delete' when not matched"),
+        (MergeClause("matched", "insert"), "can't 'insert' when matched"),
+        (MergeClause("matched ", "delete"), "knows 'matched', 'not matched'"),  # type: ignore[arg-type]
+        (MergeClause("not matched by source", "update"), "needs values"),
+        (MergeClause("not matched by source", "update", None, {"n": "s.n"}), '"s"'),
+        (MergeClause("matched", "update", None, {"n": "1", "N": "2"}), "set twice"),
+    ],
+)
+def test_a_clause_that_cant_be_changes_nothing(clause: MergeClause, words: str) -> None:
+    table = firn.connect("memory://").create_table("t")
+    table.append([{"id": 1, "n": 1}])
+    with pytest.raises(InvalidInputError, match=words):
+        table.merge_into([{"id": 2, "n": 2}], on=["id"], clauses=[clause])
+    assert _values(table) == [(1, 1)] and table.merge().version is None, "the lock is free"
+
+
+def test_star_lacks_no_column_of_a_table_with_a_key() -> None:
+    table = firn.connect("memory://").create_table("t", key=["id"])
+    table.append([{"id": 1, "n": 1, "m": 2}])
+    with pytest.raises(InvalidInputError, match="no column 'm'"):
+        table.merge_into([{"id": 1, "n": 5}], on=["id"], when_matched="update", when_not_matched="insert")
+    assert _values(table) == [(1, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("on", "op"),
+    [
+        ("t.id = s.id", "append"),
+        ('(s."ID" = t.id)', "append"),
+        ("t.id = s.n", "merge_into"),
+        ("t.id = t.id", "merge_into"),
+        ("t.id = s.id AND t.n > 5", "merge_into"),
+        ("t.id IS NOT DISTINCT FROM s.id", "merge_into"),
+    ],
+)
+def test_a_condition_of_the_key_alone_is_an_upsert(on: str, op: str) -> None:
+    table = firn.connect("memory://").create_table("t", key=["id"])
+    table.append([{"id": 1, "n": 1}])
+    table.merge_into([{"id": 1, "n": 1}], on=on, when_matched="update", when_not_matched="insert")
+    assert table.history()[-1].op == op
+
+
+@pytest.mark.parametrize(
+    ("on", "condition", "columns"),
+    [
+        ("t.id = s.id", None, "id"),
+        ("id = s.id", "G = 'a'", "id g"),
+        ("true", None, "id"),
+        ("t = s", None, "id g n"),
+        ("t['n'] = 1", None, "id g n"),
+        ("t.id = s.id", "COLUMNS('n') > 1", "id g n"),
+    ],
+)
+def test_the_first_pass_reads_what_decides(on: str, condition: str | None, columns: str) -> None:
+    matching = Matching("t", "s", on, [MergeClause("matched", "delete", condition)], None, COLUMNS)
+    assert " ".join(deciding_columns(matching)) == columns
+
+
+def test_rows_that_a_soft_delete_took_dont_match_nor_come_back() -> None:
+    table = _table("writer")
+    table.append(pa.Table.from_pylist([{"id": n, "g": "a", "n": n} for n in range(4)], table.schema()))
+    assert table.delete("n = 0").files_marked == 1
+    source = pa.Table.from_pylist([{"id": n, "g": "s", "n": 9} for n in (0, 2)], table.schema())
+    done = table.merge_into(
+        source, on="t.id = s.id", when_matched={"n": "s.n"}, when_not_matched={"id": "s.id", "g": "s.g"}
+    )
+    assert (done.rows_inserted, done.rows_updated) == (1, 1)
+    assert _stored(table) == [
+        ("0", "s", "None"), ("1", "a", "1"), ("2", "a", "9"), ("3", "a", "3"),
+    ]  # fmt: skip
+
+
+def test_an_append_beside_a_merge_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = firn.connect("memory://").create_table("t")
+    table.append([{"id": 1, "n": 1}])
+    real = merge_into.run_tasks
+
+    def beside(*args: Any) -> Any:
+        table.append([{"id": 2, "n": 2}])
+        with pytest.raises(LockHeldError):
+            table.merge_into([{"id": 1}], on=["id"], when_matched="delete")
+        return real(*args)
+
+    monkeypatch.setattr(merge_into, "run_tasks", beside)
+    done = table.merge_into(
+        [{"id": 1, "n": 5}, {"id": 3, "n": 3}], on=["id"], when_matched="update", when_not_matched="insert"
+    )
+    assert (done.rows_inserted, done.rows_updated) == (1, 1)
+    assert _values(table) == [(1, 5), (2, 2), (3, 3)]
+    assert [commit.op for commit in table.history()] == ["append", "append", "merge_into"], "one commit"
+
+
+def test_a_change_before_the_lock_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = firn.connect("memory://").create_table("t")
+    table.append([{"id": 1, "n": 1}])
+    real = type(table.journal).exclusive
+
+    def late(journal: Any, op: str) -> Any:
+        monkeypatch.undo()
+        table.update("id = 1", {"n": "n + 10"})
+        return real(journal, op)
+
+    monkeypatch.setattr(type(table.journal), "exclusive", late)
+    table.merge_into([{"id": 1}], on=["id"], when_matched={"n": "t.n + 1"})
+    assert _values(table) == [(1, 12)]

@@ -35,6 +35,49 @@ def may_match(matching: Matching, snapshot: Snapshot, spec: PartitionSpec) -> li
     return files
 
 
+def deciding_columns(matching: Matching) -> ColumnTypes:
+    """The target's columns by which the first pass decides: those that the condition of the match and the clauses'
+    conditions name. Never none, so that rows can be counted."""
+    texts = [matching.on, *(clause.condition for clause in matching.clauses if clause.condition)]
+    named: set[str] = set()
+    for text in texts:
+        try:
+            tree = parse(text, "condition", into=exp.Condition)
+        except InvalidInputError:
+            return matching.types
+        whole_row = any(
+            len(node.parts) == 1 and fold(node.name) == fold(matching.target)
+            for node in tree.find_all(exp.Column)
+        )
+        if whole_row or tree.find(exp.Star, exp.Columns):
+            return matching.types
+        named |= {fold(node.name) for node in tree.find_all(exp.Identifier)}
+    found = {name: kind for name, kind in matching.types.items() if fold(name) in named}
+    return found or dict(list(matching.types.items())[:1])
+
+
+def equal_columns(on: str, target: str, source: str) -> list[str]:
+    """The columns of which a condition says that they are equal in both, if it says nothing else; else none."""
+    try:
+        terms = conjuncts(parse(on, "condition", into=exp.Condition))
+        trusted = conditions(on)
+    except InvalidInputError:
+        return []
+    found = []
+    for term in terms:
+        sides = (term.left, term.right) if isinstance(term, exp.EQ) else ()
+        columns = [side for side in sides if isinstance(side, exp.Column) and len(side.parts) == 2]
+        if len(columns) != 2 or condition(to_duckdb(term)) not in trusted:
+            return []
+        one, other = columns
+        if {fold(one.table), fold(other.table)} != {fold(target), fold(source)}:
+            return []
+        if fold(one.name) != fold(other.name):
+            return []
+        found.append(one.name)
+    return found
+
+
 def _implied(matching: Matching) -> list[str]:
     """Predicates on the target alone that are true wherever the condition is. Only terms count that DuckDB and the
     parser read alike."""

@@ -49,6 +49,23 @@ class MergeClause:
     condition: str | None = None
     values: Mapping[str, str] | None = None
 
+    def check(self) -> None:
+        """Raise `InvalidInputError` for an action that rows of this sort can't have."""
+        actions = _ACTIONS.get(self.when)
+        if actions is None:
+            raise InvalidInputError(f"when={self.when!r}: a merge knows {', '.join(map(repr, _ACTIONS))}.")
+        if self.action not in actions:
+            raise InvalidInputError(
+                f"a clause of a merge can't {self.action!r} when {self.when}; it can {', '.join(map(repr, actions))}."
+            )
+
+
+_ACTIONS: dict[str, tuple[str, ...]] = {
+    "matched": ("update", "delete", "nothing", "error"),
+    "not matched": ("insert", "nothing", "error"),
+    "not matched by source": ("update", "delete", "nothing", "error"),
+}
+
 
 def clauses_of(
     matched: str | Mapping[str, str] | None,

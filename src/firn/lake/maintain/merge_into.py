@@ -23,7 +23,7 @@ from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.maintain.change import FileChange, by_owner, nothing, publish, rewritten, run_tasks
-from firn.lake.maintain.match_files import may_match
+from firn.lake.maintain.match_files import deciding_columns, equal_columns, may_match
 from firn.lake.maintain.matching import (
     CLAUSE,
     ROW,
@@ -61,10 +61,15 @@ def merge_into(
     """See `LakeTable.merge_into`. `op` is "merge_into", "update" or "delete", which differ by name; a row may be
     deleted by several source rows."""
     condition = on if isinstance(on, str) else _equal(on, target, source_name)
-    if source is not None and table.keys is not None and _is_upsert(table.keys, on, clauses):
-        rows = write_source(table, source(table.journal.snapshot()))
+    names = equal_columns(on, target, source_name) if isinstance(on, str) else on
+    if source is not None and table.keys is not None and _is_upsert(table.keys, names, clauses):
+        snapshot = table.journal.snapshot()
+        rows = write_source(table, source(snapshot))
+        _named(table, dict(snapshot.columns), rows, MergeClause("not matched", "insert"), source_name)
         _refuse_repeated(table, rows, table.keys, "the source")
         return _upserted(table, rows)
+    for clause in clauses:
+        clause.check()
     with table.journal.exclusive(op) as session:
         snapshot = session.snapshot
         rows = None if source is None else write_source(table, source(snapshot))
@@ -118,6 +123,10 @@ def _named(
     if clause.action not in ("update", "insert"):
         return clause
     given = {} if rows is None else {fold(name): name for name in rows.column_names if name != SOURCE_ROW}
+    if clause.values is None and clause.when == "not matched by source":
+        raise InvalidInputError(
+            f"{table.name}: an update of rows that no source row matches needs values: for * there is no row."
+        )
     if clause.values is None:
         wanted = list(columns) or list(given.values())
         missing = [name for name in wanted if fold(name) not in given]
@@ -128,9 +137,12 @@ def _named(
             )
         values = {name: f"{quoted(source)}.{quoted(given[fold(name)])}" for name in wanted}
     else:
-        values = {
-            table.column_of(name, columns) if columns else name: text for name, text in clause.values.items()
-        }
+        values = {}
+        for given_name, text in clause.values.items():
+            name = table.column_of(given_name, columns) if columns else given_name
+            if name in values:
+                raise InvalidInputError(f"{table.name}: the column {name!r} is set twice.")
+            values[name] = text
     if clause.action == "update" and table.keys is not None:
         same = {name for name, text in values.items() if clause.values is None and name in table.keys.key}
         values = {name: text for name, text in values.items() if name not in same}
@@ -154,6 +166,9 @@ def _check(matching: Matching) -> None:
     trial = replace(matching, rows=none)
     pairs = trial.pairs(empty)
     trial.changed(empty, pairs)
+    alone = [clause for _, clause in matching.of("not matched by source") if clause.action == "update"]
+    if alone:  # their values see the target's row only
+        replace(trial, rows=None, clauses=alone).changed(empty, pairs)
     if none is not None:
         trial.unmatched(pa.array([], pa.int64()))
         for _, clause in matching.of("not matched"):
@@ -168,8 +183,9 @@ def _by_file(table: LakeContext, session: Session, op: str, matching: Matching) 
     if not matching.of("not matched by source"):
         files = may_match(matching, snapshot, table.partition_spec)
     read = ReadSpec.of(snapshot)
+    deciding = MatchContext(matching, ReadSpec.of(snapshot, columns=deciding_columns(matching)))
     weights = [file.size for file in files]
-    found = run_tasks(table, session, match_task, files, MatchContext(matching, read), weights, op)
+    found = run_tasks(table, session, match_task, files, deciding, weights, op)
     inserts = _inserts(table, matching, found)
     changes = {
         file.path: changed
@@ -298,9 +314,9 @@ def _published(
 _VERBS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 
-def _is_upsert(keys: KeySpec, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> bool:
+def _is_upsert(keys: KeySpec, equal: Sequence[str], clauses: Sequence[MergeClause]) -> bool:
     """Whether a merge does what `upsert` does: it needs no lock then, and reads nothing."""
-    if isinstance(on, str) or {fold(name) for name in on} != {fold(name) for name in keys.key}:
+    if {fold(name) for name in equal} != {fold(name) for name in keys.key}:
         return False
     plain = {(c.when, c.action) for c in clauses if c.condition is None and c.values is None}
     return len(clauses) == 2 and plain == {("matched", "update"), ("not matched", "insert")}
