@@ -33,6 +33,7 @@ PROGRAMS = (
     Program("log_amplification", False, ("--appends", "50")),
     Program("open_table", False, ("--logs", "1000", "--slow-logs", "200", "--rounds", "2")),
     Program("first_answer", False, ("--rounds", "3")),
+    Program("merge_into", False, ("--rows", "60000", "--changes", "10000", "--rounds", "1")),
     Program("sql_objects", False, ("--rows", "200000", "--small", "40", "--rounds", "1")),
     Program(
         "small_appends",

@@ -46,7 +46,7 @@ class SimLakes(LakeTables):
 class SimDatabase(Simulated):
     def __init__(self, bucket: GatedBucket) -> None:
         super().__init__(bucket)
-        lakes = SimLakes(bucket, self.prefix, {}, self.engines, self._writer_tables, None)
+        lakes = SimLakes(bucket, self.prefix, {}, self.engines, self._writers, None)
         self._tables = replace(self._tables, kinds={**self._tables.kinds, "lake": lakes})
 
 

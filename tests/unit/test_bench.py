@@ -73,6 +73,12 @@ def test_first_answer(run):
     assert all(m["cpu_s"] > 0 for m in found.values())
 
 
+def test_merge_into(run):
+    result = run("merge_into", "--rows", "600", "--changes", "100", "--files", "2", "--rounds", "1")
+    found = measures(result)
+    assert {m["rows"] for m in found.values()} == {650} and len(found) == 2
+
+
 def test_sql_objects(run):
     result = run("sql_objects", "--rows", "6000", "--small", "3", "--latency", "0", "--rounds", "1")
     if result["notes"]:

@@ -9,12 +9,15 @@ import atexit
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from firn.concurrency.forked import after_fork, keep_alive, unheld
 from firn.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MEMORY = 1 << 30
 """Bytes that one query may take for sorting, joining and grouping, apart from the tables passed in."""
@@ -105,3 +108,14 @@ def connect(
     for setting in (*settings, "lock_configuration = true"):
         connection.sql(f"SET {setting}")
     return connection
+
+
+def relation_on(connection: duckdb.DuckDBPyConnection | None, rows: pa.Table) -> duckdb.DuckDBPyRelation:
+    """Rows as a relation of a user's connection, or of DuckDB's default one.
+
+    Raises:
+        InvalidInputError: it isn't a connection.
+    """
+    if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+        raise InvalidInputError(f"connection={connection!r} isn't a connection of DuckDB.")
+    return (connection or duckdb).from_arrow(rows)

@@ -133,9 +133,9 @@ class Result:
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over the rows, on `connection` or DuckDB's default one."""
-        import duckdb
+        from firn.arrow.connections import relation_on
 
-        return (connection or duckdb).from_arrow(self.to_arrow())
+        return relation_on(connection, self.to_arrow())
 
     def to_spark(self) -> DataFrame:
         """A Spark DataFrame: of a query on Spark the lazy one, of one on DuckDB its rows."""

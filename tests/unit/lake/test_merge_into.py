@@ -458,3 +458,11 @@ def test_a_change_before_the_lock_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(type(table.journal), "exclusive", late)
     table.merge_into([{"id": 1}], on=["id"], when_matched={"n": "t.n + 1"})
     assert _values(table) == [(1, 12)]
+
+
+def test_a_table_without_columns_matches_nothing() -> None:
+    table = firn.connect("memory://").create_table("t")
+    with pytest.raises(InvalidInputError, match="no columns yet"):
+        table.merge_into([{"id": 1}], on=["id"], when_not_matched="insert")
+    table.append([{"id": 1}])
+    assert table.merge_into([{"id": 2}], on=["id"], when_not_matched="insert").rows_inserted == 1

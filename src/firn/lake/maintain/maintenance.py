@@ -99,8 +99,8 @@ def merge(
         if query is not None:
             change = replace(change, fresh=change.adds)
         result = publish(table, session, "merge", change)
-        # Of a table with a key older versions of rows go, which nobody sees.
-        return result if table.keys is None else replace(result, rows_deleted=0)
+        # Rows that soft deletes took, and older versions of rows with a key, were gone before.
+        return result if query is not None else replace(result, rows_deleted=0)
 
 
 def _merge_groups(

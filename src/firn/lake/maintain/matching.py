@@ -229,7 +229,14 @@ def numbered(tables: Iterator[pa.Table], columns: ColumnTypes) -> pa.Table:
     if not parts:
         parts = [arrow_schema(columns).empty_table()]
     rows = pa.concat_tables(parts)
-    return rows.append_column(ROW, pa.array(range(rows.num_rows), pa.int64()))
+    return rows.append_column(ROW, counted(rows.num_rows))
+
+
+def counted(rows: int) -> pa.Array:
+    """The numbers of so many rows."""
+    import numpy as np
+
+    return pa.array(np.arange(rows, dtype=np.int64))
 
 
 def error_of(name: str, at: int) -> InvalidInputError:

@@ -31,6 +31,7 @@ from firn.lake.maintain.matching import (
     MatchContext,
     Matching,
     MergeClause,
+    counted,
     error_of,
     match_task,
     numbered,
@@ -74,8 +75,12 @@ def merge_into(
         snapshot = session.snapshot
         rows = None if source is None else write_source(table, source(snapshot))
         columns = dict(snapshot.columns)
+        if not columns:
+            raise InvalidInputError(
+                f"{table.name} has no columns yet: give it rows by append, or a schema when it is created."
+            )
         if rows is not None:
-            rows = rows.append_column(SOURCE_ROW, pa.array(range(rows.num_rows), pa.int64()))
+            rows = rows.append_column(SOURCE_ROW, counted(rows.num_rows))
         named = [_named(table, columns, rows, clause, source_name) for clause in clauses]
         matching = Matching(target, source_name, condition, named, rows, columns)
         _check(matching)
@@ -292,8 +297,8 @@ def _of_action(matching: Matching, changes: pa.Table, *actions: str) -> pa.Table
 def _counts(matching: Matching, changes: Sequence[pa.Table]) -> dict[str, int]:
     counts = {"insert": 0, "update": 0, "delete": 0}
     for table in changes:
-        for at in table[CLAUSE].to_pylist():
-            counts[matching.clauses[at].action] += 1
+        for found in pc.value_counts(table[CLAUSE].combine_chunks()).to_pylist():
+            counts[matching.clauses[found["values"]].action] += found["counts"]
     return counts
 
 

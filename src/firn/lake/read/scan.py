@@ -335,9 +335,9 @@ class Scan:
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """A DuckDB relation over the rows, on `connection` or DuckDB's default one."""
-        import duckdb
+        from firn.arrow.connections import relation_on
 
-        return (connection or duckdb).from_arrow(self.to_arrow())
+        return relation_on(connection, self.to_arrow())
 
     def to_spark(self) -> Any:
         """A Spark DataFrame: read by Spark's own Parquet reader where it can, else by tasks."""
