@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
     from firn.keyed.write.batch import WriteBatch
     from firn.keyed.write.writer import KeyedWriter
+    from firn.lake.maintain.matching import MergeClause
     from firn.lake.read.scan import Scan
     from firn.lake.results import (
         AppendResult,
@@ -137,6 +138,7 @@ __all__ = [
     "LockLostError",
     "LostFile",
     "MendReport",
+    "MergeClause",
     "NoSuchKeyError",
     "NoSuchVerbError",
     "NotFoundError",
