@@ -1,7 +1,7 @@
 """The command line `firn`: the library's verbs for a shell and for scripts.
 
 A command parses its arguments, calls one public verb and prints the answer: a table or a line for people, one
-JSON document for programs (`--json`). What a verb does belongs into the rooms below. `app` holds the commands'
+JSON document for programs (`--json`). The work of a verb belongs into the rooms below. `app` holds the commands'
 frame and the answers to errors, `target` how tables are named, `output` all printing. Start reading in `read`.
 """
 

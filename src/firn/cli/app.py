@@ -78,7 +78,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             code = _fail("interrupted", "interrupted", INTERRUPTED, json)
         except BrokenPipeError:
-            # Whoever read the answer, like `head`, has had enough: nothing is left to be said, or flushed at the end.
+            # The reader of the answer, like `head`, has enough: nothing is left to be said, or flushed at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = OK
         except (UsageError, typer.Exit, typer.Abort):

@@ -133,7 +133,7 @@ def prune(
 
 
 def prune_line(writer: str, report: PruneReport) -> str:
-    """What a prune did, in one line."""
+    """Say in one line what a prune did."""
     if not report.deleted:
         return f"prune: nothing to delete of the writer {writer}"
     verb = "would delete" if report.dry_run else "deleted"
@@ -197,7 +197,7 @@ def rebuild(
 
 
 def rebuild_lines(report: RebuildReport) -> list[str]:
-    """What a rebuild found and did."""
+    """Say what a rebuild found and did."""
     if report.healthy:
         return [f"rebuild: the catalog of the writer {report.writer} is whole; nothing to do"]
     verb = "would write" if report.dry_run else "wrote"

@@ -41,7 +41,7 @@ def keep(name: str) -> None:
 def _fill(group: typer.Typer, modules: Sequence[str]) -> None:
     for module in modules:
         import_module(module)
-    # Whoever has imported one of them before has put its commands first.
+    # An import of one of them before has put its commands first.
     group.registered_commands.sort(
         key=lambda command: modules.index(getattr(command.callback, "__module__", ""))
     )

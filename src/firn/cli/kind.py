@@ -1,4 +1,4 @@
-"""What the shell asks of a kind of table. Each kind's answers stand in `firn.cli.<kind>.kind`."""
+"""The shell's questions to a kind of table. Each kind's answers stand in `firn.cli.<kind>.kind`."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _changed(table: LakeTable, result: ChangeResult, meter: waiting.Meter, json:
 
 
 def change_line(name: str, result: ChangeResult) -> str:
-    """What a change did, in one line."""
+    """Say in one line what a change did."""
     gone = f"{output.plural(result.files_removed, 'file')}, {output.size(result.bytes_removed)}"
     marked = f", and leave a soft delete on {output.plural(result.files_marked, 'file')}"
     if result.dry_run:
@@ -314,7 +314,7 @@ def forget_files(
 
 
 def forgotten_line(name: str, result: ForgetResult) -> str:
-    """What letting files go did, in one line."""
+    """Say in one line what letting files go did."""
     lost = f"{output.plural(len(result.files), 'file')} with {output.plural(result.rows, 'row')}"
     if result.dry_run:
         return f"{name} would forget {lost} (dry run: nothing was changed)"
@@ -404,7 +404,7 @@ def sweep(
     """Delete what nothing may read any more: files and logs that were replaced, and orphans.
 
     A shorter age than the table's is your word that nobody reads older versions, or is appending for so long.
-    Of a table of writers' catalogs: the writer's own files; firn prune says first which versions may go.
+    In a table of writers' catalogs it takes the writer's own files; firn prune says first which versions may go.
     """
     database, opened = open_table(table, db, options, writer=writer)
     of_writers = opened.descriptor.journal == "writer"
@@ -442,7 +442,7 @@ def _tell_what_stays(report: SweepReport, of_writers: bool) -> None:
 
 
 def swept_line(name: str, report: SweepReport, *, logs: str = "log") -> str:
-    """What a sweep did, in one line; `logs` is what the journal calls its own."""
+    """Say in one line what a sweep did; `logs` is what the journal calls its own."""
     counts: list[tuple[tuple[Any, ...], str]] = [
         (report.data_files, "replaced file"),
         (report.logs, logs),

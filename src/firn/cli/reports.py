@@ -1,4 +1,4 @@
-"""What commands answer that do a piece of work on one table: a report as JSON, or a line and what it took."""
+"""Answers of commands that do a piece of work on one table: a report as JSON, or a line and what it took."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def print_report(
 
 
 def sweep_line(name: str, counts: Iterable[tuple[Sized, str]], bytes: int, *, dry_run: bool) -> str:
-    """What a sweep of any kind of table did, in one line; `counts` are the keys that went, by kind.
+    """Say in one line what a sweep of any kind of table did; `counts` are the keys that went, by kind.
 
     >>> sweep_line("t", [(["a", "b"], "log"), ([], "orphan")], 2048, dry_run=False)
     'sweep of t deleted 2 logs: 2.0 KB'

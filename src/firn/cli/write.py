@@ -373,7 +373,7 @@ def drop(
 
 
 def drop_line(name: str, report: DropReport) -> str:
-    """What a drop did, in one line."""
+    """Say in one line what a drop did."""
     verb = "would drop" if report.dry_run else "dropped"
     if report.writer is None:
         return f"{verb} {name}: {output.plural(len(report.objects), 'object')}, {output.size(report.bytes)}"

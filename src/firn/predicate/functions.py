@@ -1,6 +1,6 @@
 """Functions that a query in DuckDB's SQL may call: those whose value depends on their arguments alone.
 
-What isn't here reads files, settings, variables, sequences or the state of the process, or is DuckDB's own business.
+All others read files, settings, variables, sequences or the state of the process, or are DuckDB's own business.
 A function of a later DuckDB has to be looked at before it is added: a test lists those that are in neither list.
 """
 

@@ -19,7 +19,7 @@ from firn.predicate.dialect import readable_depth
 from firn.predicate.functions import FUNCTIONS, TABLE_FUNCTIONS
 
 SCHEMAS = frozenset(("", "main"))
-"""What may stand before a table's name: all of them mean the database."""
+"""Schemas that may stand before a table's name: all of them mean the database."""
 
 _NOT_OF_A_ROW = ("unnest", "generate_subscripts")
 

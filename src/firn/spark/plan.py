@@ -90,7 +90,7 @@ class SparkKind(Protocol):
 
 
 def spark_kind(table: Any) -> SparkKind:
-    """Of a table, or of a read of one."""
+    """The Spark part of a table's kind, or of a read's."""
     return cast("SparkKind", part_of(table.kind, "spark"))
 
 

@@ -29,7 +29,7 @@ WHOLE_BYTES: Final = 1 << 20
 """Files up to this size are fetched whole: a second request would take longer than their other columns."""
 
 KEPT_BYTES: Final = 64 << 20
-"""Bytes of fetched footers and small files that are kept. What is dropped is asked for anew, range by range."""
+"""Bytes of fetched footers and small files that are kept. Dropped ones are asked for anew, range by range."""
 
 _ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -1,4 +1,4 @@
-"""What a statement that isn't a query gives: rows that are there already."""
+"""The answer of a statement that isn't a query: rows that are there already."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class BoundQuery(Protocol):
 
     @property
     def outcome(self) -> Outcome | None:
-        """What a statement changed; None for a query."""
+        """The counts of a statement that changed a table; None for a query."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class Result:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What a statement changed; None for a query."""
+        """The counts of a statement that changed a table; None for a query."""
         return self._query.outcome
 
     def schema(self) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""What the demo's processes do with record tables: pilots fly aircraft between airports, a counter counts them.
+"""The demo's processes that work on record tables: pilots fly aircraft between airports, a counter counts them.
 
 A flight is one transaction over two tables: its aircraft leaves one row of `stands` and arrives in another, and the
 flight is written into `flown`, where it can be only once.
@@ -32,7 +32,7 @@ class DemoFlight(NamedTuple):
 
 @dataclass
 class Logbook:
-    """What a pilot did. `attempts` counts those that met others, too; `refused` has what others had committed."""
+    """The work of a pilot. `attempts` counts those that met others, too; `refused` has what others had committed."""
 
     flown: int = 0
     attempts: int = 0

@@ -29,7 +29,7 @@ class Worker:
         theirs.close()  # or its end would never be seen
 
     def hear(self) -> Any:
-        """What it says next.
+        """The next thing that it says.
 
         Raises:
             FirnError: what ended it.

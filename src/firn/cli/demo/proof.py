@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Searched:
-    """What was looked through."""
+    """The objects that were looked through."""
 
     objects: int = 0
     parquet_files: int = 0

@@ -73,7 +73,7 @@ def load_frame(database: Database, table: KeyedTable, frame: DataFrame, json: bo
 
 
 def print_loaded(name: str, report: LoadReport, meter: waiting.Meter, json: bool) -> None:
-    """What a bulk load did."""
+    """Say what a bulk load did."""
 
     def line() -> str:
         ssts = f"{output.plural(report.ssts, 'SST')}, {output.size(report.bytes)}"

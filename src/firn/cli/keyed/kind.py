@@ -1,4 +1,4 @@
-"""What commands that take a table of any kind do with a keyed table."""
+"""Keyed tables in commands that take a table of any kind."""
 
 from __future__ import annotations
 

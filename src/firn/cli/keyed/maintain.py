@@ -53,7 +53,7 @@ def compact(
 
 
 def compact_line(name: str, report: CompactionReport) -> str:
-    """What a compaction did, in one line."""
+    """Say in one line what a compaction did."""
     inputs = [
         output.plural(count, noun)
         for count, noun in ((report.l0_files, "flush"), (report.ssts_in, "SST"))

@@ -115,7 +115,7 @@ class Words:
 
     def _bytes(self, word: str, what: str) -> bytes:
         if not self.hex:
-            # What a shell passed that isn't UTF-8 arrives in surrogates, and leaves as the same bytes.
+            # Bytes of a shell that aren't UTF-8 arrive as surrogates, and leave as the same bytes.
             return word.encode("utf-8", "surrogateescape")
         try:
             return bytes.fromhex(word.removeprefix("0x"))

@@ -1,4 +1,4 @@
-"""What commands of all kinds do with lake tables. Their own verbs are the commands of the room above.
+"""Lake tables in commands of all kinds. Their own verbs are the commands of the room above.
 
 Only what the shell prints of lake tables, and how `ingest` appends to them, enters here. Begin at `kind`.
 """

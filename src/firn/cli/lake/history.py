@@ -97,7 +97,7 @@ def time_text(time: Any) -> str:
 
 
 def detail(summary: Mapping[str, Any]) -> str:
-    """What a person wants to know of a commit's summary: predicates and what a sweep deleted."""
+    """The parts of a commit's summary for people: predicates, and what a sweep deleted."""
     shown = []
     for name, value in summary.items():
         if name in ("where", "query", "to"):

@@ -1,4 +1,4 @@
-"""What commands that take a table of any kind do with a lake table."""
+"""Lake tables in commands that take a table of any kind."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LakeInShell(ShellKind):
         print_commits(database, table, writer, at, limit, json)
 
     def check_ingest(self, table: LakeTable | None, asked: Ingest) -> None:
-        """What the files have to do with it is known when they are read."""
+        """Only a read of the files tells what they have to do with it."""
 
     def columns(self, table: LakeTable) -> dict[str, str]:
         return dict(table.snapshot().columns)

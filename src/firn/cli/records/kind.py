@@ -1,4 +1,4 @@
-"""What commands that take a table of any kind do with a record table."""
+"""Record tables in commands that take a table of any kind."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def load(
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
-    """Put the rows of files in place of what their ids had, in transactions of batches. What is committed stays;
+    """Put the rows of files in place of what their ids had, in transactions of batches. Committed rows stay;
     loading again does no harm. `firn ingest` does the same by Spark.
 
     firn records load ./prod/airports airports.jsonl --id iata
@@ -62,7 +62,7 @@ def load(
 
 
 def print_loaded(name: str, report: Any, meter: waiting.Meter, json: bool) -> None:
-    """What a load did."""
+    """Say what a load did."""
 
     def line() -> str:
         commits = f" in {output.plural(report.commits, 'commit')}" if report.commits else ""

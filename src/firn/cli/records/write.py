@@ -93,7 +93,7 @@ def tx(
     """Make all changes of a file in one transaction, or none.
 
     Each line is an operation: {"op": "upsert", "table": "airports", "id": "DTW", "document": {…}}. Operations are
-    insert, upsert, update, delete and get; "etag" makes an update or delete conditional. What get reads is printed.
+    insert, upsert, update, delete and get; "etag" makes an update or delete conditional. get prints what it reads.
 
     firn records tx ./prod changes.jsonl
     """

@@ -1,4 +1,4 @@
-"""What a statement's answer looks like in the shell."""
+"""Prints a statement's answer in the shell."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ OK, UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, UNKNOWN, STORE, UNREADABLE, INTERRUP
 )
 
 FOUND = 1
-"""Of fsck: the check was made, and found a problem."""
+"""The code of fsck if the check was made, and found a problem."""
 
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (OK, "done"),

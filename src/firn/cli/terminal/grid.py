@@ -20,7 +20,7 @@ _CONTROL |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 
 @dataclass(frozen=True)
 class Grid:
-    """Lines of a table. Of the header there are `heads` lines, then the others; blocks have none."""
+    """Lines of a table: `heads` lines of the header, then the others. Blocks have no header."""
 
     lines: tuple[str, ...]
     heads: int

@@ -1,4 +1,4 @@
-"""What a person sees while work goes on: progress bars, and Spark starting without its chatter."""
+"""Shows that work goes on: progress bars, and Spark starting without its chatter."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def spinner(title: str) -> Iterator[None]:
 
 
 def start_spark(*, brief: bool = False) -> SparkSession:
-    """The session for this command. What the JVM and its workers print goes to a file that nobody sees,
+    """The session for this command. The JVM and its workers print to a file that nobody sees,
     unless FIRN_TRACEBACK is set: a child process inherits descriptor 2 at its start and keeps it.
 
     Args:
@@ -120,7 +120,7 @@ class Meter:
         return {name: count - self._before[name] for name, count in self._read().items()}
 
     def plain(self) -> dict[str, Any]:
-        """What the JSON of every command that works on a table ends with."""
+        """The end of the JSON of every command that works on a table."""
         return {"requests": self.requests, "seconds": self.seconds}
 
     def note(self) -> None:

@@ -1,4 +1,4 @@
-"""What objects of a writer's catalog say: transactions, checkpoints, claims, markers, and what a data file says
+"""Decodes objects of a writer's catalog: transactions, checkpoints, claims, markers, and what a data file says
 of itself."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = (
 )
 _MAGICS = {frame.TRANSACTION: _KINDS[0][1], frame.CHECKPOINT: _KINDS[1][1]}
 PATHS_SHOWN = 20
-"""Of a soft delete that names many files."""
+"""So many names are shown of a soft delete that names many files."""
 
 
 def kind_of(name: str, head: bytes) -> str | None:

@@ -1,4 +1,4 @@
-"""What the bytes of one object say, as far as they can be read. Pure but for the reads it is handed."""
+"""Decodes the bytes of one object, as far as they can be read. Pure but for the reads it is handed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found in one object, and how values are put into words; shared by all decoders."""
+"""The contents of one object, and how values are put into words; shared by all decoders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_BYTES = 256
 
 @dataclass
 class Decoded:
-    """What was found so far; decoders add to it and never raise."""
+    """The finds so far; decoders add to it and never raise."""
 
     kind: str = "bytes"
     fields: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What objects of a keyed table say: the pointer, manifests, snapshots, fences and SSTs."""
+"""Decodes objects of a keyed table: the pointer, manifests, snapshots, fences and SSTs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check found: one object, what is wrong with it, and what to do."""
+"""A finding of a check: one object, its fault, and the remedy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def of_error(where: str, error: FirnError | str) -> Finding:
 
 @dataclass
 class Findings:
-    """What one check collects: findings in order, and how many objects of each kind it looked at."""
+    """Collects the results of one check: findings in order, and how many objects of each kind it looked at."""
 
     found: list[Finding] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Findings:
         self.checked[kind] = self.checked.get(kind, 0) + number
 
     def confirmed_by(self, again: Findings) -> Findings:
-        """What both passes found: other processes work meanwhile, and what is under way looks like damage."""
+        """The findings of both passes: other processes work meanwhile, and work under way looks like damage."""
         before = {f for f in self.found if f.severity == "problem"}
         kept = [f for f in again.found if f.severity == "note" or f in before]
         return Findings(kept, again.checked)

@@ -25,7 +25,7 @@ __all__ = ["Finding", "FsckReport", "check"]
 
 @dataclass(frozen=True)
 class FsckReport:
-    """What a check found. `checked` counts the objects that it looked at."""
+    """The result of a check. `checked` counts the objects that it looked at."""
 
     url: str
     findings: tuple[Finding, ...]
@@ -47,7 +47,7 @@ def check(
 ) -> FsckReport:
     """Check all tables and all writers of a database, or one table, or one writer. Nothing is written.
 
-    What looks damaged is looked at twice, as other processes may work meanwhile.
+    It looks twice at what seems damaged, as other processes may work meanwhile.
 
     Args:
         table: of a table with a log of its own, the log and its files; of one of writers' catalogs, the catalogs,
@@ -89,7 +89,7 @@ def check(
 
 
 def _logs(db: Database, table: str | None, footers: bool, blocks: bool) -> list[Callable[[], Findings]]:
-    """Of tables with a directory of their own, broken ones too."""
+    """The checks of tables with a directory of their own, broken ones too."""
     federation = federation_of(db)
     names = db.bucket.list_dirs(key_below(db.prefix, "")) if table is None else [table]
     found: list[Callable[[], Findings]] = []
@@ -102,7 +102,7 @@ def _logs(db: Database, table: str | None, footers: bool, blocks: bool) -> list[
 
 
 def _undefined(db: Database, name: str) -> Findings:
-    """Of what may be a table whose definition is lost."""
+    """Check what may be a table whose definition is lost."""
     dirs = db.bucket.list_dirs(key_below(db.prefix, name, ""))
     if not {"_metadata", "data"}.isdisjoint(each.partition("~")[0] for each in dirs):
         try:
@@ -163,7 +163,7 @@ def _catalogs(
 
 
 def _tables(db: Database, table: str | None) -> Findings:
-    """What shows only in the union of all writers."""
+    """Check what only the union of all writers shows."""
     federation = federation_of(db)
     found = Findings()
     union = federation.load()

@@ -220,7 +220,7 @@ def _check_file(
 
 
 def _check_inside(table: KeyedTable, file: _File, where: str, blocks: bool) -> Iterable[Finding]:
-    """What the index of a file says, against what a manifest, or the file's own name, says of it."""
+    """Compare the index of a file with what a manifest, or the file's own name, says of it."""
     from firn.keyed.sst.cache import BlockCache
     from firn.keyed.sst.reader import SstReader
 

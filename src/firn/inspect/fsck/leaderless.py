@@ -153,7 +153,7 @@ def _lock(journal: LeaderlessJournal, found: Findings) -> None:
 
 
 def _batches(journal: LeaderlessJournal, found: Findings) -> None:
-    """Who retries a batch believes its claim."""
+    """A retry of a batch believes its claim."""
     bucket, layout = journal.log_bucket, journal.layout
     keys = [info.key for info in bucket.list(layout.batch_prefix).objects]
     for key, blob in zip(keys, bucket.get_many(keys), strict=True):

@@ -1,6 +1,6 @@
 """Check a record table: that every row can be read and has what the log says, and that indices say the same as rows.
 
-What commits that aren't applied yet will bring isn't missed. A wrong or left over index entry misleads nobody, since
+The rows of commits that aren't applied yet aren't missed. A wrong or left over index entry misleads nobody, since
 readers look at the row; a missing one hides a row.
 """
 
@@ -116,7 +116,7 @@ def _check_copies(store: RecordStore, table: Table, head: int, found: Findings) 
 
 
 class _Rows:
-    """What the log and the entries say of rows, by the parts of names that stand for ids, and what rows have."""
+    """Rows by the log and the entries, by the parts of names that stand for ids, and what rows have."""
 
     def __init__(self, written: Mapping[str, list[int]], applied: int) -> None:
         self._written = {

@@ -212,7 +212,7 @@ class _Check:
             transaction = self.objects.transactions.get(node)
             if transaction is None or transaction.commit.summary.get(REBUILT):
                 continue
-            # What files say that they replace takes a look into them: here they are believed to.
+            # Only a look into files tells what they replace: here they are believed to.
             replaced = {action.path for action in transaction.actions if isinstance(action, Remove)}
             key = self.layout.marker_key(transaction.revision, transaction.uuid)
             if key not in there and is_due(self.layout, transaction, replaced):
@@ -299,7 +299,7 @@ class _Check:
                 self.found.add(Finding(self.root, what, REBUILD))
 
     def _pending(self, version: CatalogVersion) -> CatalogTransaction | None:
-        """What the next process commits for the owner of a claim, if that is dead."""
+        """The commit that the next process makes for the owner of a claim, if that is dead."""
         claim = self.objects.claims.get(version.head.revision + 1)
         follows = claim is not None and version.head.claimed and claim.commit.previous == version.head.uuid
         return claim if follows else None

@@ -1,4 +1,4 @@
-"""What to do next with a table, and what that would win. Pure; names are not escaped here."""
+"""Advice: the next step with a table, and its gain. Pure; names are not escaped here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of a lake table: collected once, from one snapshot, the history and one listing."""
+"""Facts of a lake table for a report: collected once, from one snapshot, the history and one listing."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ COLOURS = {
     "sweep": "#8a93a3",
 }
 WIDTH, HEIGHT = 500, 100
-"""Units of a drawing, which is stretched to the page's width. Of commits in one unit the last one is drawn."""
+"""Units of a drawing, which is stretched to the page's width. One unit shows the last of its commits."""
 
 MOST_DESCRIBED = 200
-"""Of so many marks each tells its commit; of more, which would weigh too much, only the operation."""
+"""Up to so many marks each tells its commit. More would weigh too much, and tell only the operation."""
 
 
 def history_chart(points: Sequence[Point]) -> Html:

@@ -1,4 +1,4 @@
-"""What a report says of a keyed table: collected once, from one view, the checkpoints and one listing."""
+"""Facts of a keyed table for a report: collected once, from one view, the checkpoints and one listing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KeyedFacts:
 
     @property
     def entries(self) -> int | None:
-        """Of all runs; None while there are flushes, which the manifest says nothing of."""
+        """The sum of all runs; None while there are flushes, which the manifest says nothing of."""
         known = [run.entries for run in self.runs]
         return None if None in known else sum(n for n in known if n is not None)
 
@@ -65,7 +65,7 @@ class KeyedFacts:
 
 
 def keyed_facts(table: KeyedTable) -> KeyedFacts:
-    """Collect a keyed table's facts. What opening a reader costs, 2 LIST sequences, and 1 GET a checkpoint."""
+    """Collect a keyed table's facts. Cost: that of opening a reader, 2 LIST sequences, and 1 GET a checkpoint."""
     view = table.journal.read()
     live = {f.key for f in view.l0} | {table.journal.layout.sst_key(s.file) for s in view.manifest.ssts}
     checkpoints = tuple(table.journal.snapshots())

@@ -13,7 +13,7 @@ class Html(str):
 
 
 def joined(parts: Iterable[Any], between: str = "") -> Html:
-    """What isn't HTML already is escaped."""
+    """Text is escaped, unless it is HTML already."""
     return Html(between.join(p if isinstance(p, Html) else html.escape(str(p)) for p in parts))
 
 

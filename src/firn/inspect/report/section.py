@@ -1,4 +1,4 @@
-"""What a page shows of one table, of whatever kind."""
+"""The section of a page for one table, of whatever kind."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ class Section:
 
 
 TableSection = Callable[[Any], Section]
-"""What a page shows of a kind of table: the `PART` of `firn.inspect.report.<kind>_section`."""
+"""The section of a kind of table: the `PART` of `firn.inspect.report.<kind>_section`."""

@@ -9,7 +9,7 @@ from firn.journal.model import CommitInfo
 from firn.units import size_text
 
 _NOUNS = {"remove": "partition removal", "forget": "loss", "register": "registration"}
-"""Of operations whose name isn't one already."""
+"""Words for operations whose name isn't one already."""
 
 
 def count(number: int | None, noun: str) -> str:
@@ -27,7 +27,7 @@ def known(number: int | None) -> str:
 
 
 def sentences(facts: TableFacts) -> list[str]:
-    """What a person should know of the table, most important first."""
+    """Facts of the table that a person should know, most important first."""
     said = [_what_it_holds(facts)]
     if facts.points:
         said.append(_what_happened(facts))

@@ -30,7 +30,7 @@ _TARGET, _SOURCE = "~target", "~source"
 
 @dataclass(frozen=True)
 class MergeClause:
-    """What a merge does with a row.
+    """One WHEN of a merge: which rows, and what is done with them.
 
     Args:
         when: "matched": a pair of a target row and a source row; "not matched": a source row without a target row;
@@ -106,7 +106,7 @@ class Matching:
     clauses: Sequence[MergeClause]
     rows: pa.Table | None
     types: ColumnTypes = field(default_factory=dict)
-    """Of the target's columns."""
+    """The types of the target's columns."""
 
     def of(self, when: When) -> list[tuple[int, MergeClause]]:
         """The clauses of one sort, with their numbers."""
@@ -211,7 +211,7 @@ class Matching:
 
 @dataclass(frozen=True)
 class MatchContext:
-    """What a task of the first pass needs besides its file."""
+    """The context of a task of the first pass."""
 
     matching: Matching
     read: ReadSpec

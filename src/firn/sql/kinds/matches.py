@@ -31,7 +31,7 @@ class RowChange:
 
 
 def row_changes(target: Target, merge: Merge, key: Sequence[str]) -> Iterator[RowChange]:
-    """What a statement changes; `key` are the target's columns by which its rows are found.
+    """The changes of a statement; `key` are the target's columns by which its rows are found.
 
     Raises:
         CardinalityError: two source rows change one row of the target.
