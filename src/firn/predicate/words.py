@@ -39,7 +39,7 @@ def words(text: str) -> list[Word]:
     """The words of a text, comments left out."""
     data = text.encode()
     tokens = duckdb.tokenize(text)
-    ends = [start for start, _ in tokens[1:]] + [len(data)]
+    ends = [*(start for start, _ in tokens[1:]), *[len(data)] * bool(tokens)]
     found = []
     at = used = 0  # characters, and the bytes that they take
     for (start, kind), end in zip(tokens, ends, strict=True):

@@ -209,6 +209,8 @@ def _create(r: WordReader, _: str) -> Statement:
                 key = tuple(r.names())
             else:
                 name = r.name()
+                if fold(name) in map(fold, columns):
+                    raise r.error(f"the column {name!r} stands twice")
                 columns[name] = r.span(",", "PRIMARY", "NOT", "NULL", *_CONSTRAINTS)
                 while not r.ended and r.peek() not in (",", ")"):
                     if r.take("PRIMARY", "KEY"):

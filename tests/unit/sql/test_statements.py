@@ -302,6 +302,7 @@ REFUSED = [
     ("CREATE TABLE x (a INT) WITH (kind = 'no')", "there are 'lake'"),
     ("CREATE TABLE x (a NOTATYPE)", "NOTATYPE"),
     ("CREATE TABLE x (a INT) PARTITION BY (a)", "PARTITIONED BY, SORTED BY, WITH or AS"),
+    ("CREATE TABLE x (a INT, A INT)", "the column 'A' stands twice"),
     ("CREATE VIEW v AS SELECT 1", "only tables"),
     ("ALTER TABLE t ADD COLUMN x INT", "LakeTable.alter"),
     ("COPY t TO '/tmp/x'", "append read files"),

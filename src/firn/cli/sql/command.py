@@ -59,19 +59,21 @@ def sql(
     if query is not None and file is not None:
         raise InvalidInputError("give SQL or --file, not both.")
     chosen = Format("json" if json else "csv" if csv else "table", limit)
-    database = open_database(db, options, writer=writer, strict=strict)
     if query is None and file is None and sys.stdin.isatty():
         from firn.cli.sql.prompt import Prompt
 
+        database = open_database(db, options, must_exist=False, writer=writer, strict=strict)
         Prompt(database, chosen, engine=cast("Engine", engine), fence=fence).run()
         return
-    from firn.predicate.words import statements
+    from firn.predicate.words import WordReader, statements
 
     text = query if query is not None else _read(file)
     given = {name: typed(value) for name, value in pairs(param, "--param").items()}
     found = list(statements(text))
     if not found:
         raise InvalidInputError("there is no statement: write one, like SELECT * FROM flights.")
+    makes = any(WordReader(one).peek() == "CREATE" for one in found)
+    database = open_database(db, options, must_exist=not makes, writer=writer, strict=strict)
     if engine == "spark":
         waiting.start_spark()
     for one in found:
