@@ -79,11 +79,9 @@ def test_merge_into(run):
     assert {m["rows"] for m in found.values()} == {650} and len(found) == 2
 
 
+@pytest.mark.stores
 def test_sql_objects(run):
-    result = run("sql_objects", "--rows", "6000", "--small", "3", "--latency", "0", "--rounds", "1")
-    if result["notes"]:
-        pytest.skip("versitygw isn't there")
-    found = measures(result)
+    found = measures(run("sql_objects", "--rows", "6000", "--small", "3", "--latency", "0", "--rounds", "1"))
     assert {engine for _, engine in found} == {"firn", "Firn's reader"}
     assert {m["rows"] for (name, _), m in found.items() if name != "aggregates of most rows (as Q1)"} == {1}
 
