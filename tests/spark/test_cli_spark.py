@@ -263,7 +263,7 @@ def test_sql_with_two_columns_of_one_name(database: Path) -> None:
 def test_sql_refuses_nonsense(database: Path) -> None:
     refused(3, "sql", "SELECT * FROM flight", "--db", database)
     refused(2, "sql", "SELEC", "--db", database)
-    refused(2, "sql", "DROP TABLE flights", "--db", database)
+    refused(3, "sql", "DROP TABLE flight", "--db", database)
     refused(2, "sql", "SELECT nope FROM flights", "--db", database)
     refused(3, "sql", "SELECT 1", "--db", database / "no")
     assert (
