@@ -55,7 +55,7 @@ def read_select(text: str, said: str | None = None) -> Select:
         try:
             read = json.loads(duck.execute("SELECT json_serialize_sql($1)", [text]).fetchone()[0])
             if read["error"]:
-                raise _unreadable(text, read)
+                raise _unreadable(said or text, read, positioned=said is None)
             if len(read["statements"]) != 1:
                 raise InvalidInputError(
                     f"the query holds {len(read['statements'])} statements; write one, without ';': {shown(text)}."
@@ -147,13 +147,14 @@ def _without_end(text: str) -> str:
     return text
 
 
-def _unreadable(text: str, read: dict[str, Any]) -> InvalidInputError:
+def _unreadable(text: str, read: dict[str, Any], *, positioned: bool) -> InvalidInputError:
     if read.get("error_type") == "not implemented":
         return InvalidInputError(
             f"the query {shown(text)} isn't a SELECT, nor another statement of sql(): docs/howto/sql.md lists "
             "them. A PIVOT needs its values, as in PIVOT t ON year IN (2023, 2024) USING sum(n)."
         )
-    where = f" ({position(text, int(read['position']))})" if read.get("position") else ""
+    known = positioned and read.get("position")
+    where = f" ({position(text, int(read['position']))})" if known else ""
     return InvalidInputError(
         f"the query {shown(text)} isn't SQL that DuckDB reads: {read.get('error_message')}{where}."
     )
@@ -246,7 +247,8 @@ def _check_table(text: str, node: dict[str, Any]) -> None:
         )
     if node.get("at_clause") is not None:
         raise InvalidInputError(
-            f"the query {shown(text)} asks for a version of {node['table_name']!r}; scan(at=…) reads an older one."
+            f"the query {shown(text)} asks for a version of {node['table_name']!r} in a way that isn't known: write "
+            "AT (VERSION => v) or AT (TIMESTAMP => e) behind the table's name."
         )
 
 

@@ -29,7 +29,8 @@ from firn.predicate.binder import cursor
 from firn.predicate.select import Select, condition, read_select, shown
 from firn.reads import TableRead
 from firn.sql.relation import SCHEME, Relation, empty_relation, given_relation, relation_of
-from firn.sql.tables import Parameters, QueryTables, narrow, parsed, pin
+from firn.sql.tables import QueryTables, narrow, parsed, pin
+from firn.sql.time_travel import Parameters, time_travel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,9 +85,10 @@ class DuckQuery:
         said: str | None = None,
         versions: Mapping[str, Any] | None = None,
     ) -> None:
-        self._tables, self._parameters, self._said = tables, parameters, said
-        self._versions = versions or {}
-        self._select: Select = read_select(text, said)
+        self._tables, self._versions = tables, versions or {}
+        text_run, self._past, self._parameters = time_travel(text, parameters)
+        self._said = said or (text if self._past else None)
+        self._select: Select = read_select(text_run, self._said)
         self._given = _named(given or {}, self._select.tables)
         self._now = dt.datetime.now(dt.timezone.utc)
         self._look = self._new_look()
@@ -161,7 +163,7 @@ class DuckQuery:
 
     def _new_look(self) -> _Look:
         names = [name for name in self._select.tables if name not in self._given]
-        pinned = pin(self._tables, names, self._versions)
+        pinned = pin(self._tables, names, self._versions, self._past)
         columns = self._bound(pinned)
         trusted = self._select.conditions
         return _Look(narrow(pinned, parsed(self.text), lambda sql: condition(sql) in trusted), columns)

@@ -21,9 +21,11 @@ from firn.errors import InvalidInputError, TableNotFoundError
 from firn.journal.model import ColumnTypes
 from firn.predicate.dialect import function_names, readable_depth
 from firn.predicate.select import shown
+from firn.predicate.words import Word
 from firn.spark.plan import frame_of
 from firn.spark.session.types import columns_of_schema
-from firn.sql.tables import Parameters, QueryTables, narrow, pin, table_nodes
+from firn.sql.tables import QueryTables, narrow, pin, table_nodes
+from firn.sql.time_travel import Parameters, without_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,8 +55,9 @@ class SparkQuery:
     def __init__(
         self, tables: QueryTables, text: str, session: SparkSession, parameters: Parameters = None
     ) -> None:
+        text, past = without_versions(text, _words(text), "`", lambda sql: _value(session, sql))
         self.text, tree = _read(text)
-        pinned = pin(tables, dict.fromkeys(node.name for node in table_nodes(tree)))
+        pinned = pin(tables, dict.fromkeys(node.name for node in table_nodes(tree)), past=past)
         self.versions = {name: read.version for name, read in pinned.items()}
         frames = {name: frame_of(read, session) for name, read in narrow(pinned, tree).items()}
         self._frame = _run(session, self.text, frames, parameters)
@@ -82,6 +85,21 @@ class SparkQuery:
 
     def _table(self, frame: DataFrame) -> pa.Table:
         return conform(frame.toArrow(), self.columns)
+
+
+def _words(text: str) -> list[Word]:
+    """The words of a text in Spark's SQL."""
+    try:
+        tokens = sqlglot.tokenize(text, read="spark")
+    except SqlglotError:
+        return []  # `_read` says what is wrong
+    return [Word(text[token.start : token.end + 1], token.start, token.end + 1) for token in tokens]
+
+
+def _value(session: SparkSession, expression: str) -> Any:
+    """The value of an expression over no table."""
+    _read(f"SELECT {expression}")
+    return _run(session, f"SELECT {expression}", {}, None).toArrow().column(0)[0].as_py()
 
 
 def _read(text: str) -> tuple[str, exp.Expression]:
@@ -115,10 +133,6 @@ def _check_table(what: str, node: exp.Table) -> None:
     if not isinstance(node.this, exp.Identifier):
         raise InvalidInputError(
             f"{what} reads the table function {node.this.sql('spark')}; it can read tables of the database only."
-        )
-    if node.args.get("version") or node.args.get("when"):
-        raise InvalidInputError(
-            f"{what} asks for a version of {node.name!r}; scan(at=…).to_spark() reads an older one."
         )
     if node.args.get("db") or node.args.get("catalog"):
         raise TableNotFoundError(

@@ -35,7 +35,8 @@ from firn.sql.statements import (
     Truncate,
     read_statement,
 )
-from firn.sql.tables import Parameters, opened
+from firn.sql.tables import opened
+from firn.sql.time_travel import Parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

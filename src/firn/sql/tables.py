@@ -16,8 +16,7 @@ from firn.predicate.dialect import FirnSQL, to_duckdb
 from firn.predicate.predicate import Predicate
 from firn.predicate.pushdown import argument, conjuncts_by_table, used_columns
 from firn.reads import QueryMoment, TableRead, plan_read
-
-Parameters = Sequence[Any] | Mapping[str, Any] | None
+from firn.sql.time_travel import Past
 
 
 class QueryTables(Protocol):
@@ -29,9 +28,14 @@ class QueryTables(Protocol):
 
 
 def pin(
-    tables: QueryTables, names: Iterable[str], versions: Mapping[str, Any] | None = None
+    tables: QueryTables,
+    names: Iterable[str],
+    versions: Mapping[str, Any] | None = None,
+    past: Mapping[str, Past] | None = None,
 ) -> dict[str, TableRead]:
     """The tables by the names that a query gives them: each at one version, all record tables at one commit.
+
+    `versions` are by the names of tables, `past` by the names in the query.
 
     Names match exactly, else in any case. Cost: opening each table and its snapshot; 1 LIST and a GET a table where a
     name is spelled in another case.
@@ -40,8 +44,9 @@ def pin(
         TableNotFoundError: no such table; the message names similar ones.
     """
     found: dict[str, Any] = {}
+    past = past or {}
     for name in names:
-        table = opened(tables, name)
+        table = opened(tables, past[name].table if name in past else name)
         other = next((there for there in found if fold(there) == fold(name)), None)
         if other is None:
             found[name] = table
@@ -52,7 +57,10 @@ def pin(
             )
     moment = QueryMoment()  # all are open before a snapshot is taken, which then has them
     at = versions or {}
-    return {name: plan_read(table, moment=moment, at=at.get(table.name)) for name, table in found.items()}
+    return {
+        name: plan_read(table, moment=moment, at=past[name].at if name in past else at.get(table.name))
+        for name, table in found.items()
+    }
 
 
 def narrow(
