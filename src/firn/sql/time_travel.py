@@ -88,7 +88,7 @@ class _Clause:
 
 
 def _clauses(each: Sequence[Word]) -> list[_Clause]:
-    found = []
+    found: list[_Clause] = []
     for first in range(1, len(each)):
         opened = _opened(each, first) if not found or first >= found[-1].end else None
         if opened is None or not _is_name(each[first - 1]):
@@ -192,11 +192,11 @@ _UNITS = {
 _BEFORE = frozenset(("FROM", "JOIN", ",", "(", "TABLE", "USING", "INTO", ".", "LATERAL"))
 """What stands before a table's name."""
 
-_FOLLOWING = frozenset(
-    """
-    WHERE GROUP ORDER LIMIT OFFSET FETCH HAVING QUALIFY WINDOW UNION INTERSECT EXCEPT MINUS JOIN INNER LEFT RIGHT FULL
-    CROSS NATURAL ASOF POSITIONAL SEMI ANTI LATERAL ON USING TABLESAMPLE PIVOT UNPIVOT SELECT WHEN SET CLUSTER
-    DISTRIBUTE SORT RETURNING
-    """.split()
-)
+_FOLLOWING_TEXT = """
+WHERE GROUP ORDER LIMIT OFFSET FETCH HAVING QUALIFY WINDOW UNION INTERSECT EXCEPT MINUS JOIN INNER LEFT RIGHT FULL
+CROSS NATURAL ASOF POSITIONAL SEMI ANTI LATERAL ON USING TABLESAMPLE PIVOT UNPIVOT SELECT WHEN SET CLUSTER DISTRIBUTE
+SORT RETURNING
+"""
+
+_FOLLOWING = frozenset(_FOLLOWING_TEXT.split())
 """Words after a table that aren't its other name."""
