@@ -510,8 +510,8 @@ class Database(Transactions, WriterUpkeep):
         Args:
             query: one query, with its CTEs, or one statement. Names of tables match exactly, else in any case.
             parameters: values for `?`, or by name for `$name` (on Spark `:name`).
-            tables: rows that this query can name besides: Arrow, pandas, polars, a list of dicts, a `Scan` or a
-                `Result`, by name.
+            tables: rows that this query can name besides: Arrow, pandas, polars, a list of dicts, a Spark DataFrame,
+                a `Scan` or a `Result`, by name.
             engine: "duckdb" or "spark"; by default the connection's: Spark if `connect` was given a session, else
                 DuckDB.
             fence: whether a statement may take a keyed table over from its writer, where this connection has none.

@@ -16,8 +16,13 @@ from firn.predicate.select import shown
 from firn.predicate.words import Word, words
 
 
-def with_values(text: str, parameters: Sequence[Any] | Mapping[str, Any] | None) -> str:
-    """The text with each `?`, `$1` and `$name` replaced by its value.
+def with_values(
+    text: str,
+    parameters: Sequence[Any] | Mapping[str, Any] | None,
+    each: Sequence[Word] | None = None,
+) -> str:
+    """The text with each `?`, `$1` and `$name` replaced by its value. `each` are its words, by default those of
+    DuckDB's SQL.
 
     Raises:
         InvalidInputError: a parameter without a value, a value without a parameter, or one of no SQL type.
@@ -28,7 +33,7 @@ def with_values(text: str, parameters: Sequence[Any] | Mapping[str, Any] | None)
     used: set[Any] = set()
     pieces = []
     at = asked = 0
-    for word in _marks(text):
+    for word in _marks(words(text) if each is None else each):
         asked += word.text == "?"
         name: Any = asked if word.text == "?" else word.text[1:]
         if not isinstance(parameters, Mapping):
@@ -47,9 +52,8 @@ def with_values(text: str, parameters: Sequence[Any] | Mapping[str, Any] | None)
     return "".join([*pieces, text[at:]])
 
 
-def _marks(text: str) -> list[Word]:
+def _marks(each: Sequence[Word]) -> list[Word]:
     found = []
-    each = words(text)
     for number, word in enumerate(each):
         if word.text == "?":
             found.append(word)

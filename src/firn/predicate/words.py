@@ -7,7 +7,7 @@ that no reader asks for is an error with line and column: nothing is skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -65,14 +65,23 @@ def statements(text: str) -> Iterator[str]:
 
 
 class WordReader:
-    """Reads one statement from its beginning."""
+    """Reads one statement from its beginning; `each` are its words, by default those of DuckDB's SQL."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, each: Sequence[Word] | None = None) -> None:
         self.text = text
-        self._words = words(text)
+        self._words = list(words(text) if each is None else each)
         while self._words and self._words[-1].text == ";":
             self._words.pop()
         self._at = 0
+
+    @property
+    def at(self) -> int:
+        """How many words were read."""
+        return self._at
+
+    def since(self, at: int) -> str:
+        """The text of the words since the first `at` of them, as written."""
+        return self.text[self._words[at].start : self._words[self._at - 1].end]
 
     @property
     def ended(self) -> bool:
@@ -102,9 +111,10 @@ class WordReader:
     def name(self) -> str:
         """An identifier, bare or quoted."""
         text = self._words[self._at].text if not self.ended else ""
-        if text[:1] == '"' and text[-1:] == '"' and len(text) > 2:
+        quote = text[:1]
+        if quote in ('"', "`") and text[-1:] == quote and len(text) > 2:
             self._at += 1
-            return text[1:-1].replace('""', '"')
+            return text[1:-1].replace(quote * 2, quote)
         if _BARE.fullmatch(text):
             self._at += 1
             return text
@@ -150,7 +160,7 @@ class WordReader:
             raise self.error("an expression should stand here")
         if depth:
             raise self.error("a bracket is still open")
-        return self.text[self._words[first].start : self._words[self._at - 1].end]
+        return self.since(first)
 
     def spans(self) -> list[str]:
         """The texts between the commas of a bracket."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from firn.errors import ObjectNotFoundError, SnapshotTooOldError
+from firn.journal.model import ColumnTypes
 from firn.reads import TableRead, Unit
 from firn.spark.session.packing import bin_count, pack
 from firn.spark.session.runner import BROADCAST_BYTES
@@ -27,6 +28,12 @@ def packed(units: Sequence[Unit], slots: int, most: int | None = None) -> list[l
     if most is not None:
         count = max(count, min(len(weights), sum(weights) // most))
     return [[units[index].work for index in one] for one in pack(weights, count)]
+
+
+def frame_of_table(rows: pa.Table, columns: ColumnTypes, spark: SparkSession) -> DataFrame:
+    """Rows at hand, in these DuckDB types."""
+    schema = spark_schema(columns)
+    return spark.createDataFrame(recast(rows, spark_arrow_schema(schema)), schema)
 
 
 def frame_of_tasks(read: TableRead, units: Sequence[Unit], spark: SparkSession) -> DataFrame:

@@ -29,7 +29,7 @@ from firn.predicate.binder import cursor
 from firn.predicate.select import Select, condition, read_select, shown
 from firn.reads import TableRead
 from firn.sql.relation import SCHEME, Relation, empty_relation, given_relation, relation_of
-from firn.sql.tables import QueryTables, narrow, parsed, pin
+from firn.sql.tables import QueryTables, by_name, narrow, parsed, pin
 from firn.sql.time_travel import Parameters, time_travel
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class DuckQuery:
         text_run, self._past, self._parameters = time_travel(text, parameters)
         self._said = said or (text if self._past else None)
         self._select: Select = read_select(text_run, self._said)
-        self._given = _named(given or {}, self._select.tables)
+        self._given = by_name(given or {}, self._select.tables)
         self._now = dt.datetime.now(dt.timezone.utc)
         self._look = self._new_look()
 
@@ -107,11 +107,17 @@ class DuckQuery:
         """The version that each table is read at."""
         return {name: read.version for name, read in self._look.reads.items()}
 
-    def over(self, text: Callable[[ColumnTypes], str]) -> DuckQuery:
-        """Another query of this one's rows and versions: a text, made of its columns, that holds its text."""
+    def named(self, names: Sequence[str], kinds: ColumnTypes) -> DuckQuery:
+        """The same rows under other names, those in `kinds` cast to these types."""
+        alias = ", ".join(f"c{number}" for number in range(len(names)))
+        picked = [
+            f"{f'CAST(c{at} AS {kinds[name]})' if name in kinds else f'c{at}'} AS {quoted(name)}"
+            for at, name in enumerate(names)
+        ]
         query = copy(self)
         query._said = self._said or self.text
-        query._select = replace(self._select, text=text(self.columns))
+        text = f"SELECT {', '.join(picked)} FROM (\n{self.text}\n) AS s({alias})"
+        query._select = replace(self._select, text=text)
         query._look = replace(self._look, columns=query._bound(self._look.reads))
         return query
 
@@ -125,11 +131,9 @@ class DuckQuery:
 
     def frame(self, session: Callable[[], SparkSession]) -> DataFrame:
         """The rows, handed over to Spark."""
-        from firn.spark.session.types import recast, spark_arrow_schema, spark_schema
+        from firn.spark.frames import frame_of_table
 
-        schema = spark_schema(self.columns)
-        rows = pa.Table.from_batches(self.batches(), arrow_schema(self.columns))
-        return session().createDataFrame(recast(rows, spark_arrow_schema(schema)), schema)
+        return frame_of_table(self.table(), self.columns, session())
 
     def count(self) -> int:
         """How many rows the result has."""
@@ -139,6 +143,10 @@ class DuckQuery:
     def reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of Arrow's."""
         return pa.RecordBatchReader.from_batches(arrow_schema(self.columns), self.batches())
+
+    def data(self) -> pa.RecordBatchReader:
+        """The rows as `append` takes them."""
+        return self.reader()
 
     def table(self) -> pa.Table:
         """All rows."""
@@ -289,12 +297,6 @@ class _Rows(Iterator[pa.RecordBatch]):
 
     def _orphaned(self) -> None:
         keep_alive(self._batches)
-
-
-def _named(given: Mapping[str, pa.Table], names: Sequence[str]) -> dict[str, pa.Table]:
-    """The rows that a query names, under the names that it gives them."""
-    by_name = {fold(name): rows for name, rows in given.items()}
-    return {name: by_name[fold(name)] for name in names if fold(name) in by_name}
 
 
 def memory_limit() -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,15 +17,16 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from firn.arrow.types import conform
+from firn.arrow.types import columns_of, conform
 from firn.errors import InvalidInputError, TableNotFoundError
 from firn.journal.model import ColumnTypes
 from firn.predicate.dialect import function_names, readable_depth
 from firn.predicate.select import shown
 from firn.predicate.words import Word
+from firn.spark.frames import frame_of_table
 from firn.spark.plan import frame_of
-from firn.spark.session.types import columns_of_schema
-from firn.sql.tables import QueryTables, narrow, pin, table_nodes
+from firn.spark.session.types import columns_of_schema, spark_schema
+from firn.sql.tables import QueryTables, by_name, narrow, pin, table_nodes
 from firn.sql.time_travel import Parameters, without_versions
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class SparkQuery:
         tables: the tables that it can name.
         text: one SELECT, with its CTEs.
         parameters: values for `?`, or by name for `:name`: Spark's own `args`.
+        given: rows that it can name besides, as Arrow tables or Spark DataFrames.
+        versions: the versions at which to read tables, by their names; by default the newest.
 
     Raises:
         InvalidInputError: text that isn't one SELECT, table functions, what Spark says of it.
@@ -53,24 +57,59 @@ class SparkQuery:
     outcome = None
 
     def __init__(
-        self, tables: QueryTables, text: str, session: SparkSession, parameters: Parameters = None
+        self,
+        tables: QueryTables,
+        text: str,
+        session: SparkSession,
+        parameters: Parameters = None,
+        *,
+        given: Mapping[str, Any] | None = None,
+        versions: Mapping[str, Any] | None = None,
     ) -> None:
-        text, past = without_versions(text, _words(text), "`", lambda sql: _value(session, sql))
+        text, past = without_versions(text, spark_words(text), "`", lambda sql: _value(session, sql))
         self.text, tree = _read(text)
-        pinned = pin(tables, dict.fromkeys(node.name for node in table_nodes(tree)), past=past)
+        named = dict.fromkeys(node.name for node in table_nodes(tree))
+        rows = by_name(given or {}, list(named))
+        pinned = pin(tables, [name for name in named if name not in rows], versions, past)
         self.versions = {name: read.version for name, read in pinned.items()}
         frames = {name: frame_of(read, session) for name, read in narrow(pinned, tree).items()}
+        for name, one in rows.items():
+            is_table = isinstance(one, pa.Table)
+            frames[name] = frame_of_table(one, columns_of(one.schema), session) if is_table else one
         self._frame = _run(session, self.text, frames, parameters)
 
     @property
     def columns(self) -> ColumnTypes:
         return columns_of_schema(self._frame.schema)
 
+    def named(self, names: Sequence[str], kinds: ColumnTypes) -> SparkQuery:
+        """The same rows under other names, those in `kinds` cast to these types."""
+        from pyspark.sql.functions import col
+
+        schema = spark_schema(kinds)
+        numbered = self._frame.toDF(*(f"c{at}" for at in range(len(names))))
+        query = copy(self)
+        query._frame = numbered.select(
+            *(
+                (col(f"c{at}").cast(schema[name].dataType) if name in kinds else col(f"c{at}")).alias(name)
+                for at, name in enumerate(names)
+            )
+        )
+        return query
+
     def frame(self, session: Callable[[], SparkSession]) -> DataFrame:
         return self._frame
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._table(self._frame).to_batches()
+        yield from self.table().to_batches()
+
+    def data(self) -> DataFrame:
+        """The rows as `append` takes them."""
+        return self._frame
+
+    def table(self) -> pa.Table:
+        """All rows, on the driver."""
+        return self._table(self._frame)
 
     def count(self) -> int:
         return int(self._frame.count())
@@ -87,13 +126,22 @@ class SparkQuery:
         return conform(frame.toArrow(), self.columns)
 
 
-def _words(text: str) -> list[Word]:
-    """The words of a text in Spark's SQL."""
+def spark_words(text: str) -> list[Word]:
+    """The words of a text in Spark's SQL, comments left out."""
     try:
         tokens = sqlglot.tokenize(text, read="spark")
     except SqlglotError:
         return []  # `_read` says what is wrong
-    return [Word(text[token.start : token.end + 1], token.start, token.end + 1) for token in tokens]
+    found = []
+    for token in tokens:
+        written = text[token.start : token.end + 1]
+        parts = [written] if written[0] in "'\"`" else written.split()  # PRIMARY KEY is one token
+        at = token.start
+        for part in parts:
+            at = text.index(part, at)
+            found.append(Word(part, at, at + len(part)))
+            at += len(part)
+    return found
 
 
 def _value(session: SparkSession, expression: str) -> Any:

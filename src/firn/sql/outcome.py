@@ -46,9 +46,9 @@ class FixedRows:
         yield from self._rows.to_batches()
 
     def frame(self, session: Callable[[], SparkSession]) -> DataFrame:
-        from firn.spark.session.types import spark_schema
+        from firn.spark.frames import frame_of_table
 
-        return session().createDataFrame(self._rows, spark_schema(self.columns))
+        return frame_of_table(self._rows, self.columns, session())
 
     def count(self) -> int:
         return int(self._rows.num_rows)

@@ -12,7 +12,6 @@ from firn.arrow.types import arrow_schema
 from firn.errors import InvalidInputError, NotFoundError, TableNotFoundError, UnsupportedError
 from firn.journal.columns import is_cast
 from firn.journal.model import ColumnTypes
-from firn.journal.typenames import quoted
 from firn.kinds import KINDS
 from firn.lake.maintain.matching import MergeClause
 from firn.names import fold
@@ -20,7 +19,7 @@ from firn.predicate.parameters import with_values
 from firn.predicate.select import shown
 from firn.reads import plan_read
 from firn.sql.in_process import DuckQuery
-from firn.sql.kinds.kind import StatementTables, Target, sql_kind
+from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
 from firn.sql.outcome import FixedRows, Outcome
 from firn.sql.result import BoundQuery
 from firn.sql.statements import (
@@ -49,7 +48,8 @@ class Statements:
 
     Args:
         tables: the database.
-        given: rows that statements can name besides: Arrow, pandas, polars, lists of dicts, a `Scan` or a `Result`.
+        given: rows that statements can name besides: Arrow, pandas, polars, lists of dicts, a Spark DataFrame, a
+            `Scan` or a `Result`.
         fence: whether a statement may open a keyed table's writer, and so fence another.
         session: finds or starts Spark, where queries are written in its SQL.
     """
@@ -63,11 +63,11 @@ class Statements:
         session: Callable[[], SparkSession] | None = None,
     ) -> None:
         self._tables, self._fence, self._session = tables, fence, session
-        self._given = {name: _rows(rows) for name, rows in (given or {}).items()}
+        self._given = {name: _rows(rows, keep=session is not None) for name, rows in (given or {}).items()}
 
     def run(self, text: str, parameters: Parameters = None) -> BoundQuery:
         """Bind a query, or run any other statement at once."""
-        statement = read_statement(text)
+        statement = self._read(text)
         if isinstance(statement, QueryStatement) and self._session is not None:
             return self._on_spark(statement, parameters, self._session)
         if isinstance(statement, QueryStatement):
@@ -79,41 +79,40 @@ class Statements:
         if isinstance(statement, ShowCreateTable):
             table = opened(self._tables, statement.table)
             return _texts({"sql": [sql_kind(table.kind).created(table).text]})
-        said = text
-        if parameters:
+        queries = _Queries(self._tables, self._given, text, self._session)
+        if parameters and self._session is not None:
+            text, queries.parameters = _shared_out(text, parameters)
+            statement = self._read(text)
+        elif parameters:
             text = with_values(text, parameters)
-            statement = read_statement(text)
-        return self._change(statement, said).rows()
+            statement = self._read(text)
+        return self._change(statement, queries).rows()
+
+    def _read(self, text: str) -> Any:
+        if self._session is None:
+            return read_statement(text)
+        from firn.sql.on_spark import spark_words
+
+        return read_statement(text, spark_words(text))
 
     def _on_spark(
         self, statement: QueryStatement, parameters: Parameters, session: Callable[[], SparkSession]
     ) -> BoundQuery:
         from firn.sql.on_spark import SparkQuery
 
-        if self._given:
-            raise UnsupportedError(
-                f"the query {shown(statement.text)} runs on Spark, where tables= has no meaning: append the "
-                "rows to a "
-                'table, or run it by engine="duckdb".'
-            )
-        query = SparkQuery(self._tables, statement.text, session(), parameters)
+        query = SparkQuery(self._tables, statement.text, session(), parameters, given=self._given)
         return _texts({"plan": query.explain().splitlines()}) if statement.explain else query
 
-    def _change(self, statement: Any, said: str) -> Outcome:
-        inner = getattr(statement, "query", None) or getattr(statement, "source", None)
-        if inner is not None and self._session is not None:
-            raise UnsupportedError(
-                f"the statement {shown(said)} holds a query, which would be in Spark's SQL here. Run it by "
-                'engine="duckdb"; or append what db.sql(query).to_spark() gives.'
-            )
+    def _change(self, statement: Any, queries: _Queries) -> Outcome:
+        said = queries.said
         if isinstance(statement, CreateTable):
-            return self._create(statement, said)
+            return self._create(statement, queries)
         if isinstance(statement, DropTable):
             return self._drop(statement)
-        target = self._target(statement.table, said)
+        target = self._target(statement.table, queries)
         kind = sql_kind(target.table.kind)
         if isinstance(statement, Insert):
-            rows = _insertable(target, target.query(statement.query), statement)
+            rows = _insertable(target, target.source(statement.query), statement)
             if statement.overwrite != "no" or statement.replace_where is not None:
                 return kind.overwrite(target, rows, statement)
             return kind.insert(target, rows, statement)
@@ -124,15 +123,14 @@ class Statements:
             return kind.change(target, statement)
         return self._call(target.table, statement, said)
 
-    def _target(self, name: str, said: str) -> Target:
+    def _target(self, name: str, queries: _Queries) -> Target:
         table = opened(self._tables, name)
+        return Target(
+            self._tables, table, plan_read(table).known, queries, said=queries.said, fence=self._fence
+        )
 
-        def query(text: str, versions: Mapping[str, str] | None = None) -> DuckQuery:
-            return DuckQuery(self._tables, text, given=self._given, said=said, versions=versions)
-
-        return Target(self._tables, table, plan_read(table).known, query, said=said, fence=self._fence)
-
-    def _create(self, statement: CreateTable, said: str) -> Outcome:
+    def _create(self, statement: CreateTable, queries: _Queries) -> Outcome:
+        said = queries.said
         options = {fold(name): value for name, value in statement.options.items()}
         kind = options.pop("kind", "lake")
         if kind not in KINDS:
@@ -144,7 +142,7 @@ class Statements:
             )
         query = None
         if statement.query is not None:
-            query = DuckQuery(self._tables, statement.query, given=self._given, said=said)
+            query = queries.source(statement.query, None)
             if statement.columns:
                 raise InvalidInputError(
                     f"the statement {shown(said)}: its query says the columns; leave them out."
@@ -157,11 +155,11 @@ class Statements:
         table = self._tables.create_table(statement.table, kind=kind, properties=options, **given)
         if query is None:
             return Outcome("create_table")
-        target = self._target(statement.table, said)
+        target = self._target(statement.table, queries)
         target.fence = True
         before = getattr(table, "version", None)
         try:
-            done = sql_kind(kind).insert(target, query, Insert(statement.table, query.text))
+            done = sql_kind(kind).insert(target, query, Insert(statement.table, statement.query or ""))
         except BaseException:
             if getattr(table, "version", None) == before:
                 self._tables.drop_table(statement.table)
@@ -214,7 +212,50 @@ CALLS = (
 _OPTIONS = ("version_by", "merge_operator", "ttl", "journal", "indices", "isolation")
 
 
-def _insertable(target: Target, query: DuckQuery, statement: Insert) -> DuckQuery:
+class _Queries:
+    """Binds the queries of one statement; `parameters` are those that are left for the engine."""
+
+    def __init__(
+        self,
+        tables: StatementTables,
+        given: Mapping[str, pa.Table],
+        said: str,
+        session: Callable[[], SparkSession] | None,
+    ) -> None:
+        self._tables, self._rows, self._session = tables, given, session
+        self.said, self.on_spark = said, session is not None
+        self.parameters: Parameters = None
+
+    def on_duckdb(
+        self, text: str, versions: Mapping[str, str] | None, given: Mapping[str, pa.Table]
+    ) -> DuckQuery:
+        return DuckQuery(self._tables, text, given={**self._rows, **given}, said=self.said, versions=versions)
+
+    def source(self, text: str, versions: Mapping[str, str] | None) -> SourceRows:
+        if self._session is None:
+            return self.on_duckdb(text, versions, {})
+        from firn.sql.on_spark import SparkQuery
+
+        return SparkQuery(
+            self._tables, text, self._session(), self.parameters, given=self._rows, versions=versions
+        )
+
+
+def _shared_out(text: str, parameters: Any) -> tuple[str, Parameters]:
+    """The text with the values of `$name`, which DuckDB's expressions have, and the parameters of Spark's `:name`."""
+    if not isinstance(parameters, Mapping):
+        raise UnsupportedError(
+            f"the statement {shown(text)} has parts in two engines' SQL: give its parameters by name, {{'n': 1}}, "
+            "and write $n in conditions and assignments, :n in the query."
+        )
+    mine = {name: value for name, value in parameters.items() if f"${name}" in text}
+    rest = {name: value for name, value in parameters.items() if name not in mine}
+    from firn.sql.on_spark import spark_words
+
+    return with_values(text, mine, spark_words(text)) if mine else text, rest or None
+
+
+def _insertable(target: Target, query: SourceRows, statement: Insert) -> SourceRows:
     """The rows under the table's names and in its types, where appending wouldn't join the two."""
     source = list(query.columns)
     known = target.columns
@@ -233,18 +274,12 @@ def _insertable(target: Target, query: DuckQuery, statement: Insert) -> DuckQuer
             f"the statement {shown(target.said)}: the column {min(repeated)!r} stands twice."
         )
 
-    def text(columns: ColumnTypes) -> str:
-        alias = ", ".join(f"c{number}" for number in range(len(source)))
-        picked = []
-        for number, (name, has) in enumerate(zip(names, columns.values(), strict=True)):
-            wanted = known.get(name)
-            value = (
-                f"c{number}" if wanted is None or not is_cast(has, wanted) else f"CAST(c{number} AS {wanted})"
-            )
-            picked.append(f"{value} AS {quoted(name)}")
-        return f"SELECT {', '.join(picked)} FROM (\n{query.text}\n) AS s({alias})"
-
-    return query.over(text)
+    kinds = {
+        name: known[name]
+        for name, has in zip(names, query.columns.values(), strict=True)
+        if name in known and is_cast(has, known[name])
+    }
+    return query.named(names, kinds)
 
 
 def _plan(query: DuckQuery, *, analyze: bool) -> FixedRows:
@@ -256,8 +291,12 @@ def _texts(columns: Mapping[str, Sequence[str]]) -> FixedRows:
     return FixedRows(pa.table(dict(columns), arrow_schema(kinds)), kinds)
 
 
-def _rows(data: Any) -> pa.Table:
-    """Rows that the caller gave."""
+def _rows(data: Any, *, keep: bool) -> Any:
+    """Rows that the caller gave, as an Arrow table; a DataFrame of Spark's stays one where `keep`."""
+    if type(data).__module__.startswith("pyspark.sql"):
+        if keep:
+            return data
+        data = data.toArrow()
     if hasattr(data, "to_arrow") and not isinstance(data, pa.Table):
         data = data.to_arrow()
     reader = to_reader(data, known={})

@@ -5,6 +5,7 @@ Queries and expressions stay text, which the engine reads; what stands between t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from firn.lake.maintain.matching import MergeClause, When
 from firn.names import fold
 from firn.predicate.parameters import literal
 from firn.predicate.select import shown
-from firn.predicate.words import WordReader
+from firn.predicate.words import Word, WordReader
 
 QUERY_WORDS = (
     "SELECT",
@@ -146,14 +147,14 @@ Statement = (
 )
 
 
-def read_statement(text: str) -> Statement:
-    """Tell which statement a text is, and read its head.
+def read_statement(text: str, each: Sequence[Word] | None = None) -> Statement:
+    """Tell which statement a text is, and read its head. `each` are its words, by default those of DuckDB's SQL.
 
     Raises:
         InvalidInputError: text that isn't a statement, with line and column.
         UnsupportedError: statements that other databases have; the message says what to write instead.
     """
-    r = WordReader(text)
+    r = WordReader(text, each)
     head = r.peek()
     if head == "EXPLAIN":
         r.take("EXPLAIN")
@@ -409,11 +410,13 @@ def _source(r: WordReader, prefix: str) -> tuple[str, str]:
             names = ", ".join(map(quoted, r.names()))
             query = f"SELECT * FROM (\n{query}\n) AS {quoted(alias)}({names})"
         return query, alias
+    before = r.at
     name = r.table()
+    written = r.since(before)
     alias = r.alias("ON", "USING", "WHERE", "WHEN", "RETURNING") or name
     if r.peek() == ",":
         raise r.error("one table or query is the source: join several in brackets, (SELECT …) AS s")
-    return f"{prefix}FROM {quoted(name)}", alias
+    return f"{prefix}SELECT * FROM {written}", alias
 
 
 def _merge(r: WordReader, prefix: str) -> Statement:

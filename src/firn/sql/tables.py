@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -17,6 +17,8 @@ from firn.predicate.predicate import Predicate
 from firn.predicate.pushdown import argument, conjuncts_by_table, used_columns
 from firn.reads import QueryMoment, TableRead, plan_read
 from firn.sql.time_travel import Past
+
+T = TypeVar("T")
 
 
 class QueryTables(Protocol):
@@ -146,6 +148,12 @@ def opened(tables: QueryTables, name: str) -> Any:
         if not found:
             raise
     return tables.table(found[0])
+
+
+def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
+    """The rows that a query names, under the names that it gives them."""
+    folded = {fold(name): rows for name, rows in given.items()}
+    return {name: folded[fold(name)] for name in names if fold(name) in folded}
 
 
 def _pruned(read: TableRead, places: Sequence[Sequence[exp.Expression]]) -> TableRead:

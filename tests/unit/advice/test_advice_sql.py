@@ -37,13 +37,13 @@ def test_a_keyed_table_is_changed_by_its_writer(db: firn.Database) -> None:
         assert kv.get(1) == {"n": 5}
 
 
-def test_older_versions_are_scanned(db: firn.Database) -> None:
+def test_versions_are_written_behind_names(db: firn.Database) -> None:
     table = db.create_table("t")
     first = table.append([{"n": 1}]).version
     table.append([{"n": 2}])
-    with advises("; scan(at=…) reads an older one", names="'t'"):
-        db.sql(f"SELECT * FROM t AT (VERSION => '{first}')")
-    assert table.scan(at=first).count() == 1
+    with advises("write AT (VERSION => v) or AT (TIMESTAMP => e) behind the table's name", names="'t'"):
+        db.sql(f"SELECT * FROM t x(n) AT (VERSION => '{first}')")
+    assert db.sql(f"SELECT * FROM t AT (VERSION => '{first}')").count() == 1
 
 
 def test_a_query_that_lost_its_files_runs_again(db: firn.Database) -> None:
@@ -60,20 +60,10 @@ def test_a_query_that_lost_its_files_runs_again(db: firn.Database) -> None:
     assert db.sql(query).count() == 80 * 50_000
 
 
-def test_statements_with_a_query_run_in_process(db: firn.Database) -> None:
+def test_statements_of_two_dialects_name_their_parameters(db: firn.Database) -> None:
     db.create_table("t").append([{"n": 1}])
-    insert = "INSERT INTO t SELECT n + 1 FROM t"
-    with advises(
-        'Run it by engine="duckdb"; or append what db.sql(query).to_spark() gives', names="INSERT INTO t"
-    ):
-        db.sql(insert, engine="spark")
-    db.sql(insert, engine="duckdb")
-    db.sql("UPDATE t SET n = n * 2", engine="spark")
-    assert sorted(row["n"] for row in db.sql("FROM t")) == [2, 4]
-
-
-def test_rows_at_hand_are_tables_in_process(db: firn.Database) -> None:
-    given = {"s": [{"n": 1}]}
-    with advises('append the rows to a table, or run it by engine="duckdb"', names="FROM s"):
-        db.sql("SELECT * FROM s", tables=given, engine="spark")
-    assert db.sql("SELECT * FROM s", tables=given, engine="duckdb").count() == 1
+    update = "UPDATE t SET n = n * {}"
+    with advises("give its parameters by name, ", names="UPDATE t"):
+        db.sql(update.format("?"), [2], engine="spark")
+    db.sql(update.format("$more"), {"more": 2}, engine="spark")
+    assert list(db.sql("FROM t")) == [{"n": 2}]

@@ -15,8 +15,7 @@ from firn.keyed.write.writer import KeyedWriter
 from firn.lake.maintain.matching import MergeClause
 from firn.names import fold
 from firn.predicate.select import shown
-from firn.sql.in_process import DuckQuery
-from firn.sql.kinds.kind import SqlKind, Target, refuse_lake_clauses
+from firn.sql.kinds.kind import SourceRows, SqlKind, Target, refuse_lake_clauses
 from firn.sql.kinds.matches import row_changes
 from firn.sql.outcome import Outcome
 from firn.sql.statements import CreateTable, Insert, Merge
@@ -65,7 +64,7 @@ class KeyedInSql(SqlKind):
             options={name: value for name, value in options.items() if value is not None},
         )
 
-    def insert(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+    def insert(self, target: Target, rows: SourceRows, statement: Insert) -> Outcome:
         table: KeyedTable = target.table
         if statement.conflict == "nothing" or statement.assignments or statement.conflict_where:
             return self.change(target, merge_of(target, rows, statement, _key(table)))
@@ -115,7 +114,7 @@ class KeyedInSql(SqlKind):
             return Outcome(merge.op, kv.version, counts["insert"], counts["update"], counts["delete"])
 
 
-def merge_of(target: Target, rows: DuckQuery, statement: Insert, key: tuple[str, ...]) -> Merge:
+def merge_of(target: Target, rows: SourceRows, statement: Insert, key: tuple[str, ...]) -> Merge:
     """INSERT … ON CONFLICT as a MERGE by the key."""
     named = {target.column(name) for name in statement.conflict_columns}
     if named and named != set(key):
@@ -131,7 +130,8 @@ def merge_of(target: Target, rows: DuckQuery, statement: Insert, key: tuple[str,
         matched = MergeClause("matched", "update", statement.conflict_where, values)
     inserted = {name: f'{EXCLUDED}."{name}"' for name in rows.columns}
     clauses = (matched, MergeClause("not matched", "insert", None, inserted))
-    return Merge("merge_into", target.table.name, target.table.name, rows.text, EXCLUDED, "", clauses, key)
+    source, name = target.rows_on_duckdb(rows), target.table.name
+    return Merge("merge_into", name, name, source, EXCLUDED, "", clauses, key)
 
 
 def refuse_key(target: Target, merge: Merge, key: tuple[str, ...]) -> None:

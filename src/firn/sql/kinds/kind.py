@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, cast
+
+import pyarrow as pa
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
@@ -33,10 +35,38 @@ class StatementTables(Protocol):
     def transact(self, work: Callable[[Any], Any]) -> Any: ...
 
 
-class MakeQuery(Protocol):
-    """Binds a query; `versions` are those at which it reads tables, by name, where they are given."""
+class SourceRows(Protocol):
+    """The rows of a statement's query, in whichever engine's SQL it is."""
 
-    def __call__(self, text: str, versions: Mapping[str, str] | None = None) -> DuckQuery: ...
+    @property
+    def columns(self) -> ColumnTypes: ...
+
+    def named(self, names: Sequence[str], kinds: ColumnTypes) -> SourceRows:
+        """The same rows under other names, those in `kinds` cast to these types."""
+        ...
+
+    def table(self) -> pa.Table: ...
+
+    def data(self) -> Any:
+        """The rows as `append` takes them."""
+        ...
+
+
+class Queries(Protocol):
+    """Binds queries; `versions` are those at which they read tables, by name, where they are given."""
+
+    on_spark: bool
+    """Whether the statement's queries are in Spark's SQL."""
+
+    def on_duckdb(
+        self, text: str, versions: Mapping[str, str] | None, given: Mapping[str, pa.Table]
+    ) -> DuckQuery:
+        """A query in DuckDB's SQL that can name the tables `given`, too."""
+        ...
+
+    def source(self, text: str, versions: Mapping[str, str] | None) -> SourceRows:
+        """A query in the SQL of the engine that the statement runs on."""
+        ...
 
 
 class Target:
@@ -47,14 +77,35 @@ class Target:
         tables: StatementTables,
         table: Any,
         columns: ColumnTypes,
-        query: MakeQuery,
+        queries: Queries,
         *,
         said: str,
         fence: bool,
     ) -> None:
-        self.tables, self.table, self.columns, self.query = tables, table, columns, query
+        self.tables, self.table, self.columns, self._queries = tables, table, columns, queries
         self.said, self.fence = said, fence
         self.closed = sql_kind(table.kind).is_closed(table)
+        self._given: dict[str, pa.Table] = {}
+
+    def query(self, text: str) -> DuckQuery:
+        """A query in DuckDB's SQL."""
+        return self._queries.on_duckdb(text, None, self._given)
+
+    def source(self, text: str, versions: Mapping[str, str] | None = None) -> SourceRows:
+        """A query in the SQL of the engine that the statement runs on."""
+        return self._queries.source(text, versions)
+
+    def rows_on_duckdb(self, rows: SourceRows) -> str:
+        """The text of a query in DuckDB's SQL for these rows."""
+        if isinstance(rows, DuckQuery):
+            return rows.text
+        self._given[_SOURCE] = rows.table()
+        return _GIVEN
+
+    def source_on_duckdb(self, text: str) -> str:
+        """The text in DuckDB's SQL for a source in the statement's."""
+        on_duckdb = text == _GIVEN or not self._queries.on_spark
+        return text if on_duckdb else self.rows_on_duckdb(self.source(text))
 
     def column(self, name: str) -> str:
         """A column's name as the table spells it."""
@@ -67,6 +118,11 @@ class Target:
             f"the statement {shown(self.said)}: {self.table.name} has no column {name!r}; its columns are "
             f"{', '.join(self.columns)}."
         )
+
+
+_SOURCE = "firn source rows"
+_GIVEN = f'FROM "{_SOURCE}"'
+"""A query in DuckDB's SQL for rows that another engine computed."""
 
 
 class SqlKind(ABC):
@@ -87,14 +143,14 @@ class SqlKind(ABC):
         """The statement that makes such a table."""
 
     @abstractmethod
-    def insert(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+    def insert(self, target: Target, rows: SourceRows, statement: Insert) -> Outcome:
         """Insert rows whose columns have the table's names and, as far as it has any, types."""
 
     @abstractmethod
     def change(self, target: Target, merge: Merge) -> Outcome:
         """Run an UPDATE, DELETE or MERGE."""
 
-    def overwrite(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+    def overwrite(self, target: Target, rows: SourceRows, statement: Insert) -> Outcome:
         """Put rows in place of all, of their partitions, or of those that a predicate finds."""
         raise UnsupportedError(
             f"the statement {shown(target.said)}: {target.table.name} is a {self.title} table, whose rows are "

@@ -12,8 +12,7 @@ from firn.lake.maintain.alter import TableDefinition
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.predicate.words import words
-from firn.sql.in_process import DuckQuery
-from firn.sql.kinds.kind import SqlKind, Target, placed
+from firn.sql.kinds.kind import SourceRows, SqlKind, Target, placed
 from firn.sql.outcome import Outcome
 from firn.sql.statements import CreateTable, Insert, Merge
 
@@ -49,7 +48,7 @@ class LakeInSql(SqlKind):
             options=options,
         )
 
-    def insert(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+    def insert(self, target: Target, rows: SourceRows, statement: Insert) -> Outcome:
         table = target.table
         if statement.conflict is not None:
             key = () if table.keys is None else tuple(table.keys.key)
@@ -68,14 +67,14 @@ class LakeInSql(SqlKind):
                     f"the statement {shown(target.said)}: a lake table takes ON CONFLICT DO UPDATE of whole rows; "
                     "MERGE INTO says what happens otherwise."
                 )
-            done = table.upsert(rows.reader())
+            done = table.upsert(rows.data())
         else:
-            done = table.append(rows.reader())
+            done = table.append(rows.data())
         return Outcome("insert", done.version, rows_inserted=done.rows, files_added=done.files)
 
-    def overwrite(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+    def overwrite(self, target: Target, rows: SourceRows, statement: Insert) -> Outcome:
         partitions = "touched" if statement.overwrite == "partitions" else None
-        done = target.table.overwrite(rows.reader(), where=statement.replace_where, partitions=partitions)
+        done = target.table.overwrite(rows.data(), where=statement.replace_where, partitions=partitions)
         return outcome("overwrite", done)
 
     def change(self, target: Target, merge: Merge) -> Outcome:
@@ -85,7 +84,7 @@ class LakeInSql(SqlKind):
         text = merge.source
 
         def source(snapshot: Snapshot) -> Any:
-            return target.query(text or "", {table.name: snapshot.version}).table()
+            return target.source(text or "", {table.name: snapshot.version}).data()
 
         from firn.lake.maintain.merge_into import merge_into
 

@@ -7,7 +7,7 @@ comes from, the target row's key, and what the clause sets.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from firn.errors import CardinalityError, InvalidInputError
@@ -37,6 +37,8 @@ def row_changes(target: Target, merge: Merge, key: Sequence[str]) -> Iterator[Ro
         CardinalityError: two source rows change one row of the target.
         InvalidInputError: what DuckDB says of the expressions; a row that a clause calls an error.
     """
+    if merge.source is not None:
+        merge = replace(merge, source=target.source_on_duckdb(merge.source))
     clauses = [_named(target, merge, placed(target, clause)) for clause in merge.clauses]
     query = target.query(_text(target, merge, clauses, key))
     seen: set[tuple[Any, ...]] = set()

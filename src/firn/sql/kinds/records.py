@@ -13,9 +13,8 @@ from firn.records.definition.definition import Index
 from firn.records.documents.documents import ID
 from firn.records.load.rows import load_rows
 from firn.records.row_tables import RowTable
-from firn.sql.in_process import DuckQuery
 from firn.sql.kinds.keyed import merge_of, refuse_key
-from firn.sql.kinds.kind import SqlKind, Target, refuse_lake_clauses
+from firn.sql.kinds.kind import SourceRows, SqlKind, Target, refuse_lake_clauses
 from firn.sql.kinds.matches import RowChange, row_changes
 from firn.sql.outcome import Outcome
 from firn.sql.statements import CreateTable, Insert, Merge
@@ -56,7 +55,7 @@ class RecordsInSql(SqlKind):
             options={name: value for name, value in options.items() if value != ""},
         )
 
-    def insert(self, target: Target, rows: DuckQuery, statement: Insert) -> Outcome:
+    def insert(self, target: Target, rows: SourceRows, statement: Insert) -> Outcome:
         if statement.conflict is not None:
             return self.change(target, merge_of(target, rows, statement, (ID,)))
         table = target.table

@@ -1,0 +1,139 @@
+"""Statements whose queries are Spark's: the rows come from Spark, conditions and assignments stay DuckDB's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import firn
+from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.long
+
+CREATE = {
+    "lake": "CREATE TABLE t (id BIGINT, city VARCHAR, n INTEGER)",
+    "key": "CREATE TABLE t (id BIGINT, city VARCHAR, n INTEGER, PRIMARY KEY (id))",
+    "keyed": "CREATE TABLE t (id BIGINT PRIMARY KEY, city VARCHAR, n INTEGER) WITH (kind = 'keyed')",
+    "records": "CREATE TABLE t (_id VARCHAR, city VARCHAR, n INTEGER) WITH (kind = 'records')",
+}
+
+
+@pytest.fixture
+def db(spark: SparkSession, tmp_path: Path) -> firn.Database:
+    return firn.connect(tmp_path / "db", spark=spark)
+
+
+def rows(db: firn.Database, table: str = "t") -> list[tuple[Any, ...]]:
+    found = db.sql(f"FROM {table}", engine="duckdb")
+    return sorted((int(row[0]), *row[1:]) for row in map(tuple, map(dict.values, found)))
+
+
+def changed(result: firn.Result) -> tuple[int, int, int]:
+    outcome = result.outcome
+    assert outcome is not None
+    return (outcome.rows_inserted or 0, outcome.rows_updated or 0, outcome.rows_deleted or 0)
+
+
+@pytest.mark.parametrize("kind", CREATE)
+def test_each_kind_takes_the_rows_of_a_query(db: firn.Database, kind: str) -> None:
+    def sql(text: str, *args: Any, **options: Any) -> firn.Result:
+        if kind == "records":
+            for before, after in ((" id", " _id"), (".id", "._id"), ("(id", "(_id")):
+                text = text.replace(before, after)
+        return db.sql(text, *args, fence=True, **options)
+
+    sql(CREATE[kind])
+    cast = "CAST(x AS STRING)" if kind == "records" else "x"
+    # "DTW" is a text in Spark's SQL, and `x y` a name.
+    sql(
+        f'INSERT INTO t SELECT {cast} AS id, "DTW" AS city, x * 10L FROM (SELECT explode(sequence(1, 3)) AS x)'
+    )
+    assert rows(db) == [(1, "DTW", 10), (2, "DTW", 20), (3, "DTW", 30)]
+    source = f'(SELECT {cast} AS id, "it\'s (\\"" AS `a b`, :most AS m FROM VALUES (2), (4) AS v(x))'
+    merged = sql(
+        f"MERGE INTO t USING {source} AS s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET n = t.n + s.m, \"city\" = '$1' "
+        'WHEN NOT MATCHED THEN INSERT (id, city, n) VALUES (s.id, s."a b", s.m + $less)',
+        {"most": 7, "less": -1},
+    )
+    assert changed(merged) == (1, 1, 0)
+    assert rows(db) == [(1, "DTW", 10), (2, "$1", 27), (3, "DTW", 30), (4, "it's (\"", 6)]
+    assert changed(sql("DELETE FROM t USING (SELECT id FROM t WHERE n > 26) AS s WHERE t.id = s.id")) == (
+        0,
+        0,
+        2,
+    )
+    assert changed(
+        sql("UPDATE t SET n = s.n FROM tables s WHERE t.id = s.id", tables={"tables": given(kind)})
+    ) == (
+        0,
+        1,
+        0,
+    )
+    assert rows(db) == [(1, "DTW", 5), (4, "it's (\"", 6)]
+    with pytest.raises(CardinalityError):
+        sql(
+            f"MERGE INTO t USING (SELECT {cast} AS id FROM VALUES (1), (1) AS v(x)) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET n = 0"
+        )
+    assert rows(db)[0] == (1, "DTW", 5)
+
+
+def given(kind: str) -> pa.Table:
+    return pa.table({"_id" if kind == "records" else "id": ["1"] if kind == "records" else [1], "n": [5]})
+
+
+def test_tables_of_queries_and_dataframes(db: firn.Database, spark: SparkSession) -> None:
+    done = db.sql(
+        "CREATE TABLE t AS SELECT id, 'DTW' AS city, CAST(id AS INT) AS n FROM (SELECT explode(sequence(1, 3)) AS id)"
+    )
+    assert changed(done) == (3, 0, 0)
+    frame = spark.range(3, 6)
+    for engine in ("spark", "duckdb"):
+        counted = db.sql(
+            "SELECT count(*) AS n FROM t JOIN f ON t.id = f.id", tables={"f": frame}, engine=engine
+        )
+        assert list(counted) == [{"n": 1}]
+    db.sql("INSERT INTO t BY NAME SELECT id, 1 AS n FROM f WHERE id > 4", tables={"f": frame})
+    assert rows(db)[-1] == (5, None, 1)
+    db.sql("INSERT OVERWRITE t SELECT * FROM t WHERE id = 5")
+    assert rows(db) == [(5, None, 1)]
+
+
+def test_versions_in_sparks_words(db: firn.Database) -> None:
+    first = db.create_table("t").append([{"n": 1}]).version
+    db.table("t").append([{"n": 2}])
+    then = db.table("t").history()[0].time
+    for place in (
+        f"t VERSION AS OF '{first}'",
+        f"t FOR VERSION AS OF '{first}' AS x",
+        f"`t` TIMESTAMP AS OF '{then.isoformat()}' x",
+        f"t TIMESTAMP AS OF (TIMESTAMP '{then.isoformat()}' + INTERVAL 0 DAYS)",
+        f"t AT (VERSION => '{first}')",
+    ):
+        assert list(db.sql(f"SELECT n, 'VERSION AS OF 1' AS s FROM {place}")) == [
+            {"n": 1, "s": "VERSION AS OF 1"}
+        ]
+    joined = db.sql(
+        "SELECT count(*) AS n FROM t VERSION AS OF :v old FULL JOIN t USING (n)".replace(":v", f"'{first}'")
+    )
+    assert list(joined) == [{"n": 2}]
+    db.sql(
+        f"MERGE INTO t USING (SELECT * FROM t VERSION AS OF '{first}') s ON t.n = s.n WHEN MATCHED THEN DELETE"
+    )
+    assert list(db.sql("SELECT * FROM t")) == [{"n": 2}]
+
+
+def test_what_statements_on_spark_refuse(db: firn.Database) -> None:
+    db.sql("CREATE TABLE t (id BIGINT)")
+    with pytest.raises(UnsupportedError, match="by name"):
+        db.sql("INSERT INTO t SELECT ?", [1])
+    with pytest.raises(InvalidInputError, match="no_such"):
+        db.sql("INSERT INTO t SELECT no_such FROM VALUES (1)")
+    assert list(db.sql("SELECT * FROM t")) == []
