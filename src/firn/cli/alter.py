@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firn.cli.app import MAINTAIN, app
+from firn.cli.options import argument, option
 from firn.cli.reports import print_report
 from firn.cli.target import (
     DbOption,
@@ -48,17 +49,12 @@ def alter(
     table: TableArg,
     db: DbOption = None,
     writer: WriterOption = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set a property. Repeatable."),
-    ] = None,
+    set_: Annotated[list[str] | None, option("NAME=VALUE", "Set a property. Repeatable.", "--set")] = None,
     unset: Annotated[
-        list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Take a property back to its default. Repeatable."),
+        list[str] | None, option("NAME", "Take a property back to its default. Repeatable.")
     ] = None,
     types: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="COLUMN=TYPE", help="Set a column's DuckDB type. Repeatable."),
+        list[str] | None, option("COLUMN=TYPE", "Set a column's DuckDB type. Repeatable.", "--type")
     ] = None,
     fence: Annotated[
         bool,
@@ -81,8 +77,8 @@ def alter(
     if fence:
         more["fence"] = True
     known = signature(opened.alter).parameters
-    for option, flag in (("types", "--type"), ("fence", "--fence")):
-        if option in more and option not in known:
+    for keyword, flag in (("types", "--type"), ("fence", "--fence")):
+        if keyword in more and keyword not in known:
             raise InvalidInputError(
                 f"{name} is of a kind of table that has nothing for it: leave {flag} out."
             )
@@ -93,18 +89,11 @@ def alter(
 @app.command(rich_help_panel=MAINTAIN)
 def resolve(
     table: TableArg,
-    column: Annotated[
-        str,
-        typer.Argument(metavar="COLUMN", help="Whose values were set aside; with --into, which has them."),
-    ],
+    column: Annotated[str, argument("COLUMN", "Whose values were set aside; with --into, which has them.")],
     db: DbOption = None,
     writer: WriterOption = None,
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="TYPE", help="The column's DuckDB type from now on.")
-    ] = None,
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="COLUMN", help="The column whose values they become.")
-    ] = None,
+    to: Annotated[str | None, option("TYPE", "The column's DuckDB type from now on.")] = None,
+    into: Annotated[str | None, option("COLUMN", "The column whose values they become.")] = None,
     dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,

@@ -8,6 +8,7 @@ import typer
 
 from firn.cli.app import MAINTAIN, app
 from firn.cli.maintain import swept_line
+from firn.cli.options import option
 from firn.cli.target import (
     DbArg,
     DbOption,
@@ -78,18 +79,12 @@ def checkpoint(
 def prune(
     db: DbArg = None,
     writer: WriterOption = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="AGE", help="What is older can't be read any more; 7d."),
-    ] = None,
+    older_than: Annotated[str | None, option("AGE", "What is older can't be read any more; 7d.")] = None,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Then delete the files that no revision needs, of all tables.")
     ] = False,
     orphans: Annotated[
-        str | None,
-        typer.Option(
-            "--orphans", metavar="AGE", help="With --sweep: only files older than that; 7d by default."
-        ),
+        str | None, option("AGE", "With --sweep: only files older than that; 7d by default.")
     ] = None,
     dry_run: DryRun = False,
     json: Json = False,
@@ -152,10 +147,7 @@ def rebuild(
     db: DbArg = None,
     writer: WriterOption = None,
     keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keep", metavar="UUID", help="Counts where nothing else decides between two. Repeatable."
-        ),
+        list[str] | None, option("UUID", "Counts where nothing else decides between two. Repeatable.")
     ] = None,
     force: Annotated[
         bool,
@@ -217,12 +209,7 @@ def _numbers(numbers: tuple[int, ...]) -> str:
 
 @app.command(rich_help_panel=MAINTAIN)
 def repair(
-    keep: Annotated[
-        str,
-        typer.Option(
-            "--keep", metavar="UUID", help="The transaction that counts; its first digits are enough."
-        ),
-    ],
+    keep: Annotated[str, option("UUID", "The transaction that counts; its first digits are enough.")],
     db: DbArg = None,
     writer: WriterOption = None,
     yes: Annotated[

@@ -10,6 +10,7 @@ import typer
 from firn.cli.app import READ, app
 from firn.cli.kind import shell_kind
 from firn.cli.lake.history import check_known, detail, newest, time_text
+from firn.cli.options import option
 from firn.cli.target import (
     At,
     DbArg,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from firn.inspect.transactions import TransactionLine
     from firn.journal.writer.federation.federation import WriterInfo
 
-OnlyWriter = Annotated[str | None, typer.Option("--writer", metavar="ID", help="Only what this writer did.")]
+OnlyWriter = Annotated[str | None, option("ID", "Only what this writer did.", "--writer")]
 
 
 @app.command(rich_help_panel=READ)

@@ -14,6 +14,7 @@ from firn.cli.app import WRITE, app
 from firn.cli.input.inputs import NO_NUMBER, format_of
 from firn.cli.input.time_formats import spark_pattern
 from firn.cli.kind import Ingest, shell_kind
+from firn.cli.options import argument, option
 from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs
 from firn.cli.terminal import waiting
 from firn.cli.write import (
@@ -47,18 +48,14 @@ if TYPE_CHECKING:
     from firn.database.database import Database
 
 OnlyKind = Annotated[
-    str | None,
-    typer.Option("--kind", metavar="|".join(KINDS), help="Of a table that isn't there yet; lake by default."),
+    str | None, option("|".join(KINDS), "Of a table that isn't there yet; lake by default.", "--kind")
 ]
 
 
 @app.command(rich_help_panel=WRITE)
 def ingest(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILES...", help="CSV, JSON or Parquet: files, directories, patterns."),
-    ],
-    to: Annotated[str, typer.Option("--to", metavar="TABLE", help="The table's URL; with --db its name.")],
+    files: Annotated[list[str], argument("FILES...", "CSV, JSON or Parquet: files, directories, patterns.")],
+    to: Annotated[str, option("TABLE", "The table's URL; with --db its name.")],
     db: DbOption = None,
     writer: WriterOption = None,
     kind: OnlyKind = None,
@@ -66,12 +63,12 @@ def ingest(
     sort_by: SortBy = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "COLUMN",
+            "Keep one row for each value of these; of a keyed table its key, COLUMN=TYPE if it shall be of "
+            "another type. Repeatable. Of a record table the column with the rows' ids, by default _id.",
             "--key",
             "-k",
-            metavar="COLUMN",
-            help="Keep one row for each value of these; of a keyed table its key, COLUMN=TYPE if it shall be of "
-            "another type. Repeatable. Of a record table the column with the rows' ids, by default _id.",
         ),
     ] = None,
     version_by: VersionBy = None,
@@ -81,8 +78,7 @@ def ingest(
     delimiter: Delimiter = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="The CSV has no line of names.")] = False,
     schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="DDL", help="Columns and types, like 'date TIMESTAMP, delay INT'."),
+        str | None, option("DDL", "Columns and types, like 'date TIMESTAMP, delay INT'.")
     ] = None,
     timestamp_format: TimestampFormat = None,
     query: Query = None,

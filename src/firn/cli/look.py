@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from firn.cli.app import LOOK, app
+from firn.cli.options import argument, option
 from firn.cli.target import (
     TARGET,
     DbOption,
@@ -25,13 +26,8 @@ from firn.errors import AccessDeniedError, InvalidInputError
 
 @app.command(rich_help_panel=LOOK)
 def dump(
-    object: Annotated[
-        str,
-        typer.Argument(metavar="OBJECT", help="An object's URL or path; a directory's lists its objects."),
-    ],
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Lines or entries of each section.")
-    ] = 50,
+    object: Annotated[str, argument("OBJECT", "An object's URL or path; a directory's lists its objects.")],
+    limit: Annotated[int, option("N", "Lines or entries of each section.", "--limit", "-n", min=0)] = 50,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -52,9 +48,7 @@ def dump(
 def fsck(
     target: TargetArg = None,
     db: DbOption = None,
-    writer: Annotated[
-        str | None, typer.Option("--writer", metavar="ID", help="Only this writer's catalog.")
-    ] = None,
+    writer: Annotated[str | None, option("ID", "Only this writer's catalog.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Don't read data files' footers.")] = False,
     blocks: Annotated[
         bool, typer.Option("--blocks", help="Of keyed tables: read every block, and compare its checksum.")
@@ -98,8 +92,7 @@ def report(
     target: Annotated[str, TARGET],
     db: DbOption = None,
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="FILE", help="The page to write; an earlier one is replaced."),
+        Path, option("FILE", "The page to write; an earlier one is replaced.", "--out", "-o")
     ] = Path("firn-report.html"),
     json: Json = False,
     options: StoreOptions = None,

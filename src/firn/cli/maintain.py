@@ -8,6 +8,7 @@ import typer
 
 from firn.cli.app import MAINTAIN, app
 from firn.cli.input.inputs import read_all
+from firn.cli.options import argument, option
 from firn.cli.reports import print_report, sweep_line
 from firn.cli.target import (
     DbOption,
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 
 PartitionOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "NAME=VALUE",
+        "Only this partition, as `firn partitions` shows it; several fields: a=1/b=2. Repeatable.",
         "--partition",
-        metavar="NAME=VALUE",
-        help="Only this partition, as `firn partitions` shows it; several fields: a=1/b=2. Repeatable.",
     ),
 ]
 
@@ -118,9 +119,7 @@ def merge(
     table: TableArg,
     db: DbOption = None,
     writer: WriterOption = None,
-    target_size: Annotated[
-        str | None, typer.Option("--target-size", metavar="SIZE", help="Of a merged file; 128MB by default.")
-    ] = None,
+    target_size: Annotated[str | None, option("SIZE", "Of a merged file; 128MB by default.")] = None,
     partition: PartitionOption = None,
     query: Annotated[
         str | None, typer.Option("--query", help="A SELECT over source_files that merged rows pass through.")
@@ -145,16 +144,10 @@ def remove(
     db: DbOption = None,
     writer: WriterOption = None,
     where: Annotated[
-        str | None,
-        typer.Option(
-            "--where", "-w", metavar="PREDICATE", help="Over partition values: date_month < '2001-02'."
-        ),
+        str | None, option("PREDICATE", "Over partition values: date_month < '2001-02'.", "--where", "-w")
     ] = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than", metavar="AGE", help="Partitions of a time that ended longer ago, like 90d."
-        ),
+        str | None, option("AGE", "Partitions of a time that ended longer ago, like 90d.")
     ] = None,
     retention: Annotated[
         bool, typer.Option("--retention", help="Partitions older than the table's property `retention`.")
@@ -182,9 +175,7 @@ def remove(
 @app.command(rich_help_panel=MAINTAIN)
 def rewrite(
     table: TableArg,
-    query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="A predicate of the rows to keep, or a SELECT over _rows.")
-    ],
+    query: Annotated[str, argument("QUERY", "A predicate of the rows to keep, or a SELECT over _rows.")],
     db: DbOption = None,
     writer: WriterOption = None,
     partition: PartitionOption = None,
@@ -206,16 +197,10 @@ def rewrite(
 @app.command(rich_help_panel=MAINTAIN)
 def delete(
     table: TableArg,
-    where: Annotated[
-        str | None, typer.Option("--where", "-w", metavar="PREDICATE", help="The rows to delete.")
-    ] = None,
+    where: Annotated[str | None, option("PREDICATE", "The rows to delete.", "--where", "-w")] = None,
     keys: Annotated[
         list[str] | None,
-        typer.Option(
-            "--keys",
-            metavar="FILE",
-            help="Instead: the keys to delete, as JSON, CSV or Parquet; - is stdin. Repeatable.",
-        ),
+        option("FILE", "Instead: the keys to delete, as JSON, CSV or Parquet; - is stdin. Repeatable."),
     ] = None,
     db: DbOption = None,
     writer: WriterOption = None,
@@ -252,15 +237,13 @@ def delete(
 @app.command(rich_help_panel=MAINTAIN)
 def update(
     table: TableArg,
-    where: Annotated[
-        str, typer.Option("--where", "-w", metavar="PREDICATE", help="The rows to change; 'true' for all.")
-    ],
+    where: Annotated[str, option("PREDICATE", "The rows to change; 'true' for all.", "--where", "-w")],
     set_: Annotated[
         list[str],
-        typer.Option(
+        option(
+            "COLUMN=EXPRESSION",
+            "A new value, computed from the row as it was; text in single quotes. Repeatable.",
             "--set",
-            metavar="COLUMN=EXPRESSION",
-            help="A new value, computed from the row as it was; text in single quotes. Repeatable.",
         ),
     ],
     db: DbOption = None,
@@ -285,8 +268,7 @@ def update(
 def forget_files(
     table: TableArg,
     paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH…", help="The files, as the error names them that says they are lost."),
+        list[str], argument("PATH…", "The files, as the error names them that says they are lost.")
     ],
     db: DbOption = None,
     writer: WriterOption = None,
@@ -365,9 +347,7 @@ def mend(
 @app.command(rich_help_panel=MAINTAIN)
 def restore(
     table: TableArg,
-    at: Annotated[
-        str, typer.Option("--at", metavar="TIME|VERSION", help="The version or time to go back to.")
-    ],
+    at: Annotated[str, option("TIME|VERSION", "The version or time to go back to.")],
     db: DbOption = None,
     writer: WriterOption = None,
     dry_run: DryRun = False,
@@ -388,14 +368,10 @@ def sweep(
     db: DbOption = None,
     writer: WriterOption = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than", metavar="AGE", help="What was replaced longer ago; the table's grace, 1h."
-        ),
+        str | None, option("AGE", "What was replaced longer ago; the table's grace, 1h.")
     ] = None,
     orphans: Annotated[
-        str | None,
-        typer.Option("--orphans", metavar="AGE", help="Files of no version, older than that; 7d by default."),
+        str | None, option("AGE", "Files of no version, older than that; 7d by default.")
     ] = None,
     dry_run: DryRun = False,
     json: Json = False,

@@ -9,6 +9,7 @@ import typer
 
 from firn.cli.app import READ, app
 from firn.cli.kind import TableRow, shell_kind
+from firn.cli.options import option
 from firn.cli.target import (
     At,
     Csv,
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from firn.lake.read.scan import Scan
 
 Strict = Annotated[
-    bool,
-    typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out."),
+    bool, typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out.")
 ]
 
 
@@ -41,12 +41,8 @@ Strict = Annotated[
 def scan(
     table: TableArg,
     db: DbOption = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", "-c", metavar="A,B", help="Columns, in the order wanted.")
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option("--where", "-w", metavar="PREDICATE", help="Rows wanted.")
-    ] = None,
+    columns: Annotated[str | None, option("A,B", "Columns, in the order wanted.", "--columns", "-c")] = None,
+    where: Annotated[str | None, option("PREDICATE", "Rows wanted.", "--where", "-w")] = None,
     at: At = None,
     limit: Limit = None,
     count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,

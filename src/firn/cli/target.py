@@ -8,51 +8,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from firn.cli.options import argument, option
 from firn.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from firn.database.database import Database
     from firn.lake.table import LakeTable
 
-TableArg = Annotated[
-    str, typer.Argument(metavar="TABLE", help="The table's URL, like ./prod/flights; with --db its name.")
-]
-TARGET = typer.Argument(
-    metavar="TABLE|DATABASE", help="A table's or a database's URL; with --db a table's name."
-)
+TableArg = Annotated[str, argument("TABLE", "The table's URL, like ./prod/flights; with --db its name.")]
+TARGET = argument("TABLE|DATABASE", "A table's or a database's URL; with --db a table's name.")
 TargetArg = Annotated[str | None, TARGET]
 DbArg = Annotated[
-    str | None,
-    typer.Argument(metavar="DATABASE", help="The database's URL: ./prod, s3://bucket/prod; else FIRN_DB."),
+    str | None, argument("DATABASE", "The database's URL: ./prod, s3://bucket/prod; else FIRN_DB.")
 ]
-DbOption = Annotated[
-    str | None, typer.Option("--db", metavar="URL", envvar="FIRN_DB", help="The database's URL.")
-]
+DbOption = Annotated[str | None, option("URL", "The database's URL.", "--db", envvar="FIRN_DB")]
 WriterOption = Annotated[
     str | None,
-    typer.Option(
-        "--writer",
-        metavar="ID",
-        envvar="FIRN_WRITER",
-        help="Write as this writer, to tables of writers' catalogs.",
-    ),
+    option("ID", "Write as this writer, to tables of writers' catalogs.", "--writer", envvar="FIRN_WRITER"),
 ]
 StoreOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="NAME=VALUE",
-        help="A store option, like endpoint=http://127.0.0.1:9000. Repeatable.",
-    ),
+    option("NAME=VALUE", "A store option, like endpoint=http://127.0.0.1:9000. Repeatable.", "--option"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document (rows: one line each).")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
-At = Annotated[
-    str | None,
-    typer.Option("--at", metavar="TIME|VERSION", help="As it was then; a time without a zone is UTC."),
-]
+At = Annotated[str | None, option("TIME|VERSION", "As it was then; a time without a zone is UTC.", "--at")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
-Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many rows.")]
+Limit = Annotated[int | None, option("N", "At most so many rows.", "--limit", "-n", min=0)]
 
 
 def store_options(given: Sequence[str] | None) -> dict[str, Any]:

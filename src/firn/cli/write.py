@@ -10,6 +10,7 @@ import typer
 from firn.cli.app import WRITE, app
 from firn.cli.input.inputs import FORMATS, read_all
 from firn.cli.kind import shell_kind
+from firn.cli.options import argument, option
 from firn.cli.target import (
     DbOption,
     DryRun,
@@ -33,65 +34,57 @@ if TYPE_CHECKING:
 
 PartitionBy = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "FIELD",
+        "A column or a transform: origin, 'month(date)', 'bucket(16, id)'. Repeatable.",
         "--partition-by",
         "-p",
-        metavar="FIELD",
-        help="A column or a transform: origin, 'month(date)', 'bucket(16, id)'. Repeatable.",
     ),
 ]
 SortBy = Annotated[
-    list[str] | None,
-    typer.Option("--sort-by", "-s", metavar="COLUMN", help="Sort files by: date, 'delay desc'. Repeatable."),
+    list[str] | None, option("COLUMN", "Sort files by: date, 'delay desc'. Repeatable.", "--sort-by", "-s")
 ]
 KeyOrType = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "COLUMN",
+        "Keep one row for each value of these; of a keyed table NAME=TYPE, else keys are bytes. Repeatable.",
         "--key",
         "-k",
-        metavar="COLUMN",
-        help="Keep one row for each value of these; of a keyed table NAME=TYPE, else keys are bytes. Repeatable.",
     ),
 ]
 Kind = Annotated[
     str,
-    typer.Option(
+    option(
+        "|".join(KINDS),
+        "Rows in files, for many writers; single keys, with one writer; or documents, in transactions.",
         "--kind",
-        metavar="|".join(KINDS),
-        help="Rows in files, for many writers; single keys, with one writer; or documents, in transactions.",
     ),
 ]
 VersionBy = Annotated[
-    str | None,
-    typer.Option(
-        "--version-by", metavar="COLUMN", help="With a key: the greatest value wins, not the latest."
-    ),
+    str | None, option("COLUMN", "With a key: the greatest value wins, not the latest.", "--version-by")
 ]
 Properties = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--property", metavar="NAME=VALUE", help="A table property, like retention=90d. Repeatable."
-    ),
+    list[str] | None, option("NAME=VALUE", "A table property, like retention=90d. Repeatable.", "--property")
 ]
 JournalOption = Annotated[
     str,
-    typer.Option(
+    option(
+        "leaderless|writer",
+        "One log that all share, or a catalog of each writer; the latter needs --writer.",
         "--journal",
-        metavar="leaderless|writer",
-        help="One log that all share, or a catalog of each writer; the latter needs --writer.",
     ),
 ]
 Format = Annotated[
-    str,
-    typer.Option("--format", "-f", metavar="|".join(FORMATS), help="Of the input; by its name or beginning."),
+    str, option("|".join(FORMATS), "Of the input; by its name or beginning.", "--format", "-f")
 ]
 Delimiter = Annotated[str | None, typer.Option("--delimiter", help="Of CSV; a comma by default.")]
 TimestampFormat = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "FORMAT",
+        "Of times, like '%Y/%m/%d %H:%M': columns that have it become timestamps.",
         "--timestamp-format",
-        metavar="FORMAT",
-        help="Of times, like '%Y/%m/%d %H:%M': columns that have it become timestamps.",
     ),
 ]
 Upsert = Annotated[
@@ -104,8 +97,7 @@ Query = Annotated[
     str | None, typer.Option("--query", help="A SELECT over _rows that the rows pass through first.")
 ]
 BatchId = Annotated[
-    str | None,
-    typer.Option("--batch-id", metavar="ID", help="Any text; a batch that the table has seen is left out."),
+    str | None, option("ID", "Any text; a batch that the table has seen is left out.", "--batch-id")
 ]
 
 
@@ -117,12 +109,12 @@ def create(
     kind: Kind = "lake",
     column: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "NAME=TYPE",
+            "A column with its DuckDB type, like date=TIMESTAMP; else the first append decides, and values of "
+            "keyed tables are bytes. Repeatable.",
             "--column",
             "-c",
-            metavar="NAME=TYPE",
-            help="A column with its DuckDB type, like date=TIMESTAMP; else the first append decides, and values of "
-            "keyed tables are bytes. Repeatable.",
         ),
     ] = None,
     partition_by: PartitionBy = None,
@@ -132,42 +124,27 @@ def create(
     version_by: VersionBy = None,
     merge_operator: Annotated[
         str | None,
-        typer.Option(
-            "--merge-operator",
-            metavar="OPERATOR",
-            help="Of a keyed table: add, max, min, append, json_merge or module:function; or one for each column, "
+        option(
+            "OPERATOR",
+            "Of a keyed table: add, max, min, append, json_merge or module:function; or one for each column, "
             "like 'flights=add,worst=max'.",
         ),
     ] = None,
     ttl: Annotated[
-        str | None,
-        typer.Option("--ttl", metavar="TIME", help="Of a keyed table: how long an entry is there, like 7d."),
+        str | None, option("TIME", "Of a keyed table: how long an entry is there, like 7d.")
     ] = None,
     index: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--index", metavar="FIELD", help="Of a record table: find rows by this field. Repeatable."
-        ),
+        list[str] | None, option("FIELD", "Of a record table: find rows by this field. Repeatable.")
     ] = None,
     unique: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--unique", metavar="FIELD", help="The same, and no two rows have one value. Repeatable."
-        ),
+        list[str] | None, option("FIELD", "The same, and no two rows have one value. Repeatable.")
     ] = None,
     each: Annotated[
         list[str] | None,
-        typer.Option(
-            "--each",
-            metavar="FIELD",
-            help="Of a record table: find rows by each element of this field's lists. Repeatable.",
-        ),
+        option("FIELD", "Of a record table: find rows by each element of this field's lists. Repeatable."),
     ] = None,
     isolation: Annotated[
-        str,
-        typer.Option(
-            "--isolation", metavar="snapshot|row", help="Of a record table: row is without transactions."
-        ),
+        str, option("snapshot|row", "Of a record table: row is without transactions.")
     ] = "snapshot",
     properties: Properties = None,
     json: Json = False,
@@ -226,8 +203,7 @@ def _indices(fields: list[str] | None, unique: list[str] | None, each: list[str]
 def append(
     table: TableArg,
     files: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="JSON, JSON lines, CSV or Parquet; - is stdin."),
+        list[str] | None, argument("[FILE]...", "JSON, JSON lines, CSV or Parquet; - is stdin.")
     ] = None,
     db: DbOption = None,
     writer: WriterOption = None,
@@ -236,11 +212,11 @@ def append(
     timestamp_format: TimestampFormat = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "NAME=TYPE",
+            "A column's DuckDB type, like zip=VARCHAR; else the rows decide. Repeatable.",
             "--column",
             "-c",
-            metavar="NAME=TYPE",
-            help="A column's DuckDB type, like zip=VARCHAR; else the rows decide. Repeatable.",
         ),
     ] = None,
     query: Query = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firn.cli.app import START, app
+from firn.cli.options import argument
 from firn.cli.target import Json, StoreOptions, store_options
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
@@ -22,7 +23,7 @@ MARKER = "_firn/demo.json"
 @app.command(rich_help_panel=START)
 def demo(
     directory: Annotated[
-        str, typer.Argument(metavar="[DIR]", help="Where its tables go: a directory, or a bucket's URL.")
+        str, argument("[DIR]", "Where its tables go: a directory, or a bucket's URL.")
     ] = "./demo-db",
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete an earlier demo there, and start over.")

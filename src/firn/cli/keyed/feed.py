@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import Hex, open_keyed
 from firn.cli.keyed.text import Words, one_of
+from firn.cli.options import option
 from firn.cli.target import Csv, DbOption, Json, Limit, StoreOptions, TableArg
 from firn.cli.terminal import output
 from firn.errors import AccessDeniedError, InvalidInputError
@@ -23,19 +22,12 @@ def changes(
     table: TableArg,
     db: DbOption = None,
     since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="VERSION", help="After this version; else all that the table holds."),
+        str | None, option("VERSION", "After this version; else all that the table holds.")
     ] = None,
-    upto: Annotated[
-        str | None, typer.Option("--upto", metavar="VERSION", help="Up to, and with, this version.")
-    ] = None,
+    upto: Annotated[str | None, option("VERSION", "Up to, and with, this version.")] = None,
     state: Annotated[
         Path | None,
-        typer.Option(
-            "--state",
-            metavar="FILE",
-            help="After the version in this file, if it is there; what is printed last goes into it.",
-        ),
+        option("FILE", "After the version in this file, if it is there; what is printed last goes into it."),
     ] = None,
     limit: Limit = None,
     hex: Hex = False,

@@ -9,6 +9,7 @@ import typer
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import open_keyed
 from firn.cli.keyed.text import one_of
+from firn.cli.options import argument, option
 from firn.cli.reports import print_report, sweep_line
 from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
 from firn.cli.terminal import output, waiting
@@ -75,15 +76,11 @@ def compact_line(name: str, report: CompactionReport) -> str:
 def checkpoint(
     table: TableArg,
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="A name for it; checkpoints are listed without one."),
+        str | None, argument("[NAME]", "A name for it; checkpoints are listed without one.")
     ] = None,
     db: DbOption = None,
     ttl: Annotated[
-        str | None,
-        typer.Option(
-            "--ttl", metavar="TIME", help="How long it stays, like 10m or 7d; else until it is deleted."
-        ),
+        str | None, option("TIME", "How long it stays, like 10m or 7d; else until it is deleted.")
     ] = None,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Let the checkpoint NAME (or id) stay for --ttl from now on.")
@@ -160,12 +157,9 @@ def _until(checkpoint: Checkpoint) -> str:
 @keyed.command()
 def clone(
     table: TableArg,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new table's, in the same database.")],
+    name: Annotated[str, argument("NAME", "The new table's, in the same database.")],
     db: DbOption = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="CHECKPOINT", help="As it was at a checkpoint; else as it is."),
-    ] = None,
+    at: Annotated[str | None, option("CHECKPOINT", "As it was at a checkpoint; else as it is.")] = None,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -189,10 +183,9 @@ def sweep(
     db: DbOption = None,
     older_than: Annotated[
         str | None,
-        typer.Option(
-            "--older-than",
-            metavar="AGE",
-            help="Compacted flushes older than that; the table's, 10m. Less is your word that nobody writes.",
+        option(
+            "AGE",
+            "Compacted flushes older than that; the table's, 10m. Less is your word that nobody writes.",
         ),
     ] = None,
     dry_run: DryRun = False,

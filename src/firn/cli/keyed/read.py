@@ -12,6 +12,7 @@ import typer
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import AtView, Hex, open_keyed
 from firn.cli.keyed.text import Words, one_of
+from firn.cli.options import argument, option
 from firn.cli.target import Csv, DbOption, Json, Limit, StoreOptions, TableArg
 from firn.cli.terminal import output, waiting
 from firn.cli.terminal.exits import NOT_FOUND
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
 @keyed.command()
 def get(
     table: TableArg,
-    keys: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY...", help="Text, a number, …; of several columns a JSON array."),
-    ],
+    keys: Annotated[list[str], argument("KEY...", "Text, a number, …; of several columns a JSON array.")],
     db: DbOption = None,
     at: AtView = None,
     hex: Hex = False,
@@ -76,13 +74,9 @@ def get(
 @keyed.command()
 def scan(
     table: TableArg,
-    start: Annotated[str | None, typer.Option("--start", metavar="KEY", help="From this key on.")] = None,
-    end: Annotated[
-        str | None, typer.Option("--end", metavar="KEY", help="Up to, and without, this key.")
-    ] = None,
-    prefix: Annotated[
-        str | None, typer.Option("--prefix", metavar="PREFIX", help="Keys that begin with this.")
-    ] = None,
+    start: Annotated[str | None, option("KEY", "From this key on.")] = None,
+    end: Annotated[str | None, option("KEY", "Up to, and without, this key.")] = None,
+    prefix: Annotated[str | None, option("PREFIX", "Keys that begin with this.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="The greatest keys first.")] = False,
     db: DbOption = None,
     at: AtView = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firn.cli.options import argument, option
 from firn.cli.target import locate, open_database
 
 if TYPE_CHECKING:
@@ -14,24 +15,14 @@ if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
 
 Hex = Annotated[bool, typer.Option("--hex", help="Keys and values that are bytes are hexadecimal digits.")]
-KeyArg = Annotated[
-    str,
-    typer.Argument(metavar="KEY", help="Text, a number, …; of several columns a JSON array."),
-]
+KeyArg = Annotated[str, argument("KEY", "Text, a number, …; of several columns a JSON array.")]
 ValueArg = Annotated[
-    str,
-    typer.Argument(
-        metavar="VALUE", help="Text; of a table with a schema a JSON object; - is standard input."
-    ),
+    str, argument("VALUE", "Text; of a table with a schema a JSON object; - is standard input.")
 ]
 AtView = Annotated[
-    str | None,
-    typer.Option("--at", metavar="CHECKPOINT|VERSION", help="As it was at a checkpoint or a version."),
+    str | None, option("CHECKPOINT|VERSION", "As it was at a checkpoint or a version.", "--at")
 ]
-Ttl = Annotated[
-    str | None,
-    typer.Option("--ttl", metavar="TIME", help="How long it lives, like 10m or 7d; else the table's."),
-]
+Ttl = Annotated[str | None, option("TIME", "How long it lives, like 10m or 7d; else the table's.", "--ttl")]
 
 
 def open_keyed(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from firn.cli.input.inputs import read_all, read_bytes
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.ingest import columns_of, print_loaded
 from firn.cli.keyed.target import Hex, KeyArg, Ttl, ValueArg, open_keyed
 from firn.cli.keyed.text import Words
+from firn.cli.options import argument
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg
 from firn.cli.terminal import output, waiting
 from firn.cli.write import Delimiter, Format, TimestampFormat, check_format
@@ -46,9 +45,7 @@ def put(
 def merge(
     table: TableArg,
     key: KeyArg,
-    operand: Annotated[
-        str, typer.Argument(metavar="OPERAND", help="What the table's merge operator takes, like a value.")
-    ],
+    operand: Annotated[str, argument("OPERAND", "What the table's merge operator takes, like a value.")],
     db: DbOption = None,
     ttl: Ttl = None,
     hex: Hex = False,
@@ -66,10 +63,7 @@ def merge(
 @keyed.command()
 def delete(
     table: TableArg,
-    keys: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY...", help="Text, a number, …; of several columns a JSON array."),
-    ],
+    keys: Annotated[list[str], argument("KEY...", "Text, a number, …; of several columns a JSON array.")],
     db: DbOption = None,
     hex: Hex = False,
     json: Json = False,
@@ -89,9 +83,7 @@ def delete(
 @keyed.command()
 def load(
     table: TableArg,
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="JSON, JSON lines, CSV or Parquet; - is stdin.")
-    ],
+    files: Annotated[list[str], argument("FILE...", "JSON, JSON lines, CSV or Parquet; - is stdin.")],
     db: DbOption = None,
     format: Format = "auto",
     delimiter: Delimiter = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firn.cli.options import argument, option
 from firn.cli.records.group import records
 from firn.cli.reports import print_report
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg, locate, open_database
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 @records.command()
 def copy(
     source: TableArg,
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A lake table of the same database, made if need be.")
-    ],
+    target: Annotated[str, argument("TARGET", "A lake table of the same database, made if need be.")],
     db: DbOption = None,
     changes: Annotated[
         bool,
@@ -31,12 +30,9 @@ def copy(
             "--changes", help="What was put and deleted since the last such copy, each change once."
         ),
     ] = False,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="COMMIT", help="The rows as they were at this commit.")
-    ] = None,
+    at: Annotated[str | None, option("COMMIT", "The rows as they were at this commit.")] = None,
     follow: Annotated[
-        str | None,
-        typer.Option("--follow", metavar="TIME", help="With --changes: again and again, after such a pause."),
+        str | None, option("TIME", "With --changes: again and again, after such a pause.")
     ] = None,
     json: Json = False,
     options: StoreOptions = None,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from firn.cli.input.inputs import format_of, read_bytes, read_rows
+from firn.cli.options import argument, option
 from firn.cli.records.group import records
 from firn.cli.records.target import json_object, open_records
 from firn.cli.reports import print_report
@@ -23,20 +22,15 @@ if TYPE_CHECKING:
     from firn.database.kinds.records import AnyRecordTable
     from firn.records.documents.documents import Documents
 
-Id = Annotated[
-    str | None, typer.Option("--id", metavar="FIELD", help="The field with the rows' ids; by default _id.")
-]
-Batch = Annotated[
-    int, typer.Option("--batch", metavar="ROWS", min=1, help="Rows of one transaction, at most.")
-]
+Id = Annotated[str | None, option("FIELD", "The field with the rows' ids; by default _id.", "--id")]
+Batch = Annotated[int, option("ROWS", "Rows of one transaction, at most.", "--batch", min=1)]
 
 
 @records.command()
 def load(
     table: TableArg,
     files: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FILES...", help="JSON, CSV or Parquet; - is standard input."),
+        list[str] | None, argument("FILES...", "JSON, CSV or Parquet; - is standard input.")
     ] = None,
     db: DbOption = None,
     id: Id = None,

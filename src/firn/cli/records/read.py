@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from firn.cli.options import argument, option
 from firn.cli.records.group import records
 from firn.cli.records.target import IdArg, conditions, open_indexed, open_records, plain_row, print_rows
 from firn.cli.target import DbOption, Json, Limit, StoreOptions, TableArg
@@ -13,17 +12,14 @@ from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 OrderBy = Annotated[
-    list[str] | None,
-    typer.Option("--order-by", metavar="FIELD", help="Like city, or 'n desc'; else by id. Repeatable."),
+    list[str] | None, option("FIELD", "Like city, or 'n desc'; else by id. Repeatable.", "--order-by")
 ]
-After = Annotated[
-    str | None, typer.Option("--after", metavar="ID", help="Only rows behind this one in the order.")
-]
+After = Annotated[str | None, option("ID", "Only rows behind this one in the order.", "--after")]
 Where = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="CONDITION...",
-        help="FIELD=VALUE, FIELD=PREFIX* or FIELD=START..END (without END itself); FIELD[]=… for an element of a "
+    argument(
+        "CONDITION...",
+        "FIELD=VALUE, FIELD=PREFIX* or FIELD=START..END (without END itself); FIELD[]=… for an element of a "
         "list.",
     ),
 ]

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
-import typer
 
 from firn.cli.input.inputs import read_bytes
+from firn.cli.options import argument, option
 from firn.cli.target import locate, open_database
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from firn.records.documents.documents import Documents, Record
     from firn.records.table import RecordTable
 
-IdArg = Annotated[str, typer.Argument(metavar="ID", help="The row's id.")]
+IdArg = Annotated[str, argument("ID", "The row's id.")]
 Etag = Annotated[
-    str | None,
-    typer.Option(
-        "--etag", metavar="ETAG", help="Only if the row still is this version, as get --json shows it."
-    ),
+    str | None, option("ETAG", "Only if the row still is this version, as get --json shows it.", "--etag")
 ]
 
 

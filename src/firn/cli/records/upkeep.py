@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from firn.cli.options import argument, option
 from firn.cli.records.group import records
 from firn.cli.records.target import open_indexed, open_records
 from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
@@ -17,9 +18,7 @@ from firn.errors import InvalidInputError
 @records.command()
 def index(
     table: TableArg,
-    field: Annotated[
-        str | None, typer.Argument(metavar="FIELD", help="A field, or a path like address.city.")
-    ] = None,
+    field: Annotated[str | None, argument("FIELD", "A field, or a path like address.city.")] = None,
     db: DbOption = None,
     unique: Annotated[bool, typer.Option("--unique", help="No two rows may have one value.")] = False,
     each: Annotated[
@@ -67,7 +66,7 @@ def index(
 @records.command()
 def repair(
     table: TableArg,
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of rows whose objects are damaged.")],
+    ids: Annotated[list[str], argument("ID...", "Ids of rows whose objects are damaged.")],
     db: DbOption = None,
     forget: Annotated[
         bool, typer.Option("--forget", help="Delete rows of which the log has nothing any more.")
@@ -97,20 +96,8 @@ def repair(
 def sweep(
     table: TableArg,
     db: DbOption = None,
-    older_than: Annotated[
-        str,
-        typer.Option(
-            "--older-than",
-            metavar="AGE",
-            help="What only older snapshots see; above any transaction.",
-        ),
-    ] = "1h",
-    orphans: Annotated[
-        str,
-        typer.Option(
-            "--orphans", metavar="AGE", help="Objects that nothing refers to; above any transaction."
-        ),
-    ] = "7d",
+    older_than: Annotated[str, option("AGE", "What only older snapshots see; above any transaction.")] = "1h",
+    orphans: Annotated[str, option("AGE", "Objects that nothing refers to; above any transaction.")] = "7d",
     dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firn.cli.input.inputs import read_bytes
+from firn.cli.options import argument
 from firn.cli.records.group import records
 from firn.cli.records.target import Etag, IdArg, document_of, json_object, open_records, plain_row, typed
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg, open_database
@@ -28,7 +29,7 @@ VERBS = ("insert", "upsert", "update", "delete", "get")
 def put(
     table: TableArg,
     id: IdArg,
-    document: Annotated[str, typer.Argument(metavar="DOCUMENT", help="A JSON object; - is standard input.")],
+    document: Annotated[str, argument("DOCUMENT", "A JSON object; - is standard input.")],
     db: DbOption = None,
     insert: Annotated[bool, typer.Option("--insert", help="Refuse to replace a row.")] = False,
     etag: Etag = None,
@@ -80,10 +81,8 @@ def delete(
 
 @records.command()
 def tx(
-    database: Annotated[str, typer.Argument(metavar="DATABASE", help="A directory, s3://…, gs://…, az://…")],
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file of JSON lines; - is standard input.")
-    ] = "-",
+    database: Annotated[str, argument("DATABASE", "A directory, s3://…, gs://…, az://…")],
+    file: Annotated[str, argument("FILE", "A file of JSON lines; - is standard input.")] = "-",
     serializable: Annotated[
         bool, typer.Option("--serializable", help="Commit only if nothing that was read has changed either.")
     ] = False,
