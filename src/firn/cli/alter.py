@@ -8,47 +8,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firn.cli.app import MAINTAIN, app
+from firn.cli.call import AnyCall, Call, LakeCall, on_table
 from firn.cli.options import argument, option
-from firn.cli.reports import print_report
-from firn.cli.target import (
-    DbOption,
-    DryRun,
-    Json,
-    StoreOptions,
-    TableArg,
-    WriterOption,
-    locate,
-    open_database,
-    open_table,
-    pairs,
-)
-from firn.cli.terminal import output, waiting
+from firn.cli.target import pairs
+from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from firn.alter import AlterResult
 
 
-def _print(name: str, result: AlterResult, meter: waiting.Meter, json: bool, *, dry_run: bool) -> None:
-    def line() -> str:
-        if not result.changes:
-            return f"nothing to change in {name}"
-        if dry_run:
-            return f"{name} would change (dry run: nothing was changed)"
-        return f"{name} changed; version {result.version}"
+def _print(call: Call[Any], result: AlterResult) -> None:
+    if not result.changes:
+        line = f"nothing to change in {call.name}"
+    elif call.dry_run:
+        line = f"{call.name} would change (dry run: nothing was changed)"
+    else:
+        line = f"{call.name} changed; version {result.version}"
 
     def rest() -> None:
         for change in result.changes:
             output.line(f"  {change}")
 
-    print_report(name, result, meter, json, line=line, rest=rest, dry_run=dry_run)
+    call.answer(result, line, rest)
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, None, "writer", "dry_run", panel=MAINTAIN)
 def alter(
-    table: TableArg,
-    db: DbOption = None,
-    writer: WriterOption = None,
+    call: AnyCall,
     set_: Annotated[list[str] | None, option("NAME=VALUE", "Set a property. Repeatable.", "--set")] = None,
     unset: Annotated[
         list[str] | None, option("NAME", "Take a property back to its default. Repeatable.")
@@ -60,15 +47,9 @@ def alter(
         bool,
         typer.Option("--fence", help="Of a keyed table: end the writer that another process may have open."),
     ] = False,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Change properties of a table, and types of its columns, by one commit that rewrites no data."""
-    url, name = locate(table, db)
-    database = open_database(url, options, writer=writer)
-    opened: Any = database.table(name)
-    meter = waiting.Meter(database.bucket)
+    opened: Any = call.table
     given = pairs(set_, "--set")
     if both := [property for property in unset or () if property in given]:
         raise InvalidInputError(f"both --set and --unset name {both[0]!r}: give it once.")
@@ -80,26 +61,17 @@ def alter(
     for keyword, flag in (("types", "--type"), ("fence", "--fence")):
         if keyword in more and keyword not in known:
             raise InvalidInputError(
-                f"{name} is of a kind of table that has nothing for it: leave {flag} out."
+                f"{call.name} is of a kind of table that has nothing for it: leave {flag} out."
             )
-    result = opened.alter(set_properties=changes, dry_run=dry_run, **more)
-    _print(name, result, meter, json, dry_run=dry_run)
+    _print(call, opened.alter(set_properties=changes, dry_run=call.dry_run, **more))
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def resolve(
-    table: TableArg,
+    call: LakeCall,
     column: Annotated[str, argument("COLUMN", "Whose values were set aside; with --into, which has them.")],
-    db: DbOption = None,
-    writer: WriterOption = None,
     to: Annotated[str | None, option("TYPE", "The column's DuckDB type from now on.")] = None,
     into: Annotated[str | None, option("COLUMN", "The column whose values they become.")] = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Make values that don't fit their column's type the column's again."""
-    database, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(database.bucket)
-    result = opened.resolve(column, to=to, into=into, dry_run=dry_run)
-    _print(opened.name, result, meter, json, dry_run=dry_run)
+    _print(call, call.table.resolve(column, to=to, into=into, dry_run=call.dry_run))

@@ -7,28 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firn.cli.app import MAINTAIN, app
+from firn.cli.call import AnyCall, LakeCall, on_table
 from firn.cli.input.inputs import read_all
 from firn.cli.options import argument, option
-from firn.cli.reports import print_report, sweep_line
+from firn.cli.reports import sweep_line
 from firn.cli.target import (
-    DbOption,
-    DryRun,
-    Json,
-    StoreOptions,
-    TableArg,
-    WriterOption,
-    locate,
-    open_database,
-    open_table,
     pairs,
 )
-from firn.cli.terminal import output, waiting
+from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from firn.journal.model import SweepReport
     from firn.lake.results import ChangeResult, ForgetResult
-    from firn.lake.table import LakeTable
 
 PartitionOption = Annotated[
     list[str] | None,
@@ -57,7 +48,7 @@ def partition_values(given: list[str] | None) -> list[dict[str, str | None]] | N
     ]
 
 
-def _changed(table: LakeTable, result: ChangeResult, meter: waiting.Meter, json: bool) -> None:
+def _changed(call: LakeCall, result: ChangeResult) -> None:
     def rest() -> None:
         if result.dry_run:
             output.keys(result.files)
@@ -71,15 +62,7 @@ def _changed(table: LakeTable, result: ChangeResult, meter: waiting.Meter, json:
                 "`firn delete` with a predicate finds such rows."
             )
 
-    print_report(
-        table.name,
-        result,
-        meter,
-        json,
-        line=lambda: change_line(table.name, result),
-        rest=rest,
-        dry_run=result.dry_run,
-    )
+    call.answer(result, change_line(call.name, result), rest)
 
 
 def change_line(name: str, result: ChangeResult) -> str:
@@ -114,35 +97,26 @@ def change_line(name: str, result: ChangeResult) -> str:
     return f"{result.op} of {name}: {gone} → {made}{told}; version {result.version}"
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def merge(
-    table: TableArg,
-    db: DbOption = None,
-    writer: WriterOption = None,
+    call: LakeCall,
     target_size: Annotated[str | None, option("SIZE", "Of a merged file; 128MB by default.")] = None,
     partition: PartitionOption = None,
     query: Annotated[
         str | None, typer.Option("--query", help="A SELECT over source_files that merged rows pass through.")
     ] = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Merge small files, and the log. Readers and writers go on meanwhile."""
-    database, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"merging {opened.name}"):
-        result = opened.merge(
-            target_size=target_size, partitions=partition_values(partition), query=query, dry_run=dry_run
+    with call.progress("merging"):
+        result = call.table.merge(
+            target_size=target_size, partitions=partition_values(partition), query=query, dry_run=call.dry_run
         )
-    _changed(opened, result, meter, json)
+    _changed(call, result)
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def remove(
-    table: TableArg,
-    db: DbOption = None,
-    writer: WriterOption = None,
+    call: LakeCall,
     where: Annotated[
         str | None, option("PREDICATE", "Over partition values: date_month < '2001-02'.", "--where", "-w")
     ] = None,
@@ -152,9 +126,6 @@ def remove(
     retention: Annotated[
         bool, typer.Option("--retention", help="Partitions older than the table's property `retention`.")
     ] = False,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Remove whole partitions: by their values, or by their age. Reads no data.
 
@@ -162,48 +133,37 @@ def remove(
     """
     if (where is not None) + (older_than is not None) + retention != 1:
         raise InvalidInputError("give one of --where, --older-than and --retention.")
-    database, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"removing from {opened.name}"):
+    with call.progress("removing from"):
         if where is not None:
-            result = opened.remove_partitions(where, dry_run=dry_run)
+            result = call.table.remove_partitions(where, dry_run=call.dry_run)
         else:
-            result = opened.expire(older_than, dry_run=dry_run)
-    _changed(opened, result, meter, json)
+            result = call.table.expire(older_than, dry_run=call.dry_run)
+    _changed(call, result)
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def rewrite(
-    table: TableArg,
+    call: LakeCall,
     query: Annotated[str, argument("QUERY", "A predicate of the rows to keep, or a SELECT over _rows.")],
-    db: DbOption = None,
-    writer: WriterOption = None,
     partition: PartitionOption = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Pass a table's files through a query, to erase or mend rows. Sweep then deletes the old files.
 
     firn rewrite ./prod/flights "origin <> 'DTW'"
     """
-    database, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"rewriting {opened.name}"):
-        result = opened.rewrite(query, partitions=partition_values(partition), dry_run=dry_run)
-    _changed(opened, result, meter, json)
+    with call.progress("rewriting"):
+        result = call.table.rewrite(query, partitions=partition_values(partition), dry_run=call.dry_run)
+    _changed(call, result)
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def delete(
-    table: TableArg,
+    call: LakeCall,
     where: Annotated[str | None, option("PREDICATE", "The rows to delete.", "--where", "-w")] = None,
     keys: Annotated[
         list[str] | None,
         option("FILE", "Instead: the keys to delete, as JSON, CSV or Parquet; - is stdin. Repeatable."),
     ] = None,
-    db: DbOption = None,
-    writer: WriterOption = None,
     soft: Annotated[
         bool | None,
         typer.Option(
@@ -211,9 +171,6 @@ def delete(
             help="Keep the predicate with the files, or rewrite them; by default softly where the table can.",
         ),
     ] = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Delete rows. Older versions keep them until sweep; of soft deletes the files too, until merge.
 
@@ -223,20 +180,18 @@ def delete(
         raise InvalidInputError("give one of --where and --keys.")
     if keys is not None and soft is not None:
         raise InvalidInputError("--keys takes no --soft: rows are deleted by their keys.")
-    database, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"deleting from {opened.name}"):
+    with call.progress("deleting from"):
         if where is not None:
-            result = opened.delete(where, soft=soft, dry_run=dry_run)
+            result = call.table.delete(where, soft=soft, dry_run=call.dry_run)
         else:
-            rows = read_all(keys or [], known=opened.snapshot().columns)
-            result = opened.delete_keys(rows, dry_run=dry_run)
-    _changed(opened, result, meter, json)
+            rows = read_all(keys or [], known=call.table.snapshot().columns)
+            result = call.table.delete_keys(rows, dry_run=call.dry_run)
+    _changed(call, result)
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def update(
-    table: TableArg,
+    call: LakeCall,
     where: Annotated[str, option("PREDICATE", "The rows to change; 'true' for all.", "--where", "-w")],
     set_: Annotated[
         list[str],
@@ -246,53 +201,31 @@ def update(
             "--set",
         ),
     ],
-    db: DbOption = None,
-    writer: WriterOption = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Change rows of a table with a key.
 
     firn update ./prod/stock --where "place = 'south'" --set "count = count - 1"
     """
     changes = {name.strip(): text for name, text in pairs(set_, "--set").items()}
-    database, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"updating {opened.name}"):
-        result = opened.update(where, changes, dry_run=dry_run)
-    _changed(opened, result, meter, json)
+    with call.progress("updating"):
+        result = call.table.update(where, changes, dry_run=call.dry_run)
+    _changed(call, result)
 
 
-@app.command("forget-files", rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN, name="forget-files")
 def forget_files(
-    table: TableArg,
+    call: LakeCall,
     paths: Annotated[
         list[str], argument("PATH…", "The files, as the error names them that says they are lost.")
     ],
-    db: DbOption = None,
-    writer: WriterOption = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Let data files or logs go that are lost or damaged. Their rows are lost; the report says which these were.
 
     firn forget-files ./prod/flights prod/flights/_data/part-a-5b1c….parquet --dry-run
     """
-    database, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"reading files of {opened.name}"):
-        result = opened.forget_files(paths, dry_run=dry_run)
-    print_report(
-        opened.name,
-        result,
-        meter,
-        json,
-        line=lambda: forgotten_line(opened.name, result),
-        rest=lambda: _tell_what_was_lost(result),
-        dry_run=dry_run,
-    )
+    with call.progress("reading files of"):
+        result = call.table.forget_files(paths, dry_run=call.dry_run)
+    call.answer(result, forgotten_line(call.name, result), lambda: _tell_what_was_lost(result))
 
 
 def forgotten_line(name: str, result: ForgetResult) -> str:
@@ -320,87 +253,52 @@ def _tell_what_was_lost(result: ForgetResult) -> None:
         output.note("Older versions of rows in these files, and rows that they deleted, may be seen again.")
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, None, "dry_run", panel=MAINTAIN)
 def mend(
-    table: TableArg,
-    db: DbOption = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
+    call: AnyCall,
 ) -> None:
     """Write a table's definition, logs and record of sweeps anew, where they are damaged or missing."""
-    url, name = locate(table, db)
-    database = open_database(url, options)
-    meter = waiting.Meter(database.bucket)
-    report = database.mend_table(name, dry_run=dry_run)
-    would = "would write" if dry_run else "wrote"
-    print_report(
-        name,
-        report,
-        meter,
-        json,
-        line=lambda: f"mend: {name} {would} {', '.join(report.objects) or 'nothing: all is well'}",
-        dry_run=dry_run,
-    )
+    report = call.database.mend_table(call.name, dry_run=call.dry_run)
+    would = "would write" if call.dry_run else "wrote"
+    call.answer(report, f"mend: {call.name} {would} {', '.join(report.objects) or 'nothing: all is well'}")
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def restore(
-    table: TableArg,
+    call: LakeCall,
     at: Annotated[str, option("TIME|VERSION", "The version or time to go back to.")],
-    db: DbOption = None,
-    writer: WriterOption = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Make a table as it was. Itself a commit: what came since stays in the history."""
-    database, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"restoring {opened.name}"):
-        result = opened.restore(at, dry_run=dry_run)
-    _changed(opened, result, meter, json)
+    with call.progress("restoring"):
+        result = call.table.restore(at, dry_run=call.dry_run)
+    _changed(call, result)
 
 
-@app.command(rich_help_panel=MAINTAIN)
+@on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def sweep(
-    table: TableArg,
-    db: DbOption = None,
-    writer: WriterOption = None,
+    call: LakeCall,
     older_than: Annotated[
         str | None, option("AGE", "What was replaced longer ago; the table's grace, 1h.")
     ] = None,
     orphans: Annotated[
         str | None, option("AGE", "Files of no version, older than that; 7d by default.")
     ] = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Delete what nothing may read any more: files and logs that were replaced, and orphans.
 
     A shorter age than the table's is your word that nobody reads older versions, or is appending for so long.
     In a table of writers' catalogs it takes the writer's own files; firn prune says first which versions may go.
     """
-    database, opened = open_table(table, db, options, writer=writer)
-    of_writers = opened.descriptor.journal == "writer"
+    of_writers = call.table.descriptor.journal == "writer"
     if of_writers and older_than is not None:
         raise InvalidInputError(
-            f"{opened.name} is kept by writers' catalogs: forget old versions with `firn prune {database.url} "
+            f"{call.name} is kept by writers' catalogs: forget old versions with `firn prune {call.database.url} "
             f"--writer ID --older-than {older_than}`, then sweep without --older-than."
         )
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"sweeping {opened.name}"):
-        report = opened.sweep(older_than=older_than, orphans=orphans, dry_run=dry_run)
-    print_report(
-        opened.name,
-        report,
-        meter,
-        json,
-        line=lambda: swept_line(opened.name, report, logs="marker" if of_writers else "log"),
-        rest=lambda: _tell_what_stays(report, of_writers),
-        dry_run=dry_run,
-    )
+    with call.progress("sweeping"):
+        report = call.table.sweep(older_than=older_than, orphans=orphans, dry_run=call.dry_run)
+    line = swept_line(call.name, report, logs="marker" if of_writers else "log")
+    call.answer(report, line, lambda: _tell_what_stays(report, of_writers))
 
 
 def _tell_what_stays(report: SweepReport, of_writers: bool) -> None:

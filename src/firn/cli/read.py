@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firn.cli.app import READ, app
+from firn.cli.call import AnyCall, LakeCall, Strict, on_table
 from firn.cli.kind import TableRow, shell_kind
 from firn.cli.options import option
 from firn.cli.target import (
     At,
     Csv,
     DbArg,
-    DbOption,
     Json,
     Limit,
     StoreOptions,
-    TableArg,
     given_or_usual,
-    locate,
     open_database,
-    open_table,
 )
 from firn.cli.terminal import output
 from firn.degraded import warn_degraded
@@ -32,15 +29,10 @@ if TYPE_CHECKING:
     from firn.database.database import Database
     from firn.lake.read.scan import Scan
 
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out.")
-]
 
-
-@app.command(rich_help_panel=READ)
+@on_table(app, "lake", "strict", panel=READ)
 def scan(
-    table: TableArg,
-    db: DbOption = None,
+    call: LakeCall,
     columns: Annotated[str | None, option("A,B", "Columns, in the order wanted.", "--columns", "-c")] = None,
     where: Annotated[str | None, option("PREDICATE", "Rows wanted.", "--where", "-w")] = None,
     at: At = None,
@@ -48,34 +40,28 @@ def scan(
     count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Only say which files would be read.")] = False,
     csv: Csv = False,
-    json: Json = False,
-    strict: Strict = False,
-    options: StoreOptions = None,
 ) -> None:
     """Print a table's rows, or count them.
 
     firn scan ./prod/flights --columns origin,delay --where "delay > 60" --limit 10
     """
-    _one_format(csv, json)
-    _, opened = open_table(table, db, options, strict=strict)
-    chosen = None if columns is None else split_names(columns, opened.snapshot(at).columns)
+    if csv and call.json:
+        raise InvalidInputError("choose one of --csv and --json.")
+    chosen = None if columns is None else split_names(columns, call.table.snapshot(at).columns)
     if chosen == []:
         raise InvalidInputError(
             "--columns names no column; write some, like --columns origin,delay, or leave it out."
         )
-    found = opened.scan(columns=chosen, where=where, at=at)
+    found = call.table.scan(columns=chosen, where=where, at=at)
     for warning in found.snapshot.warnings:
         output.warn(warning)
     if explain:
-        _explain(found, json)
+        _explain(found, call.json)
     elif count:
         rows = found.count()
-        if json:
-            output.document({"table": opened.name, "version": found.snapshot.version, "rows": rows})
-        else:
-            output.line(str(rows))
+        call.say({"version": found.snapshot.version, "rows": rows}, str(rows))
     else:
-        output.print_rows(found.schema(), found.to_batches(), json=json, as_csv=csv, limit=limit)
+        output.print_rows(found.schema(), found.to_batches(), json=call.json, as_csv=csv, limit=limit)
 
 
 def split_names(text: str, known: Container[str]) -> list[str]:
@@ -103,11 +89,6 @@ def _explain(found: Scan, json: bool) -> None:
             "files_in_all": len(found.snapshot.files),
         }
     )
-
-
-def _one_format(csv: bool, json: bool) -> None:
-    if csv and json:
-        raise InvalidInputError("choose one of --csv and --json.")
 
 
 @app.command(rich_help_panel=READ)
@@ -165,35 +146,18 @@ def _line(table: TableRow) -> list[str]:
     ]
 
 
-@app.command(rich_help_panel=READ)
-def schema(
-    table: TableArg,
-    db: DbOption = None,
-    at: At = None,
-    json: Json = False,
-    strict: Strict = False,
-    options: StoreOptions = None,
-) -> None:
+@on_table(app, None, "strict", panel=READ)
+def schema(call: AnyCall, at: At = None) -> None:
     """Print a table's columns and types, its partitioning, sort order and properties."""
-    url, name = locate(table, db)
-    opened = open_database(url, options, strict=strict).table(name)
-    shell_kind(opened.kind).print_schema(opened, at=at, json=json)
+    shell_kind(call.table.kind).print_schema(call.table, at=at, json=call.json)
 
 
-@app.command(rich_help_panel=READ)
-def partitions(
-    table: TableArg,
-    db: DbOption = None,
-    at: At = None,
-    json: Json = False,
-    strict: Strict = False,
-    options: StoreOptions = None,
-) -> None:
+@on_table(app, "lake", "strict", panel=READ)
+def partitions(call: LakeCall, at: At = None) -> None:
     """List a table's partitions with their rows, files and sizes."""
-    _, opened = open_table(table, db, options, strict=strict)
-    found = opened.partitions(at)
-    if json:
-        output.document({"table": opened.name, "partitions": [output.plain(p) for p in found]})
+    found = call.table.partitions(at)
+    if call.json:
+        output.document({"table": call.name, "partitions": [output.plain(p) for p in found]})
         return
     names = list(dict.fromkeys(name for p in found for name in p.values))
     output.table(

@@ -15,7 +15,7 @@ def print_report(
     meter: Meter,
     json: bool,
     *,
-    line: Callable[[], str],
+    line: str,
     rest: Callable[[], None] | None = None,
     dry_run: bool = False,
     **more: object,
@@ -27,7 +27,7 @@ def print_report(
     if json:
         output.document({"table": name, **output.plain(report), **more, **meter.plain()})
         return
-    output.line(line())
+    output.line(line)
     if rest is not None:
         rest()
     if not dry_run:

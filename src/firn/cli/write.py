@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firn.cli.app import WRITE, app
+from firn.cli.call import AnyCall, LakeCall, on_table
 from firn.cli.input.inputs import FORMATS, read_all
 from firn.cli.kind import shell_kind
 from firn.cli.options import argument, option
 from firn.cli.target import (
     DbOption,
-    DryRun,
     Json,
     StoreOptions,
     TableArg,
     WriterOption,
     locate,
     open_database,
-    open_table,
     pairs,
 )
 from firn.cli.terminal import output, waiting
@@ -199,14 +198,12 @@ def _indices(fields: list[str] | None, unique: list[str] | None, each: list[str]
     ]
 
 
-@app.command(rich_help_panel=WRITE)
+@on_table(app, "lake", "writer", panel=WRITE)
 def append(
-    table: TableArg,
+    call: LakeCall,
     files: Annotated[
         list[str] | None, argument("[FILE]...", "JSON, JSON lines, CSV or Parquet; - is stdin.")
     ] = None,
-    db: DbOption = None,
-    writer: WriterOption = None,
     format: Format = "auto",
     delimiter: Delimiter = None,
     timestamp_format: TimestampFormat = None,
@@ -225,8 +222,6 @@ def append(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show new columns and their types.")
     ] = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Append rows from files or standard input, in this process. All of them appear at once.
 
@@ -235,9 +230,7 @@ def append(
     echo '{"origin": "DTW", "delay": 66}' | firn append ./prod/flights
     """
     check_format(format)
-    _, opened = open_table(table, db, options, writer=writer)
-    meter = waiting.Meter(opened.bucket)
-    known = opened.snapshot().columns
+    known = call.table.snapshot().columns
     types = pairs(column, "--column")
     rows = read_all(
         files or ["-"],
@@ -251,23 +244,14 @@ def append(
 
     new = {} if query is not None else new_columns(columns_of(rows.schema), rows.column_names, known)
     if dry_run:
-        if json:
-            output.document(
-                {
-                    "table": opened.name,
-                    "dry_run": True,
-                    "rows": rows.num_rows,
-                    "new_columns": new,
-                    **meter.plain(),
-                }
-            )
-        else:
-            output.line(f"would append {output.plural(rows.num_rows, 'row')} to {opened.name}")
+        facts = {"dry_run": True, "rows": rows.num_rows, "new_columns": new, **call.meter.plain()}
+        call.say(facts, f"would append {output.plural(rows.num_rows, 'row')} to {call.name}")
+        if not call.json:
             note_columns(new)
         return
-    write = opened.upsert if upsert else opened.append
+    write = call.table.upsert if upsert else call.table.append
     result = write(rows, batch_id=batch_id, query=query)
-    print_appended(opened, result, meter, json, new)
+    print_appended(call.table, result, call.meter, call.json, new)
 
 
 def new_columns(
@@ -314,38 +298,29 @@ def check_format(format: str) -> None:
         raise InvalidInputError(f"--format {format}: there are {', '.join(FORMATS)}.")
 
 
-@app.command(rich_help_panel=WRITE)
-def drop(
-    table: TableArg,
-    db: DbOption = None,
-    writer: WriterOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
-) -> None:
+@on_table(app, None, "writer", "dry_run", panel=WRITE)
+def drop(call: AnyCall, yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False) -> None:
     """Delete a table and all its objects, at once and for good. Of writers' catalogs: the writer's part of it."""
-    url, name = locate(table, db)
-    database = open_database(url, options, writer=writer)
-    if not dry_run and not yes:
+    database, name = call.database, call.name
+    if not call.dry_run and not yes:
         database.drop_table(name, dry_run=True)  # says so if it isn't there
-        if not output.stderr().is_terminal or json:
+        if not output.stderr().is_terminal or call.json:
             raise InvalidInputError(f"drop deletes {name} for good: say --yes.")
         typer.confirm(f"Delete {name} of {database.url} and all its objects for good?", abort=True, err=True)
-    meter = waiting.Meter(database.bucket)
+    call.meter = waiting.Meter(database.bucket)
     with waiting.spinner(f"dropping {name}"):
-        report = database.drop_table(name, dry_run=dry_run)
-    if json:
-        gone = not report.still_has and not dry_run
-        output.document({"table": name, "dropped": gone, **output.plain(report), **meter.plain()})
+        report = database.drop_table(name, dry_run=call.dry_run)
+    gone = not report.still_has and not call.dry_run
+    facts = {"dropped": gone, **output.plain(report), **call.meter.plain()}
+    call.say(facts, drop_line(name, report))
+    if call.json:
         return
-    output.line(drop_line(name, report))
-    if dry_run:
+    if call.dry_run:
         output.keys(report.objects)
         return
     if report.writer is not None and report.objects:
         output.note("Its files stay until `firn prune --sweep` finds that no revision reads them.")
-    meter.note()
+    call.meter.note()
 
 
 def drop_line(name: str, report: DropReport) -> str:

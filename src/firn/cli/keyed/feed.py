@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from firn.cli.call import KeyedCall, on_table
 from firn.cli.keyed.group import keyed
-from firn.cli.keyed.target import Hex, open_keyed
+from firn.cli.keyed.target import Hex
 from firn.cli.keyed.text import Words, one_of
 from firn.cli.options import option
-from firn.cli.target import Csv, DbOption, Json, Limit, StoreOptions, TableArg
+from firn.cli.target import Csv, Limit
 from firn.cli.terminal import output
 from firn.errors import AccessDeniedError, InvalidInputError
 
-if TYPE_CHECKING:
-    from firn.keyed.read.changes import Changes
 
-
-@keyed.command()
+@on_table(keyed, "keyed")
 def changes(
-    table: TableArg,
-    db: DbOption = None,
+    call: KeyedCall,
     since: Annotated[
         str | None, option("VERSION", "After this version; else all that the table holds.")
     ] = None,
@@ -32,29 +29,22 @@ def changes(
     limit: Limit = None,
     hex: Hex = False,
     csv: Csv = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Print what was put, merged and deleted, commit by commit. The version where that ends goes to standard error.
 
     firn keyed changes ./prod/delays --state delays.version --json >> changes.jsonl
     """
-    one_of([("--csv", csv), ("--json", json)])
+    one_of([("--csv", csv), ("--json", call.json)])
     one_of([("--state", state is not None), ("--since", since is not None)])
     one_of([("--state", state is not None), ("--limit", limit is not None)])
-    _, opened = open_keyed(table, db, options)
-    found = opened.changes(_kept(state) if state is not None else since, upto)
-    words = Words.of(opened.definition, hex=hex)
-    _print(found, words, limit, json=json, as_csv=csv)
+    found = call.table.changes(_kept(state) if state is not None else since, upto)
+    words = Words.of(call.table.definition, hex=hex)
+    schema, batches = words.schema(found.schema), words.batches(found.to_batches())
+    output.print_rows(schema, batches, json=call.json, as_csv=csv, limit=limit)
     if state is not None:
         _keep(state, found.version)
     if limit is None:
         output.note(f"version {found.version}")
-
-
-def _print(found: Changes, words: Words, limit: int | None, *, json: bool, as_csv: bool) -> None:
-    schema = words.schema(found.schema)
-    output.print_rows(schema, words.batches(found.to_batches()), json=json, as_csv=as_csv, limit=limit)
 
 
 def _kept(state: Path) -> str | None:

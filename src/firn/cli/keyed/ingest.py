@@ -69,17 +69,13 @@ def load_frame(database: Database, table: KeyedTable, frame: DataFrame, json: bo
     meter = waiting.Meter(table.bucket)
     with waiting.progress(database, f"loading {table.name}"):
         report = table.load(_as_bytes(table, frame))
-    print_loaded(table.name, report, meter, json)
+    print_report(table.name, report, meter, json, line=loaded_line(table.name, report))
 
 
-def print_loaded(name: str, report: LoadReport, meter: waiting.Meter, json: bool) -> None:
-    """Say what a bulk load did."""
-
-    def line() -> str:
-        ssts = f"{output.plural(report.ssts, 'SST')}, {output.size(report.bytes)}"
-        return f"loaded {output.plural(report.rows, 'row')} into {name}: {ssts}"
-
-    print_report(name, report, meter, json, line=line)
+def loaded_line(name: str, report: LoadReport) -> str:
+    """Say in one line what a bulk load did."""
+    ssts = f"{output.plural(report.ssts, 'SST')}, {output.size(report.bytes)}"
+    return f"loaded {output.plural(report.rows, 'row')} into {name}: {ssts}"
 
 
 def columns_of(table: KeyedTable) -> dict[str, str]:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from firn.cli.call import KeyedCall, on_table
 from firn.cli.keyed.group import keyed
-from firn.cli.keyed.target import open_keyed
 from firn.cli.keyed.text import one_of
 from firn.cli.options import argument, option
-from firn.cli.reports import print_report, sweep_line
-from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
+from firn.cli.reports import sweep_line
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError, NotFoundError
 from firn.inspect.dump.decoded import when
@@ -22,35 +21,22 @@ if TYPE_CHECKING:
     from firn.keyed.maintain.compaction import CompactionReport
 
 
-@keyed.command()
+@on_table(keyed, "keyed", "dry_run")
 def compact(
-    table: TableArg,
-    db: DbOption = None,
+    call: KeyedCall,
     full: Annotated[
         bool,
         typer.Option("--full", help="Everything into one sorted run, not only what the policy asks for."),
     ] = False,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Merge flushes and files into larger ones. The table's writer goes on meanwhile; another compactor is fenced.
 
     firn keyed compact ./prod/delays
     """
-    database, opened = open_keyed(table, db, options)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.progress(database, f"compacting {opened.name}"):
-        report = opened.compact(full=full, dry_run=dry_run)
-    print_report(
-        opened.name,
-        report,
-        meter,
-        json,
-        line=lambda: compact_line(opened.name, report),
-        dry_run=dry_run,
-        write_amplification=round(report.write_amplification, 3),
-    )
+    with call.progress("compacting"):
+        report = call.table.compact(full=full, dry_run=call.dry_run)
+    amplified = round(report.write_amplification, 3)
+    call.answer(report, compact_line(call.name, report), write_amplification=amplified)
 
 
 def compact_line(name: str, report: CompactionReport) -> str:
@@ -72,13 +58,12 @@ def compact_line(name: str, report: CompactionReport) -> str:
     )
 
 
-@keyed.command()
+@on_table(keyed, "keyed")
 def checkpoint(
-    table: TableArg,
+    call: KeyedCall,
     name: Annotated[
         str | None, argument("[NAME]", "A name for it; checkpoints are listed without one.")
     ] = None,
-    db: DbOption = None,
     ttl: Annotated[
         str | None, option("TIME", "How long it stays, like 10m or 7d; else until it is deleted.")
     ] = None,
@@ -86,8 +71,6 @@ def checkpoint(
         bool, typer.Option("--refresh", help="Let the checkpoint NAME (or id) stay for --ttl from now on.")
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the checkpoint NAME (or id).")] = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Keep a keyed table as it is now readable under a name; without one, list what is kept.
 
@@ -97,23 +80,20 @@ def checkpoint(
     one_of([("--delete", delete), ("--ttl", ttl is not None)])
     if name is None and (refresh or delete or ttl is not None):
         raise InvalidInputError("name the checkpoint.")
-    _, opened = open_keyed(table, db, options)
     if name is None:
-        _list(opened.name, opened.checkpoints(), json)
+        _list(call.name, call.table.checkpoints(), call.json)
         return
     if not refresh and not delete:
-        made, verb = opened.checkpoint(name, ttl), "made"
+        made, verb = call.table.checkpoint(name, ttl), "made"
     else:
-        made, verb = _chosen(opened.checkpoints(), name, opened.name), "deleted" if delete else "refreshed"
+        made, verb = _chosen(call.table.checkpoints(), name, call.name), "deleted" if delete else "refreshed"
         if delete:
             made.delete()
         else:
             made = made.refresh(ttl)
-    if json:
-        output.document({"table": opened.name, "done": verb, **_plain(made)})
-    else:
-        until = "" if delete else f", kept {_until(made)}"
-        output.line(f"checkpoint {made.name or made.id} of {opened.name} {verb}: {made.version}{until}")
+    until = "" if delete else f", kept {_until(made)}"
+    line = f"checkpoint {made.name or made.id} of {call.name} {verb}: {made.version}{until}"
+    call.say({"done": verb, **_plain(made)}, line)
 
 
 def _chosen(found: list[Checkpoint], name: str, table: str) -> Checkpoint:
@@ -154,33 +134,27 @@ def _until(checkpoint: Checkpoint) -> str:
     return f"until {moment}"
 
 
-@keyed.command()
+@on_table(keyed, "keyed")
 def clone(
-    table: TableArg,
+    call: KeyedCall,
     name: Annotated[str, argument("NAME", "The new table's, in the same database.")],
-    db: DbOption = None,
     at: Annotated[str | None, option("CHECKPOINT", "As it was at a checkpoint; else as it is.")] = None,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Create a table that begins as another is, without copying its data. Each goes on by itself from there.
 
     firn keyed clone ./prod/delays what_if --at before-import
     """
-    database, opened = open_keyed(table, db, options)
-    meter = waiting.Meter(opened.bucket)
-    made = opened.clone(name, at)
-    if json:
-        output.document({"table": made.name, "parent": opened.name, "at": at, **meter.plain()})
+    made = call.table.clone(name, at)
+    if call.json:
+        output.document({"table": made.name, "parent": call.name, "at": at, **call.meter.plain()})
     else:
-        output.line(f"cloned {opened.name} as {made.name} in {database.url}")
-        meter.note()
+        output.line(f"cloned {call.name} as {made.name} in {call.database.url}")
+        call.meter.note()
 
 
-@keyed.command()
+@on_table(keyed, "keyed", "dry_run")
 def sweep(
-    table: TableArg,
-    db: DbOption = None,
+    call: KeyedCall,
     older_than: Annotated[
         str | None,
         option(
@@ -188,30 +162,13 @@ def sweep(
             "Compacted flushes older than that; the table's, 10m. Less is your word that nobody writes.",
         ),
     ] = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Delete what neither the table nor a checkpoint of it names any more.
 
     firn keyed sweep ./prod/delays --dry-run
     """
-    _, opened = open_keyed(table, db, options)
-    meter = waiting.Meter(opened.bucket)
-    with waiting.spinner(f"sweeping {opened.name}"):
-        report = opened.sweep(older_than=older_than, dry_run=dry_run)
-    print_report(
-        opened.name,
-        report,
-        meter,
-        json,
-        line=lambda: _swept(opened.name, report),
-        rest=lambda: _tell_keys(opened.name, report),
-        dry_run=dry_run,
-    )
-
-
-def _swept(name: str, report: CollectReport) -> str:
+    with waiting.spinner(f"sweeping {call.name}"):
+        report = call.table.sweep(older_than=older_than, dry_run=call.dry_run)
     counts = (
         (report.l0, "flush"),
         (report.fences, "fence"),
@@ -219,7 +176,8 @@ def _swept(name: str, report: CollectReport) -> str:
         (report.manifests, "manifest"),
         (report.snapshots, "checkpoint"),
     )
-    return sweep_line(name, counts, report.bytes, dry_run=report.dry_run)
+    line = sweep_line(call.name, counts, report.bytes, dry_run=report.dry_run)
+    call.answer(report, line, lambda: _tell_keys(call.name, report))
 
 
 def _tell_keys(name: str, report: CollectReport) -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from firn.cli.call import KeyedCall, on_table
 from firn.cli.keyed.group import keyed
-from firn.cli.keyed.target import AtView, Hex, open_keyed
+from firn.cli.keyed.target import AtView, Hex
 from firn.cli.keyed.text import Words, one_of
 from firn.cli.options import argument, option
-from firn.cli.target import Csv, DbOption, Json, Limit, StoreOptions, TableArg
-from firn.cli.terminal import output, waiting
+from firn.cli.target import Csv, Limit
+from firn.cli.terminal import output
 from firn.cli.terminal.exits import NOT_FOUND
 
 if TYPE_CHECKING:
@@ -25,38 +26,33 @@ if TYPE_CHECKING:
     from firn.keyed.read.scan import KeyedScan
 
 
-@keyed.command()
+@on_table(keyed, "keyed")
 def get(
-    table: TableArg,
+    call: KeyedCall,
     keys: Annotated[list[str], argument("KEY...", "Text, a number, …; of several columns a JSON array.")],
-    db: DbOption = None,
     at: AtView = None,
     hex: Hex = False,
     raw: Annotated[
         bool, typer.Option("--raw", help="The value's bytes as they are, and no newline.")
     ] = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Print the values of keys. Exits with 3 if one of them isn't there.
 
     firn keyed get ./prod/delays DTW
     """
-    one_of([("--raw", raw), ("--json", json), ("--hex", hex)])
+    one_of([("--raw", raw), ("--json", call.json), ("--hex", hex)])
     one_of([("--raw", raw), ("several keys", len(keys) > 1)])
-    _, opened = open_keyed(table, db, options)
-    words = Words.of(opened.definition, hex=hex)
-    meter = waiting.Meter(opened.bucket)
-    with opened.reader(at, follow=None) as reader:
+    words = Words.of(call.table.definition, hex=hex)
+    with call.table.reader(at, follow=None) as reader:
         values = reader.multi_get([words.key(key) for key in keys])
         version = reader.version
     missing = [key for key, value in zip(keys, values, strict=True) if value is None]
-    if json:
+    if call.json:
         found = [
             {"key": words.plain_key(words.key(key)), "found": value is not None, "value": words.plain(value)}
             for key, value in zip(keys, values, strict=True)
         ]
-        output.document({"table": opened.name, "version": version, "values": found, **meter.plain()})
+        output.document({"table": call.name, "version": version, "values": found, **call.meter.plain()})
     elif raw and not missing:
         value = values[0]
         sys.stdout.flush()
@@ -66,36 +62,32 @@ def get(
             if value is not None:
                 output.line(words.shown(value) if len(keys) == 1 else f"{key}  {words.shown(value)}")
     if missing:
-        if not json:
-            output.error(f"{opened.name} has no key {', '.join(missing)}.")
+        if not call.json:
+            output.error(f"{call.name} has no key {', '.join(missing)}.")
         raise typer.Exit(NOT_FOUND)
 
 
-@keyed.command()
+@on_table(keyed, "keyed")
 def scan(
-    table: TableArg,
+    call: KeyedCall,
     start: Annotated[str | None, option("KEY", "From this key on.")] = None,
     end: Annotated[str | None, option("KEY", "Up to, and without, this key.")] = None,
     prefix: Annotated[str | None, option("PREFIX", "Keys that begin with this.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="The greatest keys first.")] = False,
-    db: DbOption = None,
     at: AtView = None,
     limit: Limit = None,
     count: Annotated[bool, typer.Option("--count", help="Only count the keys.")] = False,
     hex: Hex = False,
     csv: Csv = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Print a range of keys with their values, in the order of the keys.
 
     firn keyed scan ./prod/delays --start A --end C
     """
-    one_of([("--csv", csv), ("--json", json)])
+    one_of([("--csv", csv), ("--json", call.json)])
     one_of([("--prefix", prefix is not None), ("--start or --end", start is not None or end is not None)])
-    _, opened = open_keyed(table, db, options)
-    words = Words.of(opened.definition, hex=hex)
-    with opened.reader(at, follow=None) as reader:
+    words = Words.of(call.table.definition, hex=hex)
+    with call.table.reader(at, follow=None) as reader:
         if prefix is not None:
             found = reader.scan_prefix(words.prefix(prefix), reverse=reverse)
         else:
@@ -103,13 +95,10 @@ def scan(
             found = reader.scan(first, last, reverse=reverse)
         if count:
             rows = sum(batch.num_rows for batch in found.to_batches())
-            if json:
-                output.document({"table": opened.name, "version": reader.version, "rows": rows})
-            else:
-                output.line(str(rows))
+            call.say({"version": reader.version, "rows": rows}, str(rows))
             return
         schema, batches = _readable(found, words)
-        output.print_rows(schema, batches, json=json, as_csv=csv, limit=limit)
+        output.print_rows(schema, batches, json=call.json, as_csv=csv, limit=limit)
 
 
 def _readable(found: KeyedScan, words: Words) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -121,27 +110,23 @@ def _readable(found: KeyedScan, words: Words) -> tuple[pa.Schema, Iterator[pa.Re
     return first.schema, chain([first], batches)
 
 
-@keyed.command()
+@on_table(keyed, "keyed")
 def manifest(
-    table: TableArg,
-    db: DbOption = None,
+    call: KeyedCall,
     at: AtView = None,
     files: Annotated[
         bool, typer.Option("--files", help="Every SST and L0 object, not only their sums.")
     ] = False,
     hex: Hex = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Print what a keyed table is made of: its writers, compactors, levels and files.
 
     firn keyed manifest ./prod/delays
     """
-    _, opened = open_keyed(table, db, options)
-    view = opened.view(at)
-    words = Words.of(opened.definition, hex=hex)
-    if json:
-        output.document({"table": opened.name, **view_plain(view, words)})
+    view = call.table.view(at)
+    words = Words.of(call.table.definition, hex=hex)
+    if call.json:
+        output.document({"table": call.name, **view_plain(view, words)})
         return
     pointer, settled = view.pointer, view.manifest
     writer = pointer.infos[-1] if pointer.infos else None
@@ -173,8 +158,8 @@ def manifest(
                     output.number(sum(s.rows for s in ssts)),
                     output.number(sum(s.tombstones for s in ssts)),
                     output.size(sum(s.bytes for s in ssts)),
-                    _edge(opened.keys, ssts[0].min_key),
-                    _edge(opened.keys, ssts[-1].max_key),
+                    _edge(call.table.keys, ssts[0].min_key),
+                    _edge(call.table.keys, ssts[-1].max_key),
                 ]
                 for (level, run), ssts in runs.items()
             ],

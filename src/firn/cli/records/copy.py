@@ -58,11 +58,10 @@ def copy(
 
 
 def _print(name: str, target: str, report: CopyReport, meter: waiting.Meter, json: bool) -> None:
-    def line() -> str:
-        if report.rows is None:
-            return f"{target} has {name} up to commit {report.upto} already"
-        return (
+    if report.rows is None:
+        line = f"{target} has {name} up to commit {report.upto} already"
+    else:
+        line = (
             f"copied {output.plural(report.rows, 'row')} of {name} into {target}, up to commit {report.upto}"
         )
-
     print_report(name, report, meter, json, line=line, target=target)

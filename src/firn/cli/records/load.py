@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+from firn.cli.call import RecordsCall, on_table
 from firn.cli.input.inputs import format_of, read_bytes, read_rows
 from firn.cli.options import argument, option
 from firn.cli.records.group import records
-from firn.cli.records.target import json_object, open_records
+from firn.cli.records.target import json_object
 from firn.cli.reports import print_report
-from firn.cli.target import DbOption, Json, StoreOptions, TableArg
 from firn.cli.terminal import output, waiting
 from firn.cli.write import Delimiter, Format, check_format
 from firn.errors import InvalidInputError
@@ -21,24 +21,22 @@ if TYPE_CHECKING:
     from firn.database.database import Database
     from firn.database.kinds.records import AnyRecordTable
     from firn.records.documents.documents import Documents
+    from firn.records.load.load import RecordLoadReport
 
 Id = Annotated[str | None, option("FIELD", "The field with the rows' ids; by default _id.", "--id")]
 Batch = Annotated[int, option("ROWS", "Rows of one transaction, at most.", "--batch", min=1)]
 
 
-@records.command()
+@on_table(records, "records")
 def load(
-    table: TableArg,
+    call: RecordsCall,
     files: Annotated[
         list[str] | None, argument("FILES...", "JSON, CSV or Parquet; - is standard input.")
     ] = None,
-    db: DbOption = None,
     id: Id = None,
     batch: Batch = 1000,
     format: Format = "auto",
     delimiter: Delimiter = None,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Put the rows of files in place of what their ids had, in transactions of batches. Committed rows stay;
     loading again does no harm. `firn ingest` does the same by Spark.
@@ -46,23 +44,16 @@ def load(
     firn records load ./prod/airports airports.jsonl --id iata
     """
     check_format(format)
-    database, opened = open_records(table, db, options)
-    documents = opened.definition.documents
-    meter = waiting.Meter(opened.bucket)
+    documents = call.table.definition.documents
     rows = (row for name in files or ["-"] for row in _rows(name, documents, format, delimiter))
-    with waiting.progress(database, f"loading {opened.name}"):
-        report = opened.load(rows, id=id or "_id", batch=batch)
-    print_loaded(opened.name, report, meter, json)
+    with call.progress("loading"):
+        report = call.table.load(rows, id=id or "_id", batch=batch)
+    call.answer(report, _line(call.name, report))
 
 
-def print_loaded(name: str, report: Any, meter: waiting.Meter, json: bool) -> None:
-    """Say what a load did."""
-
-    def line() -> str:
-        commits = f" in {output.plural(report.commits, 'commit')}" if report.commits else ""
-        return f"loaded {output.plural(report.rows, 'row')} into {name}{commits}"
-
-    print_report(name, report, meter, json, line=line)
+def _line(name: str, report: RecordLoadReport) -> str:
+    commits = f" in {output.plural(report.commits, 'commit')}" if report.commits else ""
+    return f"loaded {output.plural(report.rows, 'row')} into {name}{commits}"
 
 
 def create_for(
@@ -92,7 +83,7 @@ def load_frame(database: Database, table: AnyRecordTable, frame: DataFrame, id: 
     meter = waiting.Meter(table.bucket)
     with waiting.progress(database, f"loading {table.name}"):
         report = table.load(frame, id=id)
-    print_loaded(table.name, report, meter, json)
+    print_report(table.name, report, meter, json, line=_line(table.name, report))
 
 
 def _rows(name: str, documents: Documents, format: str, delimiter: str | None) -> Iterator[Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from firn.cli.call import RecordsCall, on_table
 from firn.cli.options import argument, option
 from firn.cli.records.group import records
-from firn.cli.records.target import IdArg, conditions, open_indexed, open_records, plain_row, print_rows
-from firn.cli.target import DbOption, Json, Limit, StoreOptions, TableArg
+from firn.cli.records.target import IdArg, conditions, indexed, plain_row, print_rows
+from firn.cli.target import Limit
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
@@ -25,53 +26,44 @@ Where = Annotated[
 ]
 
 
-@records.command()
-def get(
-    table: TableArg, id: IdArg, db: DbOption = None, json: Json = False, options: StoreOptions = None
-) -> None:
+@on_table(records, "records")
+def get(call: RecordsCall, id: IdArg) -> None:
     """Print a row as JSON. With --json its ETag, too.
 
     firn records get ./prod/airports DTW
     """
-    _, opened = open_records(table, db, options)
-    row = opened.get(id)
-    plain = plain_row(opened.definition.documents, row)
-    output.document({**plain, "_etag": row.etag} if json else plain)
+    row = call.table.get(id)
+    plain = plain_row(call.table.definition.documents, row)
+    output.document({**plain, "_etag": row.etag} if call.json else plain)
 
 
-@records.command()
+@on_table(records, "records")
 def find(
-    table: TableArg,
+    call: RecordsCall,
     where: Where = None,
-    db: DbOption = None,
     order_by: OrderBy = None,
     limit: Limit = None,
     after: After = None,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Print the rows that match, found through an index. With --json a line each, with ETags.
 
     firn records find ./prod/airports state=MI 'city=A*'
     """
-    opened = open_indexed(table, db, options)
+    opened = indexed(call)
     asked = conditions(opened.definition.documents, where or ())
     if not asked:
         raise InvalidInputError("find needs a condition, like state=MI; firn records scan prints all rows.")
     found = opened.find(asked, order_by=order_by, limit=limit, after=after)
-    print_rows(opened.definition.documents, found, json)
+    print_rows(opened.definition.documents, found, call.json)
 
 
-@records.command()
+@on_table(records, "records")
 def scan(
-    table: TableArg,
+    call: RecordsCall,
     where: Where = None,
-    db: DbOption = None,
     order_by: OrderBy = None,
     limit: Limit = None,
     after: After = None,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Print all rows, or those that match; every row is read. With --json a line each, with ETags.
 
@@ -80,13 +72,12 @@ def scan(
     from firn.records.read.order import Order
     from firn.records.table import RecordTable
 
-    _, opened = open_records(table, db, options)
-    documents = opened.definition.documents
+    documents = call.table.definition.documents
     asked = conditions(documents, where or ())
-    if isinstance(opened, RecordTable):
-        found = opened.scan(asked, order_by=order_by, limit=limit, after=after)
-        print_rows(documents, found, json)
+    if isinstance(call.table, RecordTable):
+        found = call.table.scan(asked, order_by=order_by, limit=limit, after=after)
+        print_rows(documents, found, call.json)
         return
     order = Order(order_by).known_to(documents)
-    start = opened.get(after) if after is not None and not order.by_id else after
-    print_rows(documents, order.page(opened.scan(asked), limit=limit, after=start), json)
+    start = call.table.get(after) if after is not None and not order.by_id else after
+    print_rows(documents, order.page(call.table.scan(asked), limit=limit, after=start), call.json)

@@ -10,13 +10,11 @@ import orjson
 
 from firn.cli.input.inputs import read_bytes
 from firn.cli.options import argument, option
-from firn.cli.target import locate, open_database
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from firn.database.database import Database
-    from firn.database.kinds.records import AnyRecordTable
+    from firn.cli.call import RecordsCall
     from firn.records.documents.documents import Documents, Record
     from firn.records.table import RecordTable
 
@@ -26,23 +24,13 @@ Etag = Annotated[
 ]
 
 
-def open_records(
-    table: str, db: str | None, options: Sequence[str] | None = None
-) -> tuple[Database, AnyRecordTable]:
-    """A record table that exists, with its database. InvalidInputError if it is of another kind."""
-    url, name = locate(table, db)
-    database = open_database(url, options)
-    return database, database.table(name, kind="records")
-
-
-def open_indexed(table: str, db: str | None, options: Sequence[str] | None = None) -> RecordTable:
-    """One whose rows are changed in transactions, and may have indices."""
+def indexed(call: RecordsCall) -> RecordTable:
+    """The table, whose rows are changed in transactions, and may have indices."""
     from firn.records.table import RecordTable
 
-    _, opened = open_records(table, db, options)
-    if not isinstance(opened, RecordTable):
-        raise InvalidInputError(f"{opened.name} has isolation='row': no indices, and no transactions.")
-    return opened
+    if not isinstance(call.table, RecordTable):
+        raise InvalidInputError(f"{call.name} has isolation='row': no indices, and no transactions.")
+    return call.table
 
 
 def document_of(documents: Documents, word: str, id: str) -> dict[str, Any]:

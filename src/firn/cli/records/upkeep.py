@@ -7,26 +7,23 @@ from typing import Annotated
 
 import typer
 
+from firn.cli.call import RecordsCall, on_table
 from firn.cli.options import argument, option
 from firn.cli.records.group import records
-from firn.cli.records.target import open_indexed, open_records
-from firn.cli.target import DbOption, DryRun, Json, StoreOptions, TableArg
+from firn.cli.records.target import indexed
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 
 
-@records.command()
+@on_table(records, "records")
 def index(
-    table: TableArg,
+    call: RecordsCall,
     field: Annotated[str | None, argument("FIELD", "A field, or a path like address.city.")] = None,
-    db: DbOption = None,
     unique: Annotated[bool, typer.Option("--unique", help="No two rows may have one value.")] = False,
     each: Annotated[
         bool, typer.Option("--each", help="The field holds lists: find rows by their elements.")
     ] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Drop the index.")] = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Build an index while others read and write, or drop one; without a field print those that there are.
 
@@ -34,12 +31,12 @@ def index(
 
     firn records index ./prod/airports runways --each
     """
-    opened = open_indexed(table, db, options)
+    opened = indexed(call)
     if field is None:
         if unique or each or drop:
             raise InvalidInputError("name the field, like: firn records index TABLE state --drop.")
         found = opened.indices()
-        if json:
+        if call.json:
             output.document({"table": opened.name, "indices": [dataclasses.asdict(index) for index in found]})
         elif found:
             rows = [
@@ -57,34 +54,27 @@ def index(
     if drop and (unique or each):
         raise InvalidInputError("--unique and --each are for building an index, --drop for dropping one.")
     number = opened.drop_index(field) if drop else opened.create_index(field, unique=unique, each=each)
-    if json:
-        output.document({"table": opened.name, "field": field, "dropped": drop, "commit": number})
-    else:
-        output.line(f"{'dropped' if drop else 'built'} the index of {opened.name} on {field}")
+    facts = {"field": field, "dropped": drop, "commit": number}
+    call.say(facts, f"{'dropped' if drop else 'built'} the index of {call.name} on {field}")
 
 
-@records.command()
+@on_table(records, "records", "dry_run")
 def repair(
-    table: TableArg,
+    call: RecordsCall,
     ids: Annotated[list[str], argument("ID...", "Ids of rows whose objects are damaged.")],
-    db: DbOption = None,
     forget: Annotated[
         bool, typer.Option("--forget", help="Delete rows of which the log has nothing any more.")
     ] = False,
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Put damaged rows back from the log, or let them go. `firn fsck` names their objects.
 
     firn records repair ./prod/airports DTW --dry-run
     """
-    _, opened = open_records(table, db, options)
-    report = opened.repair_rows(ids, forget=forget, dry_run=dry_run)
-    if json:
+    report = call.table.repair_rows(ids, forget=forget, dry_run=call.dry_run)
+    if call.json:
         output.document(dataclasses.asdict(report))
         return
-    would = "would be " if dry_run else ""
+    would = "would be " if call.dry_run else ""
     for what, found in (("repaired", report.repaired), ("forgotten", report.forgotten)):
         for id in found:
             output.line(f"{id}: {would}{what}")
@@ -92,26 +82,22 @@ def repair(
         output.line(f"{id}: whole")
 
 
-@records.command()
+@on_table(records, "records", "dry_run")
 def sweep(
-    table: TableArg,
-    db: DbOption = None,
+    call: RecordsCall,
     older_than: Annotated[str, option("AGE", "What only older snapshots see; above any transaction.")] = "1h",
     orphans: Annotated[str, option("AGE", "Objects that nothing refers to; above any transaction.")] = "7d",
-    dry_run: DryRun = False,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Delete old versions, index entries and commits, of all record tables of the database, which share a log.
 
     firn records sweep ./prod/airports --dry-run
     """
-    opened = open_indexed(table, db, options)
-    report = opened.sweep(older_than, orphans, dry_run=dry_run)
-    if json:
+    opened = indexed(call)
+    report = opened.sweep(older_than, orphans, dry_run=call.dry_run)
+    if call.json:
         output.document(dataclasses.asdict(report))
         return
-    verb = "would delete" if dry_run else "deleted"
+    verb = "would delete" if call.dry_run else "deleted"
     output.line(
         f"{verb} {output.plural(report.versions, 'version')} with {report.entries:,} index entries and "
         f"{report.left_over:,} left over; commits up to {report.packed:,} are packed"

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from firn.cli.call import RecordsCall, on_table
 from firn.cli.input.inputs import read_bytes
 from firn.cli.options import argument
 from firn.cli.records.group import records
-from firn.cli.records.target import Etag, IdArg, document_of, json_object, open_records, plain_row, typed
-from firn.cli.target import DbOption, Json, StoreOptions, TableArg, open_database
+from firn.cli.records.target import Etag, IdArg, document_of, json_object, plain_row, typed
+from firn.cli.target import Json, StoreOptions, open_database
 from firn.cli.terminal import output
 from firn.errors import FirnError, InvalidInputError
 
@@ -25,16 +26,13 @@ if TYPE_CHECKING:
 VERBS = ("insert", "upsert", "update", "delete", "get")
 
 
-@records.command()
+@on_table(records, "records")
 def put(
-    table: TableArg,
+    call: RecordsCall,
     id: IdArg,
     document: Annotated[str, argument("DOCUMENT", "A JSON object; - is standard input.")],
-    db: DbOption = None,
     insert: Annotated[bool, typer.Option("--insert", help="Refuse to replace a row.")] = False,
     etag: Etag = None,
-    json: Json = False,
-    options: StoreOptions = None,
 ) -> None:
     """Make a row a document, whether it is there or not. With --json prints the new ETag.
 
@@ -44,39 +42,24 @@ def put(
         raise InvalidInputError(
             "--insert is for rows that aren't there, --etag for one that is: give one of them."
         )
-    _, opened = open_records(table, db, options)
-    given = document_of(opened.definition.documents, document, id)
+    given = document_of(call.table.definition.documents, document, id)
     if insert:
-        made = opened.insert(id, given)
+        made = call.table.insert(id, given)
     elif etag is not None:
-        made = opened.update(id, given, etag=etag)
+        made = call.table.update(id, given, etag=etag)
     else:
-        made = opened.upsert(id, given)
-    if json:
-        output.document({"table": opened.name, "id": id, "etag": made})
-    else:
-        output.line(f"put {id} in {opened.name}")
+        made = call.table.upsert(id, given)
+    call.say({"id": id, "etag": made}, f"put {id} in {call.name}")
 
 
-@records.command()
-def delete(
-    table: TableArg,
-    id: IdArg,
-    db: DbOption = None,
-    etag: Etag = None,
-    json: Json = False,
-    options: StoreOptions = None,
-) -> None:
+@on_table(records, "records")
+def delete(call: RecordsCall, id: IdArg, etag: Etag = None) -> None:
     """Delete a row.
 
     firn records delete ./prod/airports DTW
     """
-    _, opened = open_records(table, db, options)
-    opened.delete(id, etag=etag)
-    if json:
-        output.document({"table": opened.name, "id": id, "deleted": True})
-    else:
-        output.line(f"deleted {id} from {opened.name}")
+    call.table.delete(id, etag=etag)
+    call.say({"id": id, "deleted": True}, f"deleted {id} from {call.name}")
 
 
 @records.command()

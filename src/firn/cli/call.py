@@ -1,0 +1,163 @@
+"""Commands on one table: the parameters that all of them have, and the table that these open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property, update_wrapper
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+import typer
+
+from firn.cli.reports import print_report
+from firn.cli.target import (
+    DbOption,
+    DryRun,
+    Json,
+    StoreOptions,
+    TableArg,
+    WriterOption,
+    locate,
+    open_database,
+)
+from firn.cli.terminal import output, waiting
+
+if TYPE_CHECKING:
+    from firn.database.database import Database
+    from firn.database.kinds.records import AnyRecordTable
+    from firn.database.tables import AnyTable
+    from firn.keyed.table import KeyedTable
+    from firn.kinds import Kind
+    from firn.lake.table import LakeTable
+
+T = TypeVar("T")
+Verb = TypeVar("Verb", bound=Callable[..., None])
+
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out.")
+]
+Shared = Literal["writer", "dry_run", "strict"]
+
+_SHARED: Mapping[str, tuple[Any, Any]] = {
+    "db": (DbOption, None),
+    "writer": (WriterOption, None),
+    "dry_run": (DryRun, False),
+    "json": (Json, False),
+    "strict": (Strict, False),
+    "options": (StoreOptions, None),
+}
+"""Type and default of each parameter that commands share."""
+
+
+class Call(Generic[T]):
+    """One call of a command on a table. The table is opened when the command first asks for it."""
+
+    meter: waiting.Meter
+    """Counts from when the table is open, or the database where the command opens no table."""
+
+    def __init__(
+        self,
+        kind: Kind | None,
+        *,
+        table: str,
+        db: str | None,
+        json: bool,
+        options: list[str] | None,
+        dry_run: bool = False,
+        **connection: Any,
+    ) -> None:
+        self.json, self.dry_run = json, dry_run
+        self._kind: Any = kind
+        self._given = table, db
+        self._options, self._connection = options, connection
+
+    @cached_property
+    def _place(self) -> tuple[str, str]:
+        return locate(*self._given)
+
+    @property
+    def name(self) -> str:
+        return self._place[1]
+
+    @cached_property
+    def database(self) -> Database:
+        found = open_database(self._place[0], self._options, **self._connection)
+        self.meter = waiting.Meter(found.bucket)
+        return found
+
+    @cached_property
+    def table(self) -> T:
+        """The table, which exists. `InvalidInputError` if it is of another kind; the message names its commands."""
+        of_kind = {} if self._kind is None else {"kind": self._kind}
+        found = self.database.table(self.name, **of_kind)
+        self.meter = waiting.Meter(self.database.bucket)
+        return cast("T", found)
+
+    def progress(self, doing: str) -> AbstractContextManager[None]:
+        return waiting.progress(self.database, f"{doing} {self.name}")
+
+    def answer(self, report: Any, line: str, rest: Callable[[], None] | None = None, **more: object) -> None:
+        """See `print_report`."""
+        print_report(
+            self.name, report, self.meter, self.json, line=line, rest=rest, dry_run=self.dry_run, **more
+        )
+
+    def say(self, facts: Mapping[str, Any], line: str) -> None:
+        """A short answer: facts of the table as JSON, or a line."""
+        if self.json:
+            output.document({"table": self.name, **facts})
+        else:
+            output.line(line)
+
+
+AnyCall: TypeAlias = "Call[AnyTable]"
+LakeCall: TypeAlias = "Call[LakeTable]"
+KeyedCall: TypeAlias = "Call[KeyedTable]"
+RecordsCall: TypeAlias = "Call[AnyRecordTable]"
+
+
+class _Command:
+    """A function as the parser sees it. The types of its parameters are found out only if the command runs."""
+
+    def __init__(self, verb: Callable[..., None], kind: Kind | None, shared: tuple[Shared, ...]) -> None:
+        update_wrapper(self, verb, assigned=("__module__", "__name__", "__doc__"))
+        self._verb, self._kind = verb, kind
+        self._shared = [name for name in _SHARED if name in ("db", "json", "options", *shared)]
+
+    def __call__(self, **given: Any) -> None:
+        own = {name: given.pop(name) for name in list(given) if name not in ("table", *self._shared)}
+        self._verb(Call(self._kind, **given), **own)
+
+    @cached_property
+    def __signature__(self) -> Signature:
+        _, *own = signature(self._verb, eval_str=True).parameters.values()
+        shared = [
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=_SHARED[name][0], default=_SHARED[name][1])
+            for name in self._shared
+        ]
+        table = Parameter("table", Parameter.KEYWORD_ONLY, annotation=TableArg)
+        return Signature([table, *(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own), *shared])
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {name: each.annotation for name, each in self.__signature__.parameters.items()}
+
+
+def on_table(
+    group: typer.Typer, kind: Kind | None, *shared: Shared, panel: str | None = None, name: str | None = None
+) -> Callable[[Verb], Verb]:
+    """Make a function a command of a group. It gets a `Call`, then its own parameters by name.
+
+    Args:
+        kind: of the tables that it is for; None for all.
+        shared: what it takes beside TABLE, --db, --json and --option.
+        panel: where the help lists it.
+        name: by default the function's.
+    """
+
+    def hang(verb: Verb) -> Verb:
+        group.command(name, rich_help_panel=panel)(_Command(verb, kind, shared))
+        return verb
+
+    return hang
