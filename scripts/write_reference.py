@@ -79,6 +79,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (
             "firn.records.table.RecordTable",
             "firn.records.write.transaction.Transaction",
+            "firn.database.sql_transaction.SqlTransaction",
             "firn.records.write.writes.Savepoint",
             "firn.records.read.rows.Rows",
             "firn.records.documents.documents.Record",

@@ -411,7 +411,7 @@ class Database(Transactions, WriterUpkeep):
             >>> tx.version, db.table("mem").scan().to_arrow().num_rows
             ('host-17=3', 1)
         """
-        return self._writer_tables.writer_transaction()
+        return self._writer_tables.writer_transaction(self)
 
     def checkpoint(self) -> dict[str, int]:
         """Write replay caches: of every table with a log of its own, and of every writer.
@@ -499,6 +499,7 @@ class Database(Transactions, WriterUpkeep):
         tables: Mapping[str, Any] | None = None,
         engine: Engine | None = None,
         fence: bool = False,
+        script: bool = False,
     ) -> Result:
         """Run one query or statement over the database's tables, of all kinds: in this process on DuckDB, or a query
         on Spark.
@@ -515,6 +516,8 @@ class Database(Transactions, WriterUpkeep):
             engine: "duckdb" or "spark"; by default the connection's: Spark if `connect` was given a session, else
                 DuckDB.
             fence: whether a statement may take a keyed table over from its writer, where this connection has none.
+            script: whether the text may hold several statements, with `;` between, and transactions from BEGIN to
+                COMMIT. The first error ends it; the answer is the last one's. Parameters are by name.
 
         Raises:
             TableNotFoundError: a table that isn't there; the message names similar ones.
@@ -538,6 +541,11 @@ class Database(Transactions, WriterUpkeep):
         from firn.sql.result import Result
         from firn.sql.run import Statements
 
+        if script:
+            from firn.sql.script import run_script
+
+            named = cast("Mapping[str, Any] | None", parameters)
+            return [*run_script(self, query, named, tables=tables, engine=engine, fence=fence)][-1]
         on_spark = (engine or self._engine) == "spark"
         statements = Statements(self, tables, fence=fence, session=self.engines.session if on_spark else None)
         return Result(statements.run(query, parameters), self.engines.session)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from firn.arguments import checked
 from firn.records.definition.settings import ATTEMPTS
@@ -11,8 +12,8 @@ from firn.units import Duration
 
 if TYPE_CHECKING:
     from firn.database.kinds.records import RecordTables
+    from firn.database.sql_transaction import SqlDatabase, SqlTransaction
     from firn.records.aio import AsyncTransactions
-    from firn.records.write.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class Transactions:
 
     def begin(
         self, *, serializable: bool = False, timeout: Duration = "10m", lock: bool = False
-    ) -> Transaction:
+    ) -> SqlTransaction:
         """Begin a transaction over any record tables of the database: its reads see one snapshot, the commits until
         now, and its own writes. As a context manager it commits at the end, or rolls back after an error.
 
@@ -58,11 +59,15 @@ class Transactions:
             >>> [row["planes"] for row in stock.scan()]
             [3, 7]
         """
-        return self._records.session.begin(serializable=serializable, timeout=timeout, lock=lock)
+        from firn.database.sql_transaction import SqlTransaction
+
+        new = partial(SqlTransaction, cast("SqlDatabase", self))
+        begun = self._records.session.begin(serializable=serializable, timeout=timeout, lock=lock, new=new)
+        return cast("SqlTransaction", begun)
 
     def transact(
         self,
-        work: Callable[[Transaction], T],
+        work: Callable[[SqlTransaction], T],
         *,
         serializable: bool = False,
         timeout: Duration = "10m",
@@ -96,8 +101,15 @@ class Transactions:
             >>> db.transact(more), db.transact(more)
             (1, 2)
         """
+        from firn.database.sql_transaction import SqlTransaction
+
         return self._records.session.transact(
-            work, serializable=serializable, timeout=timeout, lock=lock, attempts=attempts
+            work,
+            serializable=serializable,
+            timeout=timeout,
+            lock=lock,
+            attempts=attempts,
+            new=partial(SqlTransaction, cast("SqlDatabase", self)),
         )
 
     @property

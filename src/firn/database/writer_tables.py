@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -30,6 +30,10 @@ from firn.lake.definition.definition import Descriptor
 from firn.lake.results import AppendResult, ChangeResult, DropReport
 from firn.lake.table import LakeTable
 from firn.runner import Engines
+
+if TYPE_CHECKING:
+    from firn.database.sql_transaction import SqlDatabase
+    from firn.sql.result import Result
 
 
 class WriterTables:
@@ -146,9 +150,9 @@ class WriterTables:
         size = sum(f.size for f in part)
         return DropReport(tuple(f.path for f in part), size, own.writer, others, dry_run)
 
-    def writer_transaction(self) -> WriterTransaction:
-        """See `Database.writer_transaction`."""
-        return WriterTransaction(Gathering(self.own), self._in_transaction)
+    def writer_transaction(self, database: SqlDatabase | None = None) -> WriterTransaction:
+        """See `Database.writer_transaction`. `database` is for its SQL."""
+        return WriterTransaction(Gathering(self.own), self._in_transaction, database)
 
     # -- inside
 
@@ -220,8 +224,13 @@ class WriterTransaction:
     once the block has ended well; None where nothing was changed.
     """
 
-    def __init__(self, gathering: Gathering, open_table: Callable[[str, Gathering], LakeTable]) -> None:
-        self._gathering, self._open_table = gathering, open_table
+    def __init__(
+        self,
+        gathering: Gathering,
+        open_table: Callable[[str, Gathering], LakeTable],
+        database: SqlDatabase | None = None,
+    ) -> None:
+        self._gathering, self._open_table, self._database = gathering, open_table, database
         self._tables: dict[str, LakeTable] = {}
         self.version: str | None = None
 
@@ -238,6 +247,39 @@ class WriterTransaction:
     def delete(self, table: str, where: str, *, soft: bool | None = None) -> ChangeResult:
         """See `LakeTable.delete`; rows that the transaction appended are deleted too."""
         return self.table(table).delete(where, soft=soft)
+
+    def sql(
+        self,
+        query: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        tables: Mapping[str, Any] | None = None,
+    ) -> Result:
+        """Run one query or statement in the transaction, in this process, as `Database.sql` does: it sees the tables
+        of writers' catalogs as the transaction does, and others as they are now.
+
+        Raises:
+            UnsupportedError: a statement that changes other tables, or definitions.
+
+        Example:
+            >>> import firn
+            >>> db = firn.connect("memory://", writer="host-17")
+            >>> _ = db.create_table("cpu", journal="writer", schema={"load": "DOUBLE"})
+            >>> with db.writer_transaction() as tx:
+            ...     _ = tx.sql("INSERT INTO cpu VALUES (0.5), (0.75)")
+            ...     tx.sql("DELETE FROM cpu WHERE load > 0.6").outcome.rows_deleted
+            1
+            >>> list(db.sql("FROM cpu"))
+            [{'load': 0.5}]
+        """
+        from firn.sql.blocks import WriterBlockTables
+        from firn.sql.result import Result
+        from firn.sql.run import Statements
+
+        if self._database is None:
+            raise UnsupportedError("this transaction belongs to no database, and takes no SQL.")
+        statements = Statements(WriterBlockTables(self._database, self.table), tables)
+        return Result(statements.run(query, parameters), self._database.engines.session)
 
     def __enter__(self) -> WriterTransaction:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
@@ -64,25 +64,37 @@ class RecordSession:
             return self._store
 
     def begin(
-        self, *, serializable: bool = False, timeout: Duration = TIMEOUT_S, lock: bool = False
+        self,
+        *,
+        serializable: bool = False,
+        timeout: Duration = TIMEOUT_S,
+        lock: bool = False,
+        new: Callable[..., Transaction] = Transaction,
     ) -> Transaction:
-        """See `Database.begin`."""
+        """See `Database.begin`. `new` makes the transaction."""
         seconds = parse_duration(timeout)
-        return begin(self.store, serializable=serializable, lock=lock, timeout_s=seconds)
+        return begin(self.store, serializable=serializable, lock=lock, timeout_s=seconds, new=new)
 
     def transact(
         self,
-        work: Callable[[Transaction], T],
+        work: Callable[[Any], T],
         *,
         serializable: bool = False,
         timeout: Duration = TIMEOUT_S,
         lock: bool = False,
         attempts: int = ATTEMPTS,
+        new: Callable[..., Transaction] = Transaction,
     ) -> T:
-        """See `Database.transact`."""
+        """See `Database.transact`. `new` makes the transactions."""
         seconds = parse_duration(timeout)
         return transact(
-            self.store, work, serializable=serializable, lock=lock, timeout_s=seconds, attempts=attempts
+            self.store,
+            work,
+            serializable=serializable,
+            lock=lock,
+            timeout_s=seconds,
+            attempts=attempts,
+            new=new,
         )
 
     def _close_at_exit(self) -> None:

@@ -125,9 +125,16 @@ class Statements:
 
     def _target(self, name: str, queries: _Queries) -> Target:
         table = opened(self._tables, name)
+        self._check_change(table)
         return Target(
             self._tables, table, plan_read(table).known, queries, said=queries.said, fence=self._fence
         )
+
+    def _check_change(self, table: Any) -> None:
+        """Refuse what the transaction around the statement, if there is one, can't change."""
+        check = getattr(self._tables, "check_change", None)
+        if check is not None:
+            check(table)
 
     def _create(self, statement: CreateTable, queries: _Queries) -> Outcome:
         said = queries.said
@@ -187,7 +194,9 @@ class Statements:
             raise InvalidInputError(
                 f"the statement {shown(said)}: there is no procedure {call.verb!r}; there are {', '.join(CALLS)}."
             )
-        verb = getattr(table, call.verb)
+        verb = getattr(table, call.verb, None)
+        if verb is None:
+            raise UnsupportedError(f"the statement {shown(said)}: {table.name} has no {call.verb} here.")
         try:
             done = verb(**call.arguments)
         except TypeError as error:

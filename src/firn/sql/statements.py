@@ -514,6 +514,8 @@ _HEADS = {
     "CALL": _call,
 }
 
+_BLOCK = "Pass script=True for several statements; or use Database.begin, whose transaction has sql()."
+
 _VERBS = "LakeTable.alter and firn alter change tables."
 
 _OUTSIDE_TEXT = """
@@ -524,10 +526,10 @@ REVOKE
 _INSTEAD = {
     "ALTER": _VERBS,
     "COPY": "firn ingest and LakeTable.append read files; the outputs of a Result write them.",
-    "BEGIN": "Database.begin and Database.transact run several changes of record tables as one.",
-    "START": "Database.begin and Database.transact run several changes of record tables as one.",
-    "COMMIT": "Database.begin and Database.transact run several changes of record tables as one.",
-    "ROLLBACK": "Database.begin and Database.transact run several changes of record tables as one.",
+    "BEGIN": _BLOCK,
+    "START": _BLOCK,
+    "COMMIT": _BLOCK,
+    "ROLLBACK": _BLOCK,
     "VACUUM": "CALL sweep('table') deletes what no version needs.",
     "ANALYZE": "Statistics are written with each file.",
     "REPLACE": "Write INSERT INTO … ON CONFLICT DO UPDATE.",

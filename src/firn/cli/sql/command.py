@@ -11,7 +11,7 @@ import typer
 from firn.cli.app import READ, app
 from firn.cli.sql.answers import Format, print_answer
 from firn.cli.target import Csv, Json, Limit, StoreOptions, open_database, pairs, typed
-from firn.cli.terminal import output, waiting
+from firn.cli.terminal import waiting
 from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -66,23 +66,17 @@ def sql(
         Prompt(database, chosen, engine=cast("Engine", engine), fence=fence).run()
         return
     from firn.predicate.words import WordReader, statements
+    from firn.sql.script import run_script
 
     text = query if query is not None else _read(file)
     given = {name: typed(value) for name, value in pairs(param, "--param").items()}
-    found = list(statements(text))
-    if not found:
-        raise InvalidInputError("there is no statement: write one, like SELECT * FROM flights.")
-    makes = any(WordReader(one).peek() == "CREATE" for one in found)
+    makes = any(WordReader(one).peek() == "CREATE" for one in statements(text))
     database = open_database(db, options, must_exist=not makes, writer=writer, strict=strict)
     if engine == "spark":
         waiting.start_spark()
-    for one in found:
-        used = {name: value for name, value in given.items() if f"${name}" in one}
-        result = database.sql(one, used or None, engine=cast("Engine", engine), fence=fence)
+    for result in run_script(database, text, given, engine=cast("Engine", engine), fence=fence):
         with waiting.spinner("running the query"):
             print_answer(result, chosen)
-    if unused := [name for name in given if f"${name}" not in text]:
-        output.warn(f"no statement has ${unused[0]}")
 
 
 def _read(file: Path | None) -> str:

@@ -17,6 +17,7 @@ from firn.cli.terminal import output
 from firn.errors import FirnError, InvalidInputError
 from firn.names import fold
 from firn.predicate.words import WordReader, statements, words
+from firn.sql.script import Script
 
 if TYPE_CHECKING:
     from firn.database.database import Database, Engine
@@ -53,16 +54,22 @@ class Prompt:
     ) -> None:
         self._database, self._format, self._engine, self._fence = database, chosen, engine, fence
         self._read, self._timing = read, False
+        self._script = Script(database)
         self._known: list[str] | None = None
         self._fitting: list[str] = []
 
     def run(self) -> None:
+        with self._script:
+            self._follow()
+
+    def _follow(self) -> None:
         output.note(f"{self._database.url}: a statement ends with ';', \\? lists more, \\q leaves.")
         self._remember()
         text = ""
         while True:
             try:
-                line = self._read("firn> " if not text else "  ... ")
+                first = "firn*> " if self._script.in_block else "firn> "
+                line = self._read(first if not text else "  ... ")
             except EOFError:
                 return
             except KeyboardInterrupt:
@@ -82,15 +89,16 @@ class Prompt:
 
     def _answer(self, text: str) -> None:
         began = time.monotonic()
+        in_block = self._script.in_block
         try:
             for one in statements(text):
                 if WordReader(one).peek() == "DROP" and not self._is_sure(one):
                     continue
-                print_answer(self._database.sql(one, engine=self._engine, fence=self._fence), self._format)
-        except FirnError as error:
-            output.error(str(error))
-        except KeyboardInterrupt:
-            output.error("interrupted")
+                print_answer(self._script.sql(one, engine=self._engine, fence=self._fence), self._format)
+        except (FirnError, KeyboardInterrupt) as error:
+            output.error(str(error) or "interrupted")
+            if in_block and not self._script.in_block:
+                output.error("the transaction is rolled back")
         if self._timing:
             output.note(f"{time.monotonic() - began:.3f} s")
 

@@ -20,12 +20,13 @@ from firn.concurrency.prefetch import ahead
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.predicate.predicate import Predicate
-from firn.reads import QueryMoment, ReadPlanner, Unit, spelled
+from firn.reads import QueryMoment, ReadPlanner, TableRead, Unit, spelled
 from firn.records.documents.documents import ID, Documents
 from firn.records.documents.tabular import row_columns, table_of
 from firn.records.names.layout import SUFFIX
 from firn.records.names.names import part_text
 from firn.records.plan.ids import ids_of
+from firn.records.plan.transaction_read import TransactionRead, TransactionTable
 from firn.records.read.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
 from firn.records.row_tables import RowTable
 
@@ -321,4 +322,22 @@ def _pieces(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[Seq
         yield items[start:]
 
 
-PART: ReadPlanner = RecordsRead.of
+def _planned(
+    table: RecordTable | RowTable | TransactionTable,
+    *,
+    columns: Sequence[str] | None,
+    where: str | None,
+    at: Any,
+    moment: QueryMoment | None,
+    fields: ColumnTypes | None,
+) -> TableRead:
+    if isinstance(table, TransactionTable):
+        if at is not None:
+            raise InvalidInputError(
+                f"{table.name} is read at its transaction's snapshot, {table.transaction.snapshot}, and at no other."
+            )
+        return TransactionRead.of(table, columns=columns, where=where)
+    return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
+
+
+PART: ReadPlanner = _planned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from firn.errors import (
     ConflictError,
@@ -30,12 +30,13 @@ T = TypeVar("T")
 
 def transact(
     store: RecordStore,
-    work: Callable[[Transaction], T],
+    work: Callable[[Any], T],
     *,
     serializable: bool = False,
     lock: bool = False,
     timeout_s: float = TIMEOUT_S,
     attempts: int = ATTEMPTS,
+    new: Callable[..., Transaction] | None = None,
 ) -> T:
     """What `work` returns, when the transaction that it was given has committed; begun anew after a conflict, with
     waits that grow. As `begin` and `Transaction.commit` each time.
@@ -49,7 +50,7 @@ def transact(
     """
     tries = Attempts(store, attempts)
     while True:
-        tx = begin(store, serializable=serializable, lock=lock, timeout_s=timeout_s)
+        tx = begin(store, serializable=serializable, lock=lock, timeout_s=timeout_s, new=new)
         done: list[T] = []
         try:
             with tx:

@@ -44,7 +44,12 @@ State = Literal["open", "committed", "rolled back", "timed out", "unknown"]
 
 
 def begin(
-    store: RecordStore, *, serializable: bool = False, lock: bool = False, timeout_s: float = TIMEOUT_S
+    store: RecordStore,
+    *,
+    serializable: bool = False,
+    lock: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    new: Callable[..., Transaction] | None = None,
 ) -> Transaction:
     """Begin at the end of the log as it is now. 1 GET and 1 a new record, 2 at most if there are several; see
     `SequenceLog.refresh`.
@@ -53,10 +58,11 @@ def begin(
         serializable: commit only if nothing that was read has changed either.
         lock: take advisory locks on rows before they are changed, so that conflicts show early.
         timeout_s: after how many seconds the transaction can do nothing more.
+        new: makes the transaction: `Transaction`, or what adds verbs to it.
     """
     head = store.log.refresh()
     keep_up(store)
-    return Transaction(store, head, serializable=serializable, lock=lock, timeout_s=timeout_s)
+    return (new or Transaction)(store, head, serializable=serializable, lock=lock, timeout_s=timeout_s)
 
 
 @checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -71,10 +72,10 @@ class RecordsInSql(SqlKind):
             count = len(table.insert_many(documents()))
             return Outcome("insert", None, rows_inserted=count)
 
-        def work(tx: Any) -> int:
-            return len(tx.insert_many(table.name, documents()))
+        def work(tx: Any) -> Outcome:
+            return Outcome("insert", rows_inserted=len(tx.insert_many(table.name, documents())))
 
-        return Outcome("insert", None, rows_inserted=target.tables.transact(work))
+        return _committed(target, work)
 
     def change(self, target: Target, merge: Merge) -> Outcome:
         refuse_key(target, merge, (ID,))
@@ -92,8 +93,20 @@ class RecordsInSql(SqlKind):
             changes = list(row_changes(target, merge, (ID,)))
             return _applied(target, merge, changes, lambda ids: tx.get_many(table.name, ids), tx)
 
-        found: Outcome = target.tables.transact(work)
-        return found
+        return _committed(target, work)
+
+
+def _committed(target: Target, work: Callable[[Any], Outcome]) -> Outcome:
+    """The outcome of a transaction, with the number of its commit where it is one of its own."""
+    begun: list[Any] = []
+
+    def noted(tx: Any) -> Outcome:
+        begun.append(tx)
+        return work(tx)
+
+    outcome: Outcome = target.tables.transact(noted)
+    number = begun[-1].committed
+    return outcome if number is None else replace(outcome, version=str(number))
 
 
 class _Alone:

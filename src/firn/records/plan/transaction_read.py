@@ -1,0 +1,126 @@
+"""Reads of a record table inside of a transaction: at its snapshot, with its own writes laid over that.
+
+They run in this process, and count as reads of the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firn.arrow.engine import filter_table
+from firn.bucket.base import Bucket
+from firn.journal.model import ColumnTypes
+from firn.predicate.predicate import Predicate
+from firn.reads import Unit, spelled
+from firn.records.documents.documents import ID, Documents, Record
+from firn.records.documents.tabular import row_columns, table_of
+from firn.records.plan.ids import ids_of
+
+if TYPE_CHECKING:
+    from firn.records.definition.definition import RecordDefinition
+    from firn.records.table import RecordTable
+    from firn.records.write.transaction import Transaction
+
+BATCH_ROWS = 2000
+
+
+class TransactionTable:
+    """A record table as a transaction sees it."""
+
+    kind = "records"
+
+    def __init__(self, table: RecordTable, transaction: Transaction) -> None:
+        self.name, self.bucket, self.transaction = table.name, table.bucket, transaction
+        self.definition: RecordDefinition = table.definition
+        self.indices = table.indices
+
+
+@dataclass(frozen=True)
+class TransactionRead:
+    """What of a transaction's rows is wanted. `about_ids` are predicates over `_id` alone."""
+
+    source: TransactionTable
+    documents: Documents
+    names: tuple[str, ...]
+    sql: str | None = None
+    about_ids: tuple[Predicate, ...] = field(default=())
+
+    kind = "records"
+    kept_by = "sweep's older_than"
+
+    @staticmethod
+    def of(table: TransactionTable, *, columns: Sequence[str] | None, where: str | None) -> TransactionRead:
+        documents = table.definition.documents
+        known = dict(row_columns(documents))
+        read = TransactionRead(table, documents, spelled(table.name, known, columns))
+        return read if where is None else read.where(where)
+
+    @property
+    def bucket(self) -> Bucket:
+        return self.source.bucket
+
+    @property
+    def table(self) -> str:
+        return self.source.name
+
+    @property
+    def version(self) -> str:
+        return str(self.source.transaction.snapshot)
+
+    @property
+    def known(self) -> ColumnTypes:
+        return row_columns(self.documents)
+
+    @property
+    def columns(self) -> ColumnTypes:
+        known = self.known
+        return {name: known[name] for name in self.names}
+
+    def select(self, names: Sequence[str]) -> TransactionRead:
+        return replace(self, names=tuple(names))
+
+    def where(self, sql: str) -> TransactionRead:
+        parsed = Predicate.parse(sql, self.known)
+        both = parsed.sql if self.sql is None else f"({self.sql}) AND ({parsed.sql})"
+        return replace(self.pruned([parsed]), sql=both)
+
+    def pruned(self, predicates: Sequence[Predicate]) -> TransactionRead:
+        parts = [part for one in predicates for part in one.conjuncts() if part.columns == {ID}]
+        return replace(self, about_ids=(*self.about_ids, *parts))
+
+    def scope(self) -> Hashable:
+        return tuple(sorted(one.sql for one in self.about_ids))
+
+    def units(self) -> list[Unit]:
+        """The read as a whole: a transaction is of one process."""
+        return [Unit(self.about_ids, 0)]
+
+    def for_tasks(self) -> TransactionRead:
+        return self
+
+    def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
+        """1 GET a row that predicates name by its id; else 1 LIST sequence and 1 GET a row of the table."""
+        transaction = self.source.transaction
+        for about_ids in works:
+            ids = ids_of(about_ids).points
+            found: Iterable[Record] = (
+                transaction.stream(self.table)
+                if ids is None
+                else transaction.get_many(self.table, [id for id in ids if id]).values()
+            )
+            each = iter(found)
+            while batch := list(islice(each, BATCH_ROWS)):
+                rows = self._table(batch)
+                if self.sql is not None:
+                    rows = filter_table(rows, self.sql)
+                if rows.num_rows:
+                    yield rows
+
+    def _table(self, found: Sequence[Record]) -> pa.Table:
+        bodies = [self.documents.encode(row.id, row.document) for row in found]
+        return table_of(self.known, {ID: [row.id for row in found]}, bodies, self.documents)

@@ -1,0 +1,89 @@
+"""Statements inside of a transaction: the tables as it sees them, and what it may change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from firn.errors import TableNotFoundError, UnsupportedError
+from firn.records.plan.transaction_read import TransactionTable
+from firn.records.table import RecordTable
+from firn.records.write.transaction import Transaction
+from firn.sql.tables import QueryTables
+
+
+class _Block:
+    """Tables of a database, none of which comes or goes while a transaction lasts."""
+
+    def __init__(self, database: QueryTables) -> None:
+        self._database = database
+
+    def tables(self) -> list[str]:
+        return self._database.tables()
+
+    @property
+    def create_table(self) -> Callable[..., Any]:
+        raise UnsupportedError("a transaction changes rows, no definitions: create tables before it.")
+
+    def drop_table(self, name: str) -> Any:
+        raise UnsupportedError(f"a transaction changes rows, no definitions: drop {name} after it.")
+
+    def transact(self, work: Callable[[Any], Any]) -> Any:
+        raise NotImplementedError
+
+
+class TransactionTables(_Block):
+    """The tables of a database in a transaction over record tables."""
+
+    def __init__(self, database: QueryTables, transaction: Transaction) -> None:
+        super().__init__(database)
+        self._transaction = transaction
+
+    def table(self, name: str) -> Any:
+        table = self._database.table(name)
+        return TransactionTable(table, self._transaction) if isinstance(table, RecordTable) else table
+
+    def check_change(self, table: Any) -> None:
+        """Refuse tables that the transaction can't change.
+
+        Raises:
+            UnsupportedError: see there.
+        """
+        if not isinstance(table, TransactionTable):
+            raise UnsupportedError(
+                f"the transaction is over record tables, and can't change {table.name}, which is none with "
+                "isolation='snapshot': change it after the commit."
+            )
+
+    def transact(self, work: Callable[[Any], Any]) -> Any:
+        return work(self._transaction)
+
+
+class WriterBlockTables(_Block):
+    """The tables of a database in a transaction of its writer.
+
+    Args:
+        opened: opens a table of writers' catalogs in the transaction; raises `TableNotFoundError` for others.
+    """
+
+    def __init__(self, database: QueryTables, opened: Callable[[str], Any]) -> None:
+        super().__init__(database)
+        self._opened = opened
+
+    def table(self, name: str) -> Any:
+        try:
+            return self._opened(name)
+        except TableNotFoundError:
+            return self._database.table(name)
+
+    def check_change(self, table: Any) -> None:
+        """Refuse tables that the transaction can't change.
+
+        Raises:
+            UnsupportedError: see there.
+        """
+        if table.kind != "lake" or table.descriptor.journal != "writer":
+            raise UnsupportedError(
+                f"the transaction is over tables of writers' catalogs, and can't change {table.name}, which is none: "
+                "change it after the commit."
+            )

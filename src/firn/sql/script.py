@@ -1,0 +1,188 @@
+"""Statements one after another, with transactions between BEGIN and COMMIT: what `firn sql` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Protocol
+
+from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
+from firn.predicate.select import read_select, shown
+from firn.predicate.words import WordReader, statements
+from firn.sql.outcome import Outcome
+from firn.sql.result import Result
+from firn.sql.statements import (
+    CreateTable,
+    DropTable,
+    QueryStatement,
+    ShowCreateTable,
+    ShowTables,
+    read_statement,
+)
+from firn.sql.tables import opened
+
+
+class SqlTransactions(Protocol):
+    """What a script needs of a database; `firn.Database` is one."""
+
+    def table(self, name: str) -> Any: ...
+
+    def tables(self) -> list[str]: ...
+
+    @property
+    def sql(self) -> Callable[..., Result]: ...
+
+    def begin(self) -> AbstractContextManager[Any]: ...
+
+    def writer_transaction(self) -> AbstractContextManager[Any]: ...
+
+
+class Script:
+    """Runs statements, in a transaction from BEGIN until COMMIT or ROLLBACK.
+
+    The first table after BEGIN that has transactions decides which one it is: over record tables, or, where rows of a
+    writer's catalog are changed, over tables of that. Statements on other tables only read. After an error the block
+    is rolled back.
+
+    As a context manager it rolls back at its end what wasn't committed.
+    """
+
+    def __init__(self, database: SqlTransactions) -> None:
+        self._database = database
+        self._block: ExitStack | None = None
+        self._transaction: Any = None
+
+    @property
+    def in_block(self) -> bool:
+        """Whether a BEGIN waits for its COMMIT."""
+        return self._block is not None
+
+    def sql(
+        self,
+        query: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        tables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Result:
+        """As `Database.sql`, and BEGIN, COMMIT and ROLLBACK."""
+        reader = WordReader(query)
+        head = reader.peek()
+        if head in _MARKS:
+            return self._mark(reader, _MARKS[head])
+        if self._block is None:
+            return self._database.sql(query, parameters, tables=tables, **options)
+        try:
+            if options.get("engine") == "spark":
+                raise UnsupportedError("a transaction runs in this process, and not on Spark.")
+            if self._transaction is None:
+                self._transaction = self._begun(query)
+            if self._transaction is None:
+                return self._database.sql(query, parameters, tables=tables, **options)
+            found: Result = self._transaction.sql(query, parameters, tables=tables)
+            return found
+        except BaseException:
+            self._end(commit=False)
+            raise
+
+    def _mark(self, reader: WordReader, op: str) -> Result:
+        reader.take(reader.peek())
+        reader.take("TRANSACTION") or reader.take("WORK")
+        reader.end()
+        if op == "begin":
+            if self._block is not None:
+                raise InvalidInputError("BEGIN: there is a transaction already. COMMIT or ROLLBACK ends it.")
+            self._block = ExitStack()
+        elif self._block is None:
+            raise InvalidInputError(f"{op.upper()}: there is no transaction. BEGIN starts one.")
+        else:
+            self._end(commit=op == "commit")
+        return Result(Outcome(op).rows(), _no_session)
+
+    def _end(self, *, commit: bool) -> None:
+        block, self._block, self._transaction = self._block, None, None
+        if block is None:
+            return
+        if commit:
+            block.close()
+        else:
+            block.__exit__(_RolledBack, _RolledBack(), None)
+
+    def _begun(self, query: str) -> Any:
+        """The transaction that the statement calls for; None where it only reads tables that have none."""
+        statement = read_statement(query)
+        block = self._block
+        assert block is not None
+        if isinstance(statement, QueryStatement):
+            names, changes = list(read_select(statement.text).tables), False
+        elif isinstance(statement, (ShowTables, ShowCreateTable)):
+            return None
+        elif isinstance(statement, (CreateTable, DropTable)):
+            raise UnsupportedError(
+                f"the statement {shown(query)} changes definitions, which no transaction does."
+            )
+        else:
+            names, changes = [statement.table], True
+        for name in names:
+            try:
+                table = opened(self._database, name)
+            except TableNotFoundError:
+                continue  # one of the query's own, or it says so itself
+            if table.kind == "records" and table.definition.isolation == "snapshot":
+                return block.enter_context(self._database.begin())
+            if changes and table.kind == "lake" and table.descriptor.journal == "writer":
+                return block.enter_context(self._database.writer_transaction())
+            if changes:
+                raise UnsupportedError(
+                    f"the statement {shown(query)}: {table.name} has no transactions; record tables have, and those "
+                    "with journal='writer'. Change it before BEGIN, or after COMMIT."
+                )
+        return None
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end(commit=False)
+
+
+def run_script(
+    database: SqlTransactions, text: str, parameters: Mapping[str, Any] | None = None, **options: Any
+) -> Iterator[Result]:
+    """The answers of statements with `;` between, one after another; each takes the parameters that it names.
+
+    Raises:
+        InvalidInputError: there is no statement; a parameter that none names; a BEGIN without COMMIT.
+    """
+    found = list(statements(text))
+    if not found:
+        raise InvalidInputError("there is no statement: write one, like SELECT * FROM flights.")
+    given = parameters or {}
+    if unused := [name for name in given if f"${name}" not in text]:
+        raise InvalidInputError(f"no statement has ${unused[0]}.")
+    with Script(database) as script:
+        for one in found:
+            used = {name: value for name, value in given.items() if f"${name}" in one}
+            yield script.sql(one, used or None, **options)
+        if script.in_block:
+            raise InvalidInputError(
+                "the script ends in a transaction, which is rolled back: COMMIT is missing."
+            )
+
+
+class _RolledBack(Exception):
+    """Ends a transaction without a commit."""
+
+
+def _no_session() -> Any:
+    raise UnsupportedError("a transaction's answer isn't for Spark.")
+
+
+_MARKS = {
+    "BEGIN": "begin",
+    "START": "begin",
+    "COMMIT": "commit",
+    "END": "commit",
+    "ROLLBACK": "rollback",
+    "ABORT": "rollback",
+}
