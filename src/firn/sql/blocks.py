@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from firn.errors import TableNotFoundError, UnsupportedError
-from firn.records.plan.transaction_read import TransactionTable
-from firn.records.table import RecordTable
 from firn.records.write.transaction import Transaction
+from firn.sql.kinds.kind import sql_kind
 from firn.sql.tables import QueryTables
 
 
@@ -41,7 +40,7 @@ class TransactionTables(_Block):
 
     def table(self, name: str) -> Any:
         table = self._database.table(name)
-        return TransactionTable(table, self._transaction) if isinstance(table, RecordTable) else table
+        return sql_kind(table.kind).inside(table, self._transaction)
 
     def check_change(self, table: Any) -> None:
         """Refuse tables that the transaction can't change.
@@ -49,7 +48,7 @@ class TransactionTables(_Block):
         Raises:
             UnsupportedError: see there.
         """
-        if not isinstance(table, TransactionTable):
+        if sql_kind(table.kind).transaction(table) != "begin":
             raise UnsupportedError(
                 f"the transaction is over record tables, and can't change {table.name}, which is none with "
                 "isolation='snapshot': change it after the commit."
@@ -82,7 +81,7 @@ class WriterBlockTables(_Block):
         Raises:
             UnsupportedError: see there.
         """
-        if table.kind != "lake" or table.descriptor.journal != "writer":
+        if sql_kind(table.kind).transaction(table) != "writer_transaction":
             raise UnsupportedError(
                 f"the transaction is over tables of writers' catalogs, and can't change {table.name}, which is none: "
                 "change it after the commit."

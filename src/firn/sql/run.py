@@ -23,6 +23,7 @@ from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
 from firn.sql.outcome import FixedRows, Outcome
 from firn.sql.result import BoundQuery
 from firn.sql.statements import (
+    AlterTable,
     CallStatement,
     CreateTable,
     DropTable,
@@ -109,6 +110,8 @@ class Statements:
             return self._create(statement, queries)
         if isinstance(statement, DropTable):
             return self._drop(statement)
+        if isinstance(statement, AlterTable):
+            return self._alter(statement)
         target = self._target(statement.table, queries)
         kind = sql_kind(target.table.kind)
         if isinstance(statement, Insert):
@@ -181,6 +184,14 @@ class Statements:
                 return Outcome("drop_table")
             raise
         return Outcome("drop_table", files_removed=len(report.objects))
+
+    def _alter(self, statement: AlterTable) -> Outcome:
+        if statement.if_exists and not self._there(statement.table):
+            return Outcome("alter_table")
+        table = opened(self._tables, statement.table)
+        self._check_change(table)
+        done = sql_kind(table.kind).alter(table, statement, fence=self._fence)
+        return Outcome("alter_table", done.version)
 
     def _there(self, name: str) -> bool:
         try:

@@ -9,9 +9,11 @@ from typing import Any, Protocol
 from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
 from firn.predicate.select import read_select, shown
 from firn.predicate.words import WordReader, statements
+from firn.sql.kinds.kind import sql_kind
 from firn.sql.outcome import Outcome
 from firn.sql.result import Result
 from firn.sql.statements import (
+    AlterTable,
     CreateTable,
     DropTable,
     QueryStatement,
@@ -117,7 +119,7 @@ class Script:
             names, changes = list(read_select(statement.text).tables), False
         elif isinstance(statement, (ShowTables, ShowCreateTable)):
             return None
-        elif isinstance(statement, (CreateTable, DropTable)):
+        elif isinstance(statement, (CreateTable, AlterTable, DropTable)):
             raise UnsupportedError(
                 f"the statement {shown(query)} changes definitions, which no transaction does."
             )
@@ -128,9 +130,10 @@ class Script:
                 table = opened(self._database, name)
             except TableNotFoundError:
                 continue  # one of the query's own, or it says so itself
-            if table.kind == "records" and table.definition.isolation == "snapshot":
+            verb = sql_kind(table.kind).transaction(table)
+            if verb == "begin":
                 return block.enter_context(self._database.begin())
-            if changes and table.kind == "lake" and table.descriptor.journal == "writer":
+            if verb is not None and changes:
                 return block.enter_context(self._database.writer_transaction())
             if changes:
                 raise UnsupportedError(

@@ -121,6 +121,16 @@ class Merge:
 
 
 @dataclass(frozen=True)
+class AlterTable:
+    """`properties` are values by name, None for the default again; `types` are those of columns."""
+
+    table: str
+    if_exists: bool = False
+    properties: dict[str, Any] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Truncate:
     table: str
 
@@ -139,6 +149,7 @@ Statement = (
     | ShowTables
     | ShowCreateTable
     | CreateTable
+    | AlterTable
     | DropTable
     | Insert
     | Merge
@@ -259,13 +270,27 @@ def _options(r: WordReader) -> dict[str, Any]:
     r.expect("(")
     found: dict[str, Any] = {}
     while True:
-        name = r.name() if r.peek()[:1] != "'" else r.string()
-        while r.take("."):
-            name += "." + r.name()
+        name = _option_name(r)
         r.expect("=")
         found[name] = value_of(r.span(","), r)
         if not r.take(","):
             break
+    r.expect(")")
+    return found
+
+
+def _option_name(r: WordReader) -> str:
+    name = r.name() if r.peek()[:1] != "'" else r.string()
+    while r.take("."):
+        name += "." + r.name()
+    return name
+
+
+def _option_names(r: WordReader) -> list[str]:
+    r.expect("(")
+    found = [_option_name(r)]
+    while r.take(","):
+        found.append(_option_name(r))
     r.expect(")")
     return found
 
@@ -285,6 +310,30 @@ def value_of(text: str, r: WordReader) -> Any:
         except ValueError:
             continue
     raise r.error(f"{text!r} isn't a literal: a number, a text in single quotes, true or false")
+
+
+def _alter(r: WordReader, _: str) -> Statement:
+    r.expect("ALTER")
+    r.expect("TABLE")
+    if_exists = r.take("IF", "EXISTS")
+    table = r.table()
+    if r.take("SET", "TBLPROPERTIES") or (r.peek(1) == "(" and r.take("SET")):
+        return AlterTable(table, if_exists, properties=_options(r))
+    if (
+        r.take("UNSET", "TBLPROPERTIES", "IF", "EXISTS")
+        or r.take("UNSET", "TBLPROPERTIES")
+        or r.take("RESET")
+    ):
+        return AlterTable(table, if_exists, properties=dict.fromkeys(_option_names(r)))
+    if r.take("ALTER"):
+        r.take("COLUMN")
+        column = r.name()
+        if r.take("SET", "DATA", "TYPE") or r.take("TYPE"):
+            return AlterTable(table, if_exists, types={column: r.rest()})
+    raise UnsupportedError(
+        f"the statement {shown(r.text)}: this ALTER TABLE isn't there yet. There are SET (property = value), RESET "
+        "(property) and ALTER COLUMN c TYPE t; LakeTable.append of rows that have a new column adds it."
+    )
 
 
 def _drop(r: WordReader, _: str) -> Statement:
@@ -505,6 +554,7 @@ def _call(r: WordReader, _: str) -> Statement:
 
 _HEADS = {
     "CREATE": _create,
+    "ALTER": _alter,
     "DROP": _drop,
     "TRUNCATE": _truncate,
     "INSERT": _insert,
@@ -516,15 +566,12 @@ _HEADS = {
 
 _BLOCK = "Pass script=True for several statements; or use Database.begin, whose transaction has sql()."
 
-_VERBS = "LakeTable.alter and firn alter change tables."
-
 _OUTSIDE_TEXT = """
 PRAGMA SET RESET USE ATTACH DETACH INSTALL LOAD EXPORT IMPORT PREPARE EXECUTE DEALLOCATE CHECKPOINT COMMENT GRANT
 REVOKE
 """
 
 _INSTEAD = {
-    "ALTER": _VERBS,
     "COPY": "firn ingest and LakeTable.append read files; the outputs of a Result write them.",
     "BEGIN": _BLOCK,
     "START": _BLOCK,

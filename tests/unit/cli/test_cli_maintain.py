@@ -242,3 +242,17 @@ def test_a_soft_delete_is_told_in_a_line() -> None:
     assert change_line("t", planned) == (
         "delete of t would take 0 files, 0 B, and leave a soft delete on 1 file (dry run: nothing was changed)"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [("lake", "codec", "snappy"), ("keyed", "flush_ms", 20), ("records", "inline", "1MB")],
+)
+def test_schema_shows_what_alter_set(tmp_path: Path, kind: Any, name: str, value: Any) -> None:
+    firn.connect(tmp_path).create_table("t", kind=kind, properties={name: value})
+    fence = ["--fence"] if kind == "keyed" else []
+    other = {"codec": "gzip", "flush_ms": "30", "inline": "2MB"}[name]
+    done("alter", tmp_path / "t", "--set", f"{name}={other}", *fence)
+    assert other in done("schema", tmp_path / "t").out
+    done("alter", tmp_path / "t", "--unset", name, *fence)
+    assert name not in done("schema", tmp_path / "t").out

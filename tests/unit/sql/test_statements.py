@@ -304,7 +304,7 @@ REFUSED = [
     ("CREATE TABLE x (a INT) PARTITION BY (a)", "PARTITIONED BY, SORTED BY, WITH or AS"),
     ("CREATE TABLE x (a INT, A INT)", "the column 'A' stands twice"),
     ("CREATE VIEW v AS SELECT 1", "only tables"),
-    ("ALTER TABLE t ADD COLUMN x INT", "LakeTable.alter"),
+    ("ALTER TABLE t ADD COLUMN x INT", "LakeTable.append"),
     ("COPY t TO '/tmp/x'", "append read files"),
     ("BEGIN", "Database.begin"),
     ("ATTACH 'x.db'", "this database alone"),
@@ -387,3 +387,48 @@ def test_parameters_that_dont_fit() -> None:
             with_values(text, values)
     with pytest.raises(InvalidInputError, match="object can't be a parameter"):
         literal(object())
+
+
+def test_alter_sets_properties_of_each_kind() -> None:
+    for kind in CREATE:
+        sql = Sql(kind)
+        name, value = {"keyed": ("flush_ms", 20), "records": ("inline", "1MB")}.get(kind, ("codec", "snappy"))
+        assert sql(f"ALTER TABLE t SET ({name} = {literal(value)})").outcome.version  # type: ignore[union-attr]
+        created = next(iter(sql("SHOW CREATE TABLE t")))["sql"]
+        assert f"{name} = {literal(value)}" in created
+        sql(f"ALTER TABLE IF EXISTS t UNSET TBLPROPERTIES IF EXISTS ('{name}')")
+        assert name not in next(iter(sql("SHOW CREATE TABLE t")))["sql"]
+        sql(f"ALTER TABLE t SET TBLPROPERTIES ('{name}' = {literal(value)})")
+        sql(f"ALTER TABLE t RESET ({name})")
+        assert name not in next(iter(sql("SHOW CREATE TABLE t")))["sql"]
+
+
+def test_alter_sets_types() -> None:
+    sql = Sql("lake")
+    sql("INSERT INTO t VALUES (1, 'DTW', 2)")
+    sql("ALTER TABLE t ALTER COLUMN n SET DATA TYPE DOUBLE")
+    sql("INSERT INTO t VALUES (2, 'HNL', 2.5)")
+    assert sql.rows() == [(1, "DTW", 2.0), (2, "HNL", 2.5)]
+    sql("CREATE TABLE empty (n INTEGER)")
+    sql("ALTER TABLE empty ALTER n TYPE DECIMAL(4, 1)")
+    assert "~" not in next(iter(sql("SHOW CREATE TABLE empty")))["sql"]
+    assert sql("ALTER TABLE IF EXISTS nope SET (codec = 'zstd')").outcome.version is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "says"),
+    [
+        ("ALTER TABLE t RENAME COLUMN n TO m", UnsupportedError, "isn't there yet"),
+        ("ALTER TABLE t ADD COLUMN m INTEGER", UnsupportedError, "LakeTable.append"),
+        ("ALTER TABLE t SET codec = 'zstd'", UnsupportedError, "SET (property = value)"),
+        ("ALTER TABLE t SET (nope = 1)", InvalidInputError, "'nope'"),
+        ("ALTER TABLE t SET (codec = 'zstd') now", InvalidInputError, "should end here"),
+        ("ALTER TABLE nope SET (codec = 'zstd')", TableNotFoundError, "'nope'"),
+    ],
+)
+def test_alter_refuses(statement: str, error: type[FirnError], says: str) -> None:
+    with pytest.raises(error) as found:
+        Sql("lake")(statement)
+    assert says in str(found.value)
+    with pytest.raises(UnsupportedError, match="keep their types"):
+        Sql("records")("ALTER TABLE t ALTER COLUMN n TYPE DOUBLE")

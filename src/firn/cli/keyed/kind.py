@@ -47,7 +47,9 @@ class KeyedInShell(ShellKind):
             raise InvalidInputError(
                 f"{table.name} is a keyed table, whose columns never change: leave out --at."
             )
-        d = table.definition
+        from firn.keyed.maintain.alter import definition_now
+
+        d = definition_now(table)
         key, columns = dict(d.key or {"key": "BLOB"}), dict(d.columns or {"value": "BLOB"})
         if json:
             output.document(

@@ -44,10 +44,12 @@ class RecordsInShell(ShellKind):
             raise InvalidInputError(
                 f"{table.name} is a record table, whose columns never change: leave out --at."
             )
+        from firn.records.maintain.alter import definition_now
         from firn.records.table import RecordTable
 
-        d = table.definition
-        indices = table.indices() if isinstance(table, RecordTable) else []
+        d, indices = table.definition, []
+        if isinstance(table, RecordTable):
+            d, indices = definition_now(table.session.store, d), table.indices()
         columns = {"_id": "VARCHAR", **(d.columns or {})}
         if json:
             output.document(

@@ -15,6 +15,7 @@ from firn.errors import InvalidInputError
 from firn.journal.entries import PROPERTY, TIME, time_entry, times_in_force
 from firn.journal.manifest import Manifest
 from firn.keyed.context import KeyedContext
+from firn.keyed.definition.definition import KeyedDefinition
 from firn.keyed.definition.settings import KEYED_PROPERTIES, KeyedSettings
 from firn.keyed.founding import founded, newest_view
 
@@ -57,6 +58,11 @@ def alter(
         return writer.altered_by(lambda: _commit(table, set_properties))
     founded(table, lambda: table.journal.open_writer(strict=table.settings.strict))
     return _commit(table, set_properties)
+
+
+def definition_now(table: KeyedContext) -> KeyedDefinition:
+    """The definition as it was altered last. The cost of reading the table's metadata."""
+    return table.as_in(newest_view(table)).definition
 
 
 def sweep_age_s(table: KeyedContext, manifest: Manifest) -> float:

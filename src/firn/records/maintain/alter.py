@@ -65,6 +65,16 @@ def alter_lone(
     return replace_object(bucket, prefix, change, clock=clock)
 
 
+def definition_now(store: RecordStore, definition: RecordDefinition) -> RecordDefinition:
+    """The definition as it was altered last. As `refresh`."""
+    head = store.log.refresh()
+    state = store.table(definition.name, head.catalog).state
+    properties = {**definition.properties, **dict(state.properties)}
+    return replace(
+        definition, properties={name: value for name, value in properties.items() if value is not None}
+    )
+
+
 def _changes(
     properties: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -37,7 +37,7 @@ class TransactionTable:
     def __init__(self, table: RecordTable, transaction: Transaction) -> None:
         self.name, self.bucket, self.transaction = table.name, table.bucket, transaction
         self.definition: RecordDefinition = table.definition
-        self.indices = table.indices
+        self.indices, self.session = table.indices, table.session
 
 
 @dataclass(frozen=True)

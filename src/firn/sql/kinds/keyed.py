@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import orjson
 
+from firn.alter import AlterResult
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
+from firn.keyed.maintain.alter import definition_now
 from firn.keyed.table import KeyedTable
 from firn.keyed.write.batch import WriteBatch
 from firn.keyed.write.writer import KeyedWriter
@@ -18,7 +20,7 @@ from firn.predicate.select import shown
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, refuse_lake_clauses
 from firn.sql.kinds.matches import row_changes
 from firn.sql.outcome import Outcome
-from firn.sql.statements import CreateTable, Insert, Merge
+from firn.sql.statements import AlterTable, CreateTable, Insert, Merge
 
 EXCLUDED = "excluded"
 """What ON CONFLICT calls the row that wasn't inserted."""
@@ -26,6 +28,11 @@ EXCLUDED = "excluded"
 
 class KeyedInSql(SqlKind):
     title = "keyed"
+
+    def alter(self, table: KeyedTable, statement: AlterTable, *, fence: bool) -> AlterResult:
+        if statement.types:
+            return super().alter(table, statement, fence=fence)
+        return table.alter(set_properties=statement.properties, fence=fence)
 
     def options(self, statement: CreateTable, options: Mapping[str, Any]) -> dict[str, Any]:
         refuse_lake_clauses(statement, "keyed")
@@ -47,7 +54,7 @@ class KeyedInSql(SqlKind):
         return {"key": key or None, "schema": schema or None, **given}
 
     def created(self, table: KeyedTable) -> CreateTable:
-        found = table.definition
+        found = definition_now(table)
         operator = found.merge_operator
         options = {
             "kind": "keyed",

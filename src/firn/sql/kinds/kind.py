@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, cast
 
 import pyarrow as pa
 
+from firn.alter import AlterResult
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.kinds import part_of
@@ -17,7 +18,7 @@ from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.in_process import DuckQuery
 from firn.sql.outcome import Outcome
-from firn.sql.statements import CreateTable, Insert, Merge
+from firn.sql.statements import AlterTable, CreateTable, Insert, Merge
 
 
 class StatementTables(Protocol):
@@ -125,6 +126,9 @@ _GIVEN = f'FROM "{_SOURCE}"'
 """A query in DuckDB's SQL for rows that another engine computed."""
 
 
+TransactionVerb = Literal["begin", "writer_transaction"]
+
+
 class SqlKind(ABC):
     """One kind of table in SQL."""
 
@@ -133,6 +137,21 @@ class SqlKind(ABC):
     def is_closed(self, table: Any) -> bool:
         """Whether rows have the table's columns and no others."""
         return True
+
+    def transaction(self, table: Any) -> TransactionVerb | None:
+        """The verb of a database that begins transactions over such a table."""
+        return None
+
+    def inside(self, table: Any, transaction: Any) -> Any:
+        """The table as a transaction over record tables sees it."""
+        return table
+
+    def alter(self, table: Any, statement: AlterTable, *, fence: bool) -> AlterResult:
+        """Change the table's definition."""
+        if statement.types:
+            raise UnsupportedError(f"{table.name} is a {self.title} table, whose columns keep their types.")
+        result: AlterResult = table.alter(set_properties=statement.properties)
+        return result
 
     @abstractmethod
     def options(self, statement: CreateTable, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,19 +6,27 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from firn.alter import AlterResult
 from firn.errors import UnsupportedError
 from firn.journal.model import Snapshot
 from firn.lake.maintain.alter import TableDefinition
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.predicate.words import words
-from firn.sql.kinds.kind import SourceRows, SqlKind, Target, placed
+from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, placed
 from firn.sql.outcome import Outcome
-from firn.sql.statements import CreateTable, Insert, Merge
+from firn.sql.statements import AlterTable, CreateTable, Insert, Merge
 
 
 class LakeInSql(SqlKind):
     title = "lake"
+
+    def transaction(self, table: Any) -> TransactionVerb | None:
+        return "writer_transaction" if table.descriptor.journal == "writer" else None
+
+    def alter(self, table: Any, statement: AlterTable, *, fence: bool) -> AlterResult:
+        result: AlterResult = table.alter(set_properties=statement.properties, types=statement.types)
+        return result
 
     def options(self, statement: CreateTable, options: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -32,6 +40,7 @@ class LakeInSql(SqlKind):
     def created(self, table: Any) -> CreateTable:
         found: TableDefinition = table.definition()
         keys, journal = found.keys, table.descriptor.journal
+        aside = {one.aside for one in table.conflicts()}
         options = {
             **({"journal": journal} if journal != "leaderless" else {}),
             **({"version_by": keys.version_by} if keys is not None and keys.version_by else {}),
@@ -39,7 +48,7 @@ class LakeInSql(SqlKind):
         }
         return CreateTable(
             table.name,
-            columns=dict(found.columns),
+            columns={name: kind for name, kind in found.columns.items() if name not in aside},
             key=() if keys is None else tuple(keys.key),
             partition_by=tuple(str(one) for one in found.partition.fields),
             sort_by=()

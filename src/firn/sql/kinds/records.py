@@ -13,9 +13,11 @@ from firn.predicate.select import shown
 from firn.records.definition.definition import Index
 from firn.records.documents.documents import ID
 from firn.records.load.rows import load_rows
+from firn.records.maintain.alter import definition_now
+from firn.records.plan.transaction_read import TransactionTable
 from firn.records.row_tables import RowTable
 from firn.sql.kinds.keyed import merge_of, refuse_key
-from firn.sql.kinds.kind import SourceRows, SqlKind, Target, refuse_lake_clauses
+from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, refuse_lake_clauses
 from firn.sql.kinds.matches import RowChange, row_changes
 from firn.sql.outcome import Outcome
 from firn.sql.statements import CreateTable, Insert, Merge
@@ -28,6 +30,12 @@ class RecordsInSql(SqlKind):
 
     def is_closed(self, table: Any) -> bool:
         return table.definition.documents.columns is not None
+
+    def transaction(self, table: Any) -> TransactionVerb | None:
+        return "begin" if table.definition.isolation == "snapshot" else None
+
+    def inside(self, table: Any, transaction: Any) -> Any:
+        return TransactionTable(table, transaction) if self.transaction(table) else table
 
     def options(self, statement: CreateTable, options: Mapping[str, Any]) -> dict[str, Any]:
         refuse_lake_clauses(statement, "records")
@@ -42,8 +50,9 @@ class RecordsInSql(SqlKind):
         return {"schema": schema or None, **given}
 
     def created(self, table: Any) -> CreateTable:
-        found = table.definition
-        indices = table.indices() if found.isolation == "snapshot" else ()
+        found, indices = table.definition, []
+        if self.transaction(table):
+            found, indices = definition_now(table.session.store, found), table.indices()
         options = {
             "kind": "records",
             "indices": ", ".join(one.field + "[]" * one.each + " unique" * one.unique for one in indices),
