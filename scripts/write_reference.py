@@ -119,8 +119,8 @@ PARTS = frozenset(
     (
         "firn.database.upkeep.WriterUpkeep",
         "firn.database.transactions.Transactions",
-        "firn.concurrency.aio.Twin",
-        "firn.concurrency.aio.TableTwin",
+        "firn.concurrency.aio.AsyncVerbs",
+        "firn.concurrency.aio.AsyncTableVerbs",
         "firn.keyed.context.KeyedContext",
         "firn.keyed.aio._AsyncHandle",
     )

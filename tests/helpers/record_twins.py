@@ -26,11 +26,11 @@ class Blocking:
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
-        return type(self._handle.twin)
+        return type(self._handle.sync)
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(type(self._handle), name):
-            return getattr(self._handle.twin, name)
+            return getattr(self._handle.sync, name)
         found = getattr(self._handle, name)
         if inspect.iscoroutinefunction(found):
             return lambda *args, **options: self._loop.run(found(*args, **options))

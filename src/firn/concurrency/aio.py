@@ -1,4 +1,4 @@
-"""The ground of `asyncio` twins: threads in which calls wait for the bucket, so that the event loop never does."""
+"""Verbs for asyncio: calls wait for the bucket in threads, so that the event loop never does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 
 class Threads:
-    """Threads of one handle, or of one database. `run` is the only way from the event loop to a twin.
+    """Threads of one handle, or of one database. `run` is the only way from the event loop to a synchronous verb.
 
     Making them starts none. A forked child has threads of its own.
 
@@ -64,7 +64,7 @@ class Threads:
 
 
 class Strand:
-    """Calls one after the other, as they were made, whichever tasks made them: for a twin that bears one thread at a
+    """Calls one after the other, as they were made, whichever tasks made them: for what bears one thread at a
     time. They take one of the threads while there are any."""
 
     def __init__(self, threads: Threads) -> None:
@@ -110,11 +110,11 @@ class Strand:
 W = TypeVar("W")
 
 
-class Twin(Generic[W]):
+class AsyncVerbs(Generic[W]):
     """Has the verbs of another object, to be awaited."""
 
-    def __init__(self, twin: W, threads: Threads | Strand) -> None:
-        self.twin = twin
+    def __init__(self, sync: W, threads: Threads | Strand) -> None:
+        self.sync = sync
         """The one that does it."""
         self._threads = threads
 
@@ -132,19 +132,19 @@ class TableLike(Protocol):
 N = TypeVar("N", bound=TableLike)
 
 
-class TableTwin(Twin[N]):
-    """A twin that users get as `table.aio`."""
+class AsyncTableVerbs(AsyncVerbs[N]):
+    """The verbs of a table that users get as `table.aio`."""
 
     def __repr__(self) -> str:
-        return f"{self.twin!r}.aio"
+        return f"{self.sync!r}.aio"
 
     @property
     def kind(self) -> str:
-        return self.twin.kind
+        return self.sync.kind
 
     @property
     def name(self) -> str:
-        return self.twin.name
+        return self.sync.name
 
     async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
         """Any verb, in a thread."""
@@ -154,12 +154,12 @@ class TableTwin(Twin[N]):
 def awaited(
     verb: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A verb of the twin as one of a `Twin`, with its parameters and docstring: `get = awaited(RecordTable.get)`."""
+    """A synchronous verb, awaited, with its parameters and docstring: `get = awaited(RecordTable.get)`."""
 
     # Not `__module__`: the docstring's examples are run where the verb stands.
     @wraps(verb, assigned=("__name__", "__qualname__", "__doc__"))
-    async def call(self: Twin[Any], /, *args: P.args, **options: P.kwargs) -> T:
-        bound: Callable[..., T] = getattr(self.twin, verb.__name__)
+    async def call(self: AsyncVerbs[Any], /, *args: P.args, **options: P.kwargs) -> T:
+        bound: Callable[..., T] = getattr(self.sync, verb.__name__)
         return await self._threads.run(bound, *args, **options)
 
     return call

@@ -1,7 +1,7 @@
-"""`asyncio` twins of what users of a keyed table hold: the same verbs, awaited.
+"""What users of a keyed table hold, for asyncio: the same verbs, awaited.
 
-Each call runs its twin in a thread, so the event loop never waits for the bucket. Nothing is decided here but
-one thing: durable writes that wait at the same time share one flush and one thread, however many tasks there are.
+Each call runs the synchronous verb in a thread, so the event loop never waits for the bucket. Nothing is decided here
+but one thing: durable writes that wait at the same time share one flush and one thread, however many tasks there are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from firn.concurrency.aio import Threads, Twin, awaited, each
+from firn.concurrency.aio import AsyncVerbs, Threads, awaited, each
 from firn.keyed.read.reader import KeyedReader, KeyedSnapshot
 from firn.keyed.read.reads import Reads
 from firn.keyed.read.scan import KeyedScan
@@ -74,13 +74,13 @@ H = TypeVar("H", bound=Reads)
 P = ParamSpec("P")
 
 
-class _AsyncHandle(Twin[H]):
+class _AsyncHandle(AsyncVerbs[H]):
     """The verbs of writers, readers and snapshots alike."""
 
     _threads: Threads
 
-    def __init__(self, twin: H) -> None:
-        super().__init__(twin, Threads(_CALLS, closed=_CLOSED))
+    def __init__(self, sync: H) -> None:
+        super().__init__(sync, Threads(_CALLS, closed=_CLOSED))
 
     get = awaited(Reads.get)
     multi_get = awaited(Reads.multi_get)
@@ -89,21 +89,21 @@ class _AsyncHandle(Twin[H]):
         self, start: Any = None, end: Any = None, *, reverse: bool = False, durable: bool = False
     ) -> AsyncKeyedScan:
         """The entries with `start` ≤ key < `end`. Nothing is read yet."""
-        twin = partial(self.twin.scan, start, end, reverse=reverse, durable=durable)
-        return AsyncKeyedScan(self._threads, twin)
+        sync = partial(self.sync.scan, start, end, reverse=reverse, durable=durable)
+        return AsyncKeyedScan(self._threads, sync)
 
     def scan_prefix(self, prefix: Any, *, reverse: bool = False, durable: bool = False) -> AsyncKeyedScan:
         """The entries whose key begins with `prefix`. Nothing is read yet."""
         return AsyncKeyedScan(
-            self._threads, partial(self.twin.scan_prefix, prefix, reverse=reverse, durable=durable)
+            self._threads, partial(self.sync.scan_prefix, prefix, reverse=reverse, durable=durable)
         )
 
     async def close(self) -> None:
-        """See the twin's. Closing again is fine."""
+        """As the synchronous verb. Closing again is fine."""
         if self._threads.stopped:
             return
         try:
-            await self._threads.run(self.twin.close)
+            await self._threads.run(self.sync.close)
         finally:
             self._threads.stop()
 
@@ -121,11 +121,11 @@ class AsyncKeyedReader(_AsyncHandle[KeyedReader]):
 
     @property
     def version(self) -> str:
-        return self.twin.version
+        return self.sync.version
 
     def stats(self) -> ReaderStats:
         """Figures of now. No request."""
-        return self.twin.stats()
+        return self.sync.stats()
 
 
 class AsyncKeyedSnapshot(_AsyncHandle[KeyedSnapshot]):
@@ -140,7 +140,7 @@ def _durably(
     @wraps(verb, assigned=("__name__", "__qualname__", "__doc__"))
     async def call(self: AsyncKeyedWriter, /, *args: P.args, **options: P.kwargs) -> None:
         durable = options.pop("durable", True)
-        write: Callable[..., None] = getattr(self.twin, verb.__name__)
+        write: Callable[..., None] = getattr(self.sync, verb.__name__)
         await self._threads.run(write, *args, **options, durable=False)
         if durable:
             await self._shared.wait()
@@ -162,11 +162,11 @@ class AsyncKeyedWriter(_AsyncHandle[KeyedWriter]):
         (b'value', [b'key 97', b'key 98', b'key 99'])
     """
 
-    def __init__(self, twin: KeyedWriter) -> None:
-        super().__init__(twin)
+    def __init__(self, sync: KeyedWriter) -> None:
+        super().__init__(sync)
         # Flushes have threads of their own: calls may be waiting for one.
         self._flushes = Threads(_FLUSHES, "firn-aio-flush", closed=_CLOSED)
-        self._shared = SharedFlush(self._flushes, twin.flush)
+        self._shared = SharedFlush(self._flushes, sync.flush)
 
     put = _durably(KeyedWriter.put)
     delete = _durably(KeyedWriter.delete)
@@ -175,7 +175,7 @@ class AsyncKeyedWriter(_AsyncHandle[KeyedWriter]):
 
     async def snapshot(self) -> AsyncKeyedSnapshot:
         """This moment's entries, in this process; no request."""
-        return AsyncKeyedSnapshot(await self._threads.run(self.twin.snapshot))
+        return AsyncKeyedSnapshot(await self._threads.run(self.sync.snapshot))
 
     async def flush(self) -> None:
         """Return when everything that was put before is durable."""
@@ -186,15 +186,15 @@ class AsyncKeyedWriter(_AsyncHandle[KeyedWriter]):
 
     def stats(self) -> WriterStats:
         """Figures of now. No request."""
-        return self.twin.stats()
+        return self.sync.stats()
 
     @property
     def epoch(self) -> int:
-        return self.twin.epoch
+        return self.sync.epoch
 
     @property
     def version(self) -> str:
-        return self.twin.version
+        return self.sync.version
 
     async def close(self) -> None:
         """Flush, then let go of the table. Closing again is fine."""

@@ -235,22 +235,22 @@ class KeyedTable(KeyedContext):
 
 
 class AsyncKeyedTable:
-    """See `KeyedTable`, whose other verbs `run` calls: `await table.run(table.twin.checkpoint, "monday")`."""
+    """See `KeyedTable`, whose other verbs `run` calls: `await table.run(table.sync.checkpoint, "monday")`."""
 
-    def __init__(self, twin: KeyedTable) -> None:
-        self.twin = twin
+    def __init__(self, sync: KeyedTable) -> None:
+        self.sync = sync
 
     @property
     def name(self) -> str:
-        return self.twin.name
+        return self.sync.name
 
     def open(self, **options: Any) -> Opening[AsyncKeyedWriter]:
         """Become the table's writer; the one before is fenced. Options as `KeyedTable.open` has them."""
-        return Opening(lambda: self.run(lambda: AsyncKeyedWriter(self.twin.open(**options))))
+        return Opening(lambda: self.run(lambda: AsyncKeyedWriter(self.sync.open(**options))))
 
     def reader(self, at: Any = None, **options: Any) -> Opening[AsyncKeyedReader]:
         """Read the newest flush, or stay at a version or checkpoint. Options as `KeyedTable.reader` has them."""
-        return Opening(lambda: self.run(lambda: AsyncKeyedReader(self.twin.reader(at, **options))))
+        return Opening(lambda: self.run(lambda: AsyncKeyedReader(self.sync.reader(at, **options))))
 
     async def run(self, verb: Callable[..., T], /, *args: Any, **options: Any) -> T:
         """Any verb of the table, in a thread."""

@@ -1,8 +1,8 @@
-"""`asyncio` twins of transactions: the same verbs, awaited.
+"""Transactions for asyncio: the same verbs, awaited.
 
-Each call runs its twin in a thread, so the event loop never waits for the bucket. Calls of one transaction come one
-after the other; commits of many share records as those of many threads do. Nothing is decided here but what becomes
-of a call whose task is cancelled: it ends by itself, a commit too, and what became of that can be asked for.
+Each call runs the synchronous verb in a thread, so the event loop never waits. Calls of one transaction
+come one after the other; commits of many share records as those of many threads do. Nothing is decided here but what
+becomes of a call whose task is cancelled: it ends by itself, a commit too, and what became of that can be asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from firn.concurrency.aio import Opening, Strand, Threads, Twin, awaited, each
+from firn.concurrency.aio import AsyncVerbs, Opening, Strand, Threads, awaited, each
 from firn.errors import InvalidInputError
 from firn.records.definition.settings import ATTEMPTS
 from firn.records.documents.documents import Record
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncTransaction(Twin[Transaction]):
+class AsyncTransaction(AsyncVerbs[Transaction]):
     """See `Transaction`. Begin one by `db.aio.begin`. Tasks may share it: their calls come one after the other.
 
     A task that is cancelled leaves the call that it waits for to end by itself; one that hasn't begun yet is taken
@@ -42,39 +42,39 @@ class AsyncTransaction(Twin[Transaction]):
     cancelled, nobody waits for the locks to be released.
     """
 
-    def __init__(self, twin: Transaction, threads: Threads) -> None:
+    def __init__(self, sync: Transaction, threads: Threads) -> None:
         self._strand = Strand(threads)
-        super().__init__(twin, self._strand)
+        super().__init__(sync, self._strand)
         self._ending = self._left = self._unheard = False
         self._error: BaseException | None = None
 
     @property
     def txid(self) -> str:
-        return self.twin.txid
+        return self.sync.txid
 
     @property
     def serializable(self) -> bool:
-        return self.twin.serializable
+        return self.sync.serializable
 
     @property
     def committed(self) -> int | None:
         """The number of its commit, None before."""
-        return self.twin.committed
+        return self.sync.committed
 
     @property
     def snapshot(self) -> int:
         """The number of the last commit that it sees."""
-        return self.twin.snapshot
+        return self.sync.snapshot
 
     @property
     def in_doubt(self) -> bool:
         """Whether it may be committed, and nobody knows: not yet, or not any more."""
-        return self._ending or self.twin.in_doubt
+        return self._ending or self.sync.in_doubt
 
     @property
     def is_open(self) -> bool:
         """Whether it can still do anything."""
-        return not self._ending and not self._left and self.twin.is_open
+        return not self._ending and not self._left and self.sync.is_open
 
     # -- reading
 
@@ -88,7 +88,7 @@ class AsyncTransaction(Twin[Transaction]):
         self, table: str, where: Mapping[str, Any] | None = None, /, **equalities: Any
     ) -> AsyncIterator[Record]:
         """The same as `scan`, few rows at a time: `async for row in tx.stream(table)`."""
-        return each(self._strand, lambda: self.twin.stream(table, where, **equalities), ROWS)
+        return each(self._strand, lambda: self.sync.stream(table, where, **equalities), ROWS)
 
     # -- writing
 
@@ -107,9 +107,9 @@ class AsyncTransaction(Twin[Transaction]):
     async def commit(self) -> int:
         """Make all writes visible at once; the number of the commit. Where the task that committed was cancelled,
         another call waits for that to end, and gives or raises what it would have."""
-        await self._end(self.twin.commit)
-        assert self.twin.committed is not None
-        return self.twin.committed
+        await self._end(self.sync.commit)
+        assert self.sync.committed is not None
+        return self.sync.committed
 
     async def __aenter__(self) -> AsyncTransaction:
         return self
@@ -119,7 +119,7 @@ class AsyncTransaction(Twin[Transaction]):
     ) -> None:
         if kind is None:
             try:
-                await self._end(partial(self.twin.__exit__, None, None, None))
+                await self._end(partial(self.sync.__exit__, None, None, None))
             except asyncio.CancelledError as cancelled:
                 # If the commit hasn't begun yet, it never does.
                 self._roll_back(type(cancelled), cancelled)
@@ -140,7 +140,7 @@ class AsyncTransaction(Twin[Transaction]):
 
     def _end_or_tell(self, end: Callable[[], object]) -> None:
         """In a thread: end it, or tell what became of an end that nobody has waited for."""
-        ended = self._error is not None or self.twin.committed is not None
+        ended = self._error is not None or self.sync.committed is not None
         unheard, self._unheard = self._unheard and ended, False
         if not unheard:
             self._ending = True
@@ -157,7 +157,7 @@ class AsyncTransaction(Twin[Transaction]):
     def _roll_back(self, kind: type[BaseException], error: BaseException | None) -> Future[None]:
         """Unless it has ended; whoever waits for that or not."""
         self._left = True
-        return self._strand.begin(partial(self.twin.__exit__, kind, error, None))
+        return self._strand.begin(partial(self.sync.__exit__, kind, error, None))
 
 
 class AsyncTransactions:
@@ -235,7 +235,7 @@ class AsyncTransactions:
                     done.append(await _awaitable(work(tx)))
                 return done[0]
             except MAY_PASS as error:
-                pause = await threads.run(tries.after, tx.twin, error, worked=bool(done))
+                pause = await threads.run(tries.after, tx.sync, error, worked=bool(done))
                 if pause is None:
                     return done[0]
             await asyncio.sleep(pause)

@@ -12,7 +12,7 @@ from firn.alter import AlterResult
 from firn.arguments import checked, documented
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
-from firn.concurrency.aio import TableTwin, Threads, awaited, each
+from firn.concurrency.aio import AsyncTableVerbs, Threads, awaited, each
 from firn.concurrency.parallel import in_flight
 from firn.errors import NoSuchKeyError, NoSuchVerbError
 from firn.records.definition.definition import RecordDefinition
@@ -335,25 +335,25 @@ class RowTable:
         return dict(zip(rows, in_flight(lambda item: write(*item), items, self._rows.in_flight), strict=True))
 
 
-class AsyncRowTable(TableTwin[RowTable]):
+class AsyncRowTable(AsyncTableVerbs[RowTable]):
     """See `RowTable`. Get it as `table.aio`.
 
     A task that is cancelled leaves the verb that it waits for to end by itself: a write is done or not. One that
     hasn't begun yet is taken back.
     """
 
-    def __init__(self, twin: RowTable) -> None:
-        super().__init__(twin, twin.threads)
+    def __init__(self, sync: RowTable) -> None:
+        super().__init__(sync, sync.threads)
 
     def __getattr__(self, verb: str) -> Any:
         """Say why a verb of other record tables isn't here."""
         if verb not in _OF_TRANSACTIONS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {verb!r}")
-        return getattr(self.twin, verb)
+        return getattr(self.sync, verb)
 
     def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> AsyncIterator[Record]:
         """The same as `scan`, few rows at a time: `async for row in table.aio.stream()`."""
-        rows = self.twin.stream(where, **equalities)
+        rows = self.sync.stream(where, **equalities)
         return each(self._threads, lambda: rows, ROWS)
 
     alter = awaited(RowTable.alter)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from firn.alter import AlterResult
 from firn.arguments import checked, documented
 from firn.bucket.base import Bucket
-from firn.concurrency.aio import TableTwin, awaited, each
+from firn.concurrency.aio import AsyncTableVerbs, awaited, each
 from firn.records.definition.definition import RecordDefinition
 from firn.records.documents.documents import ID, Record
 from firn.records.load.load import BATCH, RecordLoadReport, check_batch, load
@@ -389,23 +389,23 @@ class RecordTable:
         return {id: etag_of(self.name, id, number) for id in ids}
 
 
-class AsyncRecordTable(TableTwin[RecordTable]):
+class AsyncRecordTable(AsyncTableVerbs[RecordTable]):
     """See `RecordTable`. Get it as `table.aio`. Writes of tasks that run at the same time share commits.
 
     A task that is cancelled leaves the verb that it waits for to end by itself: a write is done or not, never half.
     One that hasn't begun yet is taken back.
     """
 
-    def __init__(self, twin: RecordTable) -> None:
-        super().__init__(twin, twin.session.threads)
+    def __init__(self, sync: RecordTable) -> None:
+        super().__init__(sync, sync.session.threads)
 
     def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> AsyncIterator[Record]:
         """The same as `scan`, few rows at a time: `async for row in table.aio.stream()`."""
-        return each(self._threads, lambda: self.twin.stream(where, **equalities), ROWS)
+        return each(self._threads, lambda: self.sync.stream(where, **equalities), ROWS)
 
     async def changes(self, since: str | int | None = None, upto: str | int | None = None) -> AsyncChanges:
         """The puts and deletes, commit by commit: `async for change in await table.aio.changes(since)`."""
-        return AsyncChanges(await self.run(self.twin.changes, since, upto), self._threads)
+        return AsyncChanges(await self.run(self.sync.changes, since, upto), self._threads)
 
     alter = awaited(RecordTable.alter)
     get = awaited(RecordTable.get)

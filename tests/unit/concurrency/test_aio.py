@@ -12,7 +12,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from firn.concurrency.aio import Opening, Strand, TableTwin, Threads, awaited
+from firn.concurrency.aio import AsyncTableVerbs, Opening, Strand, Threads, awaited
 from firn.errors import InvalidInputError
 
 
@@ -220,7 +220,7 @@ class Younger(Table):
         return "younger", super().where(first, limit=limit, **equalities)[1]
 
 
-class AsyncTable(TableTwin[Table]):
+class AsyncTable(AsyncTableVerbs[Table]):
     where = awaited(Table.where)
 
 

@@ -37,7 +37,7 @@ def test_all_verbs(table):
             assert (await kv.scan().to_arrow()).num_rows == 3
             await kv.poll()
             await kv.compact()
-            assert (kv.epoch, kv.stats().unflushed_bytes) == (kv.twin.epoch, 0)
+            assert (kv.epoch, kv.stats().unflushed_bytes) == (kv.sync.epoch, 0)
         checkpoint = await twin.run(table.checkpoint, "now")
         assert (twin.name, checkpoint.name) == ("t", "now")
         async with twin.reader() as reader:

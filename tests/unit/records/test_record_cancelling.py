@@ -209,7 +209,7 @@ def test_a_block_that_is_cancelled_inside_rolls_back(process):
     async def main():
         into, hold = [], asyncio.Event()
         task = asyncio.create_task(run(into, hold))
-        await until(lambda: into and len(into[0].twin._footprint.writes) == 2)
+        await until(lambda: into and len(into[0].sync._footprint.writes) == 2)
         with pytest.raises(ObjectLockedError):
             other = process.other().session.begin(lock=True)
             other.update("t", "a", {"n": 9})

@@ -411,7 +411,7 @@ def test_much_that_is_in_the_log_alone_is_read_there(world: World, monkeypatch: 
     settle(table.session.store)
     put(table, {"1": {"n": 10}, "2": {"n": 10}, "x": {"n": 1}})
     put(table, {"2": {"n": 11}, "3": None})
-    monkeypatch.setattr(records_read, "LATELY_BYTES", 10)
+    monkeypatch.setattr(records_read, "UNAPPLIED_BYTES", 10)
     read = plan_read(table)
     (lately, _) = (unit.work for unit in read.units())
     assert isinstance(lately, records_read.LogPlaces)

@@ -46,7 +46,7 @@ UNITS: Final = 64
 LEAST_ROWS: Final = 250
 """Fewer rows in a unit would buy nothing: a task that reads them takes no longer than it takes to begin one."""
 
-LATELY_BYTES: Final = 8 << 20
+UNAPPLIED_BYTES: Final = 8 << 20
 """Up to so many bytes of documents that aren't in their rows' objects yet go with the plan. If there are more, tasks
 read the commits."""
 
@@ -278,7 +278,7 @@ def _id_of(name: str | None) -> str | None:
 
 def _lately_units(writes: Sequence[Write]) -> list[Unit]:
     sizes = [len(write.body or b"") for _, write in writes]
-    told = sum(sizes) > LATELY_BYTES
+    told = sum(sizes) > UNAPPLIED_BYTES
     return [
         Unit(
             LogPlaces(tuple((seq, write.id) for seq, write in piece)) if told else Writes(tuple(piece)),

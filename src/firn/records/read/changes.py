@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from firn.arrow.types import arrow_schema
-from firn.concurrency.aio import Twin, awaited, each
+from firn.concurrency.aio import AsyncVerbs, awaited, each
 from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.journal.sequence.history import history
@@ -77,29 +77,29 @@ class RecordChanges:
         return pa.Table.from_batches(self.to_batches(), arrow_schema(self.columns))
 
 
-class AsyncChanges(Twin[RecordChanges]):
+class AsyncChanges(AsyncVerbs[RecordChanges]):
     """See `RecordChanges`. `async for` gives each change."""
 
     @property
     def since(self) -> str:
-        return self.twin.since
+        return self.sync.since
 
     @property
     def version(self) -> str:
         """For `since`, to go on."""
-        return self.twin.version
+        return self.sync.version
 
     @property
     def columns(self) -> ColumnTypes:
         """Those of `to_batches`, with their DuckDB types."""
-        return self.twin.columns
+        return self.sync.columns
 
     def __aiter__(self) -> AsyncIterator[Change]:
-        return each(self._threads, lambda: self.twin, BATCH_ROWS)
+        return each(self._threads, lambda: self.sync, BATCH_ROWS)
 
     def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Arrow batches: `_id`, the declared columns or else `document`, `_kind` and `_seq`."""
-        return each(self._threads, self.twin.to_batches, 1)
+        return each(self._threads, self.sync.to_batches, 1)
 
     to_arrow = awaited(RecordChanges.to_arrow)
 
