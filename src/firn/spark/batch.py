@@ -25,10 +25,10 @@ from firn.errors import (
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.table import LakeTable
 from firn.lake.write.append import agreed_columns
-from firn.lake.write.write import WriteSpec
+from firn.lake.write.write import WriteSpec, write_batches
 from firn.reads import TableRead
 from firn.spark.frames import handed_over, packed
-from firn.spark.lake.append import write_rows
+from firn.spark.session.partitions import Outcome
 from firn.spark.session.types import incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
@@ -151,10 +151,10 @@ def write_task(
     context = TaskContext.get()
     query_id = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     began_ms = time.time_ns() // 1_000_000
-    outcome = write_rows(bucket, spec, (batch.rename_columns(list(names)) for batch in batches))
-    return WrittenFiles(
-        tuple(outcome.files), dict(spec.columns), outcome.error, began_ms, query_id, spec.namer
-    )
+    named = (batch.rename_columns(list(names)) for batch in batches)
+    outcome = Outcome(bucket, lambda: write_batches(bucket, spec, named))
+    files = () if outcome.error is not None else tuple(outcome.result)
+    return WrittenFiles(files, dict(spec.columns), outcome.error, began_ms, query_id, spec.namer)
 
 
 def collect(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:

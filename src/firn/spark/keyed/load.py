@@ -6,23 +6,22 @@ encoded keys, of UUIDs that of their text in lower case. `firn.keyed.load.bulk_l
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from firn.bucket.base import Bucket
-from firn.errors import FirnError, InvalidInputError
+from firn.errors import InvalidInputError
 from firn.keyed.load.bulk_load import BulkLoad, LoadContext, load_task
 from firn.keyed.results import LoadReport
 from firn.names import fold
 from firn.spark.native.parquet import quote
-from firn.spark.session.job import run_job
+from firn.spark.session.partitions import each_partition
 from firn.spark.session.runner import SparkRunner
 from firn.spark.session.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf
 from firn.spark.session.types import incoming_columns
-from firn.spark.session.worker import settle_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,15 +32,6 @@ if TYPE_CHECKING:
 
 PARTITIONS_CONF = "spark.sql.shuffle.partitions"
 INITIAL_CONF = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
-
-
-class LoadOutcome(NamedTuple):
-    """The result of a task."""
-
-    part: int
-    ssts: list[SSTInfo]
-    error: FirnError | None
-    counters: dict[str, int]
 
 
 def load_dataframe(table: KeyedContext, frame: DataFrame) -> LoadReport:
@@ -65,8 +55,11 @@ def load_dataframe(table: KeyedContext, frame: DataFrame) -> LoadReport:
     frame = _arranged(table.name, frame, keys, table.values.columns or {"value": "BLOB"})
     order = [F.lower(quote(name)) if kind == "UUID" else F.col(quote(name)) for name, kind in keys.items()]
     ordered = frame.repartitionByRange(*order).sortWithinPartitions(*order)
-    with BulkLoad(table, parts=_partitions(spark), runner=SparkRunner(spark)) as load:
-        return load.commit(_run(spark, ordered, table.bucket, load.context))
+    batches = conf(spark, {ARROW_BATCH_CONF: str(ARROW_BATCH_ROWS)})
+    with BulkLoad(table, parts=_partitions(spark), runner=SparkRunner(spark)) as load, batches:
+        work = partial(_load_part, table.bucket, load.context)
+        parts = each_partition(ordered, table.bucket, work, description="firn: load")
+        return load.commit([ssts for _, ssts in sorted(parts, key=lambda part: part[0])])
 
 
 def _arranged(name: str, frame: DataFrame, keys: ColumnTypes, values: ColumnTypes) -> DataFrame:
@@ -92,39 +85,12 @@ def _partitions(spark: SparkSession) -> int:
     return max(int(number) for number in given if number is not None)
 
 
-def _run(spark: SparkSession, frame: DataFrame, bucket: Bucket, context: LoadContext) -> list[list[SSTInfo]]:
-    names = frame.columns
-    # mapInArrow takes a dot in a column's name for a field of a struct.
-    frame = frame.toDF(*[f"c{number}" for number in range(len(names))])
-
-    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from firn.spark.keyed.load import load_rows
-
-        outcome = load_rows(bucket, context, (batch.rename_columns(names) for batch in batches))
-        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)], pa.binary())], ["r"])
-
-    with conf(spark, {ARROW_BATCH_CONF: str(ARROW_BATCH_ROWS)}):
-        rows: list[Any] = run_job(spark, frame.mapInArrow(load, "r binary").collect, description="firn: load")
-    outcomes: list[LoadOutcome] = [pickle.loads(row["r"]) for row in rows]
-    for outcome in outcomes:
-        bucket.counters.add(**outcome.counters)
-    for outcome in outcomes:
-        if outcome.error is not None:
-            raise outcome.error
-    return [outcome.ssts for outcome in sorted(outcomes, key=lambda outcome: outcome.part)]
-
-
-def load_rows(bucket: Bucket, context: LoadContext, batches: Iterator[pa.RecordBatch]) -> LoadOutcome:
-    """In a worker: write one partition's rows. An error that a retry can't mend comes back as a value."""
+def _load_part(
+    bucket: Bucket, context: LoadContext, batches: Iterator[pa.RecordBatch]
+) -> tuple[int, list[SSTInfo]]:
+    """In a worker: write one partition's rows; its number, and the files."""
     from pyspark import TaskContext
 
     task: Any = TaskContext.get()
-    before = bucket.counters.as_dict()
-    ssts: list[SSTInfo] = []
-    error = None
-    try:
-        ssts = load_task(bucket, context, task.partitionId(), task.taskAttemptId(), batches)
-    except FirnError as failure:
-        error = failure
-    settle_imports()
-    return LoadOutcome(task.partitionId(), ssts, error, bucket.counters.since(before))
+    part = task.partitionId()
+    return part, load_task(bucket, context, part, task.taskAttemptId(), batches)

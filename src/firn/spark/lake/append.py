@@ -7,32 +7,30 @@ task attempts returned. No log names the files of failed or doubled attempts, an
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from firn.arrow.engine import run_query
 from firn.arrow.types import columns_of
-from firn.bucket.base import Bucket
-from firn.errors import FirnError, InvalidInputError, UnsupportedError
-from firn.journal.model import ColumnTypes, DataFile, Namer, Snapshot
+from firn.errors import InvalidInputError, UnsupportedError
+from firn.journal.model import ColumnTypes, Namer, Snapshot
 from firn.lake.context import LakeContext, Written
 from firn.lake.write.append import agreed_columns
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.predicate.query import Query, whole_rows
-from firn.runner import Progress
 from firn.spark.native.parquet import quote
-from firn.spark.session.job import run_job
 from firn.spark.session.packing import BINS_PER_SLOT
+from firn.spark.session.partitions import each_partition
 from firn.spark.session.session import ARROW_BATCH_CONF, ARROW_BATCH_ROWS, conf, slots
 from firn.spark.session.types import handed_back, incoming_columns, recast, spark_arrow_schema, spark_schema
 from firn.spark.session.worker import settle_imports
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 
@@ -74,8 +72,14 @@ def write_dataframe(
     present = table.journal.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
     with conf(spark, batch_limits(frame, present)):
-        report = table.engines.progress(f"write {table.name}")
-        return Written(_run(spark, frame, table.bucket, spec, report), columns)
+        parts = each_partition(
+            frame,
+            table.bucket,
+            partial(write_batches, table.bucket, spec),
+            description="firn: write",
+            progress=table.engines.progress(f"write {table.name}"),
+        )
+        return Written([file for files in parts for file in files], columns)
 
 
 def batch_limits(frame: DataFrame, present: Snapshot) -> dict[str, str]:
@@ -167,53 +171,6 @@ def bucket_number(column: Column, kind: str, buckets: int) -> Column | None:
     else:
         return None
     return F.hash(F.lit(_SEED_ZERO), long).bitwiseAND(0x7FFFFFFF) % buckets
-
-
-class WriteOutcome(NamedTuple):
-    """The result of a writing task."""
-
-    files: list[DataFile]
-    error: FirnError | None
-    counters: dict[str, int]
-
-
-def _run(
-    spark: SparkSession, frame: DataFrame, bucket: Bucket, spec: WriteSpec, report: Progress | None
-) -> list[DataFile]:
-    names = frame.columns
-    # mapInArrow takes a dot in a column's name for a field of a struct.
-    frame = frame.toDF(*[f"c{number}" for number in range(len(names))])
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from firn.spark.lake.append import write_rows
-
-        outcome = pickle.dumps(write_rows(bucket, spec, (batch.rename_columns(names) for batch in batches)))
-        yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["r"])
-
-    job = frame.mapInArrow(write, "r binary")
-    rows = run_job(spark, job.collect, description="firn: write", progress=report)
-    outcomes = [pickle.loads(row["r"]) for row in rows]
-    for outcome in outcomes:
-        bucket.counters.add(**outcome.counters)
-    for outcome in outcomes:
-        if outcome.error is not None:
-            raise outcome.error
-    if report is not None:  # what a job of a few tasks did between two looks
-        report(len(outcomes), len(outcomes))
-    return [file for outcome in outcomes for file in outcome.files]
-
-
-def write_rows(bucket: Bucket, spec: WriteSpec, batches: Iterator[pa.RecordBatch]) -> WriteOutcome:
-    """In a worker: write what Spark hands over. An error that a retry can't mend comes back as a value."""
-    before = bucket.counters.as_dict()
-    files: list[DataFile] = []
-    error = None
-    try:
-        files = write_batches(bucket, spec, batches)
-    except FirnError as failure:
-        error = failure
-    settle_imports()
-    return WriteOutcome(files, error, bucket.counters.since(before))
 
 
 def queried(frame: DataFrame, text: str) -> tuple[DataFrame, ColumnTypes]:

@@ -6,29 +6,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from firn.errors import InvalidInputError, UnsupportedError
 
 STORE_PREFIX = "store."
-
-KNOWN = (
-    "path",
-    "url",
-    "table",
-    "columns",
-    "where",
-    "at",
-    "partitionBy",
-    "sortBy",
-    "journal",
-    "writer",
-    "strict",
-    "changes",
-    "since",
-    "startingTime",
-    "maxFilesPerTrigger",
-)
 
 _CATALOG = (
     "Spark keeps neither path nor options of an entry whose source is written in Python, so that nothing can read it "
@@ -96,23 +79,12 @@ class SourceOptions:
                 'name the table: load("./prod/flights"), or option("url", "./prod") and '
                 f'option("table", "flights"). If this is a table of Spark\'s catalog: {_CATALOG}'
             )
-        return SourceOptions(
-            url=url,
-            table=table,
-            store=store,
-            columns=_names(given["columns"]) if "columns" in given else None,
-            where=given.get("where"),
-            at=given.get("at"),
-            partition_by=_names(given.get("partitionby", "")),
-            sort_by=_names(given.get("sortby", "")),
-            journal=given.get("journal"),
-            writer=given.get("writer"),
-            strict=_switch("strict", given.get("strict", "false")),
-            starting_time=given.get("startingtime"),
-            max_files=_count(given.get("maxfilespertrigger")),
-            changes=_switch("changes", given.get("changes", "false")),
-            since=given.get("since"),
-        )
+        fields = {
+            field: parse(given[name.lower()])
+            for name, (field, parse) in _FIELDS.items()
+            if name.lower() in given
+        }
+        return SourceOptions(url, table, store, **fields)
 
 
 _ITEM = re.compile(r"""\s*((?:"[^"]*"|`[^`]*`|\([^()]*\)|[^,"`()])+?)\s*(?:,|$)""")
@@ -151,9 +123,26 @@ def _switch(name: str, text: str) -> bool:
     return text.strip().lower() == "true"
 
 
-def _count(text: str | None) -> int | None:
-    if text is None:
-        return None
+def _count(text: str) -> int:
     if not text.strip().isdigit() or int(text) == 0:
         raise InvalidInputError(f"maxFilesPerTrigger is {text!r}; it is a number of files, at least 1.")
     return int(text)
+
+
+_FIELDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "columns": ("columns", _names),
+    "where": ("where", str),
+    "at": ("at", str),
+    "partitionBy": ("partition_by", _names),
+    "sortBy": ("sort_by", _names),
+    "journal": ("journal", str),
+    "writer": ("writer", str),
+    "strict": ("strict", partial(_switch, "strict")),
+    "changes": ("changes", partial(_switch, "changes")),
+    "since": ("since", str),
+    "startingTime": ("starting_time", str),
+    "maxFilesPerTrigger": ("max_files", _count),
+}
+"""The field of `SourceOptions` that each option fills."""
+
+KNOWN = ("path", "url", "table", *_FIELDS)
