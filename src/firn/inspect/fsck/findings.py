@@ -72,6 +72,16 @@ class Findings:
     def add(self, *findings: Finding) -> None:
         self.found.extend(findings)
 
+    def problem(self, where: str, what: str, remedy: str = "") -> None:
+        self.add(Finding(where, what, remedy))
+
+    def note(self, where: str, what: str, remedy: str = "") -> None:
+        self.add(note(where, what, remedy))
+
+    def error(self, where: str, error: FirnError | str) -> None:
+        """See `of_error`."""
+        self.add(of_error(where, error))
+
     def count(self, kind: str, number: int) -> None:
         self.checked[kind] = self.checked.get(kind, 0) + number
 

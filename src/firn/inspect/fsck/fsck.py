@@ -122,10 +122,10 @@ def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
     except TableNotFoundError:
         if _is_tombstone(db, name):
             return found  # it stays for the next table of the name
-        found.add(note(where, "it is a table that is being dropped", "Drop it again to end that"))
+        found.note(where, "it is a table that is being dropped", "Drop it again to end that")
         return found
     except FirnError as error:
-        found.add(of_error(where, error))
+        found.error(where, error)
         return found
     check: TableCheck = part_of(opened.kind, "check")
     return check(opened, footers=footers, blocks=blocks)
@@ -170,21 +170,19 @@ def _tables(db: Database, table: str | None) -> Findings:
     if federation.told is not None:
         where = db.bucket.uri(database_key(db.prefix))
         what = federation.told.removeprefix(where).strip()
-        found.add(Finding(where, what, "Any writer's next commit writes it anew"))
+        found.problem(where, what, "Any writer's next commit writes it anew")
     for name in federation.other_names():
-        found.add(
-            Finding(
-                db.bucket.uri(db.prefix),
-                f"writers have catalogs under the name {name!r} too, which nobody reads: this database's is "
-                f"{federation.name!r}",
-                f'Write {{"firn": 1, "database": "{name}"}} to {database_key("")} of a copy of all objects, and copy '
-                "the rows that lack from there",
-            )
+        found.problem(
+            db.bucket.uri(db.prefix),
+            f"writers have catalogs under the name {name!r} too, which nobody reads: this database's is "
+            f"{federation.name!r}",
+            f'Write {{"firn": 1, "database": "{name}"}} to {database_key("")} of a copy of all objects, and copy '
+            "the rows that lack from there",
         )
     try:
         known = definitions(union)
     except CorruptObjectError as error:
-        found.add(of_error(db.bucket.uri(db.prefix), error))
+        found.error(db.bucket.uri(db.prefix), error)
         return found
     for name, (_, notes) in known.items():
         if table not in (None, name):
@@ -197,7 +195,7 @@ def _tables(db: Database, table: str | None) -> Findings:
             found.add(*conflicts(where, snapshot.conflicts))
             _soft_deletes(db, snapshot, found)
         except FirnError as error:
-            found.add(of_error(where, error))
+            found.error(where, error)
     return found
 
 
@@ -211,4 +209,4 @@ def _soft_deletes(db: Database, snapshot: Snapshot, found: Findings) -> None:
             try:
                 predicates(file.deletes, snapshot.columns, where)
             except CorruptObjectError as error:
-                found.add(of_error(where, error))
+                found.error(where, error)

@@ -118,16 +118,14 @@ def _check_manifest(table: KeyedTable, manifest: Manifest, found: Findings) -> N
     for sst in manifest.ssts:
         runs.setdefault((sst.level, sst.run), []).append(sst)
         if sst.min_key > sst.max_key:
-            found.add(Finding(where, f"{sst.file} begins above its end", _REWRITE))
+            found.problem(where, f"{sst.file} begins above its end", _REWRITE)
     for (level, run), ssts in runs.items():
         for before, after in pairwise(sorted(ssts, key=lambda s: s.min_key)):
             if after.min_key <= before.max_key:
-                found.add(
-                    Finding(
-                        where,
-                        f"{before.file} and {after.file} overlap, although both are of run {run} of level {level}",
-                        _REWRITE,
-                    )
+                found.problem(
+                    where,
+                    f"{before.file} and {after.file} overlap, although both are of run {run} of level {level}",
+                    _REWRITE,
                 )
 
 
@@ -138,22 +136,18 @@ def _check_epochs(table: KeyedTable, view: View, found: Findings) -> None:
     pointer, manifest = view.pointer, view.manifest
     where = table.bucket.uri(table.journal.layout.pointer_key)
     if manifest.chain and manifest.compactor_epoch > pointer.compactor_epoch:
-        found.add(
-            Finding(
-                where,
-                f"its manifest is of the compactor's epoch {manifest.compactor_epoch}, which is above its own, "
-                f"{pointer.compactor_epoch}",
-                "The pointer is older than what it names: copy back the newest version of the object",
-            )
+        found.problem(
+            where,
+            f"its manifest is of the compactor's epoch {manifest.compactor_epoch}, which is above its own, "
+            f"{pointer.compactor_epoch}",
+            "The pointer is older than what it names: copy back the newest version of the object",
         )
     if pointer.first_epoch != table.definition.first_epoch:
-        found.add(
-            Finding(
-                where,
-                f"it is of a table whose epochs begin at {pointer.first_epoch}, the definition's begin at "
-                f"{table.definition.first_epoch}",
-                "Definition and pointer are of two tables of one name: copy back those that belong together",
-            )
+        found.problem(
+            where,
+            f"it is of a table whose epochs begin at {pointer.first_epoch}, the definition's begin at "
+            f"{table.definition.first_epoch}",
+            "Definition and pointer are of two tables of one name: copy back those that belong together",
         )
 
 
@@ -169,12 +163,12 @@ def _checkpoints(table: KeyedTable, found: Findings) -> Iterable[tuple[str, View
         where, name = table.bucket.uri(ref.key), ref.name or ref.id
         expired = ref.expires_ms is not None and ref.expires_ms <= table.journal.clock.now_ms()
         if expired:
-            found.add(note(where, f"the checkpoint {name} has expired", "Sweep deletes it"))
+            found.note(where, f"the checkpoint {name} has expired", "Sweep deletes it")
             continue
         try:
             yield name, table.journal.view_of(ref)
         except SnapshotTooOldError:
-            found.add(note(where, f"the checkpoint {name} was deleted meanwhile"))
+            found.note(where, f"the checkpoint {name} was deleted meanwhile")
         except FirnError as error:
             found.add(_told(table.bucket.uri(table.prefix), error))
 
@@ -259,37 +253,31 @@ def _check_others(
         # An opener begins above all that it has walked (rule 1), so this flush was there.
         missing = view.last_l0 + 1
         owner = max(i.writer_epoch for i in view.pointer.infos if i.starting_sst <= missing)
-        found.add(
-            Finding(
-                table.bucket.uri(layout.l0_key(owner, missing)),
-                f"the flush is missing, although writer {newest.writer_epoch} began above it",
-                "Copy it back; until then it and all flushes above it can't be read",
-            )
+        found.problem(
+            table.bucket.uri(layout.l0_key(owner, missing)),
+            f"the flush is missing, although writer {newest.writer_epoch} began above it",
+            "Copy it back; until then it and all flushes above it can't be read",
         )
     mine = newest.writer_epoch if newest is not None else -1
     ahead = [f for f in l0 if f.number > view.last_l0 and f.epoch == mine and f.bytes]
     if ahead:
         # Above what was walked, of the writer itself: either it is at work, or a number below is missing.
         numbers = shown(sorted(f.number for f in ahead))
-        found.add(
-            note(
-                where,
-                f"flush {view.last_l0 + 1} is missing below the flushes {numbers} of the newest writer",
-                "They count as soon as it is there. It is on its way, or it was never put, or somebody deleted it",
-            )
+        found.note(
+            where,
+            f"flush {view.last_l0 + 1} is missing below the flushes {numbers} of the newest writer",
+            "They count as soon as it is there. It is on its way, or it was never put, or somebody deleted it",
         )
     fenced = [f for f in l0 if f.bytes and f not in ahead and f.number > view.manifest.last_compacted]
     if fenced:
         names = shown(sorted(f"{f.epoch}.{f.number}" for f in fenced))
-        found.add(note(where, f"{names} are of fenced writers, and count for nobody", "Sweep deletes them"))
+        found.note(where, f"{names} are of fenced writers, and count for nobody", "Sweep deletes them")
     garbage = len(l0) - len(ahead) - len(fenced) + ssts
     if garbage:
-        found.add(
-            note(
-                table.bucket.uri(table.prefix),
-                f"{count(garbage, 'object')} left: compacted flushes, fences, or of compactions that didn't end",
-                "Sweep deletes those that nobody can need any more",
-            )
+        found.note(
+            table.bucket.uri(table.prefix),
+            f"{count(garbage, 'object')} left: compacted flushes, fences, or of compactions that didn't end",
+            "Sweep deletes those that nobody can need any more",
         )
 
 

@@ -15,7 +15,7 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.inspect.fsck.files import Expected, check_files
-from firn.inspect.fsck.findings import Finding, Findings, conflicts, note, of_error, shown
+from firn.inspect.fsck.findings import Finding, Findings, conflicts, of_error, shown
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import claimed_log
 from firn.journal.leaderless.format.codec import Log, decode
@@ -49,7 +49,7 @@ def check_log(journal: LeaderlessJournal, *, footers: bool = True) -> Findings:
     try:
         read_horizon(journal.log_bucket, journal.layout)
     except CorruptObjectError as error:
-        found.add(of_error(journal.log_bucket.uri(journal.layout.horizon_key), error))
+        found.error(journal.log_bucket.uri(journal.layout.horizon_key), error)
     return found
 
 
@@ -59,10 +59,8 @@ def _logs(journal: LeaderlessJournal, found: Findings) -> tuple[list[Log], Bodie
     keys = []
     for info in bucket.list(layout.log_prefix).objects:
         if parse_log_name(info.key[len(layout.log_prefix) :]) is None:
-            found.add(
-                Finding(
-                    bucket.uri(info.key), "it isn't a log's name", "Move it away: the reference fails on it"
-                )
+            found.problem(
+                bucket.uri(info.key), "it isn't a log's name", "Move it away: the reference fails on it"
             )
         else:
             keys.append(info.key)
@@ -78,9 +76,9 @@ def _logs(journal: LeaderlessJournal, found: Findings) -> tuple[list[Log], Bodie
             logs.append(decode(name, blob.data, where=where))
         except CorruptObjectError as error:
             what = str(error).removeprefix(where).lstrip(":, ").partition(". ")[0].rstrip(".")
-            found.add(Finding(where, what, _REMEDY))
+            found.problem(where, what, _REMEDY)
         except UnsupportedError as error:
-            found.add(of_error(where, error))
+            found.error(where, error)
     return sorted(logs, key=lambda log: log.order), bodies
 
 
@@ -111,7 +109,7 @@ def _folded(journal: LeaderlessJournal, logs: Sequence[Log], found: Findings) ->
         found.add(*conflicts(journal.log_bucket.uri(journal.layout.log_prefix), state.agreement.conflicts))
         return state
     except FirnError as error:
-        found.add(of_error(journal.log_bucket.uri(journal.layout.log_prefix), error))
+        found.error(journal.log_bucket.uri(journal.layout.log_prefix), error)
         return None
 
 
@@ -126,9 +124,7 @@ def _files(journal: LeaderlessJournal, state: ReplayedState, found: Findings, fo
     for infos, what in ((waiting, "were replaced or removed"), (loose, "are of no version")):
         if infos:
             size = sum(info.size for info in infos)
-            found.add(
-                note(where, f"{len(infos):,} files of {size:,} bytes {what}", "`firn sweep` deletes them")
-            )
+            found.note(where, f"{len(infos):,} files of {size:,} bytes {what}", "`firn sweep` deletes them")
 
 
 def _lock(journal: LeaderlessJournal, found: Findings) -> None:
@@ -139,16 +135,14 @@ def _lock(journal: LeaderlessJournal, found: Findings) -> None:
     except ObjectNotFoundError:
         return
     except CorruptObjectError as error:
-        found.add(of_error(bucket.uri(key), error))
+        found.error(bucket.uri(key), error)
         return
     if state.holder is not None:
         since = datetime.fromtimestamp(blob.info.modified_ms / 1000, timezone.utc)
-        found.add(
-            note(
-                bucket.uri(key),
-                f"{state.holder} holds the lock for {state.op}, renewed at {since:%Y-%m-%d %H:%M:%S} UTC",
-                "If it is dead, the next maintenance takes over after a lease",
-            )
+        found.note(
+            bucket.uri(key),
+            f"{state.holder} holds the lock for {state.op}, renewed at {since:%Y-%m-%d %H:%M:%S} UTC",
+            "If it is dead, the next maintenance takes over after a lease",
         )
 
 
@@ -166,12 +160,10 @@ def _batches(journal: LeaderlessJournal, found: Findings) -> None:
         except CorruptObjectError:
             sound = False
         if not sound:
-            found.add(
-                Finding(
-                    bucket.uri(key),
-                    "it isn't the claim of a batch",
-                    "Delete it if `firn log` shows no append that is under way",
-                )
+            found.problem(
+                bucket.uri(key),
+                "it isn't the claim of a batch",
+                "Delete it if `firn log` shows no append that is under way",
             )
 
 
@@ -183,25 +175,21 @@ def _checkpoint(journal: LeaderlessJournal, bodies: Bodies, logs: Sequence[Log],
     except ObjectNotFoundError:
         return
     except CorruptObjectError as error:
-        found.add(Finding(bucket.uri(key), of_error(bucket.uri(key), error).what, remedy))
+        found.problem(bucket.uri(key), of_error(bucket.uri(key), error).what, remedy)
         return
     found.count("checkpoints", 1)
     for (name, etag), body in held.items():
         if (name, etag) in bodies and bodies[name, etag] != body:
-            found.add(
-                Finding(bucket.uri(key), f"it holds other bytes of the log {name} than the log has", remedy)
-            )
+            found.problem(bucket.uri(key), f"it holds other bytes of the log {name} than the log has", remedy)
     there = {name for name, _ in bodies}
     newest = max((log.order for log in logs), default=(0, ""))
     for (name, _), body in held.items():
         # Cleanup deletes logs that a later one replaces, so never the newest.
         if name not in there and _is_commit(name, body, after=newest):
-            found.add(
-                Finding(
-                    bucket.uri(journal.layout.log_key(name)),
-                    "it is gone, was newer than every log that is left, and the checkpoint still has it",
-                    "Copy it back from a backup or an older version of the object, or out of the checkpoint",
-                )
+            found.problem(
+                bucket.uri(journal.layout.log_key(name)),
+                "it is gone, was newer than every log that is left, and the checkpoint still has it",
+                "Copy it back from a backup or an older version of the object, or out of the checkpoint",
             )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from firn.errors import FirnError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
-from firn.inspect.fsck.findings import Findings, TableCheck, note, of_error
+from firn.inspect.fsck.findings import Findings, TableCheck
 from firn.journal.backoff import whole
 from firn.journal.sequence.history import history
 from firn.records.apply.lost import lost_row
@@ -44,15 +44,13 @@ def check_records(table: RecordTable | RowTable, *, footers: bool = True, blocks
         if log.store.last(head.number) > log.refresh().number:
             raise log.store.incomplete()
     except FirnError as error:
-        found.add(of_error(where, error))
+        found.error(where, error)
         return found
     found.count("commits", head.number - horizon.lo)
     if horizon.applied > head.number or horizon.horizon > head.number:
-        found.add(
-            of_error(
-                store.bucket.uri(log.store.layout.horizon_key),
-                f"is at {horizon}, but the last commit is {head.number}. Copy the commits back from a backup",
-            )
+        found.error(
+            store.bucket.uri(log.store.layout.horizon_key),
+            f"is at {horizon}, but the last commit is {head.number}. Copy the commits back from a backup",
         )
     _check_copies(store, opened, head.number, found)
     # Rows are read before the entries are listed: a version's entries are there before it is.
@@ -60,7 +58,7 @@ def check_records(table: RecordTable | RowTable, *, footers: bool = True, blocks
     try:
         wanted = dict(_expected(store, opened, found, rows, horizon.horizon))
     except FirnError as error:
-        found.add(of_error(where, error))
+        found.error(where, error)
         return found
     ready = {
         opened.layout.index(field, index.generation): field
@@ -70,11 +68,9 @@ def check_records(table: RecordTable | RowTable, *, footers: bool = True, blocks
     there = {info.key for directory in ready for info in store.bucket.list(directory).objects}
     found.count("index entries", len(there))
     for key in sorted(key for key, id in wanted.items() if id is not None and key not in there):
-        found.add(
-            of_error(
-                store.bucket.uri(key),
-                f"is missing, so row {wanted[key]!r} isn't found by it. Drop the index and build it again",
-            )
+        found.error(
+            store.bucket.uri(key),
+            f"is missing, so row {wanted[key]!r} isn't found by it. Drop the index and build it again",
         )
     left = []
     for key in there - wanted.keys():
@@ -85,10 +81,10 @@ def check_records(table: RecordTable | RowTable, *, footers: bool = True, blocks
             left.append(key)
     for name, lack in sorted(rows.lost().items()):
         key = store.bucket.uri(opened.layout.row_named(name))
-        found.add(of_error(key, lost_row(key, *lack)))
+        found.error(key, lost_row(key, *lack))
     if left:
-        found.add(
-            note(where, f"{len(left):,} index entries belong to no version of a row", "A sweep removes them")
+        found.note(
+            where, f"{len(left):,} index entries belong to no version of a row", "A sweep removes them"
         )
     return found
 
@@ -103,15 +99,13 @@ def _check_copies(store: RecordStore, table: Table, head: int, found: Findings) 
         try:
             upto = decode_cursor(blob.data, where=where).upto
         except FirnError as error:
-            found.add(of_error(where, error))
+            found.error(where, error)
             continue
         if upto > head:
-            found.add(
-                of_error(
-                    where,
-                    f"says that commits up to {upto} are copied, but the last one is {head}. Copy the commits back "
-                    "from a backup; or delete it and the target table, and copy all anew",
-                )
+            found.error(
+                where,
+                f"says that commits up to {upto} are copied, but the last one is {head}. Copy the commits back "
+                "from a backup; or delete it and the target table, and copy all anew",
             )
 
 
@@ -200,7 +194,7 @@ def _rows(store: RecordStore, table: Table, found: Findings, known: _Rows) -> It
     listed = [info.key for info in store.bucket.list(table.layout.rows).objects]
     keys = [key for key in listed if table.layout.row_name(key) is not None]
     if strange := len(listed) - len(keys):
-        found.add(note(store.bucket.uri(table.layout.rows), f"{strange:,} objects are no rows"))
+        found.note(store.bucket.uri(table.layout.rows), f"{strange:,} objects are no rows")
     found.count("rows", len(keys))
     for start in range(0, len(keys), _BATCH):
         for blob in store.bucket.get_many(keys[start : start + _BATCH]):
@@ -214,7 +208,7 @@ def _rows(store: RecordStore, table: Table, found: Findings, known: _Rows) -> It
                 continue
             except FirnError as error:
                 known.read(name, None)
-                found.add(of_error(where, error))
+                found.error(where, error)
                 continue
             known.read(name, row)
             yield row
@@ -231,7 +225,7 @@ def _check_lone_rows(table: RowTable, found: Findings) -> None:
                 try:
                     decode_lone_row(blob.data, blob.info.etag, key=blob.info.key, where=where)
                 except FirnError as error:
-                    found.add(of_error(where, error))
+                    found.error(where, error)
 
 
 PART: TableCheck = check_records

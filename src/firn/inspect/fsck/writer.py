@@ -48,7 +48,7 @@ class _Check:
             # Data files are listed after the transactions that name them.
             self.objects = look(self.bucket, self.layout)
         except FirnError as error:
-            self.found.add(of_error(self.root, error))
+            self.found.error(self.root, error)
             return self.found
         self._objects()
         version = self._version()
@@ -83,7 +83,7 @@ class _Check:
         found.count("claims", len(objects.claims))
         found.count("markers", len(objects.markers))
         for key, reason in objects.damaged.items():
-            found.add(of_error(self.bucket.uri(key), reason))
+            found.error(self.bucket.uri(key), reason)
         reasons = {self.layout.transactions_prefix + bad.name: bad.reason for bad in objects.names.bad}
         for key in objects.unknown:
             what = (
@@ -92,9 +92,9 @@ class _Check:
                 else "it isn't Firn's, and is left alone"
             )
             if key in reasons:
-                found.add(Finding(self.bucket.uri(key), what, "Move it away, if nobody needs it there"))
+                found.problem(self.bucket.uri(key), what, "Move it away, if nobody needs it there")
             else:
-                found.add(note(self.bucket.uri(key), what))
+                found.note(self.bucket.uri(key), what)
 
     def _version(self) -> CatalogVersion | None:
         try:
@@ -103,13 +103,11 @@ class _Check:
             self.unread = of_error(self.root, error)  # told at the end, unless its cause is
             return None
         if version.fork is not None:
-            self.found.add(
-                Finding(
-                    self.root,
-                    f"it has {version.fork}: two processes wrote as {self.layout.writer!r}, and nothing above "
-                    f"revision {version.head.revision} can be read",
-                    "Stop all but one of them; if the fork stays, choose a side with `firn repair --keep UUID`",
-                )
+            self.found.problem(
+                self.root,
+                f"it has {version.fork}: two processes wrote as {self.layout.writer!r}, and nothing above "
+                f"revision {version.head.revision} can be read",
+                "Stop all but one of them; if the fork stays, choose a side with `firn repair --keep UUID`",
             )
         return version
 
@@ -137,12 +135,10 @@ class _Check:
                 state, pending = self._after(state, pending), []
             if checkpoint is not None:
                 if state is not None and encode_checkpoint(state) != encode_checkpoint(checkpoint):
-                    self.found.add(
-                        Finding(
-                            self._where(node, "checkpoint"),
-                            "it isn't what the transactions before it say",
-                            "Delete it; `firn checkpoint` writes the newest one anew",
-                        )
+                    self.found.problem(
+                        self._where(node, "checkpoint"),
+                        "it isn't what the transactions before it say",
+                        "Delete it; `firn checkpoint` writes the newest one anew",
                     )
                 else:
                     state = checkpoint
@@ -156,7 +152,7 @@ class _Check:
         try:
             return replay(state, pending)
         except FirnError as error:
-            self.found.add(of_error(self.root, error))
+            self.found.error(self.root, error)
             return None
 
     def _lost_branches(self, chain: Mapping[int, str], version: CatalogVersion) -> None:
@@ -164,10 +160,8 @@ class _Check:
         lost = [node for node in lost if node[0] <= version.head.revision]
         if lost:
             names = shown(f"{prefix} of revision {revision}" for revision, prefix in lost)
-            self.found.add(
-                note(
-                    self.root, f"a fork was decided against {names}", "They go when `firn prune` reaches them"
-                )
+            self.found.note(
+                self.root, f"a fork was decided against {names}", "They go when `firn prune` reaches them"
             )
 
     def _claims(self, version: CatalogVersion) -> None:
@@ -178,9 +172,7 @@ class _Check:
         if not head.claimed:
             if claims:
                 where = self.bucket.uri(self.layout.claims_prefix)
-                self.found.add(
-                    note(where, f"{len(claims):,} claims beside a history that is kept without them")
-                )
+                self.found.note(where, f"{len(claims):,} claims beside a history that is kept without them")
             return
         for revision, claim in sorted(claims.items()):
             where = self.bucket.uri(self.layout.claim_key(revision))
@@ -188,22 +180,18 @@ class _Check:
             if claim is None:
                 continue  # told with the damaged objects
             if revision <= head.revision and known and prefix_of(claim.uuid) not in known:
-                self.found.add(
-                    Finding(where, f"it is for {claim.uuid}, and its revision is another's", REBUILD)
-                )
+                self.found.problem(where, f"it is for {claim.uuid}, and its revision is another's", REBUILD)
             elif revision > head.revision and claim.commit.previous != head.uuid:
-                self.found.add(
-                    Finding(where, f"it can't follow revision {head.revision}, so nobody can commit", REBUILD)
+                self.found.problem(
+                    where, f"it can't follow revision {head.revision}, so nobody can commit", REBUILD
                 )
             elif revision > head.revision:
-                self.found.add(
-                    note(where, "its transaction isn't there yet", "The next process that commits writes it")
+                self.found.note(
+                    where, "its transaction isn't there yet", "The next process that commits writes it"
                 )
         if head.revision not in claims:
             where = self.bucket.uri(self.layout.claim_key(head.revision))
-            self.found.add(
-                Finding(where, "the newest revision's claim is missing, so nobody can commit", REBUILD)
-            )
+            self.found.problem(where, "the newest revision's claim is missing, so nobody can commit", REBUILD)
 
     def _markers(self, chain: Mapping[int, str]) -> None:
         """Whether a rebuild would still know what each transaction did."""
@@ -216,12 +204,10 @@ class _Check:
             replaced = {action.path for action in transaction.actions if isinstance(action, Remove)}
             key = self.layout.marker_key(transaction.revision, transaction.uuid)
             if key not in there and is_due(self.layout, transaction, replaced):
-                self.found.add(
-                    note(
-                        self.bucket.uri(key),
-                        f"it is missing: a rebuild could not tell what revision {transaction.revision} did",
-                        "Nothing needs it while the transaction is there",
-                    )
+                self.found.note(
+                    self.bucket.uri(key),
+                    f"it is missing: a rebuild could not tell what revision {transaction.revision} did",
+                    "Nothing needs it while the transaction is there",
                 )
 
     # -- files
@@ -265,29 +251,25 @@ class _Check:
             finding = of_error(self.bucket.uri(key), reason)
             self.found.add(finding if severity == "problem" else note(finding.object, finding.what))
         for key in footers.foreign:
-            self.found.add(
-                note(
-                    self.bucket.uri(key),
-                    "it is a Parquet file that doesn't say that it is Firn's, and is left alone",
-                )
+            self.found.note(
+                self.bucket.uri(key),
+                "it is a Parquet file that doesn't say that it is Firn's, and is left alone",
             )
         if version is None or version.fork is None:
             self._lost(footers, version)
         if loose:
             size = sum(info.size for info in loose)
-            self.found.add(
-                note(
-                    self.bucket.uri(self.layout.data_prefix),
-                    f"{len(loose):,} files of {size:,} bytes are of no retained revision",
-                    "`firn sweep` deletes them when they are old enough",
-                )
+            self.found.note(
+                self.bucket.uri(self.layout.data_prefix),
+                f"{len(loose):,} files of {size:,} bytes are of no retained revision",
+                "`firn sweep` deletes them when they are old enough",
             )
 
     def _lost(self, footers: Footers, version: CatalogVersion | None) -> None:
         try:
             damage = survey(self.bucket, self.layout, self.objects, footers).damage
         except FirnError as error:
-            self.found.add(of_error(self.root, error))
+            self.found.error(self.root, error)
             return
         told = {f.object for f in self.found.problems}
         pending = None if version is None else self._pending(version)
@@ -296,7 +278,7 @@ class _Check:
             if any(self._is_of(where, what) for where in told):
                 continue
             if pending is None or f"revision {pending.revision}, {prefix_of(pending.uuid)}," not in what:
-                self.found.add(Finding(self.root, what, REBUILD))
+                self.found.problem(self.root, what, REBUILD)
 
     def _pending(self, version: CatalogVersion) -> CatalogTransaction | None:
         """The commit that the next process makes for the owner of a claim, if that is dead."""
@@ -317,18 +299,14 @@ class _Check:
         where = self.bucket.uri(self.layout.hint_key)
         if hint is None:
             if names.checkpoints:
-                self.found.add(
-                    note(
-                        where, "no hint can be read: opening lists everything", "`firn checkpoint` writes it"
-                    )
+                self.found.note(
+                    where, "no hint can be read: opening lists everything", "`firn checkpoint` writes it"
                 )
         elif hint.prefix not in names.checkpoints.get(hint.revision, ()):
-            self.found.add(
-                note(
-                    where,
-                    f"it names the checkpoint {hint.prefix} of revision {hint.revision}, which isn't there",
-                    "`firn checkpoint` writes it anew; until then opening lists everything",
-                )
+            self.found.note(
+                where,
+                f"it names the checkpoint {hint.prefix} of revision {hint.revision}, which isn't there",
+                "`firn checkpoint` writes it anew; until then opening lists everything",
             )
 
     def _where(self, node: Node, kind: ObjectKind) -> str:
