@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firn.cli.app import READ, app
-from firn.cli.kind import shell_kind
+from firn.cli.kind import LogOptions, shell_kind
 from firn.cli.lake.history import check_known, detail, newest, time_text
 from firn.cli.options import option
 from firn.cli.target import (
@@ -49,28 +49,29 @@ def log(
     Those of a database have their uuids, and both sides of a fork. Of a keyed table: its manifests.
     Of a record table: the commits that changed it.
     """
+    asked = LogOptions(writer, at, limit, json)
     database, name = open_target(target, db, options)
     if name is None:
-        _database_log(database, writer, at, limit, json)
+        _database_log(database, asked)
         return
     table = database.table(name)
-    shell_kind(table.kind).print_log(database, table, writer=writer, at=at, limit=limit, json=json)
+    shell_kind(table.kind).print_log(database, table, asked)
 
 
 # -- a database's
 
 
-def _database_log(
-    database: Database, writer: str | None, at: str | None, limit: int | None, json: bool
-) -> None:
+def _database_log(database: Database, asked: LogOptions) -> None:
     from firn.inspect.transactions import transaction_lines
 
-    known = database.writers()
+    known, writer = database.writers(), asked.writer
     if writer is not None:
         check_known(writer, known, database)
         known = [each for each in known if each.name == writer]
-    lines: Sequence[TransactionLine] = newest(transaction_lines(database, writer=writer, at=at), limit)
-    if json:
+    lines: Sequence[TransactionLine] = newest(
+        transaction_lines(database, writer=writer, at=asked.at), asked.limit
+    )
+    if asked.json:
         output.document(
             {
                 "database": database.url,

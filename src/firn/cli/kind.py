@@ -66,6 +66,16 @@ class Ingest:
                 )
 
 
+@dataclass(frozen=True)
+class LogOptions:
+    """What `firn log` was told of a table's history."""
+
+    writer: str | None
+    at: str | None
+    limit: int | None
+    json: bool
+
+
 class ShellKind(Protocol):
     """One kind of table in the shell. `table` is always one of the kind's own."""
 
@@ -86,16 +96,7 @@ class ShellKind(Protocol):
         """What `firn create --key` names, as `Database.create_table` takes it. No requests."""
         return list(words)
 
-    def print_log(
-        self,
-        database: Database,
-        table: Any,
-        *,
-        writer: str | None,
-        at: str | None,
-        limit: int | None,
-        json: bool,
-    ) -> None:
+    def print_log(self, database: Database, table: Any, asked: LogOptions) -> None:
         """Print the table's history, the newest last, by `firn log`. Refuse the options that it can't answer."""
         ...
 

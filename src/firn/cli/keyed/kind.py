@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from firn.cli.keyed.group import keyed
-from firn.cli.kind import Ingest, ShellKind, TableRow
+from firn.cli.kind import Ingest, LogOptions, ShellKind, TableRow
 from firn.cli.target import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
@@ -80,23 +80,14 @@ class KeyedInShell(ShellKind):
             )
         return pairs(words, "--key")
 
-    def print_log(
-        self,
-        database: Database,
-        table: KeyedTable,
-        *,
-        writer: str | None,
-        at: str | None,
-        limit: int | None,
-        json: bool,
-    ) -> None:
+    def print_log(self, database: Database, table: KeyedTable, asked: LogOptions) -> None:
         from firn.cli.keyed.history import print_manifests
 
-        if writer is not None or at is not None:
+        if asked.writer is not None or asked.at is not None:
             raise InvalidInputError(
                 f"{table.name} is a keyed table, whose log are its manifests: leave --writer and --at out."
             )
-        print_manifests(table, limit, json)
+        print_manifests(table, asked.limit, asked.json)
 
     def check_ingest(self, table: KeyedTable | None, asked: Ingest) -> None:
         from firn.cli.keyed.ingest import check_definition

@@ -9,6 +9,7 @@ from firn.cli.terminal import output
 from firn.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
+    from firn.cli.kind import LogOptions
     from firn.database.database import Database
     from firn.journal.model import CommitInfo
     from firn.journal.writer.federation.federation import WriterInfo
@@ -25,10 +26,10 @@ def newest(lines: Sequence[Any], limit: int | None) -> Sequence[Any]:
     return lines if limit is None or limit >= len(lines) else lines[len(lines) - limit :]
 
 
-def print_commits(
-    database: Database, table: LakeTable, writer: str | None, at: str | None, limit: int | None, json: bool
-) -> None:
+def print_commits(database: Database, table: LakeTable, asked: LogOptions) -> None:
+    """The history of one table."""
     history: Sequence[CommitInfo] = table.history()
+    writer, at = asked.writer, asked.at
     if table.descriptor.journal == "writer":
         known = database.writers()
         for each in known:
@@ -48,8 +49,8 @@ def print_commits(
         if at is not None:
             until = table.snapshot(at)
             history = [c for c in history if c.time.timestamp() * 1000 <= until.time_ms]
-    history = newest(history, limit)
-    if json:
+    history = newest(history, asked.limit)
+    if asked.json:
         output.document({"table": table.name, "history": [output.plain(c) for c in history]})
         return
     lines = [_commit_line(c) for c in history]

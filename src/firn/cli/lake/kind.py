@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firn.cli.kind import Ingest, ShellKind, TableRow
+from firn.cli.kind import Ingest, LogOptions, ShellKind, TableRow
 from firn.cli.terminal import output
 
 if TYPE_CHECKING:
@@ -56,19 +56,10 @@ class LakeInShell(ShellKind):
         for name, value in d.properties.items():
             output.line(f"property {name}: {value}")
 
-    def print_log(
-        self,
-        database: Database,
-        table: LakeTable,
-        *,
-        writer: str | None,
-        at: str | None,
-        limit: int | None,
-        json: bool,
-    ) -> None:
+    def print_log(self, database: Database, table: LakeTable, asked: LogOptions) -> None:
         from firn.cli.lake.history import print_commits
 
-        print_commits(database, table, writer, at, limit, json)
+        print_commits(database, table, asked)
 
     def check_ingest(self, table: LakeTable | None, asked: Ingest) -> None:
         """Only a read of the files tells what they have to do with it."""

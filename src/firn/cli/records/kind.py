@@ -6,7 +6,7 @@ import dataclasses
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from firn.cli.kind import Ingest, ShellKind, TableRow
+from firn.cli.kind import Ingest, LogOptions, ShellKind, TableRow
 from firn.cli.records.group import records
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
@@ -78,21 +78,12 @@ class RecordsInShell(ShellKind):
         for name, value in d.properties.items():
             output.line(f"property {name}: {value}")
 
-    def print_log(
-        self,
-        database: Database,
-        table: AnyRecordTable,
-        *,
-        writer: str | None,
-        at: str | None,
-        limit: int | None,
-        json: bool,
-    ) -> None:
+    def print_log(self, database: Database, table: AnyRecordTable, asked: LogOptions) -> None:
         from firn.cli.records.history import print_commits
 
-        if writer is not None or at is not None:
+        if asked.writer is not None or asked.at is not None:
             raise InvalidInputError(f"{table.name} is a record table: leave --writer and --at out.")
-        print_commits(table, limit, json)
+        print_commits(table, asked.limit, asked.json)
 
     def check_ingest(self, table: AnyRecordTable | None, asked: Ingest) -> None:
         from firn.cli.records.load import id_of
