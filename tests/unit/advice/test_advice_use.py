@@ -128,7 +128,7 @@ def test_the_demo_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "isn't empty, and not an earlier demo's: name another directory, like", names=str(tmp_path)
     ) as advice:
         raise firn.FirnError(found.err)
-    monkeypatch.setattr("firn.cli.demo.story.Story.tell", lambda self: [])
+    monkeypatch.setattr("firn.cli.demo.story.tell", lambda stage: "firn-report.html")
     advice.follow()
     assert (tmp_path.parent / f"{tmp_path.name}-demo").is_dir()
 

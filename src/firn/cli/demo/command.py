@@ -40,7 +40,7 @@ def demo(
     say so; a directory that isn't a demo's is left alone.
     """
     from firn.cli.demo.stage import Stage
-    from firn.cli.demo.story import Story
+    from firn.cli.demo.story import tell, what_next
 
     if fresh and keep:
         raise InvalidInputError("choose one of --fresh and --keep.")
@@ -49,12 +49,11 @@ def demo(
     given = store_options(options)
     stage = Stage(prepare(directory, given, fresh=fresh, keep=keep), given, quiet=json)
     stage.title(f"A database in {stage.url}: nothing but files in a directory, or objects in a bucket")
-    story = Story(stage)
-    commands = story.tell()
+    report, commands = tell(stage), what_next(stage.url)
     seconds = round(time.monotonic() - started, 1)
     if json:
         facts = {"seconds": seconds, "steps": stage.facts, "try_next": commands}
-        output.document({"database": stage.url, "report": story.report, **facts})
+        output.document({"database": stage.url, "report": report, **facts})
         return
     same = " (with the same --option)" if given else ""
     stage.title(f"\nDone in {seconds:.0f} s. The tables are yours; try{same}:")

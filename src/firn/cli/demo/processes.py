@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from firn.errors import FirnError, OutcomeUnknownError
+from firn.spark.session.session import interrupt_later
 
 
 class Worker:
@@ -69,14 +70,10 @@ def interrupts_held_back() -> Iterator[None]:
     """Ctrl-C reaches the whole group of processes. Those that start here never see it, and leave it to this one
     to end them; what arrives meanwhile is answered afterwards: half a start would make the other half complain.
     """
-    came: list[int] = []
     # A handler as well as a mask: another thread may get the signal, and this one then runs its handler.
-    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
-    if came:
-        raise KeyboardInterrupt
+    with interrupt_later():
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -7,9 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from typing import Any, cast
-
-import orjson
+from typing import Any
 
 from firn.cli.demo.data import AIRPORTS, data_file, read_flights
 from firn.cli.demo.flying import FLOWN, STANDS, DemoFlight, Logbook, counter, pilot
@@ -17,15 +15,14 @@ from firn.cli.demo.processes import Worker
 from firn.cli.demo.stage import Stage, check
 from firn.cli.terminal import waiting
 from firn.cli.terminal.output import plural
-from firn.errors import OutcomeUnknownError, StaleObjectError
-from firn.records.table import RecordTable
+from firn.errors import OutcomeUnknownError
 
 SHARE = 60
 """Flights of a pilot."""
 STATE = "NV"
 """Nevada, whose airports are Las Vegas and Reno."""
 
-SCHEMA = {"city": "VARCHAR", "state": "VARCHAR", "aircraft": "BIGINT", "open": "BOOLEAN"}
+SCHEMA = {"city": "VARCHAR", "state": "VARCHAR", "aircraft": "BIGINT"}
 
 JOINED = f"""SELECT a.state, count(*) AS airports, sum(s.aircraft) AS aircraft
 FROM {STANDS} s JOIN airports a ON s._id = a.iata
@@ -53,7 +50,7 @@ class Stands:
         with data_file(AIRPORTS).open(newline="") as lines:
             airports = {row["iata"]: row for row in csv.DictReader(lines) if row["iata"] in used}
         self.rows: dict[str, dict[str, Any]] = {
-            id: {"city": row["city"], "state": row["state"], "aircraft": leaving[id], "open": True}
+            id: {"city": row["city"], "state": row["state"], "aircraft": leaving[id]}
             for id, row in airports.items()
         }
 
@@ -70,9 +67,7 @@ class Stands:
             counts, sums = counting.hear()
         check(sums == [len(self.flights)], "the sum is the same in every snapshot")
         self.stage.say(f"✓ {counts:,} counts, each at a snapshot of its own: always {sums[0]:,} aircraft")
-        commits = self.replay()
-        self.stage.say(f"✓ commits 1 to {commits:,} without a gap, and as many aircraft after each")
-        self.stage.facts[-1] |= {"counts": counts, "commits": commits}
+        self.stage.facts[-1]["counts"] = counts
         self.find()
         self.ask()
 
@@ -132,24 +127,14 @@ class Stands:
         stage.measured(f"{len(others)} flights beside SIGKILL", beside.seconds, beside.requests)
 
     def find(self) -> None:
-        stage, stands = self.stage, self.table()
-        stage.step("Rows are found through an index; rules over rows take serializable")
+        stage, stands = self.stage, self.db.table(STANDS, kind="records")
+        stage.step("Rows are found through an index")
         stage.quote(f'stands.find(state="{STATE}")')
         with stage.work("find", self.db, detail=f"of {plural(len(self.rows), 'row')}"):
             found = stands.find(state=STATE)
         stage.table(["airport", "city", "aircraft"], [(r.id, r["city"], r["aircraft"]) for r in found])
         wanted = {id for id, row in self.rows.items() if row["state"] == STATE}
         check({row.id for row in found} == wanted, "the index finds what is there")
-        stage.say(
-            f"One airport of {STATE} is to stay open. Two transactions see both open, and each closes one:"
-        )
-        for serializable in (False, True):
-            refused = self.close_two(sorted(wanted), serializable=serializable)
-            still = len(stands.find(state=STATE, open=True))
-            check((still > 0) == bool(refused) == serializable, "serializable keeps the rule, and it alone")
-            end = "one commits, the other is told:" if refused else "both commit, and none is open"
-            stage.say(f"✓ {'serializable' if serializable else 'snapshot'}: {end}")
-        stage.quote(refused)
 
     def ask(self) -> None:
         self.stage.step("Spark SQL joins record tables, as after one commit, with lake tables")
@@ -177,9 +162,6 @@ class Stands:
             worker.hear()
             check(False, "a process dies where it was to die")
 
-    def table(self) -> RecordTable:
-        return cast("RecordTable", self.db.table(STANDS, kind="records"))
-
     def aircraft(self) -> tuple[set[str], dict[str, int]]:
         """The flights that are there, and the aircraft of each airport, in one snapshot."""
         with self.db.begin() as tx:
@@ -202,33 +184,3 @@ class Stands:
         expected.subtract(flight.origin for flight in flights)
         expected.update(flight.destination for flight in flights)
         check(aircraft == dict(expected), "each airport has the aircraft that flights have left there")
-
-    def replay(self) -> int:
-        """Take up all commits of the log from the first one, and look at the sum after each; how many these are."""
-        store = self.table().session.store
-        head = store.log.refresh()
-        records = store.log.records(0, head.number)
-        check([r.number for r in records] == list(range(1, head.number + 1)), "no commit is missing")
-        rows: dict[str, int] = {}
-        for record in records:
-            writes = [write for member in record.group for write in member.writes if write.table == STANDS]
-            rows.update((write.id, orjson.loads(store.body(write))["aircraft"]) for write in writes)
-            whole = not rows or sum(rows.values()) == len(self.flights)
-            check(whole, "every commit leaves all aircraft there")
-        check(rows == self.aircraft()[1], "the commits, one after another, make what is there")
-        return head.number
-
-    def close_two(self, airports: Sequence[str], *, serializable: bool) -> str:
-        """Two transactions close one each of two airports that are open; what the second one is told."""
-        for airport in airports:
-            self.table().update(airport, {**self.table().get(airport), "open": True})
-        closing = [self.db.begin(serializable=serializable) for _ in airports]
-        for tx, airport in zip(closing, airports, strict=True):
-            check(len(tx.find(STANDS, state=STATE, open=True)) == len(airports), "each sees all of them open")
-            tx.update(STANDS, airport, {**tx.get(STANDS, airport), "open": False})
-        closing[0].commit()
-        try:
-            closing[1].commit()
-        except StaleObjectError as error:
-            return str(error)
-        return ""

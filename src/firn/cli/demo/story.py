@@ -13,45 +13,38 @@ from firn.cli.demo.stands import Stands
 from firn.inspect.report.report import write_report
 
 
-class Story:
-    """All of it. `report`: where its page goes: into the demo's directory, or here for a bucket."""
+def tell(stage: Stage) -> str:
+    """Every step; where the report is: in the demo's directory, or here for a bucket."""
+    answers = tell_of_flights(stage)
+    tell_of_writers(stage)
+    tell_of_delays(stage, answers)
+    Stands(stage).tell()
+    stage.step("A report of all this")
+    local = parse_url(stage.url).kind == "directory" and "://" not in stage.url
+    report = os.path.join(stage.url, "firn-report.html") if local else "firn-report.html"
+    write_report(stage.db, report, steps=stage.steps)
+    stage.say(f"{report} (open it in a browser)")
+    return report
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        url = stage.url
-        local = parse_url(url).kind == "directory" and "://" not in url
-        self.report = os.path.join(url, "firn-report.html") if local else "firn-report.html"
 
-    def tell(self) -> list[str]:
-        """Every step; the commands to try next."""
-        stage = self.stage
-        answers = tell_of_flights(stage)
-        tell_of_writers(stage)
-        tell_of_delays(stage, answers)
-        Stands(stage).tell()
-        stage.step("A report of all this")
-        write_report(stage.db, self.report, steps=stage.steps)
-        stage.say(f"{self.report} (open it in a browser)")
-        return self.what_next()
-
-    def what_next(self) -> list[str]:
-        """Commands for the user to go on with; the tests run them."""
-        url = self.stage.url.rstrip("/")
-        db, flights, delays, stands = map(
-            shlex.quote, (url, *(f"{url}/{n}" for n in ("flights", "delays", "stands")))
-        )
-        return [
-            f"firn tables {db}",
-            f"firn writers {db}",
-            f'firn scan {flights} --where "delay > 400"',
-            f"firn log {flights} --limit 10",
-            f"""echo '{{"date": "2001-04-01T12:00"}}' | firn append {flights}""",
-            f"firn merge {flights} --dry-run",
-            f"firn keyed scan {delays} --start A --end C",
-            f"firn keyed manifest {delays}",
-            f"firn records find {stands} state=HI --order-by 'aircraft desc'",
-            f"firn records get {stands} HNL",
-            f"firn log {stands} --limit 5",
-            f"firn dump {flights}/",
-            f'firn sql "SELECT origin, avg(delay) FROM flights GROUP BY 1" --db {db}',
-        ]
+def what_next(url: str) -> list[str]:
+    """Commands for the user to go on with; the tests run them."""
+    url = url.rstrip("/")
+    db, flights, delays, stands = map(
+        shlex.quote, (url, *(f"{url}/{n}" for n in ("flights", "delays", "stands")))
+    )
+    return [
+        f"firn tables {db}",
+        f"firn writers {db}",
+        f'firn scan {flights} --where "delay > 400"',
+        f"firn log {flights} --limit 10",
+        f"""echo '{{"date": "2001-04-01T12:00"}}' | firn append {flights}""",
+        f"firn merge {flights} --dry-run",
+        f"firn keyed scan {delays} --start A --end C",
+        f"firn keyed manifest {delays}",
+        f"firn records find {stands} state=HI --order-by 'aircraft desc'",
+        f"firn records get {stands} HNL",
+        f"firn log {stands} --limit 5",
+        f"firn dump {flights}/",
+        f'firn sql "SELECT origin, avg(delay) FROM flights GROUP BY 1" --db {db}',
+    ]

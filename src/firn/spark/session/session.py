@@ -207,7 +207,7 @@ def _no_orphan() -> Iterator[None]:
     original = java_gateway.Popen
 
     def launch(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
-        with _interrupt_later():  # a process that was begun and not handed back couldn't be ended
+        with interrupt_later():  # a process that was begun and not handed back couldn't be ended
             launched.append(original(*args, **options))
         return launched[-1]
 
@@ -225,7 +225,7 @@ def _no_orphan() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupt_later() -> Iterator[None]:
+def interrupt_later() -> Iterator[None]:
     """Answer a Ctrl-C that comes in the block after it. Only the main thread ever sees one."""
     if threading.current_thread() is not threading.main_thread():
         yield
