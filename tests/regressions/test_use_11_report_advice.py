@@ -19,7 +19,7 @@ def follow(advice: Advice, *more: str) -> None:
 
 
 def lake(table: firn.LakeTable) -> list[Advice]:
-    return lake_advice(table_facts(table))
+    return list(lake_advice(table_facts(table)))
 
 
 def test_small_files_are_to_be_merged_and_what_is_replaced_swept(tmp_path: Path) -> None:
@@ -55,22 +55,22 @@ def test_partitions_that_no_merge_joins_are_to_be_larger(tmp_path: Path) -> None
     assert "about 1 file of up to 128.0 MB" in advice.why
     facts = table_facts(table)
     files = tuple(f._replace(size=2**27) for f in facts.snapshot.files)
-    assert lake_advice(replace(facts, snapshot=replace(facts.snapshot, files=files))) == []
+    assert list(lake_advice(replace(facts, snapshot=replace(facts.snapshot, files=files)))) == []
 
 
 def test_a_keyed_table_that_was_never_compacted_is_to_be(tmp_path: Path) -> None:
     table = firn.connect(tmp_path).create_table("k", kind="keyed")
-    assert keyed_advice(keyed_facts(table)) == []
+    assert list(keyed_advice(keyed_facts(table))) == []
     with table.open(compaction=False) as kv:
         for n in range(3):
             kv.put(str(n).encode(), b"v")
     (compact,) = keyed_advice(keyed_facts(table))
     assert "nothing was ever compacted, and a get asks up to 3 sorted runs" in compact.why
     follow(compact)
-    advice = keyed_advice(keyed_facts(table))
+    advice = list(keyed_advice(keyed_facts(table)))
     assert [a.why.partition(":")[0] for a in advice] == ["Sweep"]
     follow(advice[0], "--older-than", "0s")
-    assert keyed_advice(keyed_facts(table)) == []
+    assert list(keyed_advice(keyed_facts(table))) == []
 
 
 def test_deletes_and_checkpoints_of_a_keyed_table(tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_deletes_and_checkpoints_of_a_keyed_table(tmp_path: Path) -> None:
     facts = keyed_facts(table)
     assert not any("never expire" in a.why for a in keyed_advice(facts))
     runs = (replace(facts.runs[0], entries=10, deletes=5),)
-    assert "5 deletes take room" in keyed_advice(replace(facts, runs=runs))[0].why
+    assert "5 deletes take room" in next(keyed_advice(replace(facts, runs=runs))).why
 
 
 def test_a_long_log_of_record_tables_is_to_be_swept() -> None:
-    assert records_advice("./prod/r", commits=999) == []
+    assert list(records_advice("./prod/r", commits=999)) == []
     (advice,) = records_advice("./prod/r", commits=5000)
     assert "the log holds 5,000 commits" in advice.why
     assert advice.command == "firn records sweep ./prod/r"

@@ -87,7 +87,7 @@ def test_the_page(db: firn.Database, tmp_path: Path) -> None:
     assert names == ["cpu", "mem"]
     assert "writer a" in page
     assert "transactions, claims, markers of the writers" in page
-    advised = lake_advice(table_facts(db.table("cpu")))
+    advised = list(lake_advice(table_facts(db.table("cpu"))))
     assert "by each writer" in advised[0].why
     assert advised[0].command.endswith("--writer ID")
     assert advised[1].why.startswith("Prune, then sweep")

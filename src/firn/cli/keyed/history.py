@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from firn.cli.terminal import output
-from firn.inspect.dump.decoded import when
+from firn.inspect.dump.decoded import moment
 
 if TYPE_CHECKING:
     from firn.journal.manifest.history import ManifestCommit
@@ -34,7 +34,7 @@ def print_manifests(table: KeyedTable, limit: int | None, json: bool) -> None:
 
 def _line(commit: ManifestCommit) -> tuple[str, ...]:
     return (
-        when(commit.time_ms).partition("(")[2].removesuffix(" UTC)"),
+        moment(commit.time_ms).removesuffix(" UTC"),
         str(commit.compactor_epoch),
         f"+{commit.flushes:,}" if commit.flushes else "",
         f"+{len(commit.adds):,} -{len(commit.deletes):,}",

@@ -13,7 +13,7 @@ from firn.cli.options import argument, option
 from firn.cli.reports import sweep_line
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError, NotFoundError
-from firn.inspect.dump.decoded import when
+from firn.inspect.dump.decoded import moment
 
 if TYPE_CHECKING:
     from firn.journal.manifest.model import CollectReport
@@ -128,10 +128,8 @@ def _plain(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _until(checkpoint: Checkpoint) -> str:
-    if checkpoint.expires_ms is None:
-        return "until it is deleted"
-    moment = when(checkpoint.expires_ms).partition("(")[2].rstrip(")")
-    return f"until {moment}"
+    ends = checkpoint.expires_ms
+    return "until it is deleted" if ends is None else f"until {moment(ends)}"
 
 
 @on_table(keyed, "keyed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,7 @@ from firn.cli.terminal.exits import NOT_FOUND
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from firn.journal.manifest.model import SSTInfo, View
+    from firn.journal.manifest.model import View
     from firn.keyed.encoding.keys import Keys
     from firn.keyed.read.scan import KeyedScan
 
@@ -123,6 +123,8 @@ def manifest(
 
     firn keyed manifest ./prod/delays
     """
+    from firn.keyed.read.runs import runs_of
+
     view = call.table.view(at)
     words = Words.of(call.table.definition, hex=hex)
     if call.json:
@@ -152,8 +154,8 @@ def manifest(
             ["level", "run", "SSTs", "entries", "deletes", "size", "first key", "last key"],
             [
                 [
-                    level,
-                    run,
+                    ssts[0].level,
+                    ssts[0].run,
                     output.number(len(ssts)),
                     output.number(sum(s.rows for s in ssts)),
                     output.number(sum(s.tombstones for s in ssts)),
@@ -161,7 +163,7 @@ def manifest(
                     _edge(call.table.keys, ssts[0].min_key),
                     _edge(call.table.keys, ssts[-1].max_key),
                 ]
-                for (level, run), ssts in runs.items()
+                for ssts in runs
             ],
             right=range(6),
         )
@@ -175,14 +177,6 @@ def manifest(
             ],
             right=(1, 2),
         )
-
-
-def runs_of(ssts: Sequence[SSTInfo]) -> dict[tuple[int, int], list[SSTInfo]]:
-    """SSTs by level and run, in the order of a manifest: the newest run first, within a run by key."""
-    runs: dict[tuple[int, int], list[SSTInfo]] = {}
-    for sst in ssts:
-        runs.setdefault((sst.level, sst.run), []).append(sst)
-    return runs
 
 
 def view_plain(view: View, words: Words) -> Mapping[str, Any]:

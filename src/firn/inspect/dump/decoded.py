@@ -31,8 +31,15 @@ def when(ms: Any) -> str:
     """
     if type(ms) is not int or not 0 <= ms < 253402300800000:
         return repr(ms)
-    moment = datetime.fromtimestamp(ms / 1000, timezone.utc)
-    return f"{ms} ({moment:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d} UTC)"
+    return f"{ms} ({moment(ms)})"
+
+
+def moment(ms: int) -> str:
+    """
+    >>> moment(1795224444056)
+    '2026-11-21 01:27:24.056 UTC'
+    """
+    return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}.{ms % 1000:03d} UTC"
 
 
 def excerpt(data: bytes) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from firn.bucket.base import ObjectInfo
@@ -24,6 +24,7 @@ from firn.inspect.fsck.files import GONE, THREADS
 from firn.inspect.fsck.findings import Finding, Findings, TableCheck, note, of_error, shown
 from firn.inspect.report.words import count
 from firn.journal.manifest.model import L0File, Manifest, SSTInfo, View
+from firn.keyed.read.runs import runs_of
 
 if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
@@ -114,19 +115,13 @@ def _named(table: KeyedTable, view: View, why: str) -> Iterable[tuple[str, _File
 def _check_manifest(table: KeyedTable, manifest: Manifest, found: Findings) -> None:
     """The SSTs of a run must be apart and in order, else readers would miss keys."""
     where = table.bucket.uri(table.journal.layout.manifest_key(manifest.name))
-    runs: dict[tuple[int, int], list[SSTInfo]] = {}
     for sst in manifest.ssts:
-        runs.setdefault((sst.level, sst.run), []).append(sst)
         if sst.min_key > sst.max_key:
             found.problem(where, f"{sst.file} begins above its end", _REWRITE)
-    for (level, run), ssts in runs.items():
-        for before, after in pairwise(sorted(ssts, key=lambda s: s.min_key)):
-            if after.min_key <= before.max_key:
-                found.problem(
-                    where,
-                    f"{before.file} and {after.file} overlap, although both are of run {run} of level {level}",
-                    _REWRITE,
-                )
+    for before, after in chain.from_iterable(map(pairwise, runs_of(manifest.ssts))):
+        if after.min_key <= before.max_key:
+            both = f"both are of run {after.run} of level {after.level}"
+            found.problem(where, f"{before.file} and {after.file} overlap, although {both}", _REWRITE)
 
 
 _REWRITE = "Compact the table fully, and compare it with a copy: readers may have missed keys"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firn.inspect.report.facts import TableFacts
@@ -33,111 +34,88 @@ class Advice:
     command: str = ""
 
 
-def lake_advice(facts: TableFacts) -> list[Advice]:
+def lake_advice(facts: TableFacts) -> Iterator[Advice]:
     """For a lake table, what wins most first; nothing if all is in order."""
     writer = " --writer ID" if facts.writers else ""
     each = ", by each writer" if facts.writers else ""
     mergeable, merged = sum(facts.merges), len(facts.merges)
-    found = []
     if mergeable > merged:
-        found.append(
-            Advice(
-                f"Merge: {count(mergeable, 'small file')} would become {merged:,}{each}, so a scan "
-                f"of all rows makes {count(mergeable - merged, 'request')} less.",
-                f"firn merge {facts.url}{writer}",
-            )
+        yield Advice(
+            f"Merge: {count(mergeable, 'small file')} would become {merged:,}{each}, so a scan "
+            f"of all rows makes {count(mergeable - merged, 'request')} less.",
+            f"firn merge {facts.url}{writer}",
         )
     elif mergeable:
-        found.append(
-            Advice(
-                f"Merge: {count(mergeable, 'file')} with soft deletes would be written without the rows that "
-                f"are deleted{each}; until then every reader filters them.",
-                f"firn merge {facts.url}{writer}",
-            )
+        yield Advice(
+            f"Merge: {count(mergeable, 'file')} with soft deletes would be written without the rows that "
+            f"are deleted{each}; until then every reader filters them.",
+            f"firn merge {facts.url}{writer}",
         )
     waiting, weight = facts.stored["replaced"]
     if waiting and facts.writers:
-        found.append(
-            Advice(
-                f"Prune, then sweep: {count(waiting, 'file')} ({size_text(weight)}) belong to older revisions, to "
-                "appends under way or to nothing. Older revisions can be read until firn prune forgets them; "
-                "sweep then deletes what is left over.",
-                f"firn sweep {facts.url} --writer ID",
-            )
+        yield Advice(
+            f"Prune, then sweep: {count(waiting, 'file')} ({size_text(weight)}) belong to older revisions, to "
+            "appends under way or to nothing. Older revisions can be read until firn prune forgets them; "
+            "sweep then deletes what is left over.",
+            f"firn sweep {facts.url} --writer ID",
         )
     elif waiting:
-        found.append(
-            Advice(
-                f"Sweep: {count(waiting, 'file')} ({size_text(weight)}) belong to older versions, to appends under "
-                "way or to nothing. Older versions can be read until a sweep after the table's grace deletes them.",
-                f"firn sweep {facts.url}",
-            )
+        yield Advice(
+            f"Sweep: {count(waiting, 'file')} ({size_text(weight)}) belong to older versions, to appends under "
+            "way or to nothing. Older versions can be read until a sweep after the table's grace deletes them.",
+            f"firn sweep {facts.url}",
         )
-    return [*found, *_partitions(facts)]
+    yield from _partitions(facts)
 
 
-def _partitions(facts: TableFacts) -> list[Advice]:
+def _partitions(facts: TableFacts) -> Iterator[Advice]:
     """No merge joins files of two partitions."""
     number, target = len(facts.partitions), facts.target_size
     if number < MANY_PARTITIONS or facts.bytes * SMALL > number * target:
-        return []
-    return [
-        Advice(
-            f"Partition coarser: {number:,} partitions hold {size_text(facts.bytes // number)} each on average, and "
-            f"no merge joins two of them. A new table by larger ones, like year(…) for month(…), or by none, holds "
-            f"the same in about {count(max(1, -(-facts.bytes // target)), 'file')} of up to {size_text(target)}."
-        )
-    ]
+        return
+    yield Advice(
+        f"Partition coarser: {number:,} partitions hold {size_text(facts.bytes // number)} each on average, and "
+        f"no merge joins two of them. A new table by larger ones, like year(…) for month(…), or by none, holds "
+        f"the same in about {count(max(1, -(-facts.bytes // target)), 'file')} of up to {size_text(target)}."
+    )
 
 
-def keyed_advice(facts: KeyedFacts) -> list[Advice]:
+def keyed_advice(facts: KeyedFacts) -> Iterator[Advice]:
     """For a keyed table, what wins most first; nothing if all is in order."""
-    found = []
     deletes = sum(run.deletes or 0 for run in facts.runs)
     never = facts.view.pointer.last_compacted_ms is None and facts.sorted_runs > 1
     if facts.sorted_runs >= MANY_RUNS or never:
         since = "nothing was ever compacted, and " if never else ""
-        found.append(
-            Advice(
-                f"Compact: {since}a get asks up to {count(facts.sorted_runs, 'sorted run')}; afterwards it asks one.",
-                f"firn keyed compact {facts.url} --full",
-            )
+        yield Advice(
+            f"Compact: {since}a get asks up to {count(facts.sorted_runs, 'sorted run')}; afterwards it asks one.",
+            f"firn keyed compact {facts.url} --full",
         )
     elif deletes > MANY_DELETES * (facts.entries or deletes or 1):
-        found.append(
-            Advice(
-                f"Compact: {count(deletes, 'delete')} take room that a whole compaction gives back.",
-                f"firn keyed compact {facts.url} --full",
-            )
+        yield Advice(
+            f"Compact: {count(deletes, 'delete')} take room that a whole compaction gives back.",
+            f"firn keyed compact {facts.url} --full",
         )
     number, weight = facts.stored["compacted files, fences"]
     if weight:
-        found.append(
-            Advice(
-                f"Sweep: {count(number, 'file')} ({size_text(weight)}) were compacted; what no checkpoint names can "
-                "go.",
-                f"firn keyed sweep {facts.url}",
-            )
+        yield Advice(
+            f"Sweep: {count(number, 'file')} ({size_text(weight)}) were compacted; what no checkpoint names can "
+            "go.",
+            f"firn keyed sweep {facts.url}",
         )
     if lasting := [ref for ref in facts.checkpoints if ref.expires_ms is None]:
-        found.append(
-            Advice(
-                f"Look at {count(len(lasting), 'checkpoint')} that never expires, and keeps all files that it names: "
-                f"{', '.join(ref.name or ref.id for ref in lasting)}.",
-                f"firn keyed checkpoint {facts.url} NAME --delete",
-            )
+        yield Advice(
+            f"Look at {count(len(lasting), 'checkpoint')} that never expires, and keeps all files that it names: "
+            f"{', '.join(ref.name or ref.id for ref in lasting)}.",
+            f"firn keyed checkpoint {facts.url} NAME --delete",
         )
-    return found
 
 
-def records_advice(url: str, *, commits: int) -> list[Advice]:
+def records_advice(url: str, *, commits: int) -> Iterator[Advice]:
     """For a record table, by the commits that the log of its database still holds."""
     if commits < MANY_COMMITS:
-        return []
-    return [
-        Advice(
-            f"Sweep: the log holds {count(commits, 'commit')}, and rows their old versions. A sweep deletes what no "
-            "transaction may read any more, so a process that begins reads less.",
-            f"firn records sweep {url}",
-        )
-    ]
+        return
+    yield Advice(
+        f"Sweep: the log holds {count(commits, 'commit')}, and rows their old versions. A sweep deletes what no "
+        "transaction may read any more, so a process that begins reads less.",
+        f"firn records sweep {url}",
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from firn.bucket.base import ObjectInfo
 from firn.inspect.dump.keyed import shown_key
 from firn.inspect.report.facts import Weights, weights
 from firn.journal.manifest.model import SnapshotRef, View
+from firn.keyed.read.runs import Run, runs_of
 from firn.keyed.table import KeyedTable
 
 
@@ -69,41 +69,34 @@ def keyed_facts(table: KeyedTable) -> KeyedFacts:
     view = table.journal.read()
     live = {f.key for f in view.l0} | {table.journal.layout.sst_key(s.file) for s in view.manifest.ssts}
     checkpoints = tuple(table.journal.snapshots())
-    return KeyedFacts(table, view, runs_of(view), checkpoints, _stored(table, live))
+    return KeyedFacts(table, view, _runs(view), checkpoints, _stored(table, live))
 
 
-def runs_of(view: View) -> list[RunFacts]:
+def _runs(view: View) -> list[RunFacts]:
     """A view's runs, the newest first."""
     found = []
     if view.l0:
         found.append(RunFacts("flushes", len(view.l0), None, None, sum(f.bytes for f in view.l0)))
-    groups: dict[tuple[int, int], list[Any]] = {}
-    for sst in view.manifest.ssts:
-        groups.setdefault((sst.level, sst.run), []).append(sst)
-    for (level, run), ssts in groups.items():
-        found.append(
-            RunFacts(
-                f"level {level}, run {run}",
-                len(ssts),
-                sum(s.rows for s in ssts),
-                sum(s.tombstones for s in ssts),
-                sum(s.bytes for s in ssts),
-                shown_key(min(s.min_key for s in ssts)),
-                shown_key(max(s.max_key for s in ssts)),
-            )
-        )
-    return found
+    return [*found, *map(_run, runs_of(view.manifest.ssts))]
+
+
+def _run(ssts: Run) -> RunFacts:
+    return RunFacts(
+        f"level {ssts[0].level}, run {ssts[0].run}",
+        len(ssts),
+        sum(s.rows for s in ssts),
+        sum(s.tombstones for s in ssts),
+        sum(s.bytes for s in ssts),
+        shown_key(ssts[0].min_key),
+        shown_key(max(s.max_key for s in ssts)),
+    )
 
 
 def _stored(table: KeyedTable, live: set[str]) -> Weights:
     """1 LIST sequence."""
     layout = table.journal.layout
-    found: dict[str, list[ObjectInfo]] = {
-        "live files": [],
-        "compacted files, fences": [],
-        "manifests, checkpoints": [],
-        "definition": [],
-    }
+    kinds = ("live files", "compacted files, fences", "manifests, checkpoints", "definition")
+    found: dict[str, list[ObjectInfo]] = {kind: [] for kind in kinds}
     for info in table.bucket.list(f"{table.prefix}/").objects:
         if info.key in live:
             kind = "live files"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from firn.inspect.dump.decoded import when
+from firn.inspect.dump.decoded import moment
 from firn.inspect.report.advice import keyed_advice
 from firn.inspect.report.keyed_facts import KeyedFacts, keyed_facts
 from firn.inspect.report.page import Html, bar, grid, panel, tag
@@ -39,7 +39,12 @@ def keyed_section(table: KeyedTable) -> Section:
         panels.append(panel("Sorted runs, the newest first", grid(heads, runs, numbers=(1, 2, 3), keys=(0,))))
     if facts.checkpoints:
         made = [
-            [ref.name or ref.id, ref.version, _moment(ref.created_ms), _moment(ref.expires_ms)]
+            [
+                ref.name or ref.id,
+                ref.version,
+                moment(ref.created_ms),
+                "never" if ref.expires_ms is None else moment(ref.expires_ms),
+            ]
             for ref in facts.checkpoints
         ]
         panels.append(panel("Checkpoints", grid(["name", "version", "made", "expires"], made, keys=(1,))))
@@ -67,10 +72,6 @@ def merge_text(merge: str | Mapping[str, str] | None) -> str:
     return ", ".join(f"{name}={operator}" for name, operator in merge.items())
 
 
-def _moment(ms: int | None) -> str:
-    return "never" if ms is None else when(ms).partition("(")[2].rstrip(")")
-
-
 def _sentences(facts: KeyedFacts) -> list[str]:
     pointer = facts.view.pointer
     if not pointer.infos:
@@ -80,9 +81,7 @@ def _sentences(facts: KeyedFacts) -> list[str]:
         f"A get asks up to {facts.sorted_runs:,} sorted runs, of which {facts.flushes:,} are flushes that no "
         "compaction has taken up.",
         f"The newest writer has epoch {newest.writer_epoch}; its flushes begin at {newest.starting_sst:,}.",
-        "No compaction has ended yet."
-        if ended is None
-        else f"The last compaction ended at {_moment(ended)}.",
+        "No compaction has ended yet." if ended is None else f"The last compaction ended at {moment(ended)}.",
     ]
 
 

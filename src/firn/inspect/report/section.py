@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ class Section:
     url: str
     numbers: Mapping[str, str]
     sentences: Sequence[str]
-    advice: Sequence[Advice]
+    advice: Iterable[Advice]
     panels: Sequence[Html]
 
     def html(self) -> list[Html]:
