@@ -6,10 +6,10 @@ For changes, the cursor (`firn.records.load.copy_cursor`) settles which commits 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import pyarrow as pa
 
@@ -35,6 +35,8 @@ from firn.records.maintain.indexes import TASKS_FROM
 from firn.records.read.bulk import Found, TableAt, snapshot_at
 from firn.records.read.changes import change_columns, change_table, changes
 from firn.records.table import RecordTable
+
+T = TypeVar("T")
 
 PAGE_ROWS: Final = 1000
 PAGE_BYTES: Final = 32 << 20
@@ -207,18 +209,9 @@ class _ChangeCopy:
         first = next(told, None)
         if first is None:
             return None
-        return self.target.append(_reader(self.columns, self._pages(chain([first], told))), batch_id=name)
-
-    def _pages(self, told: Iterator[Any]) -> Iterator[pa.Table]:
-        page, size = [], 0
-        for change in told:
-            page.append(change)
-            size += len(change.body or b"")
-            if len(page) >= PAGE_ROWS or size > PAGE_BYTES:
-                yield change_table(page, self.table.documents, self.columns)
-                page, size = [], 0
-        if page:
-            yield change_table(page, self.table.documents, self.columns)
+        pages = _pages(chain([first], told), lambda change: len(change.body or b""))
+        tables = (change_table(page, self.table.documents, self.columns) for page in pages)
+        return self.target.append(_reader(self.columns, tables), batch_id=name)
 
 
 @dataclass(frozen=True)
@@ -247,8 +240,8 @@ class _AllRows:
         return frame.selectExpr(*named, "'put' AS `_kind`", "`_seq`")
 
     def _tables(self, infos: Sequence[ObjectInfo]) -> Iterator[pa.Table]:
-        for keys in _pages_of(infos):
-            yield self._table(self.at.read(keys))
+        for page in _pages(infos, lambda info: info.size):
+            yield self._table(self.at.read([info.key for info in page]))
         lately = self.at.lately()
         for start in range(0, len(lately), PAGE_ROWS):
             yield self._table(self.at.read_lately(lately[start : start + PAGE_ROWS]))
@@ -272,14 +265,15 @@ def _reader(columns: ColumnTypes, tables: Iterator[pa.Table]) -> pa.RecordBatchR
     )
 
 
-def _pages_of(infos: Sequence[ObjectInfo]) -> Iterator[list[str]]:
-    page: list[str] = []
-    size = 0
-    for info in infos:
-        if page and (len(page) >= PAGE_ROWS or size + info.size > PAGE_BYTES):
+def _pages(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Items in pages of limited rows and bytes."""
+    page: list[T] = []
+    total = 0
+    for item in items:
+        if page and (len(page) >= PAGE_ROWS or total + size(item) > PAGE_BYTES):
             yield page
-            page, size = [], 0
-        page.append(info.key)
-        size += info.size
+            page, total = [], 0
+        page.append(item)
+        total += size(item)
     if page:
         yield page

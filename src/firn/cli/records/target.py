@@ -78,9 +78,9 @@ def conditions(documents: Documents, words: Sequence[str]) -> dict[str, Any]:
         if field in found:
             raise InvalidInputError(f"two conditions on {field}: rows can be asked for one of each field.")
         if field == name:
-            found[field] = _condition(text, partial(_value, documents, field))
+            found[field] = _condition(text, partial(_value, documents, field, element=False))
         else:
-            found[field] = Contains(_condition(text, partial(_element, documents, field)))
+            found[field] = Contains(_condition(text, partial(_value, documents, field, element=True)))
     return found
 
 
@@ -97,29 +97,19 @@ def _condition(text: str, value: Callable[[str], Any]) -> Any:
     return value(text)
 
 
-def _value(documents: Documents, field: str, text: str) -> Any:
-    value = _plain(text)
-    if documents.columns and field in documents.columns:
-        if documents.columns[field] == "VARCHAR" and not isinstance(value, str):
-            value = text
-        return documents.from_json({field: value})[field]
-    return value
-
-
-def _element(documents: Documents, field: str, text: str) -> Any:
-    value = _plain(text)
-    if documents.columns and field in documents.columns:
-        if documents.columns[field] == "VARCHAR[]" and not isinstance(value, str):
-            value = text
-        return documents.from_json({field: [value]})[field][0]
-    return value
-
-
-def _plain(text: str) -> Any:
+def _value(documents: Documents, field: str, text: str, *, element: bool) -> Any:
+    """A value of a field, or of an element of the field's lists."""
     try:
-        return orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return text
+        value = text
+    kind = (documents.columns or {}).get(field)
+    if kind is None:
+        return value
+    if kind == ("VARCHAR[]" if element else "VARCHAR") and not isinstance(value, str):
+        value = text
+    found = documents.from_json({field: [value] if element else value})[field]
+    return found[0] if element else found
 
 
 def plain_row(documents: Documents, row: Record) -> dict[str, Any]:

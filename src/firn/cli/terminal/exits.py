@@ -15,17 +15,8 @@ from firn.errors import (
     UnsupportedError,
 )
 
-OK, UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, UNKNOWN, STORE, UNREADABLE, INTERRUPTED = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    130,
-)
+OK, UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, UNKNOWN, STORE, UNREADABLE = range(8)
+INTERRUPTED = 130
 
 FOUND = 1
 """The code of fsck if the check was made, and found a problem."""
