@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 # DuckDB's name → the name that Spark's DDL has for the type that holds its values.
-_SPARK: Mapping[str, str] = {
+_SPARK: dict[str, str] = {
     "BOOLEAN": "boolean",
     "TINYINT": "tinyint",
     "SMALLINT": "smallint",
@@ -48,6 +48,28 @@ _SPARK: Mapping[str, str] = {
     "TIMESTAMP_NS": "timestamp_ntz",
     "TIMESTAMP WITH TIME ZONE": "timestamp",
     "TIMESTAMPTZ_NS": "timestamp",
+}
+
+# The class of each of these types but the decimals.
+_CLASSES: Mapping[str, str] = {
+    "boolean": "BooleanType",
+    "tinyint": "ByteType",
+    "smallint": "ShortType",
+    "int": "IntegerType",
+    "bigint": "LongType",
+    "float": "FloatType",
+    "double": "DoubleType",
+    "string": "StringType",
+    "binary": "BinaryType",
+    "date": "DateType",
+    "timestamp": "TimestampType",
+    "timestamp_ntz": "TimestampNTZType",
+}
+
+# A class → the first DuckDB name above whose values it holds.
+_DUCKDB: Mapping[str, str] = {
+    "TimeType": "TIME",
+    **{_CLASSES[spark]: name for name, spark in reversed(_SPARK.items()) if spark in _CLASSES},
 }
 
 # Types that Spark's Parquet reader reads as the column's Spark type, from any writer's files.
@@ -237,39 +259,8 @@ def _scalar(name: str) -> DataType:
 
     if name.startswith("decimal"):
         return types.DecimalType(int(name[8:10]), 0)
-    by_name: Mapping[str, Any] = {
-        "boolean": types.BooleanType,
-        "tinyint": types.ByteType,
-        "smallint": types.ShortType,
-        "int": types.IntegerType,
-        "bigint": types.LongType,
-        "float": types.FloatType,
-        "double": types.DoubleType,
-        "string": types.StringType,
-        "binary": types.BinaryType,
-        "date": types.DateType,
-        "timestamp": types.TimestampType,
-        "timestamp_ntz": types.TimestampNTZType,
-    }
-    kind: DataType = by_name[name]()
+    kind: DataType = getattr(types, _CLASSES[name])()
     return kind
-
-
-_DUCKDB: Mapping[str, str] = {
-    "BooleanType": "BOOLEAN",
-    "ByteType": "TINYINT",
-    "ShortType": "SMALLINT",
-    "IntegerType": "INTEGER",
-    "LongType": "BIGINT",
-    "FloatType": "FLOAT",
-    "DoubleType": "DOUBLE",
-    "StringType": "VARCHAR",
-    "BinaryType": "BLOB",
-    "DateType": "DATE",
-    "TimeType": "TIME",
-    "TimestampType": "TIMESTAMP WITH TIME ZONE",
-    "TimestampNTZType": "TIMESTAMP",
-}
 
 
 def _duckdb(kind: DataType, column: str) -> str | None:
