@@ -6,17 +6,14 @@ flight is written into `flown`, where it can be only once.
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from firn.database.database import Database, connect
 from firn.errors import DuplicateKeyError
-from firn.journal.sequence.layout import SequenceLayout
 from firn.records.write.transaction import Transaction
 
 STANDS, FLOWN = "stands", "flown"
@@ -41,54 +38,35 @@ class Logbook:
     seconds: float = 0.0
 
 
-def fly(tx: Transaction, flight: DemoFlight, between: Callable[[], object] = bool) -> None:
+def fly(tx: Transaction, flight: DemoFlight) -> None:
     """The changes of one flight."""
-    origin = tx.get(STANDS, flight.origin)
-    tx.update(STANDS, flight.origin, {**origin, "aircraft": origin["aircraft"] - 1})
-    between()
-    destination = tx.get(STANDS, flight.destination)
-    tx.update(STANDS, flight.destination, {**destination, "aircraft": destination["aircraft"] + 1})
+    for airport, more in ((flight.origin, -1), (flight.destination, +1)):
+        row = tx.get(STANDS, airport)
+        tx.update(STANDS, airport, {**row, "aircraft": row["aircraft"] + more})
     tx.insert(FLOWN, str(flight.number), {"origin": flight.origin, "destination": flight.destination})
 
 
 def pilot(pipe: Connection, url: str, options: dict[str, Any]) -> None:
-    """Say "ready"; then, again and again, hear flights and a fate, fly them, and say the `Logbook`. The fate is None,
-    or a flight's number and where in it SIGKILL comes: "between" its two writes, or with its commit "written"."""
+    """Say "ready"; then, again and again, hear flights, say the number of each that is flown, and the `Logbook`."""
     db = connect(url, options=options)
-    commits, put = SequenceLayout(db.prefix).records_prefix, db.bucket.put_if_absent
-    doomed = False
-
-    def put_and_die(key: str, data: Any, **options: Any) -> str:
-        """With the next commit, when it is written and nobody is told yet."""
-        etag = put(key, data, **options)
-        if doomed and key.startswith(commits):
-            die()
-        return etag
-
-    cast("Any", db.bucket).put_if_absent = put_and_die
     pipe.send("ready")
     while True:
-        flights, fate = pipe.recv()
+        flights = pipe.recv()
         before, started, book = db.bucket.counters.as_dict(), time.monotonic(), Logbook()
         for flight in flights:
-            doomed = fate == (flight.number, "written")
-            _fly_once(db, flight, book, die if fate == (flight.number, "between") else bool)
+            _fly_once(db, flight, book)
+            pipe.send(flight.number)
         book.seconds = time.monotonic() - started
         book.requests = db.bucket.counters.since(before)
         pipe.send(book)
 
 
-def die() -> None:
-    """By SIGKILL, which no process can do anything about."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _fly_once(db: Database, flight: DemoFlight, book: Logbook, between: Callable[[], object]) -> None:
+def _fly_once(db: Database, flight: DemoFlight, book: Logbook) -> None:
     """Until it is committed, by this process or by one before it."""
 
     def work(tx: Transaction) -> None:
         book.attempts += 1
-        fly(tx, flight, between)
+        fly(tx, flight)
 
     try:
         db.transact(work)
