@@ -48,6 +48,11 @@ class Ingest:
     upsert: bool
     json: bool
 
+    def refuse_properties(self) -> None:
+        """For a table that is there."""
+        if self.properties:
+            raise InvalidInputError(f"{self.name} exists: its properties were set when it was created.")
+
     def refuse_lake_options(self, title: str) -> None:
         """For a kind that has none of what only lake tables have."""
         given = {

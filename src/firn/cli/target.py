@@ -13,7 +13,6 @@ from firn.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from firn.database.database import Database
-    from firn.lake.table import LakeTable
 
 TableArg = Annotated[str, argument("TABLE", "The table's URL, like ./prod/flights; with --db its name.")]
 TARGET = argument("TABLE|DATABASE", "A table's or a database's URL; with --db a table's name.")
@@ -103,20 +102,6 @@ def locate(table: str, db: str | None) -> tuple[str, str]:
         return db, table
     # A URL says it all, whatever --db or FIRN_DB say.
     return split_table_url(table)
-
-
-def open_table(
-    table: str,
-    db: str | None,
-    options: Sequence[str] | None = None,
-    *,
-    writer: str | None = None,
-    strict: bool = False,
-) -> tuple[Database, LakeTable]:
-    """Open a lake table that exists, with its database. InvalidInputError if it is of another kind."""
-    url, name = locate(table, db)
-    database = open_database(url, options, writer=writer, strict=strict)
-    return database, database.table(name, kind="lake")
 
 
 def open_target(

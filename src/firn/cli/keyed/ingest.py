@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 BYTES = {"key": "BLOB", "value": "BLOB"}
 
 
-def check_definition(table: KeyedTable, key: Sequence[str], properties: Mapping[str, str]) -> None:
-    """Refuse a definition that isn't the table's own, beside a table that is there."""
+def check_key(table: KeyedTable, key: Sequence[str]) -> None:
+    """Refuse a key that isn't the table's own, beside a table that is there."""
     has = list(table.keys.columns or ())
     if key and [word.partition("=")[0] for word in key] != has:
         made = ", ".join(has) if has else "of bytes"
         raise InvalidInputError(f"{table.name} exists and its key is {made}: leave --key out.")
-    if properties:
-        raise InvalidInputError(f"{table.name} exists: its properties were set when it was created.")
 
 
 def create_for(

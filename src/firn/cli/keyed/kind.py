@@ -90,11 +90,12 @@ class KeyedInShell(ShellKind):
         print_manifests(table, asked.limit, asked.json)
 
     def check_ingest(self, table: KeyedTable | None, asked: Ingest) -> None:
-        from firn.cli.keyed.ingest import check_definition
+        from firn.cli.keyed.ingest import check_key
 
         asked.refuse_lake_options("keyed")
         if table is not None:
-            check_definition(table, asked.key, asked.properties)
+            check_key(table, asked.key)
+            asked.refuse_properties()
 
     def columns(self, table: KeyedTable) -> dict[str, str]:
         return dict(table.definition.columns or {})

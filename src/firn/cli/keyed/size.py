@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from firn.cli.keyed.group import keyed
+from firn.cli.options import option
 from firn.cli.target import Json
 from firn.cli.terminal import output
 from firn.keyed.definition.sizing import SizeRow, Workload, sizing
@@ -14,29 +13,19 @@ from firn.keyed.definition.sizing import SizeRow, Workload, sizing
 PAPER = Workload()
 
 
-def _figure(option: str, unit: str, help: str) -> Any:
-    return typer.Option(option, metavar=unit, help=help)
-
-
 @keyed.command()
 def size(
-    block_mb: Annotated[float, _figure("--block-mb", "MB", "Size of an SST.")] = PAPER.block_mb,
-    db_gb: Annotated[float, _figure("--db-gb", "GB", "Live data.")] = PAPER.db_gb,
-    key_kb: Annotated[float, _figure("--key-kb", "KB", "Mean size of a key.")] = PAPER.key_kb,
-    value_kb: Annotated[float, _figure("--value-kb", "KB", "Mean size of a value.")] = PAPER.value_kb,
-    flush_ms: Annotated[
-        float, _figure("--flush-ms", "MS", "The longest time between two flushes.")
-    ] = PAPER.flush_ms,
-    compaction_s: Annotated[
-        float, _figure("--compaction-s", "S", "Seconds between two compactions.")
-    ] = PAPER.compaction_s,
-    writes: Annotated[float, _figure("--writes", "N", "Puts a second.")] = PAPER.writes_per_second,
+    block_mb: Annotated[float, option("MB", "Size of an SST.")] = PAPER.block_mb,
+    db_gb: Annotated[float, option("GB", "Live data.")] = PAPER.db_gb,
+    key_kb: Annotated[float, option("KB", "Mean size of a key.")] = PAPER.key_kb,
+    value_kb: Annotated[float, option("KB", "Mean size of a value.")] = PAPER.value_kb,
+    flush_ms: Annotated[float, option("MS", "The longest time between two flushes.")] = PAPER.flush_ms,
+    compaction_s: Annotated[float, option("S", "Seconds between two compactions.")] = PAPER.compaction_s,
+    writes: Annotated[float, option("N", "Puts a second.")] = PAPER.writes_per_second,
     updates: Annotated[
-        float, _figure("--updates", "PERCENT", "Puts of keys that are there already.")
+        float, option("PERCENT", "Puts of keys that are there already.")
     ] = PAPER.updates_percent,
-    price: Annotated[
-        float, _figure("--price", "$", "Of 10,000 PUTs, in dollars.")
-    ] = PAPER.dollars_per_10k_writes,
+    price: Annotated[float, option("$", "Of 10,000 PUTs, in dollars.")] = PAPER.dollars_per_10k_writes,
     json: Json = False,
 ) -> None:
     """Print what a keyed table's metadata weighs and its PUTs cost. Asks no store.

@@ -69,8 +69,7 @@ def existing_or_new(
             made = "no key" if keys is None else f"the key {', '.join(keys.key)}"
             made += f" and version_by {keys.version_by}" if keys is not None and keys.version_by else ""
             raise InvalidInputError(f"{name} exists and has {made}: leave --key and --version-by out.")
-    if asked.properties:
-        raise InvalidInputError(f"{name} exists: its properties were set when it was created.")
+    asked.refuse_properties()
     return table
 
 

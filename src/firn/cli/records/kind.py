@@ -90,8 +90,8 @@ class RecordsInShell(ShellKind):
 
         asked.refuse_lake_options("record")
         id_of(asked.name, asked.key)
-        if table is not None and asked.properties:
-            raise InvalidInputError(f"{asked.name} exists: its properties were set when it was created.")
+        if table is not None:
+            asked.refuse_properties()
 
     def columns(self, table: AnyRecordTable) -> dict[str, str]:
         return dict(table.definition.columns or {})
