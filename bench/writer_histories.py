@@ -16,7 +16,7 @@ from firn.journal.writer.format.layout import ObjectName, WriterLayout, database
 from firn.journal.writer.format.messages import encode_checkpoint, encode_transaction
 from firn.journal.writer.format.state import FORMAT, CatalogState, replay
 from firn.journal.writer.history.objects import Reader
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 
 TABLE = "t"
 
@@ -34,7 +34,7 @@ def write_history(
         actions: list[Action] = []
         if revision == 1:
             definition = WriterDefinition(
-                orjson.dumps(Descriptor(TABLE, journal="writer").fields()), start, layout.writer
+                orjson.dumps(LakeDefinition(TABLE, journal="writer").fields()), start, layout.writer
             )
             actions = [Upgrade(FORMAT), Define(TABLE, definition.encode())]
         ticket = Ticket(revision, new_uuid(), uuid)

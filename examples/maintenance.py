@@ -15,7 +15,7 @@ import firn
 
 def maintain(table: firn.LakeTable) -> None:
     """Expire, merge, sweep, checkpoint: what removes comes first, so that nothing is merged in vain."""
-    if table.descriptor.properties.get("retention") is not None:
+    if table.context.definition.properties.get("retention") is not None:
         expired = table.expire()
         print(f"{table.name}: expired {expired.files_removed} files")
     merged = table.merge()

@@ -38,7 +38,8 @@ from firn.journal.writer.format.actions import Define
 from firn.journal.writer.format.catalog_pb2 import Transaction
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction
-from firn.lake.definition.definition import Descriptor, create_descriptor
+from firn.lake.definition import definition as lake_definitions
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.write.append import write
 from firn.records.apply.apply import settle
@@ -129,8 +130,8 @@ def _life_of_a_table() -> dict[str, str]:
     store = _Recorder()
     bucket = store.bucket()
     spec = PartitionSpec.parse(["month(date)"], COLUMNS)
-    definition = Descriptor("flights", columns=COLUMNS, partition=spec, sort_by=("date",))
-    create_descriptor(bucket, "prod/flights", definition)
+    definition = LakeDefinition("flights", columns=COLUMNS, partition=spec, sort_by=("date",))
+    lake_definitions.create_definition(bucket, "prod/flights", definition)
     journal = LeaderlessJournal(bucket, "prod/flights", clock=bucket.client.clock, renew_in_background=False)
 
     def data_file(month: str, rows: int, delays: tuple[int, int], *, maintenance: bool = False) -> DataFile:
@@ -233,8 +234,10 @@ def _life_of_a_catalog() -> dict[str, str]:
         clock=bucket.client.clock,
     )
     spec = PartitionSpec.parse(["month(date)"], COLUMNS)
-    descriptor = Descriptor("flights", journal="writer", columns=COLUMNS, partition=spec, sort_by=("date",))
-    table = tables.define(descriptor)
+    definition = LakeDefinition(
+        "flights", journal="writer", columns=COLUMNS, partition=spec, sort_by=("date",)
+    )
+    table = tables.define(definition)
 
     store.time.advance(60_000)
     rows = [{"date": datetime(2001, 1, day), "origin": "DTW", "delay": 10 * day - 41} for day in (3, 4, 5)]

@@ -22,7 +22,7 @@ from firn.journal.writer.format.actions import Add
 from firn.journal.writer.format.layout import WriterLayout
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import decode_record
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.records.definition.definition import RecordDefinition
 from firn.records.load.copy_cursor import decode_cursor
 from firn.records.objects.row import decode_row
@@ -95,7 +95,7 @@ def test_the_catalog_on_the_page_is_one_whole():
     (add,) = (action for action in transaction.actions if isinstance(action, Add))
     record = decode_record(shown["file-metadata"], where="file-metadata")
     definition = WriterDefinition.decode(shown["definition"].encode(), "definition")
-    descriptor = Descriptor.decode(definition.spec, "definition")
+    definition = LakeDefinition.decode(definition.spec, "definition")
     hint = json.loads(shown["hint"])
     layout = WriterLayout("prod", definition.writer, json.loads(shown["database"])["database"])
 
@@ -111,7 +111,7 @@ def test_the_catalog_on_the_page_is_one_whole():
     assert (
         (record.table, record.columns)
         == (add.table, add.columns)
-        == ("flights", tuple(descriptor.columns.items()))
+        == ("flights", tuple(definition.columns.items()))
     )
 
 

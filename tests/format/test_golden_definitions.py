@@ -50,7 +50,7 @@ def test_all_are_read(tmp_path: Path, fresh: bool) -> None:
         assert shown(db.table(name)) == wanted, name
     properties = {"codec": "snappy", "orphan_age": "3d"}
     assert [db.table(f"{p}altered").definition().properties for p in ("", "w_")] == [properties, properties]
-    assert db.table("second").descriptor.generation == 1
+    assert db.table("second").context.definition.generation == 1
 
 
 def test_a_version_that_knows_no_definition_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:

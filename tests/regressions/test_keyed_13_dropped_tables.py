@@ -87,5 +87,5 @@ def test_keyed_13_the_next_table_of_another_kind_is_a_generation_of_its_own(db: 
     db.drop_table("t")
     lake = db.create_table("t")
     lake.append([{"x": 1}])
-    assert lake.descriptor.generation == 1
+    assert lake.context.definition.generation == 1
     assert lake.scan().to_arrow().to_pylist() == [{"x": 1}]

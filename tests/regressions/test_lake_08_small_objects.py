@@ -12,7 +12,7 @@ from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.horizon import read_horizon
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 
 
 def flips(data: bytes):
@@ -42,7 +42,7 @@ def horizon_of(bucket, damaged):
 
 
 READERS = {
-    "t/_firn/table.json": lambda bucket, body: Descriptor.decode(body, "table.json"),
+    "t/_firn/table.json": lambda bucket, body: LakeDefinition.decode(body, "table.json"),
     "t/_firn/lock.json": lambda bucket, body: LockState.decode(body, "lock.json"),
     "t/_firn/sweep.json": horizon_of,
     "t/_firn/batches/": lambda bucket, body: claimed_log(body, "b", "batches"),

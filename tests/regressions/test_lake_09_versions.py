@@ -31,7 +31,7 @@ def looks(table, at):
 
 def invented(table):
     known = table.snapshot().version
-    if table.descriptor.journal == "writer":
+    if table.context.definition.journal == "writer":
         return ["w=9", "w=1000000", "nobody=1", "9"]
     return [
         "1000000000000_nohost-ffffffffffffffff",
@@ -48,7 +48,9 @@ def test_a_version_that_isnt_there_is_an_error_that_names_near_ones(table):
                 look()
             assert not isinstance(raised.value, firn.SnapshotTooOldError)
             known = [line.version for line in table.history()]
-            near = ["the newest is 4", "there are: w"] if table.descriptor.journal == "writer" else known
+            near = (
+                ["the newest is 4", "there are: w"] if table.context.definition.journal == "writer" else known
+            )
             assert any(version in str(raised.value) for version in near), raised.value
     assert table.scan().count() == 3
 

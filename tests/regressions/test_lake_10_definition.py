@@ -85,7 +85,7 @@ def test_where_no_log_has_a_copy_the_table_is_created_over_its_log(db):
     with pytest.raises(InvalidInputError, match="give key="):
         db.create_table("t")
     table = db.create_table("t", **OPTIONS, properties=PROPERTIES)
-    assert not table.descriptor.shared
+    assert not table.context.definition.shared
     assert rows(db) == [{"id": 1, "v": 2}]
 
 
@@ -98,7 +98,7 @@ def test_a_table_of_the_reference_opens_with_the_defaults_still(db):
         db.create_table("r", key=["n"])
     with pytest.raises(CorruptObjectError, match="no log of r has a copy"):
         db.mend_table("r")
-    assert db.create_table("r").descriptor.shared
+    assert db.create_table("r").context.definition.shared
 
 
 def test_a_damaged_record_of_sweeps_is_written_anew(db):

@@ -13,7 +13,7 @@ import pytest
 import firn
 from firn.journal.model import Commit
 from firn.journal.sealed import seal
-from firn.lake.definition import definition as descriptors
+from firn.lake.definition import definition as definitions
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 
@@ -39,7 +39,7 @@ def test_lake_14_a_late_log_never_enters_the_next_table(db: firn.Database, optio
     new.merge()
     new.sweep(older_than="0s", orphans="0s")
     assert db.table("t").scan().count() == 1 and db.tables() == ["t"]
-    assert db.table("t").descriptor.generation == 1
+    assert db.table("t").context.definition.generation == 1
 
 
 def test_lake_14_a_late_log_makes_no_table(db: firn.Database) -> None:
@@ -56,10 +56,10 @@ def test_lake_14_a_drop_that_was_cut_short_counts(db: firn.Database) -> None:
     old = db.create_table("t")
     commit = straddling(old)
     key = "t/_firn/table.json"
-    db.bucket.put(key, replace(old.descriptor, dropped=True).encode())
+    db.bucket.put(key, replace(old.context.definition, dropped=True).encode())
     new = db.create_table("t")
     commit()
-    assert new.scan().count() == 0 and new.descriptor.generation == 1
+    assert new.scan().count() == 0 and new.context.definition.generation == 1
 
 
 def test_lake_14_an_open_handle_is_told_that_its_table_is_gone(db: firn.Database) -> None:
@@ -83,7 +83,7 @@ def test_lake_14_all_kinds_of_a_name_have_one_count(db: firn.Database) -> None:
     db.drop_table("t")
     db.create_table("t", kind="records")
     db.drop_table("t")
-    assert db.create_table("t").descriptor.generation == 2
+    assert db.create_table("t").context.definition.generation == 2
     db.drop_table("t")
     assert db.create_table("t", kind="keyed").definition.generation == 3
     db.drop_table("t")
@@ -111,14 +111,14 @@ def test_lake_14_shared_tables_keep_the_references_paths(db: firn.Database) -> N
     table = db.create_table("t", properties={"shared": "icedb"})
     table.append([{"x": 1}])
     table.merge()
-    assert table.descriptor.generation == 1 and db.table("t").scan().count() == 1
+    assert table.context.definition.generation == 1 and db.table("t").scan().count() == 1
     listed = {info.key.split("/")[1] for info in db.bucket.list("t/").objects}
     assert listed == {"_data", "_firn", "_firn~1", "_log"}
     with (
         pytest.raises(firn.UnsupportedError, match="has format version 5"),
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(descriptors, "FEATURES_FORMAT_VERSION", None)  # to earlier versions
+        patch.setattr(definitions, "FEATURES_FORMAT_VERSION", None)  # to earlier versions
         db.table("t")
 
 
@@ -128,7 +128,7 @@ def test_lake_14_a_lost_definition_is_said_again(db: firn.Database) -> None:
     db.create_table("t").append([{"x": 1}])
     db.bucket.delete("t/_firn/table.json")
     table = db.create_table("t")
-    assert table.descriptor.generation == 1 and table.scan().to_arrow().to_pylist() == [{"x": 1}]
+    assert table.context.definition.generation == 1 and table.scan().to_arrow().to_pylist() == [{"x": 1}]
 
 
 def test_lake_14_a_feature_that_isnt_known_is_named(db: firn.Database) -> None:
@@ -137,7 +137,7 @@ def test_lake_14_a_feature_that_isnt_known_is_named(db: firn.Database) -> None:
     db.drop_table("t")
     table = db.create_table("t")
     assert orjson.loads(db.bucket.get("t/_firn/table.json").data)["firn"] == 5
-    fields = {**table.descriptor.fields(), "features": ["generation", "teleport"]}
+    fields = {**table.context.definition.fields(), "features": ["generation", "teleport"]}
     db.bucket.put("t/_firn/table.json", seal(fields, indent=True))
     with pytest.raises(firn.UnsupportedError, match=r"table\.json needs the feature 'teleport'"):
         db.table("t")

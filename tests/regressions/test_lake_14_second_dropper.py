@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 import firn
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 
 KEY = "t/_firn/table.json"
 
 
-def next_table(db: firn.Database, **options: Any) -> tuple[Descriptor, Any]:
+def next_table(db: firn.Database, **options: Any) -> tuple[LakeDefinition, Any]:
     """A dropped table's definition, and the next table of the name."""
     old = db.create_table("t")
     old.append([{"x": 0}])
     db.drop_table("t")
     new = db.create_table("t", **options)
-    return old.descriptor, new
+    return old.context.definition, new
 
 
 @pytest.mark.parametrize("marked", [False, True])

@@ -95,7 +95,7 @@ def _stalled_at(stall: int, db: firn.Database, following: dict[str, Any]) -> boo
     """Whether the drop had so many requests."""
     lakes, others = db._tables.lakes, list[int]()
     db.create_table("t").append([{"x": 0}])
-    descriptor = db.table("t").descriptor  # the drop has looked at the name
+    definition = db.table("t").context.definition  # the drop has looked at the name
 
     def at(verb: str, number: int) -> None:
         if number == stall and not others:
@@ -105,7 +105,7 @@ def _stalled_at(stall: int, db: firn.Database, following: dict[str, Any]) -> boo
             write(db.create_table("t", **following))
 
     with requests(db, at), suppress(firn.TableNotFoundError):
-        lakes.drop(descriptor)
+        lakes.drop(definition)
     if others:
         assert db.tables() == ["t"] and holds_a_row(db.table("t"))
         assert check(db).problems == ()
@@ -135,7 +135,7 @@ def test_lake_14_a_dropped_tables_name_is_free_for_all_kinds(db: firn.Database) 
         assert check(db).problems == ()
         with pytest.raises(firn.TableExistsError):
             db.create_table("t")
-        definition = table.descriptor if isinstance(table, firn.LakeTable) else table.definition
+        definition = table.context.definition if isinstance(table, firn.LakeTable) else table.definition
         generations.append(getattr(definition, "generation", None) or 0)
         db.drop_table("t")
         assert db.tables() == [] and check(db).findings == ()
@@ -152,10 +152,10 @@ def test_lake_14_the_count_goes_on_where_version_before_left_off(db: firn.Databa
     """They deleted the definition, and kept the count in an object of the database."""
     db.bucket.put(MARK, orjson.dumps({"firn": 1, "generation": 3}))
     table = db.create_table("t")
-    assert table.descriptor.generation == 3
-    db.bucket.put(KEY, replace(table.descriptor, dropped=True).encode())
+    assert table.context.definition.generation == 3
+    db.bucket.put(KEY, replace(table.context.definition, dropped=True).encode())
     db.bucket.put(MARK, orjson.dumps({"firn": 1, "generation": 4}))
-    assert db.create_table("t").descriptor.generation == 4
+    assert db.create_table("t").context.definition.generation == 4
 
 
 def test_lake_14_a_clone_may_have_the_name(db: firn.Database) -> None:
@@ -169,7 +169,7 @@ def test_lake_14_a_clone_may_have_the_name(db: firn.Database) -> None:
     assert holds_a_row(clone) and holds_a_row(db.table("t"))
     parent.sweep(older_than="0s")
     db.drop_table("t")
-    assert db.create_table("t").descriptor.generation == 2
+    assert db.create_table("t").context.definition.generation == 2
     parent.sweep(older_than="0s")
     db.drop_table("parent")
 
@@ -179,7 +179,7 @@ def test_lake_14_stores_without_conditional_puts(tmp_path: Path) -> None:
     for generation in range(3):
         table = db.create_table("t")
         table.append([{"x": generation}])
-        assert table.descriptor.generation == generation
+        assert table.context.definition.generation == generation
         with pytest.raises(firn.TableExistsError):
             db.create_table("t")
         assert db.table("t").scan().count() == 1

@@ -13,7 +13,7 @@ import firn
 from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.append import OpenAppend
 from firn.journal.model import Commit, DataFile
-from firn.lake.definition.definition import Descriptor, create_descriptor, read_descriptor, read_times
+from firn.lake.definition.definition import LakeDefinition, create_definition, read_definition, read_times
 from firn.lake.table import LakeTable
 from firn.testing import SimStore
 from firn.testing.gated import GatedBucket
@@ -29,14 +29,14 @@ def store() -> SimStore:
 
 def made(**properties: str) -> SimStore:
     store = SimStore()
-    create_descriptor(store.bucket(), "t", Descriptor("t", properties={"shared": "icedb", **properties}))
+    create_definition(store.bucket(), "t", LakeDefinition("t", properties={"shared": "icedb", **properties}))
     return store
 
 
 def opened(store: SimStore, bucket: GatedBucket | None = None) -> LakeTable:
     """As a process opens the table."""
     bucket = bucket or store.bucket()
-    found = read_descriptor(bucket, "t")
+    found = read_definition(bucket, "t")
     assert found is not None
     journal = LeaderlessJournal(
         bucket,

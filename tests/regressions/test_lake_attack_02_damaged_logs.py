@@ -101,4 +101,4 @@ def test_a_definition_is_found_beside_a_damaged_log() -> None:
     cut(table, f"t/_log/{last}.jsonl")
     db.bucket.delete("t/_firn/table.json")
     assert len(db.mend_table("t").objects) == 2
-    assert rows_of(db.table("t")) == [1, 2] and db.table("t").descriptor.sort_by == ("n",)
+    assert rows_of(db.table("t")) == [1, 2] and db.table("t").context.definition.sort_by == ("n",)

@@ -10,7 +10,7 @@ import pytest
 from firn.errors import InvalidInputError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.table import LakeTable
 from firn.runner import InProcess, LocalRunner
 from firn.testing import Rule, Script, SimStore, stalled
@@ -25,7 +25,7 @@ def test_old_files_can_be_registered() -> None:
     bucket.put("elsewhere/old.parquet", body.getvalue())
     bucket.clock.sleep(86_400)
     journal = LeaderlessJournal(bucket, "db/t", clock=bucket.clock, renew_in_background=False)
-    table = LakeTable(bucket, "db/t", Descriptor("t"), journal, InProcess(LocalRunner(threads=1)))
+    table = LakeTable(bucket, "db/t", LakeDefinition("t"), journal, InProcess(LocalRunner(threads=1)))
     assert table.register("elsewhere/old.parquet").rows == 2
 
 

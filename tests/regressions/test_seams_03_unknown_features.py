@@ -13,7 +13,7 @@ from firn.database import writer_tables
 from firn.database.upkeep import orphan_ages
 from firn.journal.sealed import seal
 from firn.journal.writer.federation.definition import WriterDefinition
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 
 TELEPORT = {"firn": 5, "features": ["teleport"]}
 
@@ -22,7 +22,7 @@ def test_seams_03_tables_and_checkpoint_go_on(tmp_path: Path) -> None:
     db = firn.connect(tmp_path)
     db.create_table("other").append([{"x": 1}])
     table = db.create_table("t")
-    db.bucket.put("t/_firn/table.json", seal({**table.descriptor.fields(), **TELEPORT}, indent=True))
+    db.bucket.put("t/_firn/table.json", seal({**table.context.definition.fields(), **TELEPORT}, indent=True))
     with pytest.warns(firn.DegradedReadWarning, match="teleport"):
         assert db.checkpoint() == {"other": 1}
     with warnings.catch_warnings():
@@ -38,7 +38,7 @@ def test_seams_03_a_sweep_of_writers_goes_on(monkeypatch: pytest.MonkeyPatch) ->
         db.create_table(name, journal="writer").append([{"n": 1}])
     described = writer_tables._described
 
-    def newer(definition: WriterDefinition) -> Descriptor:
+    def newer(definition: WriterDefinition) -> LakeDefinition:
         found = described(definition)
         if found.name == "new":
             raise firn.UnsupportedError("the definition of new needs the feature 'teleport'")

@@ -105,7 +105,7 @@ def test_a_pipe_gets_one_line_a_row(tmp_path: Path) -> None:
 
 
 def test_the_spinner_of_a_start_of_spark_is_seen_and_its_chatter_is_not() -> None:
-    """Both write to descriptor 2: the one through Python, the other as a child process."""
+    """Both write to definition 2: the one through Python, the other as a child process."""
     program = """
 import subprocess, sys
 from firn.cli.terminal import waiting

@@ -10,7 +10,7 @@ import pytest
 from firn.database.writer_tables import WriterTables
 from firn.errors import AppendExpiredError, ConflictError, TableNotFoundError
 from firn.journal.model import Commit
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 from firn.runner import InProcess, LocalRunner
@@ -30,7 +30,7 @@ def tables(bucket: GatedBucket, writer: str = "w") -> WriterTables:
 
 
 def define(made: WriterTables, name: str, **properties: str) -> LakeTable:
-    return made.define(Descriptor(name, journal="writer", properties=properties))
+    return made.define(LakeDefinition(name, journal="writer", properties=properties))
 
 
 def sweep(table: LakeTable) -> set[str]:
@@ -107,7 +107,7 @@ def test_an_update_that_is_too_slow_isnt_committed(
     made = tables(bucket)
     from firn.lake.definition.keys import KeySpec
 
-    table = made.define(Descriptor("t", journal="writer", properties=SHORT, keys=KeySpec(("id",))))
+    table = made.define(LakeDefinition("t", journal="writer", properties=SHORT, keys=KeySpec(("id",))))
     table.append([{"id": 1, "n": 1}])
     session = table.journal.exclusive("update")
     with session as held:

@@ -7,7 +7,7 @@ import pytest
 from firn.database.writer_tables import WriterTables
 from firn.errors import SnapshotTooOldError
 from firn.journal.writer.maintain.prune import prune
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.table import LakeTable
 from firn.runner import InProcess, LocalRunner
 from firn.testing import GatedBucket, SimStore
@@ -29,7 +29,7 @@ def reader_of(bucket: GatedBucket) -> LakeTable:
 def test_an_open_reader_reads_as_of_a_time_after_a_prune(claims: bool, before: str) -> None:
     bucket = SimStore(conditional_put=claims).bucket()
     made = tables(bucket, "w")
-    table = made.define(Descriptor("t", journal="writer"))
+    table = made.define(LakeDefinition("t", journal="writer"))
     for number in range(8):
         bucket.clock.sleep(60)
         table.append([{"id": number}])

@@ -14,7 +14,7 @@ from firn.database import copies
 from firn.database.kinds.lake import LakeTables
 from firn.errors import FirnError
 from firn.journal.leaderless import LeaderlessJournal
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.table import LakeTable
 from firn.records.apply.apply import settle
 from firn.records.load.copy_cursor import Cursor, StoredCursor, read_cursor, write_cursor
@@ -27,20 +27,20 @@ from simulation.test_crash import SimDatabase as Simulated
 class SimLakes(LakeTables):
     """Lake tables in the time of the store."""
 
-    def open(self, descriptor: Descriptor, *, undefined: bool = False) -> LakeTable:
-        bucket, prefix = self.bucket, f"{self.prefix}/{descriptor.name}"
+    def open(self, definition: LakeDefinition, *, undefined: bool = False) -> LakeTable:
+        bucket, prefix = self.bucket, f"{self.prefix}/{definition.name}"
         assert isinstance(bucket, GatedBucket)
         journal = LeaderlessJournal(
             bucket,
             prefix,
-            declared=descriptor.columns,
+            declared=definition.columns,
             clock=bucket.clock,
             renew_in_background=False,
             undefined=undefined,
-            generation=descriptor.generation,
-            shared=descriptor.shared,
+            generation=definition.generation,
+            shared=definition.shared,
         )
-        return LakeTable(bucket, prefix, descriptor, journal, self.engines)
+        return LakeTable(bucket, prefix, definition, journal, self.engines)
 
 
 class SimDatabase(Simulated):

@@ -37,7 +37,7 @@ from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.maintain.lease import LockState
 from firn.journal.model import Commit
 from firn.kinds import Kind
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
 from firn.lake.write.upload import Uploader
@@ -72,7 +72,7 @@ def lake(bucket: GatedBucket) -> LakeTable:
     journal = LeaderlessJournal(bucket, PREFIX, clock=bucket.clock, renew_in_background=False)
     spec = PartitionSpec.parse(["place"], {})
     return LakeTable(
-        bucket, PREFIX, Descriptor("t", partition=spec), journal, InProcess(LocalRunner(threads=1))
+        bucket, PREFIX, LakeDefinition("t", partition=spec), journal, InProcess(LocalRunner(threads=1))
     )
 
 
@@ -326,7 +326,7 @@ def test_create_table() -> None:
         if "new" not in db.tables():
             create(left.bucket("again"))
         table = db.table("new")
-        assert table.descriptor.properties == {"target_size": "1MB"}
+        assert table.context.definition.properties == {"target_size": "1MB"}
         assert [f.name for f in table.partition_spec.fields] == ["place"]
 
     assert crash_points(SimStore, create, check, modes=MODES) > 9
@@ -369,7 +369,7 @@ def test_create_table_over_a_dropped_one(ended: bool) -> None:
     if ended:
         db.drop_table("t")
     else:
-        dropped.bucket("dropper").put(DEFINITION, replace(old.descriptor, dropped=True).encode())
+        dropped.bucket("dropper").put(DEFINITION, replace(old.context.definition, dropped=True).encode())
 
     def create(bucket: GatedBucket) -> None:
         SimDatabase(bucket).create_table("t", sort_by=["place"])
@@ -380,7 +380,7 @@ def test_create_table_over_a_dropped_one(ended: bool) -> None:
             create(left.bucket("again"))
         table = db.table("t")
         assert isinstance(table, LakeTable)
-        assert (table.descriptor.generation, table.descriptor.sort_by) == (1, ("place",))
+        assert (table.context.definition.generation, table.context.definition.sort_by) == (1, ("place",))
         assert table.snapshot().files == ()
         assert left.keys() == [DEFINITION, EXTERNAL]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from firn.journal.leaderless import LeaderlessJournal
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
@@ -25,7 +25,7 @@ FIRST = {("x", 1): 3, ("x", 2): 1, ("y", 1): 3, ("y", 2): 1}
 
 def lake(bucket: GatedBucket) -> LakeTable:
     journal = LeaderlessJournal(bucket, "db/t", clock=bucket.clock, renew_in_background=False)
-    definition = Descriptor("t", partition=PartitionSpec.parse(["place"], {}), keys=KEYS)
+    definition = LakeDefinition("t", partition=PartitionSpec.parse(["place"], {}), keys=KEYS)
     return LakeTable(bucket, "db/t", definition, journal, InProcess(LocalRunner(threads=1)))
 
 

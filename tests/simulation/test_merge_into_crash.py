@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firn.journal.leaderless import LeaderlessJournal
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
 from firn.lake.maintain.matching import MergeClause
 from firn.lake.partition.partition import PartitionSpec
@@ -32,7 +32,7 @@ CLAUSES = [
 def lake(bucket: GatedBucket, keys: KeySpec | None) -> LakeTable:
     journal = LeaderlessJournal(bucket, "db/t", clock=bucket.clock, renew_in_background=False)
     partition = PartitionSpec() if keys else PartitionSpec.parse(["place"], {})
-    definition = Descriptor("t", partition=partition, keys=keys)
+    definition = LakeDefinition("t", partition=partition, keys=keys)
     return LakeTable(bucket, "db/t", definition, journal, InProcess(LocalRunner(threads=1)))
 
 

@@ -29,7 +29,7 @@ from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 from firn.runner import InProcess, LocalRunner
@@ -75,8 +75,8 @@ class Life:
     def make(self, tables: WriterTables, name: str) -> None:
         """A table that knows nothing of those that had its name."""
         properties = {"orphan_age": f"{AGES_S[name]}s"}
-        table = tables.define(Descriptor(name, journal="writer", properties=properties))
-        self.made[name] = table.descriptor.id
+        table = tables.define(LakeDefinition(name, journal="writer", properties=properties))
+        self.made[name] = table.context.definition.id
         self.rows[name], self.parts[name] = set(), {tables.writer}
         self.first = {key: order for key, order in self.first.items() if key[0] != name}
         self.disordered.discard(name)
@@ -140,7 +140,7 @@ class Life:
                 "lost, doubled",
                 name,
             )
-            assert self.table(seen, name).descriptor.id == self.made[name]
+            assert self.table(seen, name).context.definition.id == self.made[name]
         now = dt.datetime.fromtimestamp(self.bucket.clock.now_ms() / 1000, dt.timezone.utc)
         self.past.append((now, {name: set(ids) for name, ids in self.rows.items()}, dict(self.made)))
 

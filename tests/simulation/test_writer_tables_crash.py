@@ -17,7 +17,7 @@ from firn.database.writer_tables import WriterTables
 from firn.errors import ConflictError, FirnError, SnapshotTooOldError
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.partition.partition import PartitionSpec
 from firn.runner import InProcess, LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
@@ -48,8 +48,8 @@ def tables(bucket: GatedBucket, writer: str | None = "w") -> WriterTables:
 def fill(bucket: GatedBucket) -> None:
     """Two tables, one partitioned; a merge, a soft delete, and a checkpoint on the way."""
     made = tables(bucket)
-    cpu = made.define(Descriptor("cpu", journal="writer", partition=PartitionSpec.parse(["p"], {})))
-    mem = made.define(Descriptor("mem", journal="writer"))
+    cpu = made.define(LakeDefinition("cpu", journal="writer", partition=PartitionSpec.parse(["p"], {})))
+    mem = made.define(LakeDefinition("mem", journal="writer"))
     for n in (1, 2, 3):
         cpu.append([{"p": "x", "n": n}, {"p": "y", "n": n}])
     mem.append([{"p": "m", "n": 7}])

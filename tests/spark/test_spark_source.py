@@ -42,7 +42,7 @@ def test_written_and_read_back(spark: SparkSession, db: firn.Database) -> None:
         {"d_month": "2001-03"},
     ]
     assert len(table.history()) == 1
-    assert table.descriptor.sort_by == ("d desc",)
+    assert table.context.definition.sort_by == ("d desc",)
     read = load(spark, db, "t")
     assert read.schema.simpleString() == "struct<id:bigint,d:date>"
     assert sorted(read.collect()) == sorted(frame.collect())

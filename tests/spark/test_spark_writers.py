@@ -104,7 +104,7 @@ def test_a_write_needs_a_writer(spark: SparkSession, db: firn.Database) -> None:
         numbers(spark, 1).write.format("firn").mode("append").option("journal", "writer").save(f"{db.url}/t")
     save(numbers(spark, 1), db, "b", journal="writer", partitionBy="g")
     found = db.table("t")
-    assert found.descriptor.journal == "writer" and ids(found) == [1]
+    assert found.context.definition.journal == "writer" and ids(found) == [1]
     assert found.partitions()[0].values == {"g": "g1"}
     with pytest.raises(PySparkException, match=r'add \.option\("writer", ID\)'):
         numbers(spark, 2).write.format("firn").mode("append").save(f"{db.url}/t")
@@ -156,7 +156,7 @@ def test_a_copy_follows_all_writers(spark: SparkSession, db: firn.Database, tmp_
     frame = stream(spark, db, columns="id", maxFilesPerTrigger=2)
     assert drain(frame, db, "copy", tmp_path / "ck") == 1
     copy = db.table("copy")
-    assert copy.descriptor.journal == "writer" and ids(copy) == [1, 2]
+    assert copy.context.definition.journal == "writer" and ids(copy) == [1, 2]
     table.append([{"id": 4}, {"id": 5}])
     table.append([{"id": 6, "late": "x"}, {"id": 7, "late": "y"}])
     table.delete("late = 'y' OR id = 4")

@@ -21,7 +21,7 @@ from firn.arrow.types import arrow_schema
 from firn.errors import SchemaConflictError, SnapshotTooOldError
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import ColumnTypes, Commit
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import HIDDEN, parse_key
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
@@ -109,7 +109,7 @@ class KeyedTableMachine(RuleBasedStateMachine):
         self.spec, self.by = spec, by
         parsed = PartitionSpec.parse(partition, COLUMNS)
         keys = parse_key(self.key, "v" if by else None, COLUMNS, [f.source for f in parsed.fields])
-        self.descriptor = Descriptor(
+        self.context.definition = LakeDefinition(
             "t",
             columns=COLUMNS,
             partition=parsed,
@@ -123,7 +123,9 @@ class KeyedTableMachine(RuleBasedStateMachine):
         journal = kind(
             self.bucket, "db/t", declared=COLUMNS, clock=self.bucket.clock, renew_in_background=False
         )
-        return LakeTable(self.bucket, "db/t", self.descriptor, journal, InProcess(LocalRunner(threads=1)))
+        return LakeTable(
+            self.bucket, "db/t", self.context.definition, journal, InProcess(LocalRunner(threads=1))
+        )
 
     # -- the model
 

@@ -65,7 +65,7 @@ def checkpoint(
         return
     table = database.table(name, kind="lake")
     count = table.checkpoint()
-    by_writers = table.descriptor.journal == "writer"
+    by_writers = table.context.definition.journal == "writer"
     if json:
         what = "transactions" if by_writers else "logs"
         output.document({"table": name, what: count, **meter.plain()})

@@ -289,7 +289,7 @@ def sweep(
     A shorter age than the table's is your word that nobody reads older versions, or is appending for so long.
     In a table of writers' catalogs it takes the writer's own files; firn prune says first which versions may go.
     """
-    of_writers = call.table.descriptor.journal == "writer"
+    of_writers = call.table.context.definition.journal == "writer"
     if of_writers and older_than is not None:
         raise InvalidInputError(
             f"{call.name} is kept by writers' catalogs: forget old versions with `firn prune {call.database.url} "

@@ -81,7 +81,7 @@ def copy(
     into = _target(
         open_target, create_target, change_columns(documents) if changes else row_columns(documents)
     )
-    if into.descriptor.journal == "writer":
+    if into.context.definition.journal == "writer":
         raise UnsupportedError(
             f"{into.name} is a table of writers' catalogs, where two that copy at once can't tell what the other has "
             "appended. Copy into a table with journal='leaderless'."
@@ -146,7 +146,7 @@ class _ChangeCopy:
     def run(self) -> CopyReport:
         backoff = self.store.backoff()
         stored = read_cursor(self.bucket, self.key)
-        if stored is not None and stored.cursor.target == self.target.descriptor.id:
+        if stored is not None and stored.cursor.target == self.target.context.definition.id:
             self.began = stored.cursor.since
         while True:
             try:
@@ -165,9 +165,9 @@ class _ChangeCopy:
 
     def _step(self, stored: StoredCursor | None) -> StoredCursor:
         """One PUT of the cursor: say what comes next; or append it, and say so."""
-        if stored is None or stored.cursor.target != self.target.descriptor.id:
+        if stored is None or stored.cursor.target != self.target.context.definition.id:
             # A target that was dropped and made again has nothing yet.
-            first = Cursor.begin(self.target.descriptor.id, self.head.number)
+            first = Cursor.begin(self.target.context.definition.id, self.head.number)
             return write_cursor(self.bucket, self.key, first, stored)
         cursor = stored.cursor
         if not cursor.settled:

@@ -432,7 +432,7 @@ class Database(Transactions, WriterUpkeep):
         covered = {}
         for name in self.tables("lake"):
             table = self.table(name, kind="lake")
-            if table.descriptor.journal != "writer":
+            if table.context.definition.journal != "writer":
                 covered[name] = table.checkpoint()
         return {**covered, **self._writer_tables.federation.checkpoint()}
 

@@ -94,7 +94,7 @@ class Tables:
         if definition is None or definition.dropped:  # nobody opens one whose drop was interrupted
             undefined = self._undefined(name, definition)
             if undefined is not None:
-                definition = undefined.descriptor
+                definition = undefined.context.definition
             elif definition is None:
                 raise self._no_table(name)
         report = self._of(definition).drop(definition, dry_run=dry_run)

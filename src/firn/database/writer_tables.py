@@ -26,7 +26,7 @@ from firn.journal.writer.format.layout import check_place
 from firn.journal.writer.format.state import CatalogState
 from firn.journal.writer.journal import WriterJournal
 from firn.journal.writer.settings import WriterSettings
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.results import AppendResult, ChangeResult, DropReport
 from firn.lake.table import LakeTable
 from firn.runner import Engines
@@ -88,17 +88,17 @@ class WriterTables:
             found[name] = settings.lasting(definition.entries, self._clock.now_ms())
         return found
 
-    def define(self, descriptor: Descriptor) -> LakeTable:
+    def define(self, definition: LakeDefinition) -> LakeTable:
         """Create a table in the own writer's catalog. Every connection knows it from then on.
 
         Raises:
             TableExistsError: some writer has defined it.
         """
-        name = check_place(descriptor.name, "table")
+        name = check_place(definition.name, "table")
         own = self.own
         if name in definitions(union := own.load()) or name in union.versions:
             self._exists(name, name in union.versions)
-        named = replace(descriptor, id=secrets.token_hex(16))
+        named = replace(definition, id=secrets.token_hex(16))
         spec = orjson.dumps(named.fields(), option=orjson.OPT_INDENT_2)
         encoded = WriterDefinition(spec, self._clock.now_ms(), own.writer).encode()
 
@@ -170,19 +170,19 @@ class WriterTables:
         return self._table(*found, gathering)
 
     def _table(self, definition: WriterDefinition, notes: Sequence[str], own: Author | None) -> LakeTable:
-        descriptor = _described(definition)
+        lake = _described(definition)
         journal = WriterJournal(
             self.federation,
             own,
-            descriptor.name,
+            lake.name,
             definition,
-            rules=descriptor.rules,
-            settings=_settings(descriptor),
+            rules=lake.rules,
+            settings=_settings(lake),
             clock=self._clock,
             notes=notes,
         )
-        prefix = key_below(self._prefix, descriptor.name)
-        return LakeTable(self._bucket, prefix, descriptor, journal, self._engines)
+        prefix = key_below(self._prefix, lake.name)
+        return LakeTable(self._bucket, prefix, lake, journal, self._engines)
 
     def _exists(self, name: str, is_writer: bool) -> None:
         if is_writer:
@@ -198,12 +198,12 @@ def writer_exists(name: str, url: str) -> TableExistsError:
     )
 
 
-def _described(definition: WriterDefinition) -> Descriptor:
-    return Descriptor.decode(definition.spec, f"the definition by the writer {definition.writer}")
+def _described(definition: WriterDefinition) -> LakeDefinition:
+    return LakeDefinition.decode(definition.spec, f"the definition by the writer {definition.writer}")
 
 
-def _settings(descriptor: Descriptor) -> WriterSettings:
-    return WriterSettings.from_properties(descriptor.properties)
+def _settings(definition: LakeDefinition) -> WriterSettings:
+    return WriterSettings.from_properties(definition.properties)
 
 
 def _files_of(state: CatalogState, name: str) -> list[DataFile]:

@@ -14,7 +14,7 @@ from firn.errors import InvalidInputError
 from firn.journal.entries import TYPE
 from firn.journal.model import ColumnTypes, DataFile, LakeJournal, Places, Snapshot
 from firn.kinds import Kind
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import Partition
@@ -31,12 +31,12 @@ class LakeContext:
 
     bucket: Bucket
     prefix: str
-    created: Descriptor
+    created: LakeDefinition
     journal: LakeJournal
     engines: Engines
 
     @property
-    def descriptor(self) -> Descriptor:
+    def definition(self) -> LakeDefinition:
         """The definition, with what was changed since the table's creation as far as this process has read."""
         return self.created.altered(self.journal.definition)
 

@@ -13,7 +13,7 @@ from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
 from firn.journal.model import CommitInfo, LakeJournal, Places, Snapshot, SweepReport
 from firn.lake.context import LakeContext
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
 from firn.lake.maintain import alter as altering
 from firn.lake.maintain import key_verbs, maintenance
@@ -49,11 +49,11 @@ class LakeTable:
         self,
         bucket: Bucket,
         prefix: str,
-        descriptor: Descriptor,
+        definition: LakeDefinition,
         journal: LakeJournal,
         engines: Engines | None = None,
     ) -> None:
-        self.context = LakeContext(bucket, prefix, descriptor, journal, engines or InProcess())
+        self.context = LakeContext(bucket, prefix, definition, journal, engines or InProcess())
 
     def __repr__(self) -> str:
         return f"<LakeTable {self.bucket.uri(self.prefix)}>"
@@ -73,11 +73,6 @@ class LakeTable:
     @property
     def name(self) -> str:
         return self.context.name
-
-    @property
-    def descriptor(self) -> Descriptor:
-        """The table's definition, with what was changed since its creation as far as this process has read."""
-        return self.context.descriptor
 
     @property
     def places(self) -> Places:

@@ -79,7 +79,7 @@ class SourceTable:
                 )
             table = self.open()
         table = spark_kind(table).sink(table)
-        self._check_writer(table.descriptor.journal)
+        self._check_writer(table.context.definition.journal)
         return table
 
     def _check_writer(self, journal: str) -> None:

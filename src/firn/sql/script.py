@@ -39,7 +39,7 @@ class SqlTransactions(Protocol):
     def writer_transaction(self) -> AbstractContextManager[Any]: ...
 
 
-class Script:
+class SqlScript:
     """Runs statements, in a transaction from BEGIN until COMMIT or ROLLBACK.
 
     The first table after BEGIN that has transactions decides which one it is: over record tables, or, where rows of a
@@ -142,7 +142,7 @@ class Script:
                 )
         return None
 
-    def __enter__(self) -> Script:
+    def __enter__(self) -> SqlScript:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -163,7 +163,7 @@ def run_script(
     given = parameters or {}
     if unused := [name for name in given if f"${name}" not in text]:
         raise InvalidInputError(f"no statement has ${unused[0]}.")
-    with Script(database) as script:
+    with SqlScript(database) as script:
         for one in found:
             used = {name: value for name, value in given.items() if f"${name}" in one}
             yield script.sql(one, used or None, **options)

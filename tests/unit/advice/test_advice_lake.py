@@ -180,7 +180,7 @@ def test_a_definition_without_a_copy_is_said_anew(db):
     with advises("say what it was by create_table(", names="t/_firn/table.json"):
         db.mend_table("t")
     db.create_table("t", sort_by=["n"])
-    assert db.table("t").descriptor.sort_by == ("n",)
+    assert db.table("t").context.definition.sort_by == ("n",)
 
 
 def test_a_key_has_to_be_said_anew(db):

@@ -47,8 +47,8 @@ def test_create(tmp_path: Path) -> None:
     )
     made = firn.connect(tmp_path / "db").table("t")
     assert [str(f) for f in made.partition_spec.fields] == ["month(date)", "bucket(4, origin)"]
-    assert made.descriptor.sort_by == ("delay desc",)
-    assert made.descriptor.properties == {"retention": "90d"}
+    assert made.context.definition.sort_by == ("delay desc",)
+    assert made.context.definition.properties == {"retention": "90d"}
     assert list(made.snapshot().columns) == ["date", "origin", "delay"]
     found = run("create", tmp_path / "db" / "t", "--json")
     assert found.code == 2

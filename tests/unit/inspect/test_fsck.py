@@ -488,7 +488,7 @@ def test_types_that_conflict(log: firn.LakeTable) -> None:
 
 
 def test_a_table_that_is_being_dropped_is_a_note(log: firn.LakeTable) -> None:
-    log.bucket.put("flights/_firn/table.json", replace(log.descriptor, dropped=True).encode())
+    log.bucket.put("flights/_firn/table.json", replace(log.context.definition, dropped=True).encode())
     (told,) = notes(firn.connect(log.bucket.url))
     assert "is being dropped" in told.what
 

@@ -99,7 +99,10 @@ def test_an_open_handle_goes_by_a_change_after_its_next_look(opens: Open) -> Non
     stale.append([{"x": 1}])
     opens().alter(set_properties={"target_size": "1MB", "on_conflict": "error"})
     stale.snapshot()
-    assert stale.descriptor.target_size == 1 << 20 and stale.descriptor.setting("on_conflict") == "error"
+    assert (
+        stale.context.definition.target_size == 1 << 20
+        and stale.context.definition.setting("on_conflict") == "error"
+    )
 
 
 def test_what_cant_be_changed(opens: Open) -> None:

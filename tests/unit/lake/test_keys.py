@@ -16,7 +16,7 @@ import firn
 from firn.bucket import open_bucket
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit
-from firn.lake.definition.definition import Descriptor, read_descriptor
+from firn.lake.definition.definition import LakeDefinition, read_definition
 from firn.lake.definition.keys import KeySpec, newest, parse_key
 from firn.lake.read.scan import Scan
 from firn.lake.table import LakeTable
@@ -46,9 +46,9 @@ class LateJournal(LeaderlessJournal):
 
 
 def upsert_late(table: LakeTable, ms: int, rows: list[dict[str, object]]) -> None:
-    journal = LateJournal(table.bucket, table.prefix, declared=table.descriptor.columns)
+    journal = LateJournal(table.bucket, table.prefix, declared=table.context.definition.columns)
     journal.stamp = ms
-    LakeTable(table.bucket, table.prefix, table.descriptor, journal).upsert(rows)
+    LakeTable(table.bucket, table.prefix, table.context.definition, journal).upsert(rows)
 
 
 def spent(table: LakeTable, before: Mapping[str, int]) -> dict[str, int]:
@@ -100,9 +100,9 @@ def test_the_key_is_in_the_definition_and_earlier_versions_refuse_it(db: firn.Da
     db.create_table("t", schema={"Id": "BIGINT", "v": "DATE"}, key=["id"], version_by="V")
     assert db.table("t").keys == KeySpec(("Id",), "v")
     assert db.bucket.get("t/_firn/table.json").data.startswith(b'{\n  "firn": 2,')
-    plain = Descriptor("plain").encode()
+    plain = LakeDefinition("plain").encode()
     assert plain.startswith(b'{\n  "firn": 1,') and b"key" not in plain
-    assert read_descriptor(db.bucket, "t") == db.table("t").descriptor
+    assert read_definition(db.bucket, "t") == db.table("t").context.definition
 
 
 def test_a_type_that_makes_no_key_is_refused_when_it_comes(stock: LakeTable) -> None:

@@ -221,7 +221,7 @@ def test_a_log_of_the_reference_opens_without_a_definition(db: firn.Database, tm
     for log in source.iterdir():
         db.bucket.put(f"tenant/_log/{log.name}", log.read_bytes())
     table = db.table("tenant")
-    assert table.descriptor.shared and db.tables() == ["tenant"]
+    assert table.context.definition.shared and db.tables() == ["tenant"]
     snapshot = table.snapshot()
     assert list(snapshot.columns) == ["ts", "event", "user_id", "properties"]
     assert [f.path.rpartition("/")[2] for f in snapshot.files] == [

@@ -13,7 +13,7 @@ import pytest
 
 import firn
 from cli_runs import done
-from firn.lake.definition.definition import Descriptor, read_descriptor
+from firn.lake.definition.definition import LakeDefinition, read_definition
 from firn.lake.write.write import WriteSpec
 from firn.testing import LOST_ACK, Call, Fault, Rule, Script
 from regressions.test_lake_15_shared_times import made, opened
@@ -84,7 +84,7 @@ def test_what_stands_in_the_definition(db: firn.Database) -> None:
     assert found.pop("rev") == 2
     properties = {"shared": "icedb", "codec": "gzip", "tombstone_grace": "3600s"}
     assert {**found, "crc": 0} == {**before, "properties": properties, "crc": 0}
-    again = read_descriptor(db.bucket, "t")
+    again = read_definition(db.bucket, "t")
     assert again is not None and again.encode() == db.bucket.get("t/_firn/table.json").data
 
 
@@ -93,7 +93,7 @@ def test_a_time_that_is_set_later_has_a_later_time_whatever_the_clocks_say() -> 
     ahead = store.bucket(skew_ms=50_000)
     opened(store, ahead).alter(set_properties={"orphan_age": "30d"})
     opened(store).alter(set_properties={"orphan_age": "1h"})
-    found = read_descriptor(store.bucket(), "t")
+    found = read_definition(store.bucket(), "t")
     assert found is not None and list(found.times.values()) == [86_400_000 * 7, 86_400_000 * 30, 3_600_000]
     stamps = [int(name.split()[1]) for name in found.times]
     assert stamps == sorted(stamps) and opened(store).journal.lasting().orphan_age_ms == 86_400_000 * 30
@@ -204,7 +204,7 @@ def test_a_table_that_is_dropped_meanwhile_isnt_altered() -> None:
     definition = store.bucket().get("t/_firn/table.json").data
 
     def drop() -> None:
-        gone = replace(Descriptor.decode(definition, "t"), dropped=True)
+        gone = replace(LakeDefinition.decode(definition, "t"), dropped=True)
         store.bucket().put("t/_firn/table.json", gone.encode())
 
     table = opened(store, store.bucket(plan=Racing(drop)))
@@ -282,7 +282,7 @@ ALTERED = b"""{
 
 def test_what_was_written_stays_readable() -> None:
     """An altered definition as it is in stores; the fields that version 0.1 reads, of format 1, are all there."""
-    found = Descriptor.decode(ALTERED, "t")
+    found = LakeDefinition.decode(ALTERED, "t")
     assert (found.rev, found.properties["orphan_age"]) == (1, "2d")
     assert found.times == {"orphan_age 0": 604_800_000, "orphan_age 1767264000000": 172_800_000}
     assert found.encode() == ALTERED

@@ -20,7 +20,7 @@ from firn.journal.writer.format.actions import Define
 from firn.journal.writer.format.layout import WriterLayout, new_uuid
 from firn.journal.writer.format.messages import encode_transaction
 from firn.journal.writer.history.history import History
-from firn.lake.definition.definition import Descriptor
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.table import LakeTable
 from firn.lake.write.append import write
 from moments import append_late
@@ -348,7 +348,7 @@ def test_the_earliest_definition_counts_and_the_other_is_told(connect: Connect) 
     a, b = connect("a"), connect("b")
     table = a.create_table("t", journal="writer", partition_by=["id"])
     layout = WriterLayout(connect().prefix, "b", "prod")
-    later = WriterDefinition(Descriptor("t", journal="writer").encode(), 2**50, "b")
+    later = WriterDefinition(LakeDefinition("t", journal="writer").encode(), 2**50, "b")
     Handle(History(b.bucket, layout)).commit([Define("t", later.encode())], op="create")
     found = connect().table("t")
     assert [f.source for f in found.partition_spec.fields] == ["id"]
@@ -357,7 +357,7 @@ def test_the_earliest_definition_counts_and_the_other_is_told(connect: Connect) 
     connect("b").table("t").append([{"id": 7}])  # with the definition that counts, as it brings a column
     found = connect().table("t")
     assert ids(found) == [7] and len(found.partitions()) == 1 and not found.snapshot().warnings
-    assert table.descriptor == found.descriptor
+    assert table.context.definition == found.context.definition
 
 
 def test_a_writer_drops_its_own_part(connect: Connect) -> None:

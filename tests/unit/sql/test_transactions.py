@@ -15,7 +15,7 @@ from firn.errors import (
     TransactionClosedError,
     UnsupportedError,
 )
-from firn.sql.script import Script
+from firn.sql.script import SqlScript
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_begin_is_for_scripts(db: firn.Database) -> None:
 
 
 def test_a_script_reads_records_at_one_commit(db: firn.Database) -> None:
-    with Script(db) as script:
+    with SqlScript(db) as script:
         script.sql("BEGIN")
         assert stock(script)["skis"] == 5 and script.in_block
         db.sql("UPDATE stock SET pairs = 0")

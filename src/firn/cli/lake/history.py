@@ -30,7 +30,7 @@ def print_commits(database: Database, table: LakeTable, asked: LogOptions) -> No
     """The history of one table."""
     history: Sequence[CommitInfo] = table.history()
     writer, at = asked.writer, asked.at
-    if table.descriptor.journal == "writer":
+    if table.context.definition.journal == "writer":
         known = database.writers()
         for each in known:
             if each.health != "ok":

@@ -59,8 +59,8 @@ def existing_or_new(
     if asked.partition_by and [str(f) for f in spec.fields] != [str(f) for f in table.partition_spec.fields]:
         has = ", ".join(str(f) for f in table.partition_spec.fields) or "nothing"
         raise InvalidInputError(f"{name} exists and is partitioned by {has}: leave --partition-by out.")
-    if asked.sort_by and tuple(asked.sort_by) != table.descriptor.sort_by:
-        has = ", ".join(table.descriptor.sort_by) or "nothing"
+    if asked.sort_by and tuple(asked.sort_by) != table.context.definition.sort_by:
+        has = ", ".join(table.context.definition.sort_by) or "nothing"
         raise InvalidInputError(f"{name} exists and is sorted by {has}: leave --sort-by out.")
     if asked.key or asked.version_by:
         keys = table.keys

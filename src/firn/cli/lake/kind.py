@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class LakeInShell(ShellKind):
     def row(self, table: LakeTable) -> TableRow:
-        snapshot, d = table.snapshot(), table.descriptor
+        snapshot, d = table.snapshot(), table.context.definition
         rows = [f.live_rows for f in snapshot.files]
         return {
             "name": table.name,
@@ -31,7 +31,7 @@ class LakeInShell(ShellKind):
         }
 
     def print_schema(self, table: LakeTable, *, at: str | None, json: bool) -> None:
-        snapshot, d = table.snapshot(at), table.descriptor
+        snapshot, d = table.snapshot(at), table.context.definition
         for warning in snapshot.warnings:
             output.warn(warning)
         fields = [str(f) for f in d.partition.fields]

@@ -17,7 +17,7 @@ from firn.cli.terminal import output
 from firn.errors import FirnError, InvalidInputError
 from firn.names import fold
 from firn.predicate.words import WordReader, statements, words
-from firn.sql.script import Script
+from firn.sql.script import SqlScript
 
 if TYPE_CHECKING:
     from firn.database.database import Database, Engine
@@ -54,7 +54,7 @@ class Prompt:
     ) -> None:
         self._database, self._format, self._engine, self._fence = database, chosen, engine, fence
         self._read, self._timing = read, False
-        self._script = Script(database)
+        self._script = SqlScript(database)
         self._known: list[str] | None = None
         self._fitting: list[str] = []
 

@@ -59,7 +59,7 @@ def spinner(title: str) -> Iterator[None]:
 
 def start_spark(*, brief: bool = False) -> SparkSession:
     """The session for this command. The JVM and its workers print to a file that nobody sees,
-    unless FIRN_TRACEBACK is set: a child process inherits descriptor 2 at its start and keeps it.
+    unless FIRN_TRACEBACK is set: a child process inherits definition 2 at its start and keeps it.
 
     Args:
         brief: for a minute's work on small data: the JVM's second compiler, made for long-running programs,
@@ -77,14 +77,14 @@ def start_spark(*, brief: bool = False) -> SparkSession:
 
 @contextmanager
 def _stderr_in_file() -> Iterator[None]:
-    """Descriptor 2, which child processes inherit, leads to a file; `sys.stderr` stays with the terminal."""
+    """LakeDefinition 2, which child processes inherit, leads to a file; `sys.stderr` stays with the terminal."""
     before = sys.stderr
     before.flush()
     saved = os.dup(2)
     hidden: IO[bytes]
     with tempfile.TemporaryFile() as hidden, os.fdopen(os.dup(2), "w") as terminal:
         os.dup2(hidden.fileno(), 2)
-        # A stream of somebody else's, like a test's, isn't descriptor 2.
+        # A stream of somebody else's, like a test's, isn't definition 2.
         if before is sys.__stderr__:
             sys.stderr = terminal
         try:

@@ -33,7 +33,7 @@ from firn.journal.leaderless import LeaderlessJournal, LeaderlessSettings
 from firn.journal.leaderless.format.layout import FIRN_DIR, LOG_DIR
 from firn.journal.leaderless.replay.damaged_logs import sort_logs
 from firn.journal.lock import ExclusiveLock
-from firn.lake.definition.definition import Descriptor, check_properties, create_descriptor, read_times
+from firn.lake.definition.definition import LakeDefinition, check_properties, create_definition, read_times
 from firn.lake.definition.keys import parse_key
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
@@ -64,7 +64,7 @@ class LakeOptions:
 
 
 @dataclass(frozen=True)
-class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
+class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
     """Makes lake tables of definitions. `writers` has those of writers' catalogs, which it hands over to."""
 
     name = "lake"
@@ -81,8 +81,8 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
     lock: ExclusiveLock | None
 
     @staticmethod
-    def decode(data: bytes, where: str) -> Descriptor:
-        found = Descriptor.decode(data, where)
+    def decode(data: bytes, where: str) -> LakeDefinition:
+        found = LakeDefinition.decode(data, where)
         if found.kind != LakeTables.name:
             raise UnsupportedError(
                 f"{where} is of a table of kind {found.kind!r}, which this version of Firn doesn't know. Upgrade "
@@ -94,7 +94,7 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
     def at(cls, place: Place) -> LakeTables:
         return cls(place.bucket, place.prefix, place.options, place.engines, place.writers, place.lock)
 
-    def describe(self, name: str, asked: LakeOptions) -> Descriptor:
+    def describe(self, name: str, asked: LakeOptions) -> LakeDefinition:
         """The definition that the options ask for. `InvalidInputError` for what can't be; no requests."""
         journal, properties = asked.journal, dict(asked.properties)
         if journal not in JOURNALS:
@@ -110,18 +110,18 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
         if keys is not None and properties.get("shared"):
             raise InvalidInputError(f"{name} can't be shared with the reference, which knows no keys.")
         order = parse_sort(asked.sort_by or (keys.key if keys is not None else ()), columns)
-        return Descriptor(name, "lake", journal, columns, spec, order, properties, keys=keys)
+        return LakeDefinition(name, "lake", journal, columns, spec, order, properties, keys=keys)
 
-    def vacate(self, descriptor: Descriptor, names: TableNames) -> Vacant:
-        if descriptor.journal == "writer":
-            return names.free_for_writers(descriptor.name)
-        return names.free(descriptor.name, self.name)
+    def vacate(self, definition: LakeDefinition, names: TableNames) -> Vacant:
+        if definition.journal == "writer":
+            return names.free_for_writers(definition.name)
+        return names.free(definition.name, self.name)
 
-    def create(self, descriptor: Descriptor, vacant: Vacant) -> LakeTable:
+    def create(self, definition: LakeDefinition, vacant: Vacant) -> LakeTable:
         """Make a table. See `Database.create_table`."""
-        if descriptor.journal == "writer":
-            return self.writers().define(descriptor)
-        name = descriptor.name
+        if definition.journal == "writer":
+            return self.writers().define(definition)
+        name = definition.name
         prefix = key_below(self.prefix, name)
         generation = vacant.generation(self.generations)
         found = self.log_to_define(name) if vacant.there is None else None
@@ -129,49 +129,49 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
             # A table of the reference's, or one that lost its definition: defining it keeps its data.
             logs = self._bare_journal(name).loader.load(every=True).logs
             clocks = [file.clocks for log in logs for file in log.files]
-            if descriptor.keys is None and any(clocks):
+            if definition.keys is None and any(clocks):
                 raise InvalidInputError(
                     f"{self.bucket.uri(prefix)} holds rows of a table with a key, and without it would show "
                     "those that were replaced: give key= (and version_by=) as the table had it."
                 )
-            if descriptor.keys is not None and not (clocks and all(clocks)):
+            if definition.keys is not None and not (clocks and all(clocks)):
                 raise UnsupportedError(
                     f"{self.bucket.uri(prefix)} holds a table of the reference's, whose rows have no clock: it "
                     "can't have a key. Make a table of another name, and append its rows there."
                 )
-            if not descriptor.properties.get("shared") and not any(log.nonce for log in logs):
-                descriptor = shared(descriptor)
+            if not definition.properties.get("shared") and not any(log.nonce for log in logs):
+                definition = shared(definition)
             generation = found
-        descriptor = replace(descriptor, generation=generation)
-        return self.open(create_descriptor(self.bucket, prefix, descriptor, over=vacant.over))
+        definition = replace(definition, generation=generation)
+        return self.open(create_definition(self.bucket, prefix, definition, over=vacant.over))
 
-    def open(self, descriptor: Descriptor, *, undefined: bool = False) -> LakeTable:
-        """No requests. `undefined`: there is no definition, and the descriptor has the defaults."""
-        prefix = key_below(self.prefix, descriptor.name)
-        log_bucket, log_root = self._log_place(descriptor)
+    def open(self, definition: LakeDefinition, *, undefined: bool = False) -> LakeTable:
+        """No requests. `undefined`: the table has no definition of its own, and this one has the defaults."""
+        prefix = key_below(self.prefix, definition.name)
+        log_bucket, log_root = self._log_place(definition)
         journal = LeaderlessJournal(
             self.bucket,
             prefix,
             log_bucket=log_bucket,
             log_root=log_root,
-            rules=descriptor.rules,
-            settings=LeaderlessSettings.from_properties(descriptor.properties),
+            rules=definition.rules,
+            settings=LeaderlessSettings.from_properties(definition.properties),
             lock=self.lock,
-            definition=None if undefined or descriptor.shared else descriptor.fields(),
+            definition=None if undefined or definition.shared else definition.fields(),
             undefined=undefined,
-            generation=descriptor.generation,
-            shared=descriptor.shared,
-            times=descriptor.time_entries,
-            read_times=partial(read_times, self.bucket, prefix) if descriptor.shared else None,
+            generation=definition.generation,
+            shared=definition.shared,
+            times=definition.time_entries,
+            read_times=partial(read_times, self.bucket, prefix) if definition.shared else None,
         )
-        return LakeTable(self.bucket, prefix, descriptor, journal, self.engines)
+        return LakeTable(self.bucket, prefix, definition, journal, self.engines)
 
     def find(self, name: str) -> LakeTable | None:
         """A table without a definition of its own: the reference's, or one of writers' catalogs."""
         generation = self.log_generation(name)
         if generation is not None:
-            descriptor = Descriptor(name, generation=generation)
-            return self.open(descriptor if generation else shared(descriptor), undefined=True)
+            definition = LakeDefinition(name, generation=generation)
+            return self.open(definition if generation else shared(definition), undefined=True)
         return self.writers().find(name)
 
     def mend(self, name: str, *, dry_run: bool) -> MendReport:
@@ -189,34 +189,34 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
             )
         if found is not None and found.dropped:
             raise TableNotFoundError(f"{self.bucket.uri(key_below(self.prefix, name))} was dropped.")
-        if found is not None and not isinstance(found, Descriptor):
+        if found is not None and not isinstance(found, LakeDefinition):
             raise wrong_kind(name, found.kind, self.name)
-        descriptor = found
-        if descriptor is None:
+        definition = found
+        if definition is None:
             if not self.has_log(name):
                 raise NotFoundError(
                     f"{self.bucket.uri(key_below(self.prefix, name))} has no leaderless log, so nothing tells how "
                     f"{self.bucket.uri(key)} was. Copy it back from a backup; of a record table, delete it and say "
                     f"what it was by create_table({name!r}, kind='records', …), after which the rows are there again."
                 )
-            descriptor = self._remembered(name)
+            definition = self._remembered(name)
             objects.append(self.bucket.uri(key))
             if not dry_run:
-                self.bucket.put(key, descriptor.encode())
-        journal = self.open(descriptor).journal
+                self.bucket.put(key, definition.encode())
+        journal = self.open(definition).journal
         if isinstance(journal, LeaderlessJournal):
             if mended := journal.mend_horizon(dry_run=dry_run):
                 objects.append(mended)
             objects += journal.mend_logs(dry_run=dry_run)
         return MendReport(tuple(objects), dry_run)
 
-    def _remembered(self, name: str) -> Descriptor:
+    def _remembered(self, name: str) -> LakeDefinition:
         """The definition by the newest log that has a copy."""
         journal = self._bare_journal(name)
         for log in sorted(sort_logs(journal).readable, key=lambda log: log.order, reverse=True):
             if "table" in log.notes:
                 where = journal.log_bucket.uri(journal.layout.log_key(log.name))
-                return Descriptor.decode(orjson.dumps(log.notes["table"]), where)
+                return LakeDefinition.decode(orjson.dumps(log.notes["table"]), where)
         key = definition_key(key_below(self.prefix, name))
         raise CorruptObjectError(
             f"{self.bucket.uri(key)} can't be written anew: no log of {name} has a copy of it, as version 0.1 kept "
@@ -266,31 +266,31 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
     def generations(self) -> Generations:
         return Generations(self.bucket, self.prefix)
 
-    def drop(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
+    def drop(self, definition: LakeDefinition, *, dry_run: bool = False) -> DropReport:
         """See `Database.drop_table`."""
-        if descriptor.journal == "writer":
-            return self.writers().drop(descriptor.name, dry_run=dry_run)
+        if definition.journal == "writer":
+            return self.writers().drop(definition.name, dry_run=dry_run)
         if dry_run:
-            return self.erase(descriptor, dry_run=True)
-        mark_dropped(self.bucket, self.prefix, descriptor)
-        report = self.erase(descriptor)
-        if descriptor.shared:
-            mark_erased(self.bucket, self.prefix, descriptor)
+            return self.erase(definition, dry_run=True)
+        mark_dropped(self.bucket, self.prefix, definition)
+        report = self.erase(definition)
+        if definition.shared:
+            mark_erased(self.bucket, self.prefix, definition)
         return report
 
-    def erase(self, descriptor: Descriptor, *, dry_run: bool = False) -> DropReport:
+    def erase(self, definition: LakeDefinition, *, dry_run: bool = False) -> DropReport:
         """Delete a dropped table's objects. Its definition stays, for the next table of the name to replace: nobody
         who is late here deletes that one's.
 
         Nothing of a table that is shared with the reference, once that is done: the reference may have filled the
         same paths anew.
         """
-        if descriptor.erased:
+        if definition.erased:
             return DropReport((), 0, dry_run=dry_run)
-        prefix = key_below(self.prefix, descriptor.name)
+        prefix = key_below(self.prefix, definition.name)
         key = definition_key(prefix)
         own = [i for i in self.bucket.list(f"{prefix}/").objects if i.key != key]
-        logs, log_root = self._log_place(descriptor)
+        logs, log_root = self._log_place(definition)
         apart = (logs.url, log_root) != (self.bucket.url, prefix)
         elsewhere = [
             info
@@ -306,34 +306,36 @@ class LakeTables(TableKind[LakeOptions, Descriptor, LakeTable]):
         if dry_run or not report.objects:
             return report
         # The next table writes nothing before its definition is there: so nothing of what was listed is its.
-        if not is_left(self.bucket, self.prefix, descriptor):
+        if not is_left(self.bucket, self.prefix, definition):
             return DropReport((), 0)
         logs.delete_many([i.key for i in elsewhere])
         self.bucket.delete_many([i.key for i in own])
         return report
 
-    def _log_place(self, descriptor: Descriptor) -> tuple[Bucket, str]:
+    def _log_place(self, definition: LakeDefinition) -> tuple[Bucket, str]:
         """Where a table's `_log` is: beside its data, or in a store of its own."""
-        log_url = descriptor.setting("log_url")
+        log_url = definition.setting("log_url")
         if log_url is None:
-            return self.bucket, key_below(self.prefix, descriptor.name)
+            return self.bucket, key_below(self.prefix, definition.name)
         root, log_prefix = split_url(log_url)
-        return open_bucket(root, options=self.store_options), key_below(log_prefix, descriptor.name)
+        return open_bucket(root, options=self.store_options), key_below(log_prefix, definition.name)
 
 
-def mark_erased(bucket: Bucket, prefix: str, definition: Descriptor) -> None:
+def mark_erased(bucket: Bucket, prefix: str, definition: LakeDefinition) -> None:
     """Say of a dropped table, if it still has the name, that its objects are gone. 1 GET, 1 PUT."""
 
     def erase(now: StoredDefinition | None) -> StoredDefinition | None:
         return (
-            replace(now, erased=True) if isinstance(now, Descriptor) and is_dropped(now, definition) else None
+            replace(now, erased=True)
+            if isinstance(now, LakeDefinition) and is_dropped(now, definition)
+            else None
         )
 
     change_definition(bucket, key_below(prefix, definition.name), erase, SystemClock())
 
 
-def shared(descriptor: Descriptor) -> Descriptor:
-    return replace(descriptor, properties={**descriptor.properties, "shared": "icedb"})
+def shared(definition: LakeDefinition) -> LakeDefinition:
+    return replace(definition, properties={**definition.properties, "shared": "icedb"})
 
 
 def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str, ...]:

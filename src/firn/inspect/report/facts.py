@@ -81,7 +81,7 @@ class TableFacts:
 
     @property
     def target_size(self) -> int:
-        return self.table.descriptor.target_size
+        return self.table.context.definition.target_size
 
 
 def table_facts(table: LakeTable) -> TableFacts:
@@ -115,7 +115,7 @@ def _files_by_writer(union: Union, table: str) -> dict[str, set[str]]:
 
 
 def _merges(table: LakeTable, snapshot: Snapshot, parts: Iterable[set[str]]) -> list[int]:
-    size = table.descriptor.target_size
+    size = table.context.definition.target_size
     found: list[int] = []
     for paths in parts:
         files = [f for f in snapshot.files if f.path in paths]

@@ -142,7 +142,7 @@ def _plus_minus(added: int | None, removed: int | None) -> str:
 
 
 def _definition(facts: TableFacts) -> Html:
-    definition, time = facts.table.descriptor, facts.snapshot.time
+    definition, time = facts.table.context.definition, facts.snapshot.time
     rows: list[list[Any]] = [
         ["partitioned by", ", ".join(map(str, facts.table.partition_spec.fields)) or "nothing"],
         ["sorted by", ", ".join(definition.sort_by) or "nothing"],

@@ -43,7 +43,7 @@ def _what_it_holds(facts: TableFacts) -> str:
     where = ""
     if by := ", ".join(map(str, facts.table.partition_spec.fields)):
         where = f" of {count(len(facts.partitions), 'partition')} (by {by})"
-    sort_by = facts.table.descriptor.sort_by
+    sort_by = facts.table.context.definition.sort_by
     order = f", each sorted by {', '.join(sort_by)}" if sort_by else ""
     return (
         f"{facts.table.name} holds {count(facts.rows, 'row')} with {count(len(facts.snapshot.columns), 'column')} in "

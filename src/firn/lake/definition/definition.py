@@ -72,7 +72,7 @@ LEADERLESS_ONLY = ("shared", "log_url")
 
 
 @dataclass(frozen=True)
-class Descriptor:
+class LakeDefinition:
     """A table's definition.
 
     `rev` is how often the object was altered, and `times` are the values of protocol times by property and Unix ms as
@@ -126,7 +126,7 @@ class Descriptor:
         keys = () if self.keys is None else self.keys.columns
         return tuple(dict.fromkeys([*keys, *(f.source for f in self.partition.fields)]))
 
-    def altered(self, definition: Entries) -> Descriptor:
+    def altered(self, definition: Entries) -> LakeDefinition:
         """With the properties that were set since; None stands for the default."""
         changes = definition.of(PROPERTY)
         if not changes:
@@ -188,7 +188,7 @@ class Descriptor:
         return seal(self.fields(), indent=True)
 
     @staticmethod
-    def decode(data: bytes, where: str) -> Descriptor:
+    def decode(data: bytes, where: str) -> LakeDefinition:
         """Raises `CorruptObjectError` and, for a newer format, `UnsupportedError`."""
         try:
             fields = orjson.loads(data)
@@ -197,7 +197,7 @@ class Descriptor:
             raw = unseal(data, _FIELDS, indent=True)
             _check_known(raw, where)
             keyed = raw["firn"] == KEYED_FORMAT_VERSION or raw.get("key") is not None
-            return Descriptor(
+            return LakeDefinition(
                 name=raw["name"],
                 kind=raw["kind"],
                 journal=raw["journal"],
@@ -234,31 +234,31 @@ def _check_known(raw: Mapping[str, Any], where: str) -> None:
         )
 
 
-def read_descriptor(bucket: Bucket, prefix: str) -> Descriptor | None:
+def read_definition(bucket: Bucket, prefix: str) -> LakeDefinition | None:
     """1 GET; None where there is none."""
-    return read_object(bucket, prefix, Descriptor.decode)
+    return read_object(bucket, prefix, LakeDefinition.decode)
 
 
 def read_times(bucket: Bucket, prefix: str) -> tuple[LeaderlessSettings, Entries] | None:
     """The protocol's times by a shared table's definition, and those that were. 1 GET; None where there is none."""
-    found = read_descriptor(bucket, prefix)
+    found = read_definition(bucket, prefix)
     if found is None or found.dropped:
         return None
     return LeaderlessSettings.from_properties(found.properties), found.time_entries
 
 
-def create_descriptor(
-    bucket: Bucket, prefix: str, descriptor: Descriptor, *, over: str | None = None
-) -> Descriptor:
+def create_definition(
+    bucket: Bucket, prefix: str, definition: LakeDefinition, *, over: str | None = None
+) -> LakeDefinition:
     """Write a new definition under an id of its own: 1 conditional PUT, or GET + PUT where the store has none. `over`
     as `create_object` has it.
 
     Raises:
         TableExistsError: there is a table.
     """
-    descriptor = replace(descriptor, id=secrets.token_hex(16))
-    create_object(bucket, prefix, descriptor.name, descriptor.encode(), nonce=descriptor.id, over=over)
-    return descriptor
+    definition = replace(definition, id=secrets.token_hex(16))
+    create_object(bucket, prefix, definition.name, definition.encode(), nonce=definition.id, over=over)
+    return definition
 
 
 def parse_bloom_filters(value: Any) -> BloomColumns:

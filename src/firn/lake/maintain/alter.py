@@ -21,7 +21,7 @@ from firn.journal.leaderless.format.settings import PROTOCOL_TIMES, LeaderlessSe
 from firn.journal.model import ColumnTypes, Commit, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
-from firn.lake.definition.definition import Descriptor, check_names, check_properties
+from firn.lake.definition.definition import LakeDefinition, check_names, check_properties
 from firn.lake.definition.keys import KeySpec
 from firn.lake.partition.partition import PartitionSpec
 from firn.names import fold
@@ -110,7 +110,7 @@ def conflicts(snapshot: Snapshot) -> list[ColumnConflict]:
 
 def alter(
     table: LakeContext, set_properties: Mapping[str, Any], types: Mapping[str, str], dry_run: bool
-) -> tuple[Descriptor | None, AlterResult]:
+) -> tuple[LakeDefinition | None, AlterResult]:
     """See `LakeTable.alter`. Also the definition that it wrote, if the table is shared with the reference."""
     if not set_properties and not types:
         raise InvalidInputError(
@@ -121,7 +121,7 @@ def alter(
     if table.created.shared and not types:
         return _alter_shared(table, set_properties, dry_run)
 
-    def plan(snapshot: Snapshot, described: Descriptor) -> dict[tuple[str, str], Any]:
+    def plan(snapshot: Snapshot, described: LakeDefinition) -> dict[tuple[str, str], Any]:
         wanted = {**_properties(described, set_properties, table.journal.now_ms())}
         for name, kind in types.items():
             column = table.column_of(name, snapshot.columns)
@@ -134,7 +134,7 @@ def alter(
 def resolve(table: LakeContext, column: str, to: str | None, into: str | None, dry_run: bool) -> AlterResult:
     """See `LakeTable.resolve`."""
 
-    def plan(snapshot: Snapshot, described: Descriptor) -> dict[tuple[str, str], Any]:
+    def plan(snapshot: Snapshot, described: LakeDefinition) -> dict[tuple[str, str], Any]:
         if into is None:
             return _together(table, snapshot, table.column_of(column, snapshot.columns), to)
         source, target = table.column_of(column, snapshot.columns), table.column_of(into, snapshot.columns)
@@ -213,7 +213,7 @@ def _refuse_placing(table: LakeContext, column: str) -> None:
         )
 
 
-def _check_names(created: Descriptor, properties: Mapping[str, Any]) -> None:
+def _check_names(created: LakeDefinition, properties: Mapping[str, Any]) -> None:
     for name in FIXED:
         if name in properties:
             raise InvalidInputError(
@@ -223,7 +223,9 @@ def _check_names(created: Descriptor, properties: Mapping[str, Any]) -> None:
     check_names(properties, created.journal)
 
 
-def _properties(described: Descriptor, changes: Mapping[str, Any], now_ms: int) -> dict[tuple[str, str], Any]:
+def _properties(
+    described: LakeDefinition, changes: Mapping[str, Any], now_ms: int
+) -> dict[tuple[str, str], Any]:
     """The entries that make these changes; those of protocol times with their times."""
     properties = {**described.properties, **changes}
     properties = {name: value for name, value in properties.items() if value is not None}
@@ -268,7 +270,7 @@ def _commit(table: LakeContext, op: str, plan: Any, dry_run: bool) -> AlterResul
 
 def _alter_shared(
     table: LakeContext, changes: Mapping[str, Any], dry_run: bool
-) -> tuple[Descriptor | None, AlterResult]:
+) -> tuple[LakeDefinition | None, AlterResult]:
     """Change the properties of a shared table in its definition itself, as the reference's merge would drop them from
     the log."""
     created, journal = table.created, table.journal
@@ -279,10 +281,10 @@ def _alter_shared(
             f"db.create_table({table.name!r}, properties={{…}}), which keeps its log and data."
         )
 
-    def change(data: bytes | None, where: str) -> tuple[bytes | None, tuple[Descriptor, tuple[str, ...]]]:
+    def change(data: bytes | None, where: str) -> tuple[bytes | None, tuple[LakeDefinition, tuple[str, ...]]]:
         if data is None or not is_definition_of(data, created.id):
             raise dropped(table.bucket, table.prefix)
-        found = Descriptor.decode(data, where)
+        found = LakeDefinition.decode(data, where)
         altered, lines = _altered_shared(found, changes, journal.now_ms())
         return (altered.encode() if lines and not dry_run else None), (altered, lines)
 
@@ -298,8 +300,8 @@ def _alter_shared(
 
 
 def _altered_shared(
-    found: Descriptor, changes: Mapping[str, Any], now_ms: int
-) -> tuple[Descriptor, tuple[str, ...]]:
+    found: LakeDefinition, changes: Mapping[str, Any], now_ms: int
+) -> tuple[LakeDefinition, tuple[str, ...]]:
     """The definition with these changes, and a line for each."""
     before, times = found.settings(found.properties), dict(found.times)
     properties = dict(found.properties)

@@ -89,7 +89,7 @@ def merge(
             read=ReadSpec.of(snapshot),
             query=text,
             keys=table.keys,
-            forget_before=table.journal.now_ms() - int(table.descriptor.delete_retention * 1000),
+            forget_before=table.journal.now_ms() - int(table.definition.delete_retention * 1000),
         )
         members: Counter[str | None] = Counter(directory_of(f, table.places) for f in snapshot.files)
         members[None] = len(snapshot.files)
@@ -114,7 +114,7 @@ def _merge_groups(
     if table.keys is not None:
         scattered = scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
         return plan_folds(files, places=table.places, scattered=scattered), len(foreign)
-    size = target_size or table.descriptor.target_size
+    size = target_size or table.definition.target_size
     return plan_merge(files, places=table.places, target_size=size, whole=whole), len(foreign)
 
 

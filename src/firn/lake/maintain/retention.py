@@ -16,7 +16,7 @@ from firn.units import parse_duration
 def expire(table: LakeContext, older_than: float | str | timedelta | None, *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.expire`."""
     snapshot = table.journal.snapshot()
-    age = older_than if older_than is not None else table.descriptor.setting("retention")
+    age = older_than if older_than is not None else table.definition.setting("retention")
     if age is None:
         raise InvalidInputError(
             f"{table.name} has no retention; pass expire(older_than='90d'), or set it with "

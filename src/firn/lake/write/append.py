@@ -155,7 +155,7 @@ def agreed_columns(
 
 
 def _refuse_unknown_order(table: LakeContext, names: Sequence[str]) -> None:
-    unknown = unknown_order(table.descriptor.sort_by, names)
+    unknown = unknown_order(table.definition.sort_by, names)
     if unknown is not None:
         raise InvalidInputError(
             f"{table.name}: sort_by names {unknown!r}, and its first rows have no such column (they have: "
@@ -173,7 +173,7 @@ def target_columns(table: LakeContext, known: ColumnTypes, incoming: ColumnTypes
     """
     check_new_names(known, incoming)
     evolved = evolve(
-        known, incoming, allow_widening=not table.descriptor.shared, explicit=table.explicit_types
+        known, incoming, allow_widening=not table.definition.shared, explicit=table.explicit_types
     )
     spelled = {fold(c): c for c in evolved}
     if missing := [c for c in table.created.required_columns if fold(c) not in spelled]:

@@ -43,7 +43,7 @@ def register(table: LakeContext, paths: str | Sequence[str]) -> AppendResult:
     files = []
     for file, types in found:
         check_new_names(columns, types)
-        columns = dict(evolve(columns, types, allow_widening=not table.descriptor.shared))
+        columns = dict(evolve(columns, types, allow_widening=not table.definition.shared))
         files.append(file)
     changed = {c: t for c, t in columns.items() if known.get(c) != t} or columns
     version = ticket.commit(Commit("register", files, columns=changed))

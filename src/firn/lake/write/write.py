@@ -89,7 +89,7 @@ class WriteSpec:
         aside: frozenset[str] = frozenset(),
     ) -> WriteSpec:
         """For files of a table as its properties have it."""
-        d = table.descriptor
+        d = table.definition
         budget = d.setting("memory_budget")
         given = {
             "codec": d.setting("codec"),

@@ -110,7 +110,7 @@ def distributed(table: LakeContext, present: Snapshot, frame: DataFrame, spec: W
     By the property `write_distribution`: `hash` always, `none` never, `auto` where the table has more than 64
     partitions now, or more than 64 buckets.
     """
-    choice = table.descriptor.setting("write_distribution")
+    choice = table.definition.setting("write_distribution")
     keys = distribution_keys(spec, frame)
     if not keys or choice == "none":
         return frame

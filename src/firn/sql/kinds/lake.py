@@ -22,7 +22,7 @@ class LakeInSql(SqlKind):
     title = "lake"
 
     def transaction(self, table: Any) -> TransactionVerb | None:
-        return "writer_transaction" if table.descriptor.journal == "writer" else None
+        return "writer_transaction" if table.context.definition.journal == "writer" else None
 
     def alter(self, table: Any, statement: AlterTable, *, fence: bool) -> AlterResult:
         result: AlterResult = table.alter(set_properties=statement.properties, types=statement.types)
@@ -39,7 +39,7 @@ class LakeInSql(SqlKind):
 
     def created(self, table: Any) -> CreateTable:
         found: TableDefinition = table.definition()
-        keys, journal = found.keys, table.descriptor.journal
+        keys, journal = found.keys, table.context.definition.journal
         aside = {one.aside for one in table.conflicts()}
         options = {
             **({"journal": journal} if journal != "leaderless" else {}),
