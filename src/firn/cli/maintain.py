@@ -11,9 +11,7 @@ from firn.cli.call import AnyCall, LakeCall, on_table
 from firn.cli.input.inputs import read_all
 from firn.cli.options import argument, option
 from firn.cli.reports import sweep_line
-from firn.cli.target import (
-    pairs,
-)
+from firn.cli.target import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
 

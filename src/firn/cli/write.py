@@ -12,16 +12,7 @@ from firn.cli.call import AnyCall, LakeCall, on_table
 from firn.cli.input.inputs import FORMATS, read_all
 from firn.cli.kind import shell_kind
 from firn.cli.options import argument, option
-from firn.cli.target import (
-    DbOption,
-    Json,
-    StoreOptions,
-    TableArg,
-    WriterOption,
-    locate,
-    open_database,
-    pairs,
-)
+from firn.cli.target import DbOption, Json, StoreOptions, TableArg, WriterOption, locate, open_database, pairs
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 from firn.kinds import KINDS

@@ -17,11 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from firn.bucket.base import Bucket
-from firn.errors import (
-    FirnError,
-    InvalidInputError,
-    SchemaConflictError,
-)
+from firn.errors import FirnError, InvalidInputError, SchemaConflictError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.table import LakeTable
 from firn.lake.write.append import agreed_columns

@@ -29,10 +29,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    DataSourceWriter,
-)
+from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter

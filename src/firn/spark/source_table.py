@@ -6,12 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from firn.errors import (
-    InvalidInputError,
-    TableExistsError,
-    TableNotFoundError,
-    UnsupportedError,
-)
+from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError, UnsupportedError
 from firn.lake.table import LakeTable
 from firn.reads import TableRead, plan_read
 from firn.spark.plan import spark_kind

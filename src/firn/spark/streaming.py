@@ -48,11 +48,7 @@ if TYPE_CHECKING:
     from firn.lake.write.write import WriteSpec
 
 try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadMaxFiles,
-        SupportsTriggerAvailableNow,
-    )
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
 except ImportError:  # pyspark 4.1
     SupportsTriggerAvailableNow = None
 

@@ -16,12 +16,7 @@ from firn.clock import Clock, SystemClock
 from firn.database.kinds.definitions import change_definition, read_any
 from firn.database.kinds.kind import Place, StoredDefinition, TableKind, Vacant
 from firn.database.kinds.tombstones import is_left, is_same, mark_dropped
-from firn.errors import (
-    CorruptObjectError,
-    InvalidInputError,
-    TableExistsError,
-    TableNotFoundError,
-)
+from firn.errors import CorruptObjectError, InvalidInputError, TableExistsError, TableNotFoundError
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations
 from firn.journal.manifest.pointer_store import has_pointer

@@ -8,12 +8,7 @@ from datetime import datetime, timezone
 import orjson
 
 from firn.bucket.base import ObjectInfo
-from firn.errors import (
-    CorruptObjectError,
-    FirnError,
-    ObjectNotFoundError,
-    UnsupportedError,
-)
+from firn.errors import CorruptObjectError, FirnError, ObjectNotFoundError, UnsupportedError
 from firn.inspect.fsck.files import Expected, check_files
 from firn.inspect.fsck.findings import Finding, Findings, conflicts, of_error, shown
 from firn.journal.leaderless import LeaderlessJournal
