@@ -5,11 +5,9 @@ from __future__ import annotations
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from firn.cli.app import MAINTAIN, app
 from firn.cli.call import AnyCall, Call, LakeCall, on_table
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.target import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
@@ -44,8 +42,7 @@ def alter(
         list[str] | None, option("COLUMN=TYPE", "Set a column's DuckDB type. Repeatable.", "--type")
     ] = None,
     fence: Annotated[
-        bool,
-        typer.Option("--fence", help="Of a keyed table: end the writer that another process may have open."),
+        bool, flag("Of a keyed table: end the writer that another process may have open.", "--fence")
     ] = False,
 ) -> None:
     """Change properties of a table, and types of its columns, by one commit that rewrites no data."""
@@ -58,10 +55,10 @@ def alter(
     if fence:
         more["fence"] = True
     known = signature(opened.alter).parameters
-    for keyword, flag in (("types", "--type"), ("fence", "--fence")):
+    for keyword, word in (("types", "--type"), ("fence", "--fence")):
         if keyword in more and keyword not in known:
             raise InvalidInputError(
-                f"{call.name} is of a kind of table that has nothing for it: leave {flag} out."
+                f"{call.name} is of a kind of table that has nothing for it: leave {word} out."
             )
     _print(call, opened.alter(set_properties=changes, dry_run=call.dry_run, **more))
 

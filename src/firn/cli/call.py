@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, T
 
 import typer
 
+from firn.cli.options import flag
 from firn.cli.reports import print_report
 from firn.cli.target import (
     DbOption,
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Verb = TypeVar("Verb", bound=Callable[..., None])
 
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Fail where a writer can't be read, instead of leaving it out.")
-]
+Strict = Annotated[bool, flag("Fail where a writer can't be read, instead of leaving it out.", "--strict")]
 Shared = Literal["writer", "dry_run", "strict"]
 
 _SHARED: Mapping[str, tuple[Any, Any]] = {

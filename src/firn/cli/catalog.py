@@ -8,7 +8,7 @@ import typer
 
 from firn.cli.app import MAINTAIN, app
 from firn.cli.maintain import swept_line
-from firn.cli.options import option
+from firn.cli.options import flag, option
 from firn.cli.target import (
     DbArg,
     DbOption,
@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=MAINTAIN)
 def checkpoint(
-    target: TargetArg = None,
-    db: DbOption = None,
-    json: Json = False,
-    options: StoreOptions = None,
+    target: TargetArg = None, db: DbOption = None, json: Json = False, options: StoreOptions = None
 ) -> None:
     """Write replay caches, so that opening takes fewer requests. Of a database: every table's and writer's."""
     database, name = open_target(target, db, options)
@@ -81,7 +78,7 @@ def prune(
     writer: WriterOption = None,
     older_than: Annotated[str | None, option("AGE", "What is older can't be read any more; 7d.")] = None,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Then delete the files that no revision needs, of all tables.")
+        bool, flag("Then delete the files that no revision needs, of all tables.", "--sweep")
     ] = False,
     orphans: Annotated[
         str | None, option("AGE", "With --sweep: only files older than that; 7d by default.")
@@ -150,8 +147,7 @@ def rebuild(
         list[str] | None, option("UUID", "Counts where nothing else decides between two. Repeatable.")
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Bring back files that no transaction names of a whole catalog, too."),
+        bool, flag("Bring back files that no transaction names of a whole catalog, too.", "--force")
     ] = False,
     dry_run: DryRun = False,
     json: Json = False,
@@ -212,9 +208,7 @@ def repair(
     keep: Annotated[str, option("UUID", "The transaction that counts; its first digits are enough.")],
     db: DbArg = None,
     writer: WriterOption = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Don't ask: every process of the writer is stopped.")
-    ] = False,
+    yes: Annotated[bool, flag("Don't ask: every process of the writer is stopped.", "--yes", "-y")] = False,
     dry_run: DryRun = False,
     json: Json = False,
     options: StoreOptions = None,

@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
 from firn.cli.app import WRITE, app
 from firn.cli.input.inputs import NO_NUMBER, format_of
 from firn.cli.input.time_formats import spark_pattern
 from firn.cli.kind import Ingest, shell_kind
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs
 from firn.cli.terminal import waiting
 from firn.cli.write import (
@@ -76,7 +74,7 @@ def ingest(
     properties: Properties = None,
     format: Format = "auto",
     delimiter: Delimiter = None,
-    no_header: Annotated[bool, typer.Option("--no-header", help="The CSV has no line of names.")] = False,
+    no_header: Annotated[bool, flag("The CSV has no line of names.", "--no-header")] = False,
     schema: Annotated[
         str | None, option("DDL", "Columns and types, like 'date TIMESTAMP, delay INT'.")
     ] = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from firn.cli.app import LOOK, app
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.target import (
     TARGET,
     DbOption,
@@ -49,9 +49,9 @@ def fsck(
     target: TargetArg = None,
     db: DbOption = None,
     writer: Annotated[str | None, option("ID", "Only this writer's catalog.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Don't read data files' footers.")] = False,
+    quick: Annotated[bool, flag("Don't read data files' footers.", "--quick")] = False,
     blocks: Annotated[
-        bool, typer.Option("--blocks", help="Of keyed tables: read every block, and compare its checksum.")
+        bool, flag("Of keyed tables: read every block, and compare its checksum.", "--blocks")
     ] = False,
     json: Json = False,
     options: StoreOptions = None,

@@ -9,7 +9,7 @@ import typer
 from firn.cli.app import MAINTAIN, app
 from firn.cli.call import AnyCall, LakeCall, on_table
 from firn.cli.input.inputs import read_all
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.reports import sweep_line
 from firn.cli.target import pairs
 from firn.cli.terminal import output
@@ -122,7 +122,7 @@ def remove(
         str | None, option("AGE", "Partitions of a time that ended longer ago, like 90d.")
     ] = None,
     retention: Annotated[
-        bool, typer.Option("--retention", help="Partitions older than the table's property `retention`.")
+        bool, flag("Partitions older than the table's property `retention`.", "--retention")
     ] = False,
 ) -> None:
     """Remove whole partitions: by their values, or by their age. Reads no data.
@@ -164,9 +164,9 @@ def delete(
     ] = None,
     soft: Annotated[
         bool | None,
-        typer.Option(
+        flag(
+            "Keep the predicate with the files, or rewrite them; by default softly where the table can.",
             "--soft/--no-soft",
-            help="Keep the predicate with the files, or rewrite them; by default softly where the table can.",
         ),
     ] = None,
 ) -> None:
@@ -252,9 +252,7 @@ def _tell_what_was_lost(result: ForgetResult) -> None:
 
 
 @on_table(app, None, "dry_run", panel=MAINTAIN)
-def mend(
-    call: AnyCall,
-) -> None:
+def mend(call: AnyCall) -> None:
     """Write a table's definition, logs and record of sweeps anew, where they are damaged or missing."""
     report = call.database.mend_table(call.name, dry_run=call.dry_run)
     would = "would write" if call.dry_run else "wrote"
@@ -263,8 +261,7 @@ def mend(
 
 @on_table(app, "lake", "writer", "dry_run", panel=MAINTAIN)
 def restore(
-    call: LakeCall,
-    at: Annotated[str, option("TIME|VERSION", "The version or time to go back to.")],
+    call: LakeCall, at: Annotated[str, option("TIME|VERSION", "The version or time to go back to.")]
 ) -> None:
     """Make a table as it was. Itself a commit: what came since stays in the history."""
     with call.progress("restoring"):

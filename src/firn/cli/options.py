@@ -18,6 +18,11 @@ def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
+def flag(help: str, *names: str) -> Any:
+    """An option without a value. It needs its name: by the parameter's alone it would have a `--no-` beside it."""
+    return typer.Option(*names, help=help)
+
+
 def argument(metavar: str, help: str) -> Any:
     """A word that stands by its place."""
     return typer.Argument(metavar=metavar, help=help)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from firn.cli.app import READ, app
 from firn.cli.call import AnyCall, LakeCall, Strict, on_table
 from firn.cli.kind import TableRow, shell_kind
-from firn.cli.options import option
+from firn.cli.options import flag, option
 from firn.cli.target import At, Csv, DbArg, Json, Limit, StoreOptions, given_or_usual, open_database
 from firn.cli.terminal import output
 from firn.degraded import warn_degraded
@@ -28,8 +26,8 @@ def scan(
     where: Annotated[str | None, option("PREDICATE", "Rows wanted.", "--where", "-w")] = None,
     at: At = None,
     limit: Limit = None,
-    count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Only say which files would be read.")] = False,
+    count: Annotated[bool, flag("Only count the rows.", "--count")] = False,
+    explain: Annotated[bool, flag("Only say which files would be read.", "--explain")] = False,
     csv: Csv = False,
 ) -> None:
     """Print a table's rows, or count them.
@@ -85,7 +83,7 @@ def _explain(found: Scan, json: bool) -> None:
 @app.command(rich_help_panel=READ)
 def tables(
     db: DbArg = None,
-    names: Annotated[bool, typer.Option("--names", help="Only the names: reads no log.")] = False,
+    names: Annotated[bool, flag("Only the names: reads no log.", "--names")] = False,
     json: Json = False,
     strict: Strict = False,
     options: StoreOptions = None,

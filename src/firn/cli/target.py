@@ -6,9 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -29,10 +27,10 @@ StoreOptions = Annotated[
     list[str] | None,
     option("NAME=VALUE", "A store option, like endpoint=http://127.0.0.1:9000. Repeatable.", "--option"),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document (rows: one line each).")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
+Json = Annotated[bool, flag("Print one JSON document (rows: one line each).", "--json")]
+DryRun = Annotated[bool, flag("Only say what would happen.", "--dry-run")]
 At = Annotated[str | None, option("TIME|VERSION", "As it was then; a time without a zone is UTC.", "--at")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
+Csv = Annotated[bool, flag("Print CSV with a header.", "--csv")]
 Limit = Annotated[int | None, option("N", "At most so many rows.", "--limit", "-n", min=0)]
 
 
@@ -105,11 +103,7 @@ def locate(table: str, db: str | None) -> tuple[str, str]:
 
 
 def open_target(
-    target: str | None,
-    db: str | None,
-    options: Sequence[str] | None = None,
-    *,
-    known: bool = True,
+    target: str | None, db: str | None, options: Sequence[str] | None = None, *, known: bool = True
 ) -> tuple[Database, str | None]:
     """A database, and the table's name where one was named: by its URL, or by its name beside --db.
 

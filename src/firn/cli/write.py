@@ -11,7 +11,7 @@ from firn.cli.app import WRITE, app
 from firn.cli.call import AnyCall, LakeCall, on_table
 from firn.cli.input.inputs import FORMATS, read_all
 from firn.cli.kind import shell_kind
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg, WriterOption, locate, open_database, pairs
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
@@ -78,10 +78,7 @@ TimestampFormat = Annotated[
     ),
 ]
 Upsert = Annotated[
-    bool,
-    typer.Option(
-        "--upsert", help="Refuse a table without a key: rows must take the places of those with theirs."
-    ),
+    bool, flag("Refuse a table without a key: rows must take the places of those with theirs.", "--upsert")
 ]
 Query = Annotated[
     str | None, typer.Option("--query", help="A SELECT over _rows that the rows pass through first.")
@@ -210,9 +207,7 @@ def append(
     query: Query = None,
     batch_id: BatchId = None,
     upsert: Upsert = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show new columns and their types.")
-    ] = False,
+    dry_run: Annotated[bool, flag("Only show new columns and their types.", "--dry-run")] = False,
 ) -> None:
     """Append rows from files or standard input, in this process. All of them appear at once.
 
@@ -290,7 +285,7 @@ def check_format(format: str) -> None:
 
 
 @on_table(app, None, "writer", "dry_run", panel=WRITE)
-def drop(call: AnyCall, yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False) -> None:
+def drop(call: AnyCall, yes: Annotated[bool, flag("Don't ask.", "--yes", "-y")] = False) -> None:
     """Delete a table and all its objects, at once and for good. Of writers' catalogs: the writer's part of it."""
     database, name = call.database, call.name
     if not call.dry_run and not yes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firn.cli.app import START, app
-from firn.cli.options import argument
+from firn.cli.options import argument, flag
 from firn.cli.target import Json, StoreOptions, store_options
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
@@ -25,12 +25,8 @@ def demo(
     directory: Annotated[
         str, argument("[DIR]", "Where its tables go: a directory, or a bucket's URL.")
     ] = "./demo-db",
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Delete an earlier demo there, and start over.")
-    ] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep an earlier demo, and use DIR-2, DIR-3, …")
-    ] = False,
+    fresh: Annotated[bool, flag("Delete an earlier demo there, and start over.", "--fresh")] = False,
+    keep: Annotated[bool, flag("Keep an earlier demo, and use DIR-2, DIR-3, …", "--keep")] = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:

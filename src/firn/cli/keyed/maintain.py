@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from firn.cli.call import KeyedCall, on_table
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.text import one_of
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.reports import sweep_line
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError, NotFoundError
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
 def compact(
     call: KeyedCall,
     full: Annotated[
-        bool,
-        typer.Option("--full", help="Everything into one sorted run, not only what the policy asks for."),
+        bool, flag("Everything into one sorted run, not only what the policy asks for.", "--full")
     ] = False,
 ) -> None:
     """Merge flushes and files into larger ones. The table's writer goes on meanwhile; another compactor is fenced.
@@ -68,9 +65,9 @@ def checkpoint(
         str | None, option("TIME", "How long it stays, like 10m or 7d; else until it is deleted.")
     ] = None,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Let the checkpoint NAME (or id) stay for --ttl from now on.")
+        bool, flag("Let the checkpoint NAME (or id) stay for --ttl from now on.", "--refresh")
     ] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the checkpoint NAME (or id).")] = False,
+    delete: Annotated[bool, flag("Delete the checkpoint NAME (or id).", "--delete")] = False,
 ) -> None:
     """Keep a keyed table as it is now readable under a name; without one, list what is kept.
 

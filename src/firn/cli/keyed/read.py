@@ -13,7 +13,7 @@ from firn.cli.call import KeyedCall, on_table
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.target import AtView, Hex
 from firn.cli.keyed.text import Words, one_of
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.target import Csv, Limit
 from firn.cli.terminal import output
 from firn.cli.terminal.exits import NOT_FOUND
@@ -32,9 +32,7 @@ def get(
     keys: Annotated[list[str], argument("KEY...", "Text, a number, …; of several columns a JSON array.")],
     at: AtView = None,
     hex: Hex = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="The value's bytes as they are, and no newline.")
-    ] = False,
+    raw: Annotated[bool, flag("The value's bytes as they are, and no newline.", "--raw")] = False,
 ) -> None:
     """Print the values of keys. Exits with 3 if one of them isn't there.
 
@@ -73,10 +71,10 @@ def scan(
     start: Annotated[str | None, option("KEY", "From this key on.")] = None,
     end: Annotated[str | None, option("KEY", "Up to, and without, this key.")] = None,
     prefix: Annotated[str | None, option("PREFIX", "Keys that begin with this.")] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The greatest keys first.")] = False,
+    reverse: Annotated[bool, flag("The greatest keys first.", "--reverse")] = False,
     at: AtView = None,
     limit: Limit = None,
-    count: Annotated[bool, typer.Option("--count", help="Only count the keys.")] = False,
+    count: Annotated[bool, flag("Only count the keys.", "--count")] = False,
     hex: Hex = False,
     csv: Csv = False,
 ) -> None:
@@ -114,9 +112,7 @@ def _readable(found: KeyedScan, words: Words) -> tuple[pa.Schema, Iterator[pa.Re
 def manifest(
     call: KeyedCall,
     at: AtView = None,
-    files: Annotated[
-        bool, typer.Option("--files", help="Every SST and L0 object, not only their sums.")
-    ] = False,
+    files: Annotated[bool, flag("Every SST and L0 object, not only their sums.", "--files")] = False,
     hex: Hex = False,
 ) -> None:
     """Print what a keyed table is made of: its writers, compactors, levels and files.

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from firn.cli.options import argument, flag, option
 
-from firn.cli.options import argument, option
-
-Hex = Annotated[bool, typer.Option("--hex", help="Keys and values that are bytes are hexadecimal digits.")]
+Hex = Annotated[bool, flag("Keys and values that are bytes are hexadecimal digits.", "--hex")]
 KeyArg = Annotated[str, argument("KEY", "Text, a number, …; of several columns a JSON array.")]
 ValueArg = Annotated[
     str, argument("VALUE", "Text; of a table with a schema a JSON object; - is standard input.")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.records.group import records
 from firn.cli.reports import print_report
 from firn.cli.target import DbOption, Json, StoreOptions, TableArg, locate, open_database
@@ -25,10 +23,7 @@ def copy(
     target: Annotated[str, argument("TARGET", "A lake table of the same database, made if need be.")],
     db: DbOption = None,
     changes: Annotated[
-        bool,
-        typer.Option(
-            "--changes", help="What was put and deleted since the last such copy, each change once."
-        ),
+        bool, flag("What was put and deleted since the last such copy, each change once.", "--changes")
     ] = False,
     at: Annotated[str | None, option("COMMIT", "The rows as they were at this commit.")] = None,
     follow: Annotated[

@@ -39,11 +39,7 @@ def get(call: RecordsCall, id: IdArg) -> None:
 
 @on_table(records, "records")
 def find(
-    call: RecordsCall,
-    where: Where = None,
-    order_by: OrderBy = None,
-    limit: Limit = None,
-    after: After = None,
+    call: RecordsCall, where: Where = None, order_by: OrderBy = None, limit: Limit = None, after: After = None
 ) -> None:
     """Print the rows that match, found through an index. With --json a line each, with ETags.
 
@@ -59,11 +55,7 @@ def find(
 
 @on_table(records, "records")
 def scan(
-    call: RecordsCall,
-    where: Where = None,
-    order_by: OrderBy = None,
-    limit: Limit = None,
-    after: After = None,
+    call: RecordsCall, where: Where = None, order_by: OrderBy = None, limit: Limit = None, after: After = None
 ) -> None:
     """Print all rows, or those that match; every row is read. With --json a line each, with ETags.
 

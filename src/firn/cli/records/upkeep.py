@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
-import typer
-
 from firn.cli.call import RecordsCall, on_table
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.records.group import records
 from firn.cli.records.target import indexed
 from firn.cli.terminal import output
@@ -19,11 +17,9 @@ from firn.errors import InvalidInputError
 def index(
     call: RecordsCall,
     field: Annotated[str | None, argument("FIELD", "A field, or a path like address.city.")] = None,
-    unique: Annotated[bool, typer.Option("--unique", help="No two rows may have one value.")] = False,
-    each: Annotated[
-        bool, typer.Option("--each", help="The field holds lists: find rows by their elements.")
-    ] = False,
-    drop: Annotated[bool, typer.Option("--drop", help="Drop the index.")] = False,
+    unique: Annotated[bool, flag("No two rows may have one value.", "--unique")] = False,
+    each: Annotated[bool, flag("The field holds lists: find rows by their elements.", "--each")] = False,
+    drop: Annotated[bool, flag("Drop the index.", "--drop")] = False,
 ) -> None:
     """Build an index while others read and write, or drop one; without a field print those that there are.
 
@@ -62,9 +58,7 @@ def index(
 def repair(
     call: RecordsCall,
     ids: Annotated[list[str], argument("ID...", "Ids of rows whose objects are damaged.")],
-    forget: Annotated[
-        bool, typer.Option("--forget", help="Delete rows of which the log has nothing any more.")
-    ] = False,
+    forget: Annotated[bool, flag("Delete rows of which the log has nothing any more.", "--forget")] = False,
 ) -> None:
     """Put damaged rows back from the log, or let them go. `firn fsck` names their objects.
 

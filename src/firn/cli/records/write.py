@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from firn.cli.call import RecordsCall, on_table
 from firn.cli.input.inputs import read_bytes
-from firn.cli.options import argument
+from firn.cli.options import argument, flag
 from firn.cli.records.group import records
 from firn.cli.records.target import Etag, IdArg, document_of, json_object, plain_row, typed
 from firn.cli.target import Json, StoreOptions, open_database
@@ -31,7 +29,7 @@ def put(
     call: RecordsCall,
     id: IdArg,
     document: Annotated[str, argument("DOCUMENT", "A JSON object; - is standard input.")],
-    insert: Annotated[bool, typer.Option("--insert", help="Refuse to replace a row.")] = False,
+    insert: Annotated[bool, flag("Refuse to replace a row.", "--insert")] = False,
     etag: Etag = None,
 ) -> None:
     """Make a row a document, whether it is there or not. With --json prints the new ETag.
@@ -67,7 +65,7 @@ def tx(
     database: Annotated[str, argument("DATABASE", "A directory, s3://…, gs://…, az://…")],
     file: Annotated[str, argument("FILE", "A file of JSON lines; - is standard input.")] = "-",
     serializable: Annotated[
-        bool, typer.Option("--serializable", help="Commit only if nothing that was read has changed either.")
+        bool, flag("Commit only if nothing that was read has changed either.", "--serializable")
     ] = False,
     json: Json = False,
     options: StoreOptions = None,

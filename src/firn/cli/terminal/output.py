@@ -110,12 +110,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    *,
-    right: Iterable[int] = (),
-) -> None:
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[int] = ()) -> None:
     """Print a table; where it is wider than the terminal, a block of lines for each row.
 
     `right`: columns of numbers.

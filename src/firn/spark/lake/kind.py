@@ -39,13 +39,7 @@ class LakeOnSpark(SparkKind):
         return read_to_spark(read, spark)
 
     def load(
-        self,
-        table: LakeContext,
-        frame: DataFrame,
-        *,
-        namer: Namer,
-        query: str | None,
-        aside: frozenset[str],
+        self, table: LakeContext, frame: DataFrame, *, namer: Namer, query: str | None, aside: frozenset[str]
     ) -> Written:
         return write_dataframe(table, frame, namer, query=query, aside=aside)
 
