@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
 from firn.bucket.ranges import fetch
@@ -112,22 +112,13 @@ class GatedBucket:
         return self._do("head", key, lambda: self._backing.stat(key))
 
     def put(self, key: str, data: BytesLike, *, retry_for: float | None = None) -> str:
-        body = self._sending(data)
-        return self._do("put", key, lambda: self._backing.write(key, body), body, retry_for)
+        return self._put("put", key, data, retry_for)
 
     def put_if_absent(self, key: str, data: BytesLike, *, retry_for: float | None = None) -> str:
-        self._needs_conditions("put_if_absent", key)
-        body = self._sending(data)
-        return self._do(
-            "put_if_absent", key, lambda: self._backing.write(key, body, absent=True), body, retry_for
-        )
+        return self._put("put_if_absent", key, data, retry_for, absent=True)
 
     def put_if_match(self, key: str, data: BytesLike, etag: str, *, retry_for: float | None = None) -> str:
-        self._needs_conditions("put_if_match", key)
-        body = self._sending(data)
-        return self._do(
-            "put_if_match", key, lambda: self._backing.write(key, body, match=etag), body, retry_for
-        )
+        return self._put("put_if_match", key, data, retry_for, match=etag)
 
     def delete(self, key: str) -> None:
         self._counters.delete += 1
@@ -193,12 +184,14 @@ class GatedBucket:
         self._counters.bytes_out += len(data)
         return bytes(data)
 
-    def _needs_conditions(self, verb: Verb, key: str) -> None:
-        if not self._backing.conditional_put:
+    def _put(self, verb: Verb, key: str, data: BytesLike, retry_for: float | None, **condition: Any) -> str:
+        if condition and not self._backing.conditional_put:
             raise UnsupportedError(
                 f"{self.uri(key)}: this store has no conditional puts, so {verb} can't be honoured; "
                 "use a store that has them"
             )
+        body = self._sending(data)
+        return self._do(verb, key, lambda: self._backing.write(key, body, **condition), body, retry_for)
 
     def _do(
         self,

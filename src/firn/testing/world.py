@@ -101,7 +101,7 @@ class SimClient(Client):
     def call(self, verb: Verb, key: str) -> Call:
         self._must_run()
         world = self.world
-        world._stand_in_line(self)
+        world._give_way(self, self)
         call = Call(len(world.trace), world.time.now_ms, self.name, verb, key)
         world.trace.append(call)
         if world.faults is not None:
@@ -325,22 +325,18 @@ class World:
         here = -1 if current is None else ready.index(current)
         return ready[schedule.pick(len(ready), here)]
 
-    def _stand_in_line(self, client: SimClient) -> None:
-        if self._starting:
-            self._hub.switch()
-            return
-        chosen = self._choose(client)
-        if chosen is not client:
-            chosen._switch()
-
     def _sleep(self, client: SimClient, seconds: float) -> None:
         self._ready.remove(client)
         if math.isfinite(seconds):
             self.time.after(milliseconds(seconds), lambda: self._ready.append(client))
+        self._give_way(client, None)
+
+    def _give_way(self, client: SimClient, in_line: SimClient | None) -> None:
+        """Let another client run, unless the one that is chosen is this one."""
         if self._starting:
             self._hub.switch()
             return
-        chosen = self._choose(None)
+        chosen = self._choose(in_line)
         if chosen is not client:
             chosen._switch()
 

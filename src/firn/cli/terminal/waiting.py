@@ -98,17 +98,10 @@ def _stderr_in_file() -> Iterator[None]:
 class Meter:
     """Seconds and requests of a piece of work."""
 
-    def __init__(self, *buckets: Bucket) -> None:
-        self._buckets = list({id(b): b for b in buckets}.values())
-        self._before = self._read()
+    def __init__(self, bucket: Bucket) -> None:
+        self._counters = bucket.counters
+        self._before = self._counters.as_dict()
         self._started = time.monotonic()
-
-    def _read(self) -> dict[str, int]:
-        total: dict[str, int] = {}
-        for bucket in self._buckets:
-            for name, count in bucket.counters.as_dict().items():
-                total[name] = total.get(name, 0) + count
-        return total
 
     @property
     def seconds(self) -> float:
@@ -117,7 +110,7 @@ class Meter:
     @property
     def requests(self) -> dict[str, int]:
         """By verb, with `bytes_in` and `bytes_out`."""
-        return {name: count - self._before[name] for name, count in self._read().items()}
+        return self._counters.since(self._before)
 
     def plain(self) -> dict[str, Any]:
         """The end of the JSON of every command that works on a table."""
