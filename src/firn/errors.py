@@ -12,7 +12,7 @@
       ConflictError          nothing was changed: read again and retry
         ObjectChangedError, LockHeldError, LockLostError, AppendExpiredError,
         HandleClosedError, ForkError, FencedError, StaleObjectError, ObjectLockedError,
-        TransactionTimedOutError, TransactionClosedError
+        TransactionTimedOutError, TransactionClosedError, DatabaseClosedError
       OutcomeUnknownError    it may or may not have happened: look before retrying
       StoreError             the bucket failed: retry later, or mend access
         AccessDeniedError, StoreUnavailableError
@@ -154,6 +154,10 @@ class TransactionTimedOutError(ConflictError):
 
 class TransactionClosedError(ConflictError):
     """The transaction was committed or rolled back already. Begin another."""
+
+
+class DatabaseClosedError(ConflictError):
+    """The connection was closed. Connect again."""
 
 
 class OutcomeUnknownError(FirnError):

@@ -137,3 +137,22 @@ def test_what_statements_on_spark_refuse(db: firn.Database) -> None:
     with pytest.raises(InvalidInputError, match="no_such"):
         db.sql("INSERT INTO t SELECT no_such FROM VALUES (1)")
     assert list(db.sql("SELECT * FROM t")) == []
+
+
+def test_views_of_all_tables(db: firn.Database, spark: SparkSession) -> None:
+    db.create_table("Flights.Old").append([{"n": 1}])
+    db.create_table("people", kind="records", schema={"city": "VARCHAR"}).insert("ada", {"city": "London"})
+    counts = db.create_table("counts", kind="keyed", key={"k": "VARCHAR"}, schema={"n": "BIGINT"})
+    with counts.open() as kv:
+        kv.put("a", {"n": 3})
+    db.create_table("empty")
+    versions = db.views(spark)
+    assert sorted(versions) == ["Flights.Old", "counts", "people"]
+    db.table("Flights.Old").append([{"n": 2}])
+    query = "SELECT f.n, c.n, city FROM `flights.old` f, counts c, people"
+    assert [tuple(row) for row in spark.sql(query).collect()] == [(1, 3, "London")]
+    assert db.views()["Flights.Old"] != versions["Flights.Old"]
+    assert spark.sql("SELECT count(*) FROM `Flights.Old`").collect()[0][0] == 2
+    db.create_table("PEOPLE").append([{"n": 1}])
+    with pytest.warns(UserWarning, match="'PEOPLE' and 'people'"):
+        db.views(spark)

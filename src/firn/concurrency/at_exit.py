@@ -20,6 +20,19 @@ class Unclosed(Protocol):
 unclosed: WeakSet[Unclosed] = WeakSet()
 
 
+def close_of(owner: object) -> None:
+    """Close the open handles of one owner; the first error is raised when all were told."""
+    errors: list[Exception] = []
+    for handle in list(unclosed):
+        if getattr(handle, "owner", None) is owner:
+            try:
+                handle.close()  # type: ignore[attr-defined]
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+
+
 def _close_all() -> None:
     """Close all open handles: a program that forgets to loses nothing that a flush can still save."""
     for handle in list(unclosed):

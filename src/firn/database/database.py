@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from firn.arguments import checked
 from firn.bucket import open_bucket, split_url
 from firn.bucket.base import Bucket
 from firn.bucket.options import StoreOptions
+from firn.concurrency.at_exit import close_of
 from firn.concurrency.once import Once
 from firn.database.engines import DatabaseEngines
 from firn.database.kinds.kind import KindsAt, Place, check_kind, check_options
 from firn.database.tables import Tables
 from firn.database.transactions import Transactions
 from firn.database.upkeep import WriterUpkeep
-from firn.errors import InvalidInputError
+from firn.errors import DatabaseClosedError, FirnError, InvalidInputError
 from firn.journal.lock import ExclusiveLock
 from firn.kinds import Kind
 from firn.names import check_name
@@ -137,7 +139,8 @@ class Database(Transactions, WriterUpkeep):
         if writer is not None:
             self._writers()  # which refuses an id that can't be
         place = Place(self.bucket, self.prefix, self.url, self.options, self.engines, self._writers, lock)
-        self._tables = Tables(self.bucket, self.prefix, self.url, KindsAt(place), self._writers)
+        self._opened = Tables(self.bucket, self.prefix, self.url, KindsAt(place), self._writers)
+        self._closed = False
 
     def _open_writers(self) -> WriterTables:
         from firn.database.writer_tables import WriterTables
@@ -147,15 +150,67 @@ class Database(Transactions, WriterUpkeep):
         )
 
     @property
+    def _tables(self) -> Tables:
+        self._must_be_open()
+        return self._opened
+
+    @property
     def _writer_tables(self) -> WriterTables:
+        self._must_be_open()
         return self._writers()
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise DatabaseClosedError(f"the connection to {self.url} is closed: connect again.")
 
     @property
     def _records(self) -> RecordTables:
         return cast("RecordTables", self._tables.kinds["records"])
 
     def __repr__(self) -> str:
-        return f"<Database {self.url}>"
+        return f"<Database {self.url}{' (closed)' if self._closed else ''}>"
+
+    def close(self) -> None:
+        """End what runs on behalf of this connection: keyed writers are flushed and closed, commits of record tables
+        are applied. Closing again is fine. `with firn.connect(…) as db` closes it at the end.
+
+        Afterwards the connection, its transactions and its writers raise `DatabaseClosedError` or say that they are
+        closed. Tables that it gave hold nothing open.
+
+        Raises:
+            FencedError: another writer has opened a keyed table; what wasn't acknowledged may or may not count.
+
+        Example:
+            >>> import firn
+            >>> with firn.connect("memory://") as db:
+            ...     _ = db.create_table("flights").append([{"origin": "DTW"}])
+            >>> db.table("flights")
+            Traceback (most recent call last):
+            firn.errors.DatabaseClosedError: the connection to memory:// is closed: connect again.
+        """
+        if not self._closed:
+            self._closed = True
+            close_of(self.engines)
+
+    def __enter__(self) -> Database:
+        self._must_be_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except FirnError:
+            if error is None:  # else the block's own error is the one to see
+                raise
+
+    def __getitem__(self, name: str) -> AnyTable:
+        """The table of that name: `db["flights"]` is `db.table("flights")`."""
+        return self.table(name)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.tables()
 
     @overload
     def create_table(
@@ -412,6 +467,24 @@ class Database(Transactions, WriterUpkeep):
             ('host-17=3', 1)
         """
         return self._writer_tables.writer_transaction(self)
+
+    def views(self, spark: SparkSession | None = None) -> dict[str, str]:
+        """Register every table of the database as a temporary view of a Spark session, each at one version, all
+        record tables at one commit: for code that calls `spark.sql` itself. Views of these names are replaced; tables
+        without columns have none. Call it again to see newer versions.
+
+        Spark doesn't tell names apart that differ in case only: there is a warning, and one of them has the view.
+
+        Args:
+            spark: the session; by default the connection's.
+
+        Returns the version of each view's table.
+
+        Cost: 1 LIST, and opening each table and its snapshot.
+        """
+        from firn.sql.on_spark import register_views
+
+        return register_views(self, spark or self.engines.session())
 
     def checkpoint(self) -> dict[str, int]:
         """Write replay caches: of every table with a log of its own, and of every writer.

@@ -59,7 +59,7 @@ class SqlTransaction(Transaction):
             >>> _ = stock.insert("skis", {"pairs": 5})
             >>> with db.begin() as tx:
             ...     _ = tx.sql("UPDATE stock SET pairs = pairs - 1 WHERE _id = ?", ["skis"])
-            ...     [row["pairs"] for row in tx.sql("SELECT pairs FROM stock")]
+            ...     print([row["pairs"] for row in tx.sql("SELECT pairs FROM stock")])
             [4]
         """
         self._must_be_open()

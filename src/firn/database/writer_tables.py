@@ -267,7 +267,7 @@ class WriterTransaction:
             >>> _ = db.create_table("cpu", journal="writer", schema={"load": "DOUBLE"})
             >>> with db.writer_transaction() as tx:
             ...     _ = tx.sql("INSERT INTO cpu VALUES (0.5), (0.75)")
-            ...     tx.sql("DELETE FROM cpu WHERE load > 0.6").outcome.rows_deleted
+            ...     print(tx.sql("DELETE FROM cpu WHERE load > 0.6").outcome.rows_deleted)
             1
             >>> list(db.sql("FROM cpu"))
             [{'load': 0.5}]

@@ -10,6 +10,7 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.concurrency.aio import Threads
 from firn.concurrency.at_exit import unclosed
+from firn.errors import DatabaseClosedError
 from firn.records.apply.commit_applier import Applier
 from firn.records.definition.settings import ATTEMPTS
 from firn.records.objects.store import RecordStore
@@ -37,11 +38,19 @@ class RecordSession:
         prefix: its key prefix, without a trailing slash; "" for the bucket's root.
         clock: time; simulations turn their own.
         background: whether commits are applied by a thread.
+        owner: whose end is the session's, too.
     """
 
     def __init__(
-        self, bucket: Bucket, prefix: str, *, clock: Clock | None = None, background: bool = True
+        self,
+        bucket: Bucket,
+        prefix: str,
+        *,
+        clock: Clock | None = None,
+        background: bool = True,
+        owner: object = None,
     ) -> None:
+        self.owner, self._closed = owner, False
         self._bucket, self._prefix = bucket, prefix
         self._clock: Clock = clock or SystemClock()
         self._background = background
@@ -55,6 +64,10 @@ class RecordSession:
     def store(self) -> RecordStore:
         """The database as the process knows it. No request."""
         with self._mutex:
+            if self._closed:
+                raise DatabaseClosedError(
+                    f"the connection to {self._bucket.uri(self._prefix)} is closed: connect again."
+                )
             if self._store is None:
                 self._store = RecordStore(self._bucket, self._prefix, clock=self._clock)
                 if self._background:
@@ -96,6 +109,12 @@ class RecordSession:
             attempts=attempts,
             new=new,
         )
+
+    def close(self) -> None:
+        """Apply what is left of own commits, and begin no transaction any more."""
+        self._closed = True
+        unclosed.discard(self)
+        self._close_at_exit()
 
     def _close_at_exit(self) -> None:
         if self._applier is not None:

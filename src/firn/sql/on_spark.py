@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,11 @@ from sqlglot.tokens import TokenType
 from firn.arrow.types import columns_of, conform
 from firn.errors import InvalidInputError, TableNotFoundError
 from firn.journal.model import ColumnTypes
+from firn.names import fold
 from firn.predicate.dialect import function_names, readable_depth
 from firn.predicate.select import shown
 from firn.predicate.words import Word
+from firn.reads import QueryMoment, plan_read
 from firn.spark.frames import frame_of_table
 from firn.spark.plan import frame_of
 from firn.spark.session.types import columns_of_schema, spark_schema
@@ -124,6 +127,25 @@ class SparkQuery:
 
     def _table(self, frame: DataFrame) -> pa.Table:
         return conform(frame.toArrow(), self.columns)
+
+
+def register_views(tables: QueryTables, session: SparkSession) -> dict[str, str]:
+    """See `Database.views`."""
+    names = tables.tables()
+    for name in names:
+        alike = [other for other in names if fold(other) == fold(name)]
+        if name == alike[0] and len(alike) > 1:
+            warnings.warn(
+                f"Spark can't tell the tables {' and '.join(map(repr, alike))} apart: its view is that of the last.",
+                stacklevel=4,
+            )
+    moment = QueryMoment()
+    found = {name: tables.table(name) for name in names}
+    reads = {name: plan_read(table, moment=moment) for name, table in found.items()}
+    for name, read in reads.items():
+        if read.known:
+            frame_of(read, session).createOrReplaceTempView(f"`{name}`")
+    return {name: read.version for name, read in reads.items() if read.known}
 
 
 def spark_words(text: str) -> list[Word]:

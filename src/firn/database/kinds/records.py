@@ -77,7 +77,7 @@ class RecordTables(TableKind[RecordOptions, RecordDefinition, AnyRecordTable]):
         self._bucket, self._prefix, self._url = bucket, prefix, url
         self._clock: Clock = clock or SystemClock()
         self._generations = Generations(bucket, prefix)
-        self.session = RecordSession(bucket, prefix, clock=self._clock, background=background)
+        self.session = RecordSession(bucket, prefix, clock=self._clock, background=background, owner=engines)
 
     @classmethod
     def at(cls, place: Place) -> RecordTables:

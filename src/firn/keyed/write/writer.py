@@ -76,6 +76,11 @@ class KeyedWriter(Reads):
         return f"<KeyedWriter {self.table.bucket.uri(self.table.prefix)} epoch {self.epoch}>"
 
     @property
+    def owner(self) -> object:
+        """The engines of the database that opened it, with which it ends."""
+        return self.table.engines
+
+    @property
     def epoch(self) -> int:
         """This writer's epoch: greater than that of any writer before."""
         return self._session.epoch
