@@ -267,10 +267,10 @@ class WriterTransaction:
             >>> _ = db.create_table("cpu", journal="writer", schema={"load": "DOUBLE"})
             >>> with db.writer_transaction() as tx:
             ...     _ = tx.sql("INSERT INTO cpu VALUES (0.5), (0.75)")
-            ...     print(tx.sql("DELETE FROM cpu WHERE load > 0.6").outcome.rows_deleted)
+            ...     print(tx.sql("UPDATE cpu SET load = 1 WHERE load > 0.6").outcome.rows_updated)
             1
-            >>> list(db.sql("FROM cpu"))
-            [{'load': 0.5}]
+            >>> sorted(row["load"] for row in db.sql("FROM cpu"))
+            [0.5, 1.0]
         """
         from firn.sql.blocks import WriterBlockTables
         from firn.sql.result import Result
