@@ -131,3 +131,12 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+def group(name: str, panel: str, help: str) -> typer.Typer:
+    """A group of commands: `firn NAME …`."""
+    made = typer.Typer(
+        help=help, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+    )
+    app.add_typer(made, name=name, rich_help_panel=panel)
+    return made

@@ -1,8 +1,8 @@
-"""Commands on one table: the parameters that all of them have, and the table that these open."""
+"""Commands on one table: the parameters that all of them have, the table that these open, and how it is answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from contextlib import AbstractContextManager
 from functools import cached_property, update_wrapper
 from inspect import Parameter, Signature, signature
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, T
 import typer
 
 from firn.cli.options import flag
-from firn.cli.reports import print_report
 from firn.cli.target import (
     DbOption,
     DryRun,
@@ -160,3 +159,42 @@ def on_table(
         return verb
 
     return hang
+
+
+def print_report(
+    name: str,
+    report: Any,
+    meter: waiting.Meter,
+    json: bool,
+    *,
+    line: str,
+    rest: Callable[[], None] | None = None,
+    dry_run: bool = False,
+    **more: object,
+) -> None:
+    """A report's dataclass as JSON, with `more` after its fields; or for a person `line`, and what `rest` prints.
+
+    Requests and seconds come last; for a person not of a dry run, which isn't what the work will take.
+    """
+    if json:
+        output.document({"table": name, **output.plain(report), **more, **meter.plain()})
+        return
+    output.line(line)
+    if rest is not None:
+        rest()
+    if not dry_run:
+        meter.note()
+
+
+def sweep_line(name: str, counts: Iterable[tuple[Sized, str]], bytes: int, *, dry_run: bool) -> str:
+    """Say in one line what a sweep of any kind of table did; `counts` are the keys that went, by kind.
+
+    >>> sweep_line("t", [(["a", "b"], "log"), ([], "orphan")], 2048, dry_run=False)
+    'sweep of t deleted 2 logs: 2.0 KB'
+    """
+    parts = [output.plural(len(keys), noun) for keys, noun in counts if len(keys)]
+    if not parts:
+        return f"sweep: nothing to delete in {name}"
+    return (
+        f"sweep of {name} {'would delete' if dry_run else 'deleted'} {', '.join(parts)}: {output.size(bytes)}"
+    )

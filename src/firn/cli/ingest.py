@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from firn.cli.app import WRITE, app
-from firn.cli.input.inputs import NO_NUMBER, format_of
-from firn.cli.input.time_formats import spark_pattern
+from firn.cli.input.inputs import NO_NUMBER, format_of, spark_pattern
 from firn.cli.kind import Ingest, shell_kind
 from firn.cli.options import argument, flag, option
 from firn.cli.target import DbOption, Json, StoreOptions, WriterOption, locate, open_database, pairs

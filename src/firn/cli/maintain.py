@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firn.cli.app import MAINTAIN, app
-from firn.cli.call import AnyCall, LakeCall, on_table
+from firn.cli.call import AnyCall, LakeCall, on_table, sweep_line
 from firn.cli.input.inputs import read_all
 from firn.cli.options import argument, flag, option
-from firn.cli.reports import sweep_line
 from firn.cli.target import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError

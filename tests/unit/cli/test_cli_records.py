@@ -370,7 +370,7 @@ def test_copy_follows(airports: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         if len(paused) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("firn.cli.records.copy.time.sleep", pause)
+    monkeypatch.setattr("firn.cli.records.load.time.sleep", pause)
     stopped = run("records", "copy", airports, "history", "--changes", "--follow", "5s", "--json")
     assert [line["rows"] for line in stopped.lines if "rows" in line] == [3, 1]
     assert paused == [5, 5, 5]

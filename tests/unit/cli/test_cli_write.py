@@ -12,7 +12,7 @@ import pytest
 
 import firn
 from cli_runs import ROWS, done, flights, run
-from firn.cli.input.time_formats import spark_pattern
+from firn.cli.input.inputs import spark_pattern
 from firn.lake.definition.keys import KeySpec
 
 ADD = {"date": datetime(2001, 4, 1, 12), "delay": 7, "origin": "SFO"}

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firn.cli.input.time_formats import spark_pattern
 from firn.errors import AccessDeniedError, InvalidInputError, ObjectNotFoundError
 
 if TYPE_CHECKING:
@@ -25,6 +24,11 @@ _BY_SUFFIX = {
 }
 NO_NUMBER = r"^\s*(\+|-?0[0-9])"
 """How digits begin that are a name, like a postal code or a telephone number."""
+# Directives of times in files: those of Python that Spark's readers know too.
+_DIRECTIVES = {
+    "%Y": "yyyy", "%y": "yy", "%m": "MM", "%b": "MMM", "%B": "MMMM", "%d": "dd", "%j": "DDD", "%H": "HH", "%I": "hh",
+    "%p": "a", "%M": "mm", "%S": "ss", "%f": "SSSSSS", "%z": "XX",
+}  # fmt: skip
 _TIME_TYPES = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "DATE", "TIME")
 
 
@@ -285,3 +289,26 @@ def _iso(name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArr
         f"column {name!r} has times in the table, and {text} isn't one: write them like "
         "2001-01-31T08:00:00, or say how they are written with --timestamp-format."
     ) from failed
+
+
+def spark_pattern(text: str) -> str:
+    """The format as Spark's readers take it.
+
+    Raises:
+        InvalidInputError: it has no directive, or one that isn't known everywhere.
+
+    Example:
+        >>> spark_pattern("%Y/%m/%d %H:%M"), spark_pattern("%Y-%m-%dT%H:%M")
+        ('yyyy/MM/dd HH:mm', "yyyy-MM-dd'T'HH:mm")
+    """
+    unknown = [part for part in re.findall(r"%.?", text) if part not in _DIRECTIVES]
+    if unknown or "%" not in text:
+        wrong = f"has {unknown[0]!r}, which isn't known" if unknown else "has no directive"
+        raise InvalidInputError(
+            f"the time format {text!r} {wrong}; write it like %Y/%m/%d %H:%M (known: {' '.join(_DIRECTIVES)})."
+        )
+
+    def turned(part: re.Match[str]) -> str:
+        return _DIRECTIVES.get(part[0]) or "'" + part[0].replace("'", "''") + "'"
+
+    return re.sub(r"%.|[A-Za-z']+", turned, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from firn.cli.reports import print_report
+from firn.cli.call import print_report
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError
 from firn.names import fold

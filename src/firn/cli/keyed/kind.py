@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firn.cli.keyed.group import keyed
 from firn.cli.kind import Ingest, LogOptions, ShellKind, TableRow
 from firn.cli.target import pairs
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError
+from firn.inspect.dump.decoded import moment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from firn.database.database import Database
+    from firn.journal.manifest.history import ManifestCommit
     from firn.keyed.table import KeyedTable
 
 
 class KeyedInShell(ShellKind):
     group = keyed
-    verbs = ("read", "feed", "write", "maintain", "size")
+    verbs = ("read", "write", "maintain", "size")
 
     def row(self, table: KeyedTable) -> TableRow:
         """`rows` are entries, and known where all of them are compacted into one run."""
@@ -81,13 +83,11 @@ class KeyedInShell(ShellKind):
         return pairs(words, "--key")
 
     def print_log(self, database: Database, table: KeyedTable, asked: LogOptions) -> None:
-        from firn.cli.keyed.history import print_manifests
-
         if asked.writer is not None or asked.at is not None:
             raise InvalidInputError(
                 f"{table.name} is a keyed table, whose log are its manifests: leave --writer and --at out."
             )
-        print_manifests(table, asked.limit, asked.json)
+        _print_manifests(table, asked.limit, asked.json)
 
     def check_ingest(self, table: KeyedTable | None, asked: Ingest) -> None:
         from firn.cli.keyed.ingest import check_key
@@ -105,6 +105,49 @@ class KeyedInShell(ShellKind):
 
         into = table or create_for(database, asked.name, frame, asked.key, asked.properties)
         load_frame(database, into, frame, asked.json)
+
+
+_SHOWN = {
+    "current": "current",
+    "chain": "current stands on it",
+    "kept": "a checkpoint's",
+    "replaced": "replaced",
+    "open": "not committed",
+}
+
+
+def _print_manifests(table: KeyedTable, limit: int | None, json: bool) -> None:
+    """The history of one table."""
+    found = table.history(limit)[::-1]
+    if json:
+        output.document({"table": table.name, "history": [_manifest_plain(commit) for commit in found]})
+    elif found:
+        heads = ["time (UTC)", "epoch", "flushes", "SSTs", "all SSTs", "entries", "size", "version", ""]
+        output.table(heads, [_manifest_line(commit) for commit in found], right=(1, 2, 3, 4, 5, 6))
+    else:
+        output.note(f"{table.name} has no manifest yet: nothing was compacted or loaded.")
+
+
+def _manifest_line(commit: ManifestCommit) -> tuple[str, ...]:
+    return (
+        moment(commit.time_ms).removesuffix(" UTC"),
+        str(commit.compactor_epoch),
+        f"+{commit.flushes:,}" if commit.flushes else "",
+        f"+{len(commit.adds):,} -{len(commit.deletes):,}",
+        output.number(commit.ssts),
+        output.number(commit.rows),
+        output.size(commit.bytes),
+        commit.version,
+        _SHOWN[commit.state],
+    )
+
+
+def _manifest_plain(commit: ManifestCommit) -> dict[str, Any]:
+    return {
+        **output.plain(commit),
+        "adds": [sst.file for sst in commit.adds],
+        "deletes": list(commit.deletes),
+    }
 
 
 PART: ShellKind = KeyedInShell()

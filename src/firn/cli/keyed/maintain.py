@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from firn.cli.call import KeyedCall, on_table
+from firn.cli.call import KeyedCall, on_table, sweep_line
 from firn.cli.keyed.group import keyed
 from firn.cli.keyed.text import one_of
 from firn.cli.options import argument, flag, option
-from firn.cli.reports import sweep_line
 from firn.cli.terminal import output, waiting
 from firn.errors import InvalidInputError, NotFoundError
 from firn.inspect.dump.decoded import moment

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from firn.cli.call import KeyedCall, on_table
 from firn.cli.input.inputs import read_all, read_bytes
-from firn.cli.keyed.group import keyed
+from firn.cli.keyed.group import Hex, KeyArg, Ttl, ValueArg, keyed
 from firn.cli.keyed.ingest import columns_of, loaded_line
-from firn.cli.keyed.target import Hex, KeyArg, Ttl, ValueArg
 from firn.cli.keyed.text import Words
 from firn.cli.options import argument
 from firn.cli.write import Delimiter, Format, TimestampFormat, check_format

@@ -1,5 +1,5 @@
-"""Commands for record tables: the group `firn records`, and what `firn log` prints of one.
+"""Commands for record tables: the group `firn records`.
 
-`group` is the group, `target` opens tables and reads documents, `read`, `write`, `load` and `copy` hold the commands
-for rows, `upkeep` those for indices.
+`group` is the group, `target` reads documents and conditions, `read`, `write` and `load` hold the commands for rows,
+`upkeep` those for indices, and `kind` what `firn log` and the like print of a record table.
 """

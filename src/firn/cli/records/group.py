@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import typer
+from firn.cli.app import RECORDS, group
 
-from firn.cli.app import RECORDS, app
-
-records = typer.Typer(
-    help="Record tables: read and write documents, alone or in transactions, and look after indices.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+records = group(
+    "records",
+    RECORDS,
+    "Record tables: read and write documents, alone or in transactions, and look after indices.",
 )
-app.add_typer(records, name="records", rich_help_panel=RECORDS)

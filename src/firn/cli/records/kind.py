@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firn.cli.kind import Ingest, LogOptions, ShellKind, TableRow
 from firn.cli.records.group import records
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from firn.database.database import Database
     from firn.database.kinds.records import AnyRecordTable
+    from firn.journal.sequence import LogRecord
 
 
 class RecordsInShell(ShellKind):
     group = records
-    verbs = ("read", "write", "load", "copy", "upkeep")
+    verbs = ("read", "write", "load", "upkeep")
 
     def row(self, table: AnyRecordTable) -> TableRow:
         """`files` are the objects of rows, of which some may be of rows that were deleted."""
@@ -79,11 +80,9 @@ class RecordsInShell(ShellKind):
             output.line(f"property {name}: {value}")
 
     def print_log(self, database: Database, table: AnyRecordTable, asked: LogOptions) -> None:
-        from firn.cli.records.history import print_commits
-
         if asked.writer is not None or asked.at is not None:
             raise InvalidInputError(f"{table.name} is a record table: leave --writer and --at out.")
-        print_commits(table, asked.limit, asked.json)
+        _print_commits(table, asked.limit, asked.json)
 
     def check_ingest(self, table: AnyRecordTable | None, asked: Ingest) -> None:
         from firn.cli.records.load import id_of
@@ -104,6 +103,62 @@ class RecordsInShell(ShellKind):
         id = id_of(asked.name, asked.key)
         into = table or create_for(database, asked.name, frame, id, asked.properties)
         load_frame(database, into, frame, id, asked.json)
+
+
+def _print_commits(table: AnyRecordTable, limit: int | None, json: bool) -> None:
+    """The commits that changed a table and are still in the log, the newest last."""
+    from firn.records.table import RecordTable
+
+    if not isinstance(table, RecordTable):
+        raise InvalidInputError(f"{table.name} has isolation='row': its rows are changed without commits.")
+    log = table.session.store.log
+    head = log.refresh()
+    horizon = log.learn(log.store.horizon())
+    found = [
+        line for record in log.records(horizon.lo, head.number) if (line := _commit_line(table.name, record))
+    ]
+    found = found if limit is None else found[max(0, len(found) - limit) :]
+    if json:
+        output.document({"table": table.name, "head": head.number, "applied": log.applied, "commits": found})
+        return
+    rows = [
+        (
+            f"{line['commit']:,}",
+            f"{line['transactions']:,}",
+            f"{line['put']:,}",
+            f"{line['deleted']:,}",
+            line["changed"],
+        )
+        for line in found
+    ]
+    if rows:
+        output.table(["commit", "transactions", "rows put", "deleted", ""], rows, right=(0, 1, 2, 3))
+    else:
+        output.note(f"No commit in the log changed {table.name}; the last one is {head.number:,}.")
+
+
+def _commit_line(table: str, record: LogRecord) -> dict[str, Any] | None:
+    members = [
+        member
+        for member in record.group
+        if (member.ddl is not None and member.ddl.table == table)
+        or any(write.table == table for write in member.writes)
+    ]
+    if not members:
+        return None
+    writes = [write for member in members for write in member.writes if write.table == table]
+    changed = ", ".join(
+        f"{member.ddl.verb} {member.ddl.field}".strip() for member in members if member.ddl is not None
+    )
+    return {
+        "commit": record.number,
+        "transactions": len(members),
+        "txids": [member.txid for member in members],
+        "put": sum(not write.deletes for write in writes),
+        "deleted": sum(write.deletes for write in writes),
+        "rows": [write.id for write in writes],
+        "changed": changed,
+    }
 
 
 PART: ShellKind = RecordsInShell()

@@ -1,23 +1,25 @@
-"""`firn records load`, and what `firn ingest` does with a record table."""
+"""`firn records load` and `copy`, and what `firn ingest` does with a record table."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from firn.cli.call import RecordsCall, on_table
+from firn.cli.call import RecordsCall, on_table, print_report
 from firn.cli.input.inputs import format_of, read_bytes, read_rows
-from firn.cli.options import argument, option
+from firn.cli.options import argument, flag, option
 from firn.cli.records.group import records
 from firn.cli.records.target import json_object
-from firn.cli.reports import print_report
 from firn.cli.terminal import output, waiting
 from firn.cli.write import Delimiter, Format, check_format
 from firn.errors import InvalidInputError
+from firn.units import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from firn.database.copies import CopyReport
     from firn.database.database import Database
     from firn.database.kinds.records import AnyRecordTable
     from firn.records.documents.documents import Documents
@@ -121,3 +123,40 @@ def _documents(data: bytes, chosen: str, shown: str) -> Iterator[tuple[str, dict
         if not isinstance(row, dict):
             raise InvalidInputError(f"{shown}: row {number} isn't a JSON object but {type(row).__name__}.")
         yield f"{shown}, row {number}", row
+
+
+@on_table(records, "records")
+def copy(
+    call: RecordsCall,
+    target: Annotated[str, argument("TARGET", "A lake table of the same database, made if need be.")],
+    changes: Annotated[
+        bool, flag("What was put and deleted since the last such copy, each change once.", "--changes")
+    ] = False,
+    at: Annotated[str | None, option("COMMIT", "The rows as they were at this commit.")] = None,
+    follow: Annotated[
+        str | None, option("TIME", "With --changes: again and again, after such a pause.")
+    ] = None,
+) -> None:
+    """Copy a record table's rows into a lake table, where they are read as files: all of them, or each change.
+
+    firn records copy ./prod/orders orders_history --changes --follow 5s
+    """
+    if follow is not None and not changes:
+        raise InvalidInputError("--follow is for --changes: each copy of rows appends all of them.")
+    pause = None if follow is None else parse_duration(follow)
+    database = call.database
+    while True:
+        call.meter = waiting.Meter(database.bucket)
+        with call.progress("copying"):
+            report = database.copy(call.name, target, changes=changes, at=at)
+        if pause is None or report.rows != 0:
+            call.answer(report, _copied(call.name, target, report), target=target)
+        if pause is None:
+            return
+        time.sleep(pause)
+
+
+def _copied(name: str, target: str, report: CopyReport) -> str:
+    if report.rows is None:
+        return f"{target} has {name} up to commit {report.upto} already"
+    return f"copied {output.plural(report.rows, 'row')} of {name} into {target}, up to commit {report.upto}"
