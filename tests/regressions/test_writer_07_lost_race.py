@@ -8,8 +8,8 @@ import pytest
 
 import firn
 from firn.errors import HandleClosedError
+from firn.journal.writer.attempts import ATTEMPTS
 from firn.journal.writer.commit.commit import Handle
-from firn.journal.writer.commit.local_writer import ATTEMPTS
 from firn.lake.table import LakeTable
 
 VERBS: dict[str, Callable[[firn.Database, LakeTable], object]] = {

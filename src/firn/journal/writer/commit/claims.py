@@ -17,6 +17,7 @@ from firn.errors import (
     ObjectNotFoundError,
     OutcomeUnknownError,
 )
+from firn.journal.writer.attempts import ATTEMPTS
 from firn.journal.writer.commit.pending import NOTHING_SENT, Pending, Settled
 from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
@@ -25,9 +26,6 @@ from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.state import CatalogHead
 from firn.journal.writer.history.listing import list_from
 from firn.journal.writer.history.objects import Reader
-
-ATTEMPTS = 4
-"""How often a put without an answer is looked after, on top of the bucket's own retries."""
 
 
 class Claims:

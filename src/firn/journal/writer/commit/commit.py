@@ -25,6 +25,7 @@ from firn.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+from firn.journal.writer.attempts import ATTEMPTS, persist
 from firn.journal.writer.commit.age import Age
 from firn.journal.writer.commit.claims import Claims
 from firn.journal.writer.commit.pending import NOTHING_SENT, Pending, Settled
@@ -37,9 +38,6 @@ from firn.journal.writer.history.checkpoint import write_checkpoint
 from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.listing import Names, list_from
 from firn.journal.writer.history.objects import Reader
-
-ATTEMPTS = 4
-"""How often a PUT without an answer is looked after, on top of the bucket's own retries."""
 
 
 class Discipline(Protocol):
@@ -250,15 +248,12 @@ class Handle:
         layout, bucket = self.history.layout, self.history.bucket
         key = layout.marker_key(transaction.revision, transaction.uuid)
         body = marker.encode_marker(layout, transaction)
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                bucket.put(key, body)
-                return
-            except OutcomeUnknownError as error:
-                if not left:
-                    raise StoreUnavailableError(
-                        f"{bucket.uri(key)} was sent and no answer came. Nothing was committed: try again."
-                    ) from error
+        try:
+            persist(lambda: bucket.put(key, body), OutcomeUnknownError)
+        except OutcomeUnknownError as error:
+            raise StoreUnavailableError(
+                f"{bucket.uri(key)} was sent and no answer came. Nothing was committed: try again."
+            ) from error
 
     def _given_up(self, pending: Pending) -> HandleClosedError:
         self._pending = None

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from firn.clock import Clock
 from firn.errors import FirnError, HandleClosedError, InvalidInputError
+from firn.journal.writer.attempts import persist
 from firn.journal.writer.commit.age import Age
 from firn.journal.writer.commit.commit import Handle
 from firn.journal.writer.federation.federation import Federation, Union
@@ -21,9 +22,6 @@ from firn.journal.writer.format.state import CatalogHead, CatalogState, clock_at
 from firn.journal.writer.history.checkpoint import is_due
 from firn.journal.writer.history.history import History
 from firn.journal.writer.history.loss import check_begun
-
-ATTEMPTS = 4
-"""How often a commit is made anew after another process of the same writer has committed first."""
 
 Planner = Callable[[CatalogState, str], Sequence[Action]]
 """The changes of a commit to the catalog as it is right then, with the clock of its rows; raises if it can't be
@@ -130,22 +128,8 @@ class OwnWriter(Author):
         the next commit tries again.
         """
         with self._mutex:
-            for attempt in range(ATTEMPTS):
-                handle = self._opened()
-                try:
-                    head = handle.commit(
-                        proposal.plan(handle.state, clock_of(handle.state)),
-                        op=proposal.op,
-                        batches=proposal.batches,
-                        summary=proposal.summary,
-                        ticket=proposal.ticket,
-                        replaced=proposal.replaced,
-                        ages=proposal.ages,
-                    )
-                    break
-                except HandleClosedError:
-                    if attempt + 1 == ATTEMPTS:
-                        raise
+            # Made anew after another process of the same writer has committed first.
+            handle, head = persist(lambda: self._committed(proposal), HandleClosedError)
             every = proposal.checkpoint_every
             if every and is_due(self.history, head.revision, every=every):
                 with suppress(FirnError):  # optional, and the commit is acknowledged
@@ -158,6 +142,18 @@ class OwnWriter(Author):
             return self._maintenance[table]
 
     # -- inside
+
+    def _committed(self, proposal: PendingCommit) -> tuple[Handle, CatalogHead]:
+        handle = self._opened()
+        return handle, handle.commit(
+            proposal.plan(handle.state, clock_of(handle.state)),
+            op=proposal.op,
+            batches=proposal.batches,
+            summary=proposal.summary,
+            ticket=proposal.ticket,
+            replaced=proposal.replaced,
+            ages=proposal.ages,
+        )
 
     def _opened(self) -> Handle:
         with self._mutex:

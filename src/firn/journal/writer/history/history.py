@@ -7,11 +7,12 @@ with each checkpoint says from where to list; the LIST has to show what it says,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, ForkError, InvalidInputError, NotFoundError, SnapshotTooOldError
+from firn.journal.writer.attempts import ATTEMPTS
 from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectName, WriterLayout
@@ -19,11 +20,6 @@ from firn.journal.writer.format.state import CatalogHead, CatalogState, replay
 from firn.journal.writer.history.forks import Chain, Fork, Link, Node, decide
 from firn.journal.writer.history.listing import Names, list_settled
 from firn.journal.writer.history.objects import Reader, links_of
-
-_Walker = Callable[[Names, bool], "_Walk"]
-
-ATTEMPTS = 4
-"""How often an anomaly is looked at, with a LIST of its own each time, before it is reported."""
 
 
 @dataclass(frozen=True)
@@ -152,15 +148,11 @@ class History:
             if revision < self._names.since:
                 self._names = list_settled(self.bucket, self.layout, 0)
             try:
-                return self._persistently(
-                    lambda *args: self._walk(args[0], revision, last_try=args[1]), self._names
-                ).version
+                return self._settled(revision, self._names).version
             except SnapshotTooOldError:
                 if self._names.since == 0:
                     raise
-            return self._persistently(
-                lambda *args: self._walk(args[0], revision, last_try=args[1]), None
-            ).version
+            return self._settled(revision).version
 
     def at_time(self, time_ms: int) -> CatalogVersion:
         """The longest prefix of the history that was committed at `time_ms` (Unix milliseconds) or before.
@@ -270,7 +262,7 @@ class History:
             walk = self._opened_by_hint()
             if walk is not None:
                 return walk
-        return self._persistently(lambda *args: self._walk(args[0], None, last_try=args[1]), None)
+        return self._settled()
 
     def _opened_by_hint(self) -> _Walk | None:
         hint = self.reader.hint()
@@ -286,14 +278,14 @@ class History:
         self._names = names
         return walk
 
-    def _persistently(self, walk: _Walker, names: Names | None) -> _Walk:
-        """List again before an anomaly is reported (rule 2)."""
+    def _settled(self, upto: int | None = None, names: Names | None = None) -> _Walk:
+        """`_walk`, with a LIST anew, `ATTEMPTS` times, before an anomaly is reported (rule 2)."""
         error: Exception | None = None
         for left in reversed(range(ATTEMPTS)):
             if names is None:
                 names = list_settled(self.bucket, self.layout, 0)
             try:
-                found = walk(names, left == 0)
+                found = self._walk(names, upto, last_try=left == 0)
             except (_Anomaly, CorruptObjectError) as anomaly:
                 error, names = anomaly, None
                 continue
@@ -453,7 +445,7 @@ class History:
         if len(prefixes) == 1:
             return prefixes[0]
         if revision not in self._chain:
-            walk = self._persistently(lambda *args: self._walk(args[0], None, last_try=args[1]), None)
+            walk = self._settled()
             if walk.version.fork is not None:
                 raise self._forked(walk.version.fork)
             self._chain.update(walk.nodes)

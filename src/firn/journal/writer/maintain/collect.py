@@ -18,6 +18,7 @@ from firn.errors import (
     ObjectNotFoundError,
 )
 from firn.journal.model import SweepReport
+from firn.journal.writer.attempts import ATTEMPTS, ChangedMeanwhile, persist
 from firn.journal.writer.format.actions import Add, CatalogTransaction, Drop
 from firn.journal.writer.format.footers import read_pairs
 from firn.journal.writer.format.layout import BadName, ObjectName
@@ -28,8 +29,6 @@ from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.history.store_clock import store_now
 
-ATTEMPTS = 4
-"""How often a pass is begun anew because something that it listed was gone or cut short."""
 AT_ONCE = 256
 """Transactions held in memory while their files are noted."""
 
@@ -56,10 +55,6 @@ class CatalogCollection:
         return SweepReport(
             self.data_files, self.markers, self.orphans, self.bytes, self.kept_foreign, dry_run=self.dry_run
         )
-
-
-class _Changed(Exception):
-    """A listed object is gone: somebody else prunes or collects."""
 
 
 Ages = Callable[[str], int]
@@ -96,19 +91,16 @@ def collect(
         ConflictError: others prune or collect at the same time.
         StoreError, OutcomeUnknownError: collect again; it ends what this began.
     """
-    damaged: CorruptObjectError | None = None
-    for _ in range(ATTEMPTS):
-        try:
-            return _Collection(history, orphan_age_ms, dry_run, table).run()
-        except CorruptObjectError as error:
-            damaged = error
-        except _Changed:
-            damaged = None
-    if damaged is not None:
-        raise damaged
-    raise ConflictError(
-        f"{history.where} was changed by another process in each of {ATTEMPTS} passes. Prune and collect it from one."
-    )
+    try:
+        return persist(
+            lambda: _Collection(history, orphan_age_ms, dry_run, table).run(),
+            (CorruptObjectError, ChangedMeanwhile),
+        )
+    except ChangedMeanwhile:
+        raise ConflictError(
+            f"{history.where} was changed by another process in each of {ATTEMPTS} passes. Prune and collect it from "
+            "one."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -245,7 +237,7 @@ class _Collection:
             some = nodes[start : start + AT_ONCE]
             found = self.history.reader.transactions(some)
             if len(found) < len(some):
-                raise _Changed
+                raise ChangedMeanwhile
             for transaction in found.values():
                 if isinstance(transaction, CorruptObjectError):
                     raise transaction
@@ -255,7 +247,7 @@ class _Collection:
             for prefix in prefixes:
                 state = self.history.reader.checkpoint(ObjectName(revision, prefix, "checkpoint"))
                 if state is None:
-                    raise _Changed
+                    raise ChangedMeanwhile
                 paths.update(path for table in state.tables.values() for path in table.files)
         return paths | self._claimed()
 
@@ -270,7 +262,7 @@ class _Collection:
         paths: set[str] = set()
         for key, blob in zip(keys, self.bucket.get_many(keys), strict=True):
             if blob is None:
-                raise _Changed
+                raise ChangedMeanwhile
             paths.update(_added(decode_transaction(blob.data, where=self.bucket.uri(key))))
         return paths
 
@@ -294,7 +286,7 @@ class _Collection:
             pairs = read_pairs(self.bucket, info.key, info.size)
             record = read_metadata(pairs, where=self.bucket.uri(info.key))
         except ObjectNotFoundError:
-            raise _Changed from None
+            raise ChangedMeanwhile from None
         except CorruptObjectError:
             record = None
         owner = (self.layout.writer, self.layout.database)
@@ -333,7 +325,7 @@ class _Collection:
                 pairs = read_pairs(self.bucket, info.key, info.size)
                 yield info, decode_marker(self.layout, info.key, pairs, where=self.bucket.uri(info.key))
             except ObjectNotFoundError:
-                raise _Changed from None
+                raise ChangedMeanwhile from None
             except CorruptObjectError:
                 self.kept_foreign.append(info.key)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from firn.bucket.base import ObjectInfo
 from firn.errors import ConflictError, CorruptObjectError, ForkError
+from firn.journal.writer.attempts import ATTEMPTS, ChangedMeanwhile, persist
 from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import ObjectName
@@ -23,8 +24,6 @@ from firn.journal.writer.history.objects import links_of
 from firn.journal.writer.history.store_clock import store_now
 from firn.journal.writer.unclaimed.branches import LostBranches, lost_nodes
 
-ATTEMPTS = 4
-"""How often a history that changes meanwhile is begun with anew."""
 AT_ONCE = 256
 """Transactions held in memory while they are replayed."""
 
@@ -41,10 +40,6 @@ class PruneReport:
     written: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     dry_run: bool = False
-
-
-class _Changed(Exception):
-    """A listed object is gone: somebody else prunes."""
 
 
 class _Stray(Exception):
@@ -77,24 +72,22 @@ def prune(history: History, *, older_than_ms: int, dry_run: bool = False) -> Pru
         ConflictError: others prune at the same time.
         StoreError, OutcomeUnknownError: prune again; it ends what this began.
     """
-    damaged: CorruptObjectError | None = None
-    since = tries = 0
-    while tries < ATTEMPTS:
-        try:
-            return _Pruning(history, older_than_ms, dry_run, since).run()
-        except _Stray as stray:
-            since = stray.revision
-            continue
-        except CorruptObjectError as error:
-            damaged = error
-        except _Changed:
-            damaged = None
-        tries += 1
-    if damaged is not None:
-        raise damaged
-    raise ConflictError(
-        f"{history.where} was pruned by another process in each of {ATTEMPTS} passes. Prune it from one process."
-    )
+    since = 0
+
+    def one_pass() -> PruneReport:
+        nonlocal since
+        while True:
+            try:
+                return _Pruning(history, older_than_ms, dry_run, since).run()
+            except _Stray as stray:
+                since = stray.revision
+
+    try:
+        return persist(one_pass, (CorruptObjectError, ChangedMeanwhile))
+    except ChangedMeanwhile:
+        raise ConflictError(
+            f"{history.where} was pruned by another process in each of {ATTEMPTS} passes. Prune it from one process."
+        ) from None
 
 
 class _Pruning:
@@ -180,7 +173,7 @@ class _Pruning:
             self.warnings.append(str(error))
             return None
         if state is None:
-            raise _Changed
+            raise ChangedMeanwhile
         return state
 
     # -- floor and second
@@ -251,7 +244,7 @@ class _Pruning:
             for node in some:
                 transaction = found.get(node)
                 if transaction is None:
-                    raise _Changed
+                    raise ChangedMeanwhile
                 if isinstance(transaction, CorruptObjectError):
                     raise transaction
                 before = self.chain.get(node[0] - 1)

@@ -22,6 +22,7 @@ from firn.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from firn.journal.writer.attempts import persist
 from firn.journal.writer.commit.claims import Claims
 from firn.journal.writer.commit.pending import Pending
 from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord, Resolve
@@ -43,8 +44,6 @@ from firn.journal.writer.unclaimed.branches import (
     plan_branch,
 )
 
-ATTEMPTS = 4
-"""How often a claim that its owner left is finished before the repair goes on above it."""
 NAMED = 10
 """Objects that a message lists."""
 
@@ -96,13 +95,8 @@ def repair(bucket: Bucket, layout: WriterLayout, keep: str, *, dry_run: bool = F
         raise InvalidInputError(
             f"{keep!r} isn't a transaction's uuid: it has up to 32 hexadecimal digits. `firn log` shows them."
         )
-    for left in reversed(range(ATTEMPTS)):
-        try:
-            return _Repair(bucket, layout, wanted, dry_run).run()
-        except HandleClosedError:
-            if not left:
-                raise
-    raise AssertionError("unreachable")
+    # A claim that its owner left is finished first; the repair then goes on above it.
+    return persist(lambda: _Repair(bucket, layout, wanted, dry_run).run(), HandleClosedError)
 
 
 class _Repair:
