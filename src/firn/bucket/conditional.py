@@ -7,10 +7,10 @@ So each body carries a nonce, and a refused or unanswered put is settled by read
 from __future__ import annotations
 
 from firn.bucket.base import Blob, Bucket
+from firn.bucket.presence import find
 from firn.errors import (
     ObjectChangedError,
     ObjectExistsError,
-    ObjectNotFoundError,
     OutcomeUnknownError,
     StoreError,
 )
@@ -52,9 +52,7 @@ def swap(
 
 def _read(bucket: Bucket, key: str) -> Blob | None:
     try:
-        return bucket.get(key)
-    except ObjectNotFoundError:
-        return None
+        return find(bucket, key)
     except StoreError as error:
         # A refusal that can't be looked into may be the echo of one's own success.
         raise OutcomeUnknownError(

@@ -1,8 +1,8 @@
-"""Whether an object exists."""
+"""Whether an object exists, and the object if it does."""
 
 from __future__ import annotations
 
-from firn.bucket.base import Bucket
+from firn.bucket.base import Blob, Bucket
 from firn.errors import ObjectNotFoundError
 
 
@@ -21,3 +21,11 @@ def is_there(bucket: Bucket, key: str) -> bool:
     except ObjectNotFoundError:
         return False
     return True
+
+
+def find(bucket: Bucket, key: str) -> Blob | None:
+    """The object, None if there is none. 1 GET."""
+    try:
+        return bucket.get(key)
+    except ObjectNotFoundError:
+        return None

@@ -18,12 +18,13 @@ from firn.bucket.connect import connect
 from firn.bucket.failures import Meaning, classify
 from firn.bucket.keys import check_key, check_prefix
 from firn.bucket.options import sort_options
+from firn.bucket.presence import find
 from firn.bucket.ranges import check_range, fetch
 from firn.bucket.retry import Retrier
 from firn.bucket.urls import Kind, parse_url
 from firn.clock import Clock, SystemClock
 from firn.concurrency.parallel import in_flight
-from firn.errors import InvalidInputError, ObjectChangedError, ObjectNotFoundError, UnsupportedError
+from firn.errors import InvalidInputError, ObjectChangedError, UnsupportedError
 
 T = TypeVar("T")
 
@@ -203,7 +204,7 @@ class ObjectStoreBucket:
         self._delete([check_key(key)])
 
     def get_many(self, keys: Sequence[str]) -> builtins.list[Blob | None]:
-        return self._many(self._get_or_none, keys)
+        return self._many(partial(find, self), keys)
 
     def put_many(self, items: Sequence[tuple[str, BytesLike]]) -> builtins.list[str]:
         return self._many(lambda item: self.put(*item), items)
@@ -267,12 +268,6 @@ class ObjectStoreBucket:
 
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         self._run(attempt, verb="delete", target=self.uri(keys[0]) + more, write=True)
-
-    def _get_or_none(self, key: str) -> Blob | None:
-        try:
-            return self.get(key)
-        except ObjectNotFoundError:
-            return None
 
     def _many(self, fn: Callable[[Any], T], items: Sequence[Any]) -> builtins.list[T]:
         # Memory answers in microseconds: threads would only be in each other's way.

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from firn.bucket.base import Blob, Bucket
+from firn.bucket.presence import find
 from firn.bucket.retry import RetryPolicy
 from firn.clock import Clock
-from firn.errors import StoreUnavailableError
+from firn.errors import ObjectNotFoundError, StoreUnavailableError
+
+T = TypeVar("T")
 
 _PATIENCE = RetryPolicy(attempts=60, first_wait=0.02, longest_wait=2.0)
 
@@ -35,6 +40,15 @@ class Backoff:
             return None
         return _PATIENCE.wait(self.failed, random.Random(random.getrandbits(64)))
 
+    def persist(self, attempt: Callable[[], T], on: type[Exception] | tuple[type[Exception], ...]) -> T:
+        """The first result, with waits between attempts that fail `on` these errors; the last one's error."""
+        while True:
+            try:
+                return attempt()
+            except on:
+                if not self.wait():
+                    raise
+
 
 def whole(bucket: Bucket, blob: Blob, clock: Clock) -> Blob:
     """The object, again if half of it came: that must not be taken for a corrupt one, nor for an empty one.
@@ -49,3 +63,16 @@ def whole(bucket: Bucket, blob: Blob, clock: Clock) -> Blob:
             raise StoreUnavailableError(f"{bucket.uri(blob.info.key)}: answers are cut short; retry later")
         blob = bucket.get(blob.info.key)
     return blob
+
+
+def whole_or_none(bucket: Bucket, blob: Blob | None, clock: Clock) -> Blob | None:
+    """`whole`, None if there was no object, or it is gone."""
+    try:
+        return None if blob is None else whole(bucket, blob, clock)
+    except ObjectNotFoundError:
+        return None
+
+
+def find_whole(bucket: Bucket, key: str, clock: Clock) -> Blob | None:
+    """The object, whole; None if there is none. 1 GET, again if half of it came."""
+    return whole_or_none(bucket, find(bucket, key), clock)

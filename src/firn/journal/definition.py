@@ -27,7 +27,7 @@ from firn.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from firn.journal.backoff import Backoff, whole
+from firn.journal.backoff import Backoff, find_whole, whole
 
 T = TypeVar("T")
 
@@ -43,11 +43,8 @@ def read_object(
     """What `decode` makes of its bytes and its name for messages; None where there is none. 1 GET, again if half
     of it came."""
     key = definition_key(prefix)
-    try:
-        blob = whole(bucket, bucket.get(key), clock or SystemClock())
-    except ObjectNotFoundError:
-        return None
-    return decode(blob.data, bucket.uri(key))
+    blob = find_whole(bucket, key, clock or SystemClock())
+    return None if blob is None else decode(blob.data, bucket.uri(key))
 
 
 class Left(NamedTuple):
@@ -119,10 +116,7 @@ def replace_object(
     key, backoff = definition_key(prefix), Backoff(clock)
     tried: tuple[bytes, T] | None = None
     while True:
-        try:
-            blob = whole(bucket, bucket.get(key), clock)
-        except ObjectNotFoundError:
-            blob = None
+        blob = find_whole(bucket, key, clock)
         data = None if blob is None else blob.data
         if tried is not None and data == tried[0]:  # by this very put, whose answer was lost
             return tried[1]

@@ -10,8 +10,7 @@ import orjson
 from firn.bucket.base import Bucket
 from firn.clock import Clock, SystemClock
 from firn.database.kinds.kind import StoredDefinition, kind_named
-from firn.errors import ObjectNotFoundError
-from firn.journal.backoff import whole
+from firn.journal.backoff import find_whole
 from firn.journal.definition import definition_key, replace_object
 from firn.kinds import FORMAT_VERSIONS, Kind
 
@@ -47,9 +46,8 @@ def read_current(
 ) -> tuple[StoredDefinition | None, str | None]:
     """The definition and its ETag, by which it can be replaced. 1 GET, again if half of it came."""
     key = definition_key(prefix)
-    try:
-        blob = whole(bucket, bucket.get(key), clock or SystemClock())
-    except ObjectNotFoundError:
+    blob = find_whole(bucket, key, clock or SystemClock())
+    if blob is None:
         return None, None
     return decode_definition(blob.data, bucket.uri(key)), blob.info.etag
 

@@ -12,6 +12,7 @@ import secrets
 from typing import Any
 
 from firn.bucket.conditional import create, swap
+from firn.bucket.presence import find
 from firn.errors import (
     AppendExpiredError,
     CorruptObjectError,
@@ -230,9 +231,8 @@ class _BatchCommit:
             try:
                 create(self.bucket, key, encode(void), nonce=nonce)
             except ObjectExistsError:
-                try:
-                    blob = self.bucket.get(key)
-                except ObjectNotFoundError:
+                blob = find(self.bucket, key)
+                if blob is None:
                     continue  # merged and cleaned away since it was in the way
                 return decode(name, blob.data, where=self.bucket.uri(key)).notes.get("op") == "fence"
             return True
@@ -243,9 +243,8 @@ def seen_batch(table: TableLog, batch_id: str) -> str | None:
     bucket, layout = table.log_bucket, table.layout
     if not bucket.capabilities.conditional_put:  # no claims are made there
         return table.carried_batch(batch_id)
-    try:
-        claim = bucket.get(layout.batch_key(batch_id))
-    except ObjectNotFoundError:
+    claim = find(bucket, layout.batch_key(batch_id))
+    if claim is None:
         return None
     name = claimed_log(claim.data, batch_id, bucket.uri(claim.info.key))
     try:

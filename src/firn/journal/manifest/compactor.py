@@ -256,13 +256,7 @@ class CompactorSession:
 
     def _put_manifest(self, file: ManifestFile) -> None:
         key, data = self._store.layout.manifest_key(file.name), encode_manifest(file)
-        backoff = self._store.backoff()
-        while True:
-            try:
-                return put_sst(self._store.bucket, key, data)
-            except OutcomeUnknownError:
-                if not backoff.wait():
-                    raise
+        self._store.backoff().persist(lambda: put_sst(self._store.bucket, key, data), OutcomeUnknownError)
 
     def _publish(self, manifest: Manifest) -> Pointer:
         """The CAS (rule 11), again for as long as only writers come in between."""

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
-from firn.errors import ObjectNotFoundError, StoreUnavailableError
+from firn.bucket.presence import find
+from firn.errors import StoreUnavailableError
 from firn.journal.directories import generation_of
 from firn.journal.manifest.layout import METADATA_DIR, ManifestLayout
 
@@ -67,9 +68,8 @@ class BucketPointerStore:
         return self._bucket.uri(self._key)
 
     def get(self) -> StoredPointer | None:
-        try:
-            blob = self._bucket.get(self._key)
-        except ObjectNotFoundError:
+        blob = find(self._bucket, self._key)
+        if blob is None:
             return None
         if len(blob.data) != blob.info.size:
             raise StoreUnavailableError(f"{self.where}: the answer is cut short; retry later")

@@ -11,6 +11,7 @@ A swap that lands again finds another version, or none.
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 
 from firn.bucket.conditional import swap
@@ -141,13 +142,7 @@ def _put_unborn(store: ManifestStore, key: str, file: SnapshotFile) -> str:
 
 
 def _brought_to_life(store: ManifestStore, key: str, file: SnapshotFile, etag: str) -> str:
-    backoff = store.backoff()
-    while True:
-        try:
-            return replace_snapshot(store, key, file, etag)
-        except OutcomeUnknownError:
-            if not backoff.wait():
-                raise
+    return store.backoff().persist(lambda: replace_snapshot(store, key, file, etag), OutcomeUnknownError)
 
 
 def list_snapshots(store: ManifestStore) -> list[tuple[str, SnapshotFile | None, str]]:
@@ -200,8 +195,8 @@ def view_of(store: ManifestStore, ref: SnapshotRef) -> View:
 
 def refresh(store: ManifestStore, ref: SnapshotRef, expires_ms: int | None) -> SnapshotRef:
     """Rule 15: by CAS only, so that it can't come back from the dead. GET, HEAD, CAS."""
-    backoff = store.backoff()
-    while True:
+
+    def attempt() -> SnapshotRef:
         file, etag = _alive(store, ref)
         manifest = file.pointer.manifest
         if manifest != NO_MANIFEST and not is_there(store.bucket, store.layout.manifest_key(manifest)):
@@ -210,27 +205,17 @@ def refresh(store: ManifestStore, ref: SnapshotRef, expires_ms: int | None) -> S
         changed = replace(
             file, expires_ms=expires_ms, revision=file.revision + 1, nonce=secrets.token_hex(16)
         )
-        try:
-            return _ref(ref.key, changed, replace_snapshot(store, ref.key, changed, etag))
-        except (ObjectChangedError, OutcomeUnknownError):
-            if not backoff.wait():
-                raise
+        return _ref(ref.key, changed, replace_snapshot(store, ref.key, changed, etag))
+
+    return store.backoff().persist(attempt, (ObjectChangedError, OutcomeUnknownError))
 
 
 def delete(store: ManifestStore, ref: SnapshotRef) -> None:
     """A tombstone, then nothing: a refresh that is under way fails. GET, CAS, DELETE; a missing one is fine."""
-    backoff = store.backoff()
-    while True:
-        try:
-            file, etag = _alive(store, ref)
-        except SnapshotTooOldError:
-            break
-        try:
-            bury(store, ref.key, file, etag)
-            break
-        except (ObjectChangedError, OutcomeUnknownError):
-            if not backoff.wait():
-                raise
+    with suppress(SnapshotTooOldError):
+        store.backoff().persist(
+            lambda: bury(store, ref.key, *_alive(store, ref)), (ObjectChangedError, OutcomeUnknownError)
+        )
     store.bucket.delete(ref.key)
 
 

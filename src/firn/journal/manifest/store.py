@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from firn.bucket.base import Blob, Bucket
 from firn.clock import Clock
 from firn.errors import CorruptObjectError, ObjectNotFoundError, TableNotFoundError
-from firn.journal.backoff import Backoff, whole
+from firn.journal.backoff import Backoff, whole, whole_or_none
 from firn.journal.manifest.codec import ManifestFile, decode_manifest, decode_pointer
 from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout
 from firn.journal.manifest.model import L0File, Manifest, Pointer, Replacement, SSTInfo
@@ -134,13 +134,7 @@ class ManifestStore:
 
     def fetch_present(self, keys: Sequence[str]) -> list[Blob | None]:
         """Objects, whole; None for a missing one. 1 GET each, many at once."""
-        return [None if blob is None else self._whole_if_there(blob) for blob in self.bucket.get_many(keys)]
-
-    def _whole_if_there(self, blob: Blob) -> Blob | None:
-        try:
-            return whole(self.bucket, blob, self.clock)
-        except ObjectNotFoundError:
-            return None
+        return [whole_or_none(self.bucket, blob, self.clock) for blob in self.bucket.get_many(keys)]
 
     def now_ms(self) -> int:
         """The store's own time, of a moment ago: when an object was written that exists for this alone. PUT, HEAD."""

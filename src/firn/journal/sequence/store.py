@@ -15,10 +15,9 @@ from firn.errors import (
     CorruptObjectError,
     ObjectChangedError,
     ObjectExistsError,
-    ObjectNotFoundError,
     OutcomeUnknownError,
 )
-from firn.journal.backoff import Backoff, whole
+from firn.journal.backoff import Backoff, find_whole, whole_or_none
 from firn.journal.sequence.codec import decode_horizon, decode_pack, decode_record, encode_horizon
 from firn.journal.sequence.layout import SequenceLayout
 from firn.journal.sequence.model import Catalog, Horizon, LogRecord, Pack
@@ -75,7 +74,7 @@ class SequenceStore:
         blobs = self.bucket.get_many([self.layout.record_key(number) for number in numbers])
         there = {}
         for number, blob in zip(numbers, blobs, strict=True):
-            found = None if blob is None else self._whole(blob)
+            found = whole_or_none(self.bucket, blob, self.clock)
             record = None if found is None else self._decoded(number, found)
             if record is not None:
                 there[number] = record
@@ -161,21 +160,12 @@ class SequenceStore:
 
     def find(self, key: str) -> Blob | None:
         """An object, whole; None if there is none. 1 GET."""
-        try:
-            return whole(self.bucket, self.bucket.get(key), self.clock)
-        except ObjectNotFoundError:
-            return None
+        return find_whole(self.bucket, key, self.clock)
 
     def now_ms(self) -> int:
         """The store's own time, of a moment ago: when an object was written that exists for this alone. PUT, HEAD."""
-        backoff = self.backoff()
-        while True:
-            try:
-                self.bucket.put(self.layout.clock_key, b"")
-                return self.bucket.head(self.layout.clock_key).modified_ms
-            except OutcomeUnknownError:
-                if not backoff.wait():
-                    raise
+        self.backoff().persist(lambda: self.bucket.put(self.layout.clock_key, b""), OutcomeUnknownError)
+        return self.bucket.head(self.layout.clock_key).modified_ms
 
     def _horizon(self) -> tuple[Horizon, str | None]:
         blob = self.find(self.layout.horizon_key)
@@ -218,9 +208,3 @@ class SequenceStore:
             self.catalogs.keep(base, horizon.catalog)
             return horizon.catalog
         return found.catalog
-
-    def _whole(self, blob: Blob) -> Blob | None:
-        try:
-            return whole(self.bucket, blob, self.clock)
-        except ObjectNotFoundError:
-            return None

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
-from firn.errors import ObjectNotFoundError
+from firn.bucket.presence import find
 from firn.journal.envelope import Envelopes, number, optional_number, text
 
 _KIND: Final = "copy"
@@ -101,9 +101,8 @@ def _cursor(raw: Mapping[str, Any]) -> Cursor:
 
 def read_cursor(bucket: Bucket, key: str) -> StoredCursor | None:
     """1 GET; None where there is none."""
-    try:
-        blob = bucket.get(key)
-    except ObjectNotFoundError:
+    blob = find(bucket, key)
+    if blob is None:
         return None
     return StoredCursor(decode_cursor(blob.data, where=bucket.uri(key)), blob.info.etag)
 

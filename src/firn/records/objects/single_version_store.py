@@ -22,13 +22,12 @@ from firn.errors import (
     NoSuchKeyError,
     ObjectChangedError,
     ObjectExistsError,
-    ObjectNotFoundError,
     OutcomeUnknownError,
     StaleObjectError,
     StoreError,
     StoreUnavailableError,
 )
-from firn.journal.backoff import Backoff, whole
+from firn.journal.backoff import Backoff, find_whole, whole
 from firn.records.documents.documents import Documents, Record
 from firn.records.names.layout import RecordLayout
 from firn.records.names.names import shown_id
@@ -175,11 +174,8 @@ class RowStore:
 
     def _read(self, id: str) -> LoneRow | None:
         """The row's object, None if it never was. 1 GET."""
-        try:
-            blob = whole(self.bucket, self.bucket.get(self.layout.row(id)), self.clock)
-        except ObjectNotFoundError:
-            return None
-        return self.decoded(blob)
+        blob = find_whole(self.bucket, self.layout.row(id), self.clock)
+        return None if blob is None else self.decoded(blob)
 
     def decoded(self, blob: Blob) -> LoneRow:
         """The row that an object holds. As `decode_row`."""

@@ -13,8 +13,8 @@ from firn.bucket.base import Blob, Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock
 from firn.concurrency.parallel import MAX_IN_FLIGHT
-from firn.errors import CorruptObjectError, ObjectNotFoundError, SnapshotTooOldError, TableNotFoundError
-from firn.journal.backoff import Backoff, whole
+from firn.errors import CorruptObjectError, SnapshotTooOldError, TableNotFoundError
+from firn.journal.backoff import Backoff, find_whole, whole
 from firn.journal.sequence import FRESHNESS_S, Catalog, GroupCommit, RowWrite, SequenceLog, TableState
 from firn.journal.sequence.codec import WHOLE_BYTES
 from firn.journal.sequence.truncation import LARGEST_BYTES as PACK_BYTES
@@ -177,9 +177,8 @@ class RecordStore:
             CorruptObjectError: it is damaged, or another row's.
         """
         key = layout.row(id)
-        try:
-            blob = whole(self.bucket, self.bucket.get(key), self.clock)
-        except ObjectNotFoundError:
+        blob = find_whole(self.bucket, key, self.clock)
+        if blob is None:
             return StoredRow(Row(id), None)
         return StoredRow(self._decoded(blob), blob.info.etag)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create, swap
+from firn.bucket.presence import find
 from firn.clock import Clock
 from firn.errors import (
     ConflictError,
@@ -27,7 +28,6 @@ from firn.errors import (
     LockLostError,
     ObjectChangedError,
     ObjectExistsError,
-    ObjectNotFoundError,
 )
 from firn.journal.leaderless.format.codec import Log, decode, encode
 from firn.journal.sealed import seal, unseal
@@ -158,9 +158,8 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
     started = clock.monotonic()
     seen: tuple[str, float] | None = None
     while True:
-        try:
-            blob = bucket.get(key)
-        except ObjectNotFoundError:
+        blob = find(bucket, key)
+        if blob is None:
             state = LockState(1, holder, op, None, lease_ms, secrets.token_hex(16))
             try:
                 etag = create(bucket, key, state.encode(), nonce=state.nonce)
@@ -197,9 +196,8 @@ def _settle_intent(bucket: Bucket, intent: str) -> None:
     Voiding puts a no-op onto the reservation: the old holder's put-if-match can never succeed after that.
     Deleting it instead would erase a log published meanwhile.
     """
-    try:
-        blob = bucket.get(intent)
-    except ObjectNotFoundError:
+    blob = find(bucket, intent)
+    if blob is None:
         return  # If-Match on an absent name fails for ever
     log = decode(intent.rpartition("/")[2], blob.data, where=bucket.uri(intent))
     if not log.is_reservation:

@@ -10,13 +10,13 @@ from datetime import datetime, timezone
 from typing import Any
 
 from firn.bucket.base import Bucket
+from firn.bucket.presence import find
 from firn.clock import Clock
 from firn.degraded import warn_degraded
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,
     NotFoundError,
-    ObjectNotFoundError,
     SnapshotTooOldError,
     TableNotFoundError,
 )
@@ -181,11 +181,8 @@ class TableLog:
         """Whether the name's definition is still this table's; one that can't be told is."""
         if self.created is None:
             return True
-        try:
-            blob = self.bucket.get(definition_key(self.layout.prefix))
-        except ObjectNotFoundError:
-            return False
-        return is_definition_of(blob.data, self.created["id"])
+        blob = find(self.bucket, definition_key(self.layout.prefix))
+        return blob is not None and is_definition_of(blob.data, self.created["id"])
 
     def snapshot(self, at: str | int | datetime | None = None) -> Snapshot:
         """The table now, or as of `at`: a version, a time (what was committed at that time is included).

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from firn.bucket.presence import is_there
+from firn.bucket.presence import find, is_there
 from firn.errors import (
     ConflictError,
     CorruptObjectError,
     HandleClosedError,
     ObjectExistsError,
-    ObjectNotFoundError,
     OutcomeUnknownError,
 )
 from firn.journal.writer.attempts import ATTEMPTS
@@ -72,11 +71,10 @@ class Claims:
     def _read(self, revision: int) -> tuple[CatalogTransaction, bytes] | None:
         """The transaction that a claim holds. 1 GET."""
         key = self.reader.layout.claim_key(revision)
-        try:
-            data = self.reader.bucket.get(key).data
-        except ObjectNotFoundError:
+        blob = find(self.reader.bucket, key)
+        if blob is None:
             return None
-        return decode_transaction(data, where=self.reader.bucket.uri(key)), data
+        return decode_transaction(blob.data, where=self.reader.bucket.uri(key)), blob.data
 
     def _finish(self, pending: Pending, claimed: CatalogTransaction, body: bytes) -> None:
         """Rule 15: its owner may be gone; without its transaction nobody could ever commit again.

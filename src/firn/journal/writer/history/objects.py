@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from firn.bucket.base import Bucket
+from firn.bucket.presence import find
 from firn.errors import CorruptObjectError, ObjectNotFoundError
 from firn.journal.writer.format import frame
 from firn.journal.writer.format.actions import CatalogTransaction
@@ -51,9 +52,8 @@ class Reader:
 
     def checkpoint(self, name: ObjectName) -> CatalogState | None:
         """1 GET; None where it is gone. Raises `CorruptObjectError`."""
-        try:
-            blob = self.bucket.get(self.layout.object_key(name))
-        except ObjectNotFoundError:
+        blob = find(self.bucket, self.layout.object_key(name))
+        if blob is None:
             return None
         state = decode_checkpoint(blob.data, where=self.where(name))
         found = ObjectName(state.head.revision, prefix_of(state.head.uuid or ""), "checkpoint")
