@@ -1,7 +1,6 @@
 """A LIST of several pages showed a cached log beside the cleaned log that no longer replaces it; that one came from
 the checkpoint, so nothing was looked at again, and rows were doubled."""
 
-from firn.journal.leaderless import stream
 from regressions.journals import GRACE_AND_MARGIN_S, HookedStore, append, journal_on, merge, pass_time, rows
 from simulation.leaderless_table import clean, rows_of
 
@@ -22,6 +21,6 @@ def test_a_cleaned_log_from_the_checkpoint_is_as_new_as_one_from_the_store() -> 
         other.checkpoint()
 
     store.before, store.hook = version, clean_meanwhile
-    files = stream.start(reader).files
+    files = reader.stream().start().files
     assert store.hook is None
     assert sorted(i for file in files for i in rows_of(reader, file)) == list(range(1, 9))

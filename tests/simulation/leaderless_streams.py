@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from firn.errors import ObjectNotFoundError, SnapshotTooOldError, StoreUnavailableError
-from firn.journal.leaderless import LeaderlessJournal, stream
-from firn.journal.leaderless.format.codec import Log
+from firn.journal.leaderless import LeaderlessJournal
+from firn.journal.leaderless.stream import StreamOffset
+from firn.journal.model import DataFile
 from firn.testing import SimClient
 from simulation.leaderless_clients import Clients
 from simulation.leaderless_model import Model
@@ -21,7 +23,7 @@ class StreamReader:
         self.model: Model = clients.model
         self.limit = limit
         self.delivered: Counter[int] = Counter()
-        self.offset: stream.StreamOffset | None = None
+        self.offset: StreamOffset | None = None
         self.lapsed = False
 
     def run(self, client: SimClient) -> None:
@@ -37,10 +39,11 @@ class StreamReader:
             if self.offset is None:
                 self._start(journal, again=again)
                 return
-            delivery = stream.poll(journal, self.offset, limit=self.limit)
-            rows = _rows(journal, delivery.logs)
+            stream = journal.stream()
+            delivery = stream.poll(self.offset, limit=self.limit)
+            rows = _rows(journal, [file for append in delivery.appends for file in append])
             if again:
-                repeated = _rows(journal, stream.between(journal, self.offset, delivery.offset))
+                repeated = _rows(journal, stream.between(self.offset, delivery.offset).files)
                 assert sorted(repeated) == sorted(rows), f"a batch was {rows}, and read again {repeated}"
             self._deliver(rows, delivery.offset)
         except (StoreUnavailableError, ObjectNotFoundError):
@@ -49,18 +52,18 @@ class StreamReader:
             self.lapsed = True
 
     def _start(self, journal: LeaderlessJournal, *, again: bool) -> None:
-        begun = stream.start(journal)
-        rows = [i for f in begun.files for i in rows_of(journal, f)]
+        stream = journal.stream()
+        begun = stream.start()
+        rows = _rows(journal, begun.files)
         if again:
-            files = stream.restart(journal, begun.version, begun.offset).files
-            repeated = {i for f in files for i in rows_of(journal, f)}
+            repeated = set(_rows(journal, stream.restart(begun.version, begun.offset).files))
             # A removal that was under way may be stamped before the start and published after it.
             changed = {i for op in self.model.operations if op.kind != "append" for i in op.going | op.coming}
             differ = (repeated ^ set(rows)) - changed
             assert not differ, f"the first batch was read again with {sorted(differ)} different"
         self._deliver(rows, begun.offset)
 
-    def _deliver(self, rows: list[int], offset: stream.StreamOffset) -> None:
+    def _deliver(self, rows: list[int], offset: StreamOffset) -> None:
         if not self.lapsed:
             self.delivered.update(rows)
             self.offset = offset
@@ -91,5 +94,5 @@ class StreamReader:
         assert not doubled, f"the stream delivered {doubled} twice"
 
 
-def _rows(journal: LeaderlessJournal, logs: tuple[Log, ...]) -> list[int]:
-    return [i for log in logs for f in log.files for i in rows_of(journal, f)]
+def _rows(journal: LeaderlessJournal, files: Iterable[DataFile]) -> list[int]:
+    return [i for file in files for i in rows_of(journal, file)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from firn.errors import FirnError
-from firn.journal.leaderless import stream
 from firn.journal.leaderless.format.codec import Log, encode
 from firn.journal.leaderless.format.layout import TableLayout
 from firn.journal.model import Commit
@@ -105,7 +104,7 @@ def logs_read_before_the_list_ended() -> None:
     first = set(store.keys(LAYOUT.log_prefix)[:2])
     plan = Before(_after_getting(first), lambda: clean(other))
     reader = journal_on(store, "reader", plan=plan)
-    files = stream.start(reader).files
+    files = reader.stream().start().files
     assert plan.done
     assert sorted(i for file in files for i in rows_of(reader, file)) == [1, 2, 3]
 
@@ -133,7 +132,7 @@ def log_changed_after_the_list() -> None:
     pass_time(other, GRACE_AND_MARGIN_S)
     plan = Before(lambda call: call.verb == "get" and "_m_" in call.key, lambda: clean(other))
     reader.bucket.client.plan = plan  # type: ignore[attr-defined]
-    files = stream.start(reader).files
+    files = reader.stream().start().files
     assert plan.done
     assert sorted(i for file in files for i in rows_of(reader, file)) == [1, 2]
 
@@ -145,5 +144,5 @@ def late_append_below_a_merge() -> None:
     append(fast, [1])
     append(fast, [2])
     merge(slow_one)
-    files = stream.start(fast).files  # which reads every log
+    files = fast.stream().start().files  # which reads every log
     assert sorted(i for file in files for i in rows_of(fast, file)) == [1, 2]

@@ -52,93 +52,6 @@ class StreamOffset:
             raise CorruptObjectError(f"not an offset of a Firn stream: {raw!r}") from error
 
 
-@dataclass(frozen=True)
-class Polled:
-    """The logs that one poll brings, in their order, and the offset after them."""
-
-    logs: tuple[Log, ...]
-    offset: StreamOffset
-
-
-def start(table: TableLog) -> StreamStart[StreamOffset]:
-    """All live files now, and the offset after them."""
-    now = table.clock.now_ms()
-    logs = table.loader.load(every=True).logs
-    snapshot = table.fold(logs).snapshot()
-    appended = [log for log in logs if _is_append(log)]
-    offset = _after(table, StreamOffset(0), appended, now, fresh=0)
-    return StreamStart(snapshot.version, snapshot.files, offset, snapshot.columns)
-
-
-def restart(table: TableLog, version: str, offset: StreamOffset) -> Delivered:
-    """The files of `start` again, after a crash, without logs that landed late since then."""
-    bound = table.bound(version)
-    loaded = table.loader.load(bound=bound, every=True)
-    _check_age(table, offset)
-    logs = [
-        log
-        for log in loaded.logs
-        if not _is_append(log) or log.t < offset.watermark or log.name in offset.names
-    ]
-    snapshot = table.fold(logs).snapshot()
-    return Delivered(snapshot.files, (snapshot.columns,))
-
-
-def poll(
-    table: TableLog,
-    offset: StreamOffset,
-    *,
-    limit: int | None = None,
-    among: AbstractSet[str] | None = None,
-) -> Polled:
-    """The appends that came since `offset`; at most `limit` logs, the oldest first, and only `among` these names.
-
-    Raises:
-        SnapshotTooOldError: the last poll is so old that appends may have come, been merged and been deleted
-            in between. Nothing is skipped in silence.
-    """
-    now = table.clock.now_ms()
-    appended = [log for log in table.append_logs() if log.t >= offset.watermark]
-    # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many polls, so
-    # the age of the last one doesn't tell whether they are still there; the record of sweeps does.
-    _check_age(table, offset)
-    horizon = read_horizon(table.log_bucket, table.layout).ms
-    if horizon > offset.watermark:
-        wait = horizon - (now - _landing_ms(table))
-        when = f"; do so {-(-wait // 60_000)} min from now" if wait > 0 else ""  # an older_than was short
-        raise SnapshotTooOldError(
-            f"{table.layout.prefix} can't be streamed on from {offset.watermark} ms: appends since then may have "
-            "been merged and swept. Start anew from a snapshot (or at a later time), and raise the table's "
-            f"tombstone_grace{when}."
-        )
-    seen = set(offset.names)
-    fresh = [log for log in appended if log.name not in seen and (among is None or log.name in among)]
-    if limit is not None:
-        fresh = fresh[:limit]
-    delivered = [log for log in appended if log.name in seen] + fresh
-    chosen = {log.name for log in delivered}
-    undelivered = [log.t for log in appended if log.name not in chosen]
-    after = _after(table, offset, delivered, now, fresh=len(fresh), below=min(undelivered, default=None))
-    return Polled(tuple(fresh), after)
-
-
-def between(table: TableLog, begin: StreamOffset, end: StreamOffset) -> tuple[Log, ...]:
-    """The logs of one batch again: those in `end` and not in `begin`."""
-    wanted = set(end.names) - set(begin.names)
-    logs = [
-        log
-        for log in table.append_logs()
-        if log.name in wanted or (begin.watermark <= log.t < end.watermark and log.name not in begin.names)
-    ]
-    if len(logs) != end.count - begin.count:
-        raise SnapshotTooOldError(
-            f"this stream's batch read {end.count - begin.count} logs of {table.layout.prefix}, and "
-            f"{len(logs)} of them are left: the others have been swept. Start the stream anew from a snapshot, "
-            "and poll more often than the table's tombstone_grace."
-        )
-    return tuple(logs)
-
-
 def _after(
     table: TableLog,
     offset: StreamOffset,
@@ -209,21 +122,79 @@ class LeaderlessStream:
         return frozenset(log.name for log in self._table.append_logs())
 
     def start(self) -> StreamStart[StreamOffset]:
-        return start(self._table)
+        """All live files now, and the offset after them."""
+        table = self._table
+        now = table.clock.now_ms()
+        logs = table.loader.load(every=True).logs
+        snapshot = table.fold(logs).snapshot()
+        appended = [log for log in logs if _is_append(log)]
+        offset = _after(table, StreamOffset(0), appended, now, fresh=0)
+        return StreamStart(snapshot.version, snapshot.files, offset, snapshot.columns)
 
     def restart(self, version: str, offset: StreamOffset) -> Delivered:
-        return restart(self._table, version, offset)
+        """The files of `start` again, after a crash, without logs that landed late since then."""
+        table = self._table
+        loaded = table.loader.load(bound=table.bound(version), every=True)
+        _check_age(table, offset)
+        logs = [
+            log
+            for log in loaded.logs
+            if not _is_append(log) or log.t < offset.watermark or log.name in offset.names
+        ]
+        snapshot = table.fold(logs).snapshot()
+        return Delivered(snapshot.files, (snapshot.columns,))
 
     def poll(
         self, offset: StreamOffset, *, limit: int | None = None, among: AbstractSet[str] | None = None
     ) -> Delivery[StreamOffset]:
-        found = poll(self._table, offset, limit=limit, among=among)
-        age = self._table.clock.now_ms() - offset.polled_ms
-        renew = age > _longest_rest_ms(self._table) // RENEW_PART
-        return Delivery(tuple(_live(log) for log in found.logs), found.offset, renew)
+        """The appends that came since `offset`; at most `limit` logs, the oldest first, and only `among` these names.
+
+        Raises:
+            SnapshotTooOldError: the last poll is so old that appends may have come, been merged and been deleted
+                in between. Nothing is skipped in silence.
+        """
+        table = self._table
+        now = table.clock.now_ms()
+        appended = [log for log in table.append_logs() if log.t >= offset.watermark]
+        # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many polls,
+        # so the age of the last one doesn't tell whether they are still there; the record of sweeps does.
+        _check_age(table, offset)
+        horizon = read_horizon(table.log_bucket, table.layout).ms
+        if horizon > offset.watermark:
+            wait = horizon - (now - _landing_ms(table))
+            when = f"; do so {-(-wait // 60_000)} min from now" if wait > 0 else ""  # an older_than was short
+            raise SnapshotTooOldError(
+                f"{table.layout.prefix} can't be streamed on from {offset.watermark} ms: appends since then may have "
+                "been merged and swept. Start anew from a snapshot (or at a later time), and raise the table's "
+                f"tombstone_grace{when}."
+            )
+        seen = set(offset.names)
+        fresh = [log for log in appended if log.name not in seen and (among is None or log.name in among)]
+        if limit is not None:
+            fresh = fresh[:limit]
+        delivered = [log for log in appended if log.name in seen] + fresh
+        chosen = {log.name for log in delivered}
+        undelivered = [log.t for log in appended if log.name not in chosen]
+        after = _after(table, offset, delivered, now, fresh=len(fresh), below=min(undelivered, default=None))
+        renew = table.clock.now_ms() - offset.polled_ms > _longest_rest_ms(table) // RENEW_PART
+        return Delivery(tuple(_live(log) for log in fresh), after, renew)
 
     def between(self, begin: StreamOffset, end: StreamOffset) -> Delivered:
-        logs = between(self._table, begin, end)
+        """The files of one batch again: of the logs in `end` and not in `begin`."""
+        table = self._table
+        wanted = set(end.names) - set(begin.names)
+        logs = [
+            log
+            for log in table.append_logs()
+            if log.name in wanted
+            or (begin.watermark <= log.t < end.watermark and log.name not in begin.names)
+        ]
+        if len(logs) != end.count - begin.count:
+            raise SnapshotTooOldError(
+                f"this stream's batch read {end.count - begin.count} logs of {table.layout.prefix}, and "
+                f"{len(logs)} of them are left: the others have been swept. Start the stream anew from a snapshot, "
+                "and poll more often than the table's tombstone_grace."
+            )
         return Delivered(
             tuple(file for log in logs for file in _live(log)), tuple(log.columns for log in logs)
         )
