@@ -93,7 +93,7 @@ class Agreement:
         """A file as readers need it, whose `types` are noted: with its reads, and statistics and Bloom filters of
         columns as they are read. They say nothing about values that are read as another type."""
         extra = file.extra or {}
-        reads = {} if self.plain else self.reads(extra.get("types") or {})
+        reads = {} if self.plain else self.reads(file.types)
         if not reads:
             return file
         seen = dict(extra, reads=reads)

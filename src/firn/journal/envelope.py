@@ -35,7 +35,7 @@ class Envelopes:
         """The object's bytes. Values may be `orjson.Fragment`s of JSON that is spelled as here. `needs` are features
         that a reader must know."""
         whole = {**fields, "kind": kind, "format": FORMAT, "features": sorted(needs)}
-        return _dump({**whole, "crc": _checksum(whole)})
+        return _dump({**whole, "crc": checksum(whole)})
 
     def decode(self, kind: str, data: bytes, where: str, read: Callable[[dict[str, Any]], T]) -> T:
         """What `read` makes of the object's fields; `where` is its full name, for messages.
@@ -108,5 +108,6 @@ def _dump(fields: Mapping[str, Any]) -> bytes:
     return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
 
 
-def _checksum(fields: Mapping[str, Any]) -> int:
+def checksum(fields: Mapping[str, Any]) -> int:
+    """The CRC-32C of the fields as JSON with sorted keys."""
     return int(google_crc32c.value(_dump(fields)))

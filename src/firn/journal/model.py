@@ -81,6 +81,16 @@ class DataFile(NamedTuple):
         for any reader."""
         return () if self.extra is None else tuple(self.extra.get("deletes") or ())
 
+    @property
+    def types(self) -> Mapping[str, str]:
+        """The types of the file's columns that aren't the table's."""
+        return {} if self.extra is None else self.extra.get("types") or {}
+
+
+def with_types(file: DataFile, types: Mapping[str, str]) -> DataFile:
+    """The file with these types of its columns noted, unless it has others of them noted."""
+    return file._replace(extra={**(file.extra or {}), "types": {**types, **file.types}}) if types else file
+
 
 def with_deletes(file: DataFile, *predicates: str) -> DataFile:
     """The file with these soft deletes on it, as a journal loads it."""

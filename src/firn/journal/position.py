@@ -29,13 +29,7 @@ class SnapshotProgress(Generic[OffsetT]):
     base: OffsetT
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "index": self.index,
-            "total": self.total,
-            "digest": self.digest,
-            "base": self.base.to_json(),
-        }
+        return {**vars(self), "base": self.base.to_json()}
 
 
 @dataclass(frozen=True)

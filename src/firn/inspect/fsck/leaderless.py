@@ -193,4 +193,4 @@ def _is_commit(name: str, body: bytes, *, after: tuple[int, str]) -> bool:
         log = decode(name, body, where=name)
     except FirnError:
         return False
-    return log.order > after and not log.is_reservation and log.notes.get("op") != "fence"
+    return log.order > after and log.is_commit

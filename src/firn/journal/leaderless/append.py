@@ -234,7 +234,7 @@ class _BatchCommit:
                 blob = find(self.bucket, key)
                 if blob is None:
                     continue  # merged and cleaned away since it was in the way
-                return decode(name, blob.data, where=self.bucket.uri(key)).notes.get("op") == "fence"
+                return decode(name, blob.data, where=self.bucket.uri(key)).is_void
             return True
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -116,15 +116,7 @@ def encode_manifest(file: ManifestFile) -> bytes:
     else:
         fields["ssts"], fields["changes"] = None, {"adds": adds, "deletes": list(file.deletes)}
     if file.replaced:
-        fields["replaced"] = [
-            {
-                "manifest": step.manifest,
-                "last_compacted": step.last_compacted,
-                "ssts": list(step.ssts),
-                "time_ms": step.time_ms,
-            }
-            for step in file.replaced
-        ]
+        fields["replaced"] = [asdict(step) for step in file.replaced]
     if not file.definition:
         return _ENVELOPES.encode("manifest", fields)
     fields["definition"] = file.definition.to_json()
@@ -142,17 +134,9 @@ def decode_manifest(name: str, data: bytes, *, where: str) -> ManifestFile:
 def encode_snapshot(file: SnapshotFile) -> bytes:
     """A snapshot's bytes."""
     fields = {
-        "id": file.id,
-        "name": file.name,
+        **asdict(file),
         "pointer": _pointer_fields(file.pointer),
-        "chain": list(file.chain),
         "l0": [{"writer_epoch": e, "sst_number": n, "bytes": size} for e, n, size in file.l0],
-        "last_l0": file.last_l0,
-        "created_ms": file.created_ms,
-        "expires_ms": file.expires_ms,
-        "revision": file.revision,
-        "nonce": file.nonce,
-        "expired": file.expired,
     }
     return _ENVELOPES.encode("snapshot", fields)
 
@@ -166,10 +150,7 @@ def _pointer_fields(pointer: Pointer) -> dict[str, Any]:
     return {
         "manifest": pointer.manifest,
         "compactor_epoch": pointer.compactor_epoch,
-        "writer_epoch_infos": [
-            {"writer_epoch": i.writer_epoch, "starting_sst": i.starting_sst, "claim": i.claim}
-            for i in pointer.infos
-        ],
+        "writer_epoch_infos": [asdict(info) for info in pointer.infos],
         "table_id": pointer.table_id,
         "first_epoch": pointer.first_epoch,
         "revision": pointer.revision,
@@ -253,20 +234,14 @@ def _snapshot(raw: Mapping[str, Any]) -> SnapshotFile:
     )
 
 
+_SST_FIELDS = tuple(field.name for field in fields(SSTInfo))
+
+
 def _sst_fields(sst: SSTInfo) -> dict[str, Any]:
     return {
-        "level": sst.level,
-        "run": sst.run,
-        "number": sst.number,
-        "file": sst.file,
+        **{name: getattr(sst, name) for name in _SST_FIELDS},
         "min_key": base64.b64encode(sst.min_key).decode(),
         "max_key": base64.b64encode(sst.max_key).decode(),
-        "rows": sst.rows,
-        "bytes": sst.bytes,
-        "max_seq": sst.max_seq,
-        "tombstones": sst.tombstones,
-        "min_expire": sst.min_expire,
-        "max_loaded": sst.max_loaded,
     }
 
 

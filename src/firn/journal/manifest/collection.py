@@ -14,14 +14,12 @@ from firn.bucket.base import ObjectInfo
 from firn.errors import AccessDeniedError, ObjectChangedError, ObjectNotFoundError, OutcomeUnknownError
 from firn.journal.backoff import Backoff
 from firn.journal.manifest.codec import SnapshotFile
-from firn.journal.manifest.layout import ManifestLayout, Numbered, parse_manifest_name
+from firn.journal.manifest.layout import ManifestLayout, Numbered, order_of
 from firn.journal.manifest.model import CollectReport, L0File, Manifest, Pointer
 from firn.journal.manifest.replaced import Replaced, replaced
 from firn.journal.manifest.snapshots import bury, is_dead, list_snapshots
 from firn.journal.manifest.store import ManifestStore
 from firn.journal.manifest.walk import owner, walk
-
-_FIRST = Numbered(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ def _settled_names(
 ) -> set[str]:
     """The objects of a snapshot that are older than the current manifest, so that no LIST misses them."""
     named = {layout.l0_key(epoch, number) for epoch, number, _ in file.l0 if number <= current.last_compacted}
-    if (parse_manifest_name(manifest.name) or _FIRST) <= (parse_manifest_name(current.name) or _FIRST):
+    if order_of(manifest.name) <= order_of(current.name):
         named.update(layout.manifest_key(link) for link in manifest.chain)
         named.update(layout.sst_key(sst.file) for sst in manifest.ssts if not sst.file.startswith("/"))
     return named
@@ -196,7 +194,7 @@ def garbage(
 ) -> Garbage:
     """The objects that may be deleted (rules 18 to 21). Pure. `before_ms`: by the store's clock; as old as that is
     old enough."""
-    current = parse_manifest_name(manifest.name) or _FIRST
+    current = order_of(manifest.name)
     settled_sst = Numbered(pointer.compactor_epoch, manifest.next_sst if _is_current(pointer, current) else 0)
     settled_manifest = Numbered(
         pointer.compactor_epoch, current.number if _is_current(pointer, current) else 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from firn.journal.manifest.codec import ManifestFile, decode_manifest
-from firn.journal.manifest.layout import Numbered, parse_manifest_name
+from firn.journal.manifest.layout import order_of
 from firn.journal.manifest.model import SSTInfo
 from firn.journal.manifest.store import ManifestStore
 
@@ -76,7 +76,7 @@ def history(store: ManifestStore, limit: int | None = None) -> list[ManifestComm
             state = "current"
         elif name in chain:
             state = "chain"
-        elif (parse_manifest_name(name) or _FIRST) > (parse_manifest_name(current) or _FIRST):
+        elif order_of(name) > order_of(current):
             state = "open"
         else:
             state = "kept" if name in kept else "replaced"
@@ -85,9 +85,6 @@ def history(store: ManifestStore, limit: int | None = None) -> list[ManifestComm
         before = after
     found.reverse()
     return found if limit is None else found[:limit]
-
-
-_FIRST = Numbered(0, 0)
 
 
 @dataclass(frozen=True)

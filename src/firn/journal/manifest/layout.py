@@ -59,6 +59,15 @@ def parse_manifest_name(name: str) -> Numbered | None:
     return Numbered(int(match[1]), int(match[2])) if match else None
 
 
+def order_of(name: str) -> Numbered:
+    """The place of a manifest among the others; the first for anything else.
+
+    >>> order_of(NO_MANIFEST) < order_of(manifest_name(7, 100))
+    True
+    """
+    return parse_manifest_name(name) or Numbered(0, 0)
+
+
 def sst_name(epoch: int, number: int) -> str:
     """The base name of an L0 object or an SST.
 

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from firn.bucket.base import ObjectInfo
-from firn.journal.manifest.layout import ManifestLayout, Numbered, parse_manifest_name
+from firn.journal.manifest.layout import NO_MANIFEST, ManifestLayout, Numbered, order_of, parse_manifest_name
 from firn.journal.manifest.model import Manifest, Pointer, Replacement
 from firn.journal.manifest.store import ManifestStore
 
-_FIRST = Numbered(0, 0)
 _SLACK_S = 60.0
 """How much later a manifest may be in the bucket than its compactor noted: entries reach back that much further."""
 
@@ -69,14 +68,14 @@ def replaced(
         full = [step.manifest for step in steps[:first] if step.time_ms is not None]
         return Replaced(ssts, parse_manifest_name(full[-1]), steps[first].last_compacted)
     # The first entry doesn't say what it replaced. Any manifest below may have been current, or none.
-    end = parse_manifest_name(steps[0].manifest) or _FIRST
+    end = order_of(steps[0].manifest)
     below = [
         info for number, info in sorted(there.items()) if Numbered(pointer.first_epoch, 0) <= number < end
     ]
     found = store.whole_manifests([info.key[len(store.layout.manifests_prefix) :] for info in below])
     whole = len(found) == len(below) > 0 and below[0].modified_ms <= before_ms
     compacted = min(m.last_compacted for m in found) if whole else -1
-    return Replaced(ssts.union(sst.file for m in found for sst in m.ssts), _FIRST, compacted)
+    return Replaced(ssts.union(sst.file for m in found for sst in m.ssts), order_of(NO_MANIFEST), compacted)
 
 
 def by_number(layout: ManifestLayout, listed: Sequence[ObjectInfo]) -> Mapping[Numbered, ObjectInfo]:
@@ -91,5 +90,5 @@ def _committed_ms(
     """About when a manifest became current; of the current one, not before. One that is gone: long ago."""
     if step is steps[-1] and pointer.modified_ms is not None:
         return pointer.modified_ms
-    number = parse_manifest_name(step.manifest) or _FIRST
+    number = order_of(step.manifest)
     return there[number].modified_ms if number in there else 0

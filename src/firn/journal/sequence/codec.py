@@ -7,7 +7,7 @@ embedded as it is, so that a record can be read by eye and by any tool.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final, get_args
 
 import orjson
@@ -264,18 +264,12 @@ def check_body(raw: Mapping[str, Any]) -> None:
 
 
 def _ddl_fields(ddl: Ddl) -> dict[str, Any]:
-    return {
-        "verb": ddl.verb,
-        "table": ddl.table,
-        "isolation": ddl.isolation,
-        "indices": dict(ddl.indices),
-        "field": ddl.field,
-        "unique": ddl.unique,
-        "generation": ddl.generation,
-        "built": ddl.built,
-        **({"properties": dict(ddl.properties)} if ddl.verb == "alter" else {}),
-        **({"each": list(ddl.each)} if ddl.each else {}),
-    }
+    fields = {**asdict(ddl), "indices": dict(ddl.indices), "properties": dict(ddl.properties)}
+    if ddl.verb != "alter":
+        del fields["properties"]
+    if not ddl.each:
+        del fields["each"]
+    return fields
 
 
 def _ddl(raw: Mapping[str, Any]) -> Ddl:

@@ -23,7 +23,7 @@ from firn.journal.model import (
 from firn.journal.writer.commit.local_writer import Author
 from firn.journal.writer.federation.definition import WriterDefinition, definition_of, each_definition
 from firn.journal.writer.federation.federation import Federation, Union
-from firn.journal.writer.federation.union import EMPTY_VERSION, columns_of, history_of
+from firn.journal.writer.federation.union import EMPTY_VERSION, agreement_of, history_of
 from firn.journal.writer.federation.union import snapshot_of as union_snapshot
 from firn.journal.writer.format.layout import WriterPlaces
 from firn.journal.writer.format.state import CatalogState, clock_above
@@ -140,7 +140,7 @@ class WriterTable:
         if self._own is not None:
             union = union.with_state(self._own.state)
         self._learn(union)
-        return columns_of(union, self.table, self.rules)
+        return agreement_of(union, self.table, self.rules).columns
 
     def _load(self) -> Union:
         return self.federation.load() if self._own is None else self._own.load()

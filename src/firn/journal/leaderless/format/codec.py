@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import gc
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +62,21 @@ class Log:
     @property
     def is_reservation(self) -> bool:
         return self.notes.get("op") == "reserve"
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it keeps another log of the name from being published."""
+        return self.notes.get("op") == "fence"
+
+    @property
+    def is_commit(self) -> bool:
+        return not (self.is_reservation or self.is_void)
+
+
+def replaced_names(logs: Iterable[Log]) -> set[str]:
+    """Base names of the logs that a log tombstones *and* carries whole. The reference tombstones logs
+    without carrying them (its hole 1): those still count."""
+    return {key.rpartition("/")[2] for log in logs if log.notes.get("complete") for key in log.tombstones}
 
 
 def encode(log: Log) -> bytes:

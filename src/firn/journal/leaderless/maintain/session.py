@@ -206,7 +206,7 @@ class MaintenanceSession:
         except (ObjectNotFoundError, StoreError):
             return False
         name = self.table.layout.log_name(key)
-        return decode(name, body, where=self.table.log_bucket.uri(key)).notes.get("op") == "fence"
+        return decode(name, body, where=self.table.log_bucket.uri(key)).is_void
 
     def _unknown(self, key: str) -> OutcomeUnknownError:
         return OutcomeUnknownError(

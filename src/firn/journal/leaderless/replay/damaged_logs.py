@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firn.errors import CorruptObjectError
-from firn.journal.leaderless.format.codec import Log, decode
+from firn.journal.leaderless.format.codec import Log, decode, replaced_names
 from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.replay import checkpoint
 from firn.journal.leaderless.replay.horizon import record
@@ -49,9 +49,7 @@ def sort_logs(table: TableLog) -> SortedLogs:
     if not damaged:
         return SortedLogs(readable, ())
     copies = _copies(table)
-    carried = {
-        layout.log_name(key) for log in readable if log.notes.get("complete") for key in log.tombstones
-    }
+    carried = replaced_names(readable)
     return SortedLogs(
         readable,
         [
@@ -65,7 +63,7 @@ def _copies(table: TableLog) -> dict[str, bytes]:
     """The logs that the log checkpoint holds, by name: an older state of some, before a sweep cleaned them."""
     found = {}
     for (name, _), body in checkpoint.read(table.log_bucket, table.layout.checkpoint_key).items():
-        if decode(name, body, where=name).notes.get("op") not in ("reserve", "fence"):
+        if decode(name, body, where=name).is_commit:
             found[name] = body
     return found
 

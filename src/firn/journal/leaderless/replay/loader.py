@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.clock import Clock
 from firn.errors import StoreUnavailableError
-from firn.journal.leaderless.format.codec import Log, decode_many
+from firn.journal.leaderless.format.codec import Log, decode_many, replaced_names
 from firn.journal.leaderless.format.layout import LogName, TableLayout, parse_log_name
 from firn.journal.leaderless.replay import checkpoint
 
@@ -130,12 +130,7 @@ class _Attempt:
         self._bodies: dict[tuple[str, str], bytes] | None = None
 
     def replaced(self) -> set[str]:
-        return {
-            self.loader.layout.log_name(key)
-            for log in self.logs.values()
-            if log.notes.get("complete")
-            for key in log.tombstones
-        }
+        return replaced_names(self.logs.values())
 
     def fetch(self, names: Sequence[LogName]) -> bool:
         """Get these logs from the caches or the store; False if one changed since the LIST."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from firn.journal.agreement import Agreement, Rules, Source, agree
 from firn.journal.columns import join, older_types
 from firn.journal.entries import Entries
-from firn.journal.leaderless.format.codec import DEFINITION, Log
+from firn.journal.leaderless.format.codec import DEFINITION, Log, replaced_names
 from firn.journal.leaderless.format.layout import version_of
-from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot, with_clocks
+from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot, with_clocks, with_types
 
 EMPTY_VERSION = "0"
 PAST_LIMIT = 1000
@@ -72,20 +72,21 @@ class ReplayedState:
         )
 
     def replaced(self) -> set[str]:
-        """Base names of the logs that a log tombstones *and* carries whole. The reference tombstones logs
-        without carrying them (its hole 1): those still count."""
-        return {
-            key.rpartition("/")[2] for log in self.logs if log.notes.get("complete") for key in log.tombstones
-        }
+        """See `replaced_names`."""
+        return replaced_names(self.logs)
 
     def batches(self) -> dict[str, tuple[str, int]]:
         """Batch id → (version, t) of all batches that these logs know."""
-        found: dict[str, tuple[str, int]] = {}
-        for log in self.logs:
-            found.update({b: (v, t) for b, (v, t) in (log.notes.get("batches") or {}).items()})
-            if batch := log.notes.get("batch"):
-                found[batch] = (version_of(log.name), log.t)
-        return found
+        return _batches(self.logs)
+
+
+def _batches(logs: Iterable[Log]) -> dict[str, tuple[str, int]]:
+    found: dict[str, tuple[str, int]] = {}
+    for log in logs:
+        found.update({b: (v, t) for b, (v, t) in (log.notes.get("batches") or {}).items()})
+        if batch := log.notes.get("batch"):
+            found[batch] = (version_of(log.name), log.t)
+    return found
 
 
 def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> ReplayedState:
@@ -142,8 +143,7 @@ def _live_types(logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mappin
         seen: dict[tuple[tuple[str, str], ...], str] = {}
         for file in log.files:
             if files[file.path] is file and file.path not in dead:
-                types = (file.extra or {}).get("types")
-                seen.setdefault(tuple(types.items()) if types else (), file.path)
+                seen.setdefault(tuple(file.types.items()), file.path)
         for own, path in sorted(seen.items(), key=lambda item: bool(item[0])):
             types = dict(own)
             beside = {name: kind for name, kind in types.items() if name not in log.columns}
@@ -166,9 +166,7 @@ def _note_older_types(logs: Sequence[Log], columns: ColumnTypes, files: dict[str
         older = older_types(log.columns, columns)
         for file in log.files if older else ():
             if files[file.path] is file:
-                extra = dict(file.extra or {})
-                extra["types"] = {**older, **(extra.get("types") or {})}
-                files[file.path] = file._replace(extra=extra)
+                files[file.path] = with_types(file, older)
 
 
 def effective_time(t: int, log: Log, modified_ms: int) -> int:
@@ -238,19 +236,13 @@ def maintenance_log(
 
 def _carried(file: DataFile, before: ColumnTypes, after: ColumnTypes) -> DataFile:
     """A file's marker under a schema line with wider types than it was read with."""
-    wider = {name: kind for name, kind in before.items() if after.get(name, kind) != kind}
-    if not wider:
-        return file
-    extra = dict(file.extra or {})
-    extra["types"] = {**wider, **(extra.get("types") or {})}
-    return file._replace(extra=extra)
+    return with_types(file, {name: kind for name, kind in before.items() if after.get(name, kind) != kind})
 
 
 def _sets_aside(file: DataFile, columns: ColumnTypes) -> bool:
     """Whether a file has columns that aren't read under their name: older versions would read them so."""
-    types = (file.extra or {}).get("types") or {}
     return any(
-        name not in columns or join(kind, columns[name]) != columns[name] for name, kind in types.items()
+        name not in columns or join(kind, columns[name]) != columns[name] for name, kind in file.types.items()
     )
 
 
@@ -297,14 +289,10 @@ def burials(logs: Iterable[Log], modified: Mapping[str, int]) -> dict[str, Buria
 
 
 def _notes(commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
-    batches: dict[str, tuple[str, int]] = {}
     past: list[list[Any]] = []
     for log in replaced:
-        batches.update({b: (v, at) for b, (v, at) in (log.notes.get("batches") or {}).items()})
-        if batch := log.notes.get("batch"):
-            batches[batch] = (version_of(log.name), log.t)
         past.extend(log.notes.get("past") or [])
-        if not log.is_reservation and log.notes.get("op") != "fence":
+        if log.is_commit:
             past.append(past_line(log))
     past.sort(key=lambda line: (line[1], line[0]))
     notes: dict[str, Any] = {"op": commit.op, "complete": True, "adds": len(commit.adds)}
@@ -313,7 +301,7 @@ def _notes(commit: Commit, replaced: Sequence[Log], t: int) -> dict[str, Any]:
         notes["batch"] = commit.batch_id
     if commit.summary:
         notes["summary"] = dict(commit.summary)
-    if batches := {b: v for b, v in batches.items() if v[1] > t - BATCH_MEMORY_MS}:
+    if batches := {b: v for b, v in _batches(replaced).items() if v[1] > t - BATCH_MEMORY_MS}:
         notes["batches"] = batches
     if past:
         notes["past"] = past[-PAST_LIMIT:]

@@ -32,7 +32,7 @@ from firn.journal.leaderless.replay.known_columns import KnownColumns
 from firn.journal.leaderless.replay.loader import Bound, Loaded, LogLoader
 from firn.journal.leaderless.replay.replay import EMPTY_VERSION, ReplayedState, fold, past_line
 from firn.journal.leaderless.replay.skew import SkewCheck
-from firn.journal.model import Commit, CommitInfo, DataFile, Snapshot
+from firn.journal.model import Commit, CommitInfo, DataFile, Snapshot, with_types
 from firn.units import parse_time
 
 
@@ -261,7 +261,7 @@ class TableLog:
         logs = loaded.logs
         lines = {line[0]: line for log in logs for line in log.notes.get("past") or []}
         for log in logs:
-            if not log.is_reservation and log.notes.get("op") != "fence":
+            if log.is_commit:
                 lines[version_of(log.name)] = past_line(log)
         commits = [
             CommitInfo(v, datetime.fromtimestamp(t / 1000, timezone.utc), op, a, r, rows, size, summary)
@@ -280,7 +280,7 @@ class TableLog:
         self.check_there(loaded.listed)
         maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
         # A void log may appear at any time, under a name that is long past.
-        found = [g for g in loaded.logs if g.name not in maintenance and g.notes.get("op") != "fence"]
+        found = [g for g in loaded.logs if g.name not in maintenance and not g.is_void]
         state = self.fold(loaded.logs)
         agreement = agree_streamed(
             self.rules.altered(state.definition),
@@ -303,10 +303,7 @@ class TableLog:
 def _as_read(log: Log, agreement: Agreement) -> Iterable[DataFile]:
     """The log's files as readers need them."""
     types = older_types(log.columns, agreement.columns)
-    for file in log.files:
-        extra = file.extra or {}
-        noted = {**extra, "types": {**types, **(extra.get("types") or {})}}
-        yield agreement.as_read(file._replace(extra=noted))
+    return (agreement.as_read(with_types(file, types)) for file in log.files)
 
 
 def _precedes_maintenance(bound: Bound, names: Iterable[str]) -> bool:

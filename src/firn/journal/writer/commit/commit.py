@@ -360,7 +360,7 @@ class PutAndList:
 
     def _are_children(self, pending: Pending, names: Names) -> bool:
         """Whether every transaction right above names this one as the one before it. 1 GET each."""
-        nodes = [(pending.revision + 1, p) for p in names.transactions.get(pending.revision + 1, ())]
+        nodes = names.nodes(pending.revision + 1, pending.revision + 1)
         found = self.reader.transactions(nodes).values()
         return bool(nodes) and all(
             isinstance(t, CatalogTransaction) and t.commit.previous == pending.uuid for t in found

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Literal, TypeVar
+from typing import Literal
 
 from firn.bucket.base import Bucket
 from firn.bucket.conditional import create
 from firn.bucket.keys import key_below
+from firn.concurrency.parallel import in_flight
 from firn.errors import (
     CorruptObjectError,
     FirnError,
@@ -41,16 +41,12 @@ from firn.journal.writer.history.history import CatalogVersion, History
 from firn.journal.writer.history.loss import check_begun
 from firn.units import parse_time
 
-PARALLEL = 32
-"""Histories that are read at once."""
-
 DEGRADES = (CorruptObjectError, ForkError, SnapshotTooOldError, UnsupportedError)
 """Errors of one writer's objects that leave the others readable. An unavailable store isn't among them."""
 
 _TABLE_DIRS = frozenset(("_firn", "_log"))
 _COMMITS = "_commits"
 _COMPONENT = re.compile(r"([^=,\s]+)=(\d{1,19})")
-_T = TypeVar("_T")
 
 
 def has_table(dirs: Iterable[str]) -> bool:
@@ -277,7 +273,7 @@ class Federation:
         """Those of the directories that aren't known as writers', with what is in them; tables are noted. 1 LIST
         each."""
         new = [n for n in names if n not in self._histories]
-        found = dict(zip(new, _in_parallel(self._dirs_of, new), strict=True))
+        found = dict(zip(new, in_flight(self._dirs_of, new), strict=True))
         self._tables.update(name for name, dirs in found.items() if has_table(dirs))
         return {name: dirs for name, dirs in found.items() if name not in self._tables}
 
@@ -360,7 +356,7 @@ class Federation:
                     raise
                 return error
 
-        found = dict(zip(readers, _in_parallel(read, list(readers)), strict=True))
+        found = dict(zip(readers, in_flight(read, list(readers)), strict=True))
         versions = {name: v for name, v in found.items() if isinstance(v, CatalogVersion)}
         for name, version in versions.items():
             if self.strict and version.fork is not None:
@@ -385,13 +381,6 @@ def _at_revision(history: History, revision: int) -> CatalogVersion:
 def _at_time(history: History, time_ms: int) -> CatalogVersion:
     _now(history)
     return history.at_time(time_ms)
-
-
-def _in_parallel(function: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
-    if len(names) < 2:
-        return [function(name) for name in names]
-    with ThreadPoolExecutor(min(PARALLEL, len(names)), thread_name_prefix="firn-writers") as pool:
-        return list(pool.map(function, names))
 
 
 def default_name(url: str) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from firn.journal.agreement import Agreement, Rules, Source, agree, agree_streamed
 from firn.journal.columns import older_types
 from firn.journal.entries import SEEN, Entries
-from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes
+from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes, with_types
 from firn.journal.writer.federation.definition import definition_of, seen_name
 from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.format.actions import (
@@ -58,13 +58,8 @@ def snapshot_of(union: Union, table: str, rules: Rules) -> Snapshot:
     )
 
 
-def columns_of(union: Union, table: str, rules: Rules) -> ColumnTypes:
-    """The columns that `snapshot_of` gives, mostly without looking at files."""
-    return _agreed(_states(union, table), rules, definition_of(union, table).entries).columns
-
-
 def agreement_of(union: Union, table: str, rules: Rules) -> Agreement:
-    """The agreement of the table's files."""
+    """The agreement of the table's files, mostly without looking at them."""
     return _agreed(_states(union, table), rules, definition_of(union, table).entries)
 
 
@@ -122,10 +117,7 @@ class Loader:
 
     def noted(self, file: DataFile) -> DataFile:
         """The file without its soft deletes."""
-        if self._types:
-            extra = dict(file.extra or {})
-            file = file._replace(extra={**extra, "types": {**self._types, **(extra.get("types") or {})}})
-        return self._agreed.as_read(file)
+        return self._agreed.as_read(with_types(file, self._types))
 
     def __call__(self, live: LiveFile) -> DataFile:
         file = self.noted(live.file)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import google_crc32c
 import orjson
 
 from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
+from firn.journal.envelope import checksum, text
 from firn.journal.writer.format.actions import Columns
 from firn.journal.writer.format.identity import is_uuid
 
@@ -57,23 +57,9 @@ def encode_record(record: FileRecord) -> dict[str, str]:
     Raises:
         InvalidInputError: something in it isn't JSON-able.
     """
-    fields: dict[str, Any] = {
-        "version": VERSION,
-        "writer": record.writer,
-        "database": record.database,
-        "table": record.table,
-        "partition": record.partition,
-        "revision": record.revision,
-        "uuid": record.uuid,
-        "previous": record.previous,
-        "columns": [list(column) for column in record.columns],
-        "replaces": list(record.replaces),
-        "applied": list(record.applied),
-        "clocks": None if record.clocks is None else list(record.clocks),
-        "extra": dict(record.extra),
-    }
+    fields: dict[str, Any] = {**vars(record), "version": VERSION, "extra": dict(record.extra)}
     try:
-        fields[_CRC] = _checksum(fields)
+        fields[_CRC] = checksum(fields)
         return {KEY: orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()}
     except TypeError as error:
         raise InvalidInputError(
@@ -100,7 +86,7 @@ def decode_record(value: bytes | str, *, where: str) -> FileRecord:
         fields = orjson.loads(value)
         if not isinstance(fields, dict):
             raise ValueError("it isn't a JSON object")
-        if fields.pop(_CRC, None) != _checksum(fields):
+        if fields.pop(_CRC, None) != checksum(fields):
             raise ValueError("its checksum is wrong")
         version = fields.pop("version", None)
         if version != VERSION:
@@ -118,14 +104,14 @@ def decode_record(value: bytes | str, *, where: str) -> FileRecord:
 
 def _record(fields: dict[str, Any]) -> FileRecord:
     record = FileRecord(
-        writer=_text(fields.pop("writer")),
-        database=_text(fields.pop("database")),
-        table=_text(fields.pop("table")),
-        partition=_text(fields.pop("partition")),
+        writer=text(fields.pop("writer")),
+        database=text(fields.pop("database")),
+        table=text(fields.pop("table")),
+        partition=text(fields.pop("partition")),
         revision=_number(fields.pop("revision")),
         uuid=_uuid(fields.pop("uuid")),
         previous=None if fields["previous"] is None else _uuid(fields["previous"]),
-        columns=tuple((_text(name), _text(kind)) for name, kind in fields.pop("columns")),
+        columns=tuple((text(name), text(kind)) for name, kind in fields.pop("columns")),
         replaces=_texts(fields.pop("replaces")),
         applied=_texts(fields.pop("applied")),
         clocks=_clocks(fields.pop("clocks")),
@@ -139,18 +125,8 @@ def _record(fields: dict[str, Any]) -> FileRecord:
     return record
 
 
-def _checksum(fields: Mapping[str, Any]) -> int:
-    return int(google_crc32c.value(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} isn't text")
-    return value
-
-
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(map(_text, value))
+    return tuple(map(text, value))
 
 
 def _number(value: Any) -> int:
@@ -160,7 +136,7 @@ def _number(value: Any) -> int:
 
 
 def _uuid(value: Any) -> str:
-    if not is_uuid(_text(value)):
+    if not is_uuid(text(value)):
         raise ValueError(f"{value!r} isn't a uuid")
     return str(value)
 
@@ -168,7 +144,7 @@ def _uuid(value: Any) -> str:
 def _clocks(value: Any) -> tuple[str, str] | None:
     if value is None:
         return None
-    first, last = map(_text, value)
+    first, last = map(text, value)
     return first, last
 
 

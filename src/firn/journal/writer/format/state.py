@@ -118,7 +118,7 @@ def greatest_clock(files: Iterable[DataFile]) -> int:
 
 def beside(live: LiveFile) -> ColumnTypes:
     """The file's own columns that hold what was set aside before it was written: no schema has them."""
-    types = (live.file.extra or {}).get("types")
+    types = live.file.types
     return {name: kind for name, kind in types.items() if name not in dict(live.columns)} if types else {}
 
 

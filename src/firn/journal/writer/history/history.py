@@ -101,6 +101,20 @@ class History:
             self._remember(walk)
             return walk.version
 
+    def decided(self, question: str, then: str) -> CatalogVersion:
+        """`load`, where nobody has to choose a side.
+
+        Raises:
+            ForkError: the history has a fork: `question` can't be told, and the caller is to `then` it afterwards.
+        """
+        version = self.load()
+        if version.fork is not None:
+            raise ForkError(
+                f"{self.where} has {version.fork}: {question} can't be told. Choose a side with "
+                f"`firn repair --keep UUID`, and {then} then."
+            )
+        return version
+
     def advance(self, before: CatalogHead, state: CatalogState) -> None:
         """Take over what this process has just committed after `before`, instead of reading it back."""
         head = state.head
@@ -335,8 +349,7 @@ class History:
     def _check_followed(self, names: Names, head: CatalogHead) -> None:
         """A history that is read from the empty start goes on above it, or it is another one: a process that slept
         while everything below a checkpoint was pruned may have written revision 1 anew."""
-        nodes = [(head.revision + 1, p) for p in names.transactions.get(head.revision + 1, ())]
-        found = self.reader.transactions(nodes).values()
+        found = self.reader.transactions(names.nodes(head.revision + 1, head.revision + 1)).values()
         if found and not any(
             isinstance(t, CorruptObjectError) or t.commit.previous == head.uuid for t in found
         ):
@@ -391,7 +404,7 @@ class History:
     ) -> _Walk:
         """Read what is above `base` up to revision `last`, decide, and replay (up to `upto`)."""
         start = base.head.revision
-        nodes = [(r, p) for r, prefixes in names.transactions.items() if start < r <= last for p in prefixes]
+        nodes = names.nodes(start + 1, last)
         found = self.reader.transactions(nodes)
         if len(found) < len(nodes):
             gone = next(node for node in nodes if node not in found)

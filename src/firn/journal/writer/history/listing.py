@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from firn.bucket.base import Bucket, Listing
 from firn.errors import StoreUnavailableError
 from firn.journal.writer.format.layout import BadName, ObjectName, WriterLayout
+from firn.journal.writer.history.forks import Node
 
 MAX_LISTS = 50
 
@@ -43,9 +44,18 @@ class Names:
             found += [ObjectName(revision, p, "transaction") for p in self.transactions.get(revision, ())]
         return [name for name in found if name.prefix != prefix]
 
+    def nodes(self, first: int = 0, last: int | None = None) -> list[Node]:
+        """The transactions of the revisions from `first` to `last`."""
+        return [
+            (revision, prefix)
+            for revision, prefixes in self.transactions.items()
+            if first <= revision and (last is None or revision <= last)
+            for prefix in prefixes
+        ]
+
     def above(self, revision: int) -> list[ObjectName]:
         """Everything above `revision`, lowest first."""
-        found = [ObjectName(r, p, "transaction") for r, ps in self.transactions.items() for p in ps]
+        found = [ObjectName(*node, "transaction") for node in self.nodes()]
         found += [ObjectName(r, p, "checkpoint") for r, ps in self.checkpoints.items() for p in ps]
         return sorted(name for name in found if name.revision > revision)
 

@@ -14,7 +14,6 @@ from firn.bucket.presence import is_there
 from firn.errors import (
     ConflictError,
     CorruptObjectError,
-    ForkError,
     ObjectNotFoundError,
 )
 from firn.journal.model import SweepReport
@@ -25,7 +24,7 @@ from firn.journal.writer.format.layout import BadName, ObjectName
 from firn.journal.writer.format.marker import Marker, decode_marker, encode_marker
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import FileRecord, read_metadata
-from firn.journal.writer.history.history import CatalogVersion, History
+from firn.journal.writer.history.history import History
 from firn.journal.writer.history.listing import list_settled
 from firn.journal.writer.history.store_clock import store_now
 
@@ -151,7 +150,7 @@ class _Collection:
         self.data = self.bucket.list(self.layout.data_prefix).objects
         self.marked = self.bucket.list(self.layout.markers_prefix).objects
         # The head before the names: of a revision below it, all that was ever committed is among them.
-        self.version = self._decided()
+        self.version = history.decided("which files are needed", "collect")
         self.names = list_settled(self.bucket, self.layout, 0)
         if self.names.forked() is not None:
             history.counting(self.names)
@@ -168,7 +167,8 @@ class _Collection:
         waves, waiting = plan_waves(garbage, existing | self._foreign(garbage))
         doomed = [entry for wave in waves for entry in wave]
         existing.difference_update(entry.info.key for entry in doomed)
-        remainders = [(info, found, self._remainder(found, existing)) for info, found in markers]
+        state = self.version.state
+        remainders = [(info, found, found.remainder(self.layout, state, existing)) for info, found in markers]
         useless = [info for info, _, left in remainders if left is None]
         floor = min([*self.names.transactions, *self.names.checkpoints], default=0)
         report = CatalogCollection(
@@ -190,15 +190,6 @@ class _Collection:
                     self.bucket.put(info.key, encode_marker(self.layout, left.transaction, left.state))
         return report
 
-    def _decided(self) -> CatalogVersion:
-        version = self.history.load()
-        if version.fork is not None:
-            raise ForkError(
-                f"{self.history.where} has {version.fork}: which files are needed can't be told. Choose a side with "
-                "`firn repair --keep UUID`, and collect then."
-            )
-        return version
-
     # -- what nothing names
 
     def _suspects(self) -> Iterator[ObjectInfo]:
@@ -212,10 +203,8 @@ class _Collection:
 
     def _is_chosen(self, table: str | None) -> bool:
         # Nobody sweeps a dropped table, so a sweep of another table does it.
-        return self.table in (None, table) or (table is not None and self._has_gone(table))
-
-    def _has_gone(self, table: str) -> bool:
-        return table not in self.version.state.tables
+        gone = table is not None and table not in self.version.state.tables
+        return self.table in (None, table) or gone
 
     def _is_old(self, info: ObjectInfo, table: str | None) -> bool:
         age = self.orphan_age_ms
@@ -232,7 +221,7 @@ class _Collection:
     def _references(self) -> set[str]:
         """Every file that a retained revision reads, on whatever branch (rule 24)."""
         paths: set[str] = set()
-        nodes = [(r, p) for r, prefixes in self.names.transactions.items() for p in prefixes]
+        nodes = self.names.nodes()
         for start in range(0, len(nodes), AT_ONCE):
             some = nodes[start : start + AT_ONCE]
             found = self.history.reader.transactions(some)
@@ -328,9 +317,6 @@ class _Collection:
                 raise ChangedMeanwhile from None
             except CorruptObjectError:
                 self.kept_foreign.append(info.key)
-
-    def _remainder(self, marker: Marker, existing: Collection[str]) -> Marker | None:
-        return marker.remainder(self.layout, self.version.state, existing)
 
 
 def _added(transaction: CatalogTransaction) -> Iterator[str]:

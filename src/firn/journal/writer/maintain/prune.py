@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from firn.bucket.base import ObjectInfo
-from firn.errors import ConflictError, CorruptObjectError, ForkError
+from firn.errors import ConflictError, CorruptObjectError
 from firn.journal.writer.attempts import ATTEMPTS, ChangedMeanwhile, persist
 from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
@@ -98,13 +98,7 @@ class _Pruning:
         self.bucket, self.layout = history.bucket, history.layout
         before = store_now(self.bucket, self.layout) - older_than_ms
         names, listing = list_from(self.bucket, self.layout, 0)
-        version = history.load()
-        if version.fork is not None:
-            raise ForkError(
-                f"{history.where} has {version.fork}: which transactions may go can't be told. Choose a side with "
-                "`firn repair --keep UUID`, and prune then."
-            )
-        self.claimed = version.head.claimed
+        self.claimed = history.decided("which transactions may go", "prune").head.claimed
         self.chain = {r: p for r, p in history.counting(names) if r >= since}
         lost = lost_nodes(self.chain, names)
         self.lost = LostBranches(lost, links_of(history.reader.transactions(sorted(lost))))
@@ -265,12 +259,12 @@ class _Pruning:
     def _doomed(self, floor: int) -> list[ObjectInfo]:
         """All below the floor. Branches that lost go first, from their tips down: without what decided against
         them, or what they stand on, they would look as if they counted. The rest goes in order."""
-        below = [(name, info) for name, info in self.listed if name.revision < floor]
-        lost = [(name, info) for name, info in below if self.lost.hold(name)]
-        rest = [(name, info) for name, info in below if not self.lost.hold(name)]
-        lost.sort(key=lambda entry: (-entry[0].revision, entry[1].key))
-        rest.sort(key=lambda entry: entry[1].key)
-        return [info for _, info in (*lost, *rest)]
+
+        def place(entry: tuple[ObjectName, ObjectInfo]) -> tuple[bool, int, str]:
+            lost = self.lost.hold(entry[0])
+            return not lost, -entry[0].revision if lost else 0, entry[1].key
+
+        return [info for name, info in sorted(self.listed, key=place) if name.revision < floor]
 
     def _claims(self, floor: int) -> list[ObjectInfo]:
         """Ascending, so that a process that wins a pruned number finds the one before it pruned too (rule 16)."""

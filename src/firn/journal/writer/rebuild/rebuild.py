@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError, UnsupportedError
@@ -321,7 +322,9 @@ class _Author:
         history = [*below, *history]
         writes = tuple(t for t in history if (t.revision, prefix_of(t.uuid)) not in there)
         claims = tuple(t for t in history if self._needs_claim(t)) if self.claimed else ()
-        findings = recovery.findings
+        findings: dict[str, Any] = {
+            name: tuple(sorted(keys)) for name, keys in vars(recovery.findings).items()
+        }
         written = {t.revision for t in writes}
         lost = [s for s in steps if s.revision in written and s.transaction is None]
         empty = [t.revision for t in below if t.commit.op == OP_LOST]
@@ -337,11 +340,7 @@ class _Author:
                 rebuilt=tuple(sorted(written)),
                 empty=tuple(empty),
                 claims=tuple(t.revision for t in claims),
-                files=tuple(sorted(findings.brought_back)),
-                unproven=tuple(sorted(findings.unproven)),
-                orphans=tuple(sorted(findings.orphans)),
-                missing=tuple(sorted(findings.missing)),
-                undefined=tuple(sorted(findings.undefined)),
+                **findings,
             ),
             closing=history[-1],
             forked=any(
@@ -416,7 +415,7 @@ class _Author:
     def _closing(self, last: CatalogHead, recovery: Recovery) -> CatalogTransaction:
         """The rebuild's own: it proves the one before, and is above every revision that was ever seen."""
         findings = recovery.findings
-        summary = {REBUILT: True, "files": len(findings.brought_back), "unproven": len(findings.unproven)}
+        summary = {REBUILT: True, "files": len(findings.files), "unproven": len(findings.unproven)}
         record = CommitRecord(
             _made_up(self.layout, last.revision + 1, prefix_of(last.uuid or "")),
             last.uuid,

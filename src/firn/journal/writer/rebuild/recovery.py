@@ -60,13 +60,13 @@ class PlannedRevision:
 
 @dataclass
 class RebuildFindings:
-    """Findings of a rebuild that a person has to know; see `RebuildReport`."""
+    """Findings of a rebuild that a person has to know, under their names in `RebuildReport`."""
 
     unproven: set[str] = field(default_factory=set)
     orphans: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     undefined: set[str] = field(default_factory=set)
-    brought_back: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -427,7 +427,7 @@ class Recovery:
                 return False
             self._do(step, Define(action.table, self.specs[action.table]))
         self._do(step, action)
-        self.findings.brought_back.add(action.file.path)
+        self.findings.files.add(action.file.path)
         return True
 
     def _remove(self, step: PlannedRevision, path: str) -> None:

@@ -82,7 +82,7 @@ class Objects:
     @property
     def lost(self) -> set[Node]:
         """Transactions of which there is an object that can't be read."""
-        return {(r, p) for r, ps in self.names.transactions.items() for p in ps} - self.transactions.keys()
+        return set(self.names.nodes()) - self.transactions.keys()
 
     def told(self) -> set[str]:
         """Paths that a transaction or a claim adds; not those of a rebuild, which are looked at again."""
@@ -112,9 +112,8 @@ def look(bucket: Bucket, layout: WriterLayout) -> Objects:
     names = list_settled(bucket, layout, 0)
     damaged: dict[str, str] = {}
     unknown = [layout.transactions_prefix + bad.name for bad in names.bad]
-    nodes = [(r, p) for r, prefixes in names.transactions.items() for p in prefixes]
     transactions: dict[Node, CatalogTransaction] = {}
-    for node, found in reader.transactions(nodes).items():
+    for node, found in reader.transactions(names.nodes()).items():
         if isinstance(found, CorruptObjectError):
             damaged[layout.object_key(ObjectName(*node, "transaction"))] = str(found)
         else:

@@ -113,7 +113,7 @@ class _Repair:
         if version.fork is None:
             return self._decided(version, names)
         fork = version.fork
-        nodes = [(r, p) for r, prefixes in names.transactions.items() if r >= fork.revision for p in prefixes]
+        nodes = names.nodes(fork.revision)
         found = self.reader.transactions(nodes)
         kept = self._kept(fork, found)
         branch = self._branch(version, names, fork, found, kept)
