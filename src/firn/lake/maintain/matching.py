@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from firn.arrow.engine import run_query
 from firn.arrow.types import arrow_schema, columns_of
@@ -147,32 +149,66 @@ class Matching:
         return run_query(text, tables, what="the merge")
 
     def changed(self, rows: pa.Table, changes: pa.Table) -> pa.Table:
-        """The numbered target rows after the changes, in order: deleted ones left out, updated ones replaced."""
-        target, source = quoted(self.target), quoted(self.source)
-        clause = f'"~changes".{quoted(CLAUSE)}'
-        updates = [at for at, c in enumerate(self.clauses) if c.action == "update"]
-        deletes = [str(at) for at, c in enumerate(self.clauses) if c.action == "delete"]
-        columns = []
-        for name, kind in self.types.items():
-            old = f"{target}.{quoted(name)}"
-            cases = "".join(
-                f" WHEN {clause} = {at} THEN CAST((\n{values[name]}\n) AS {kind})"
-                for at in updates
-                if name in (values := self.clauses[at].values or {})
-            )
-            columns.append(f"{f'CASE{cases} ELSE {old} END' if cases else old} AS {quoted(name)}")
-        text = (
-            f"SELECT {', '.join(columns)} FROM {quoted(_TARGET)} AS {target} "
-            f'LEFT JOIN "~changes" ON {target}.{quoted(ROW)} = "~changes".{quoted(ROW)}'
-        )
-        tables = {_TARGET: rows, "~changes": changes}
+        """The rows after the changes, whose `ROW` says where their rows stand: deleted ones left out, updated ones
+        replaced. Rows that stay aren't looked at."""
+        updates = self._of_action(changes, "update")
+        deletes = self._of_action(changes, "delete")[ROW].combine_chunks()
+        result = rows.select(list(self.types))
+        if updates.num_rows:
+            updates = updates.sort_by(ROW)
+            at = updates[ROW].combine_chunks()
+            mask = _mask(at, rows.num_rows)
+            for name, values in self.new_values(rows, updates).items():
+                kind = result.schema.field(name).type
+                replaced = _replaced(result[name], at, mask, values.cast(kind))
+                result = result.set_column(result.schema.get_field_index(name), name, replaced)
+        if len(deletes):
+            result = result.filter(pc.invert(_mask(deletes, rows.num_rows)))
+        return result
+
+    def _of_action(self, changes: pa.Table, action: Action) -> pa.Table:
+        numbers = [at for at, clause in enumerate(self.clauses) if clause.action == action]
+        return changes.filter(pc.is_in(changes[CLAUSE].cast(pa.int64()), pa.array(numbers, pa.int64())))
+
+    def new_values(self, rows: pa.Table, updates: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """The new values of the columns that updates set, in the order of the updates."""
+        target, source, clause = quoted(self.target), quoted(self.source), f'"~changes".{quoted(CLAUSE)}'
+        used = set(pc.unique(updates[CLAUSE]).to_pylist()) or range(len(self.clauses))
+        mine = {at: self.clauses[at].values or {} for at in used if self.clauses[at].action == "update"}
+        given = None
         if self.rows is not None:
-            tables[_SOURCE] = self.rows
-            same = f'{source}.{quoted(SOURCE_ROW)} = "~changes".{quoted(SOURCE_ROW)}'
-            text += f" LEFT JOIN {quoted(_SOURCE)} AS {source} ON {same}"
-        if deletes:
-            text += f" WHERE {clause} IS NULL OR {clause} NOT IN ({', '.join(deletes)})"
-        return run_query(f"{text} ORDER BY {target}.{quoted(ROW)}", tables, what="the change")
+            number = updates[SOURCE_ROW].combine_chunks()
+            none = pa.scalar(None, number.type)  # a row that no source row matches
+            given = self.rows.take(pc.if_else(pc.less(number, 0), none, number))
+        columns, found = [], {}
+        for name, kind in self.types.items():
+            texts = {at: values[name] for at, values in mine.items() if name in values}
+            if not texts:
+                continue
+            plain = self._plain(set(texts.values()), kind) if len(texts) == len(mine) else None
+            if plain is not None and given is not None:
+                found[name] = given[plain]
+                continue
+            cases = "".join(
+                f" WHEN {clause} = {at} THEN CAST((\n{text}\n) AS {kind})" for at, text in texts.items()
+            )
+            columns.append(f"CASE{cases} ELSE {target}.{quoted(name)} END AS {quoted(name)}")
+        if columns:
+            tables = {_TARGET: rows.take(updates[ROW]), "~changes": updates}
+            text = f'FROM {quoted(_TARGET)} AS {target} POSITIONAL JOIN "~changes"'
+            if given is not None:
+                tables[_SOURCE] = given
+                text += f" POSITIONAL JOIN {quoted(_SOURCE)} AS {source}"
+            computed = run_query(f"SELECT {', '.join(columns)} {text}", tables, what="the change")
+            found |= {name: computed[name] for name in computed.column_names}
+        return found
+
+    def _plain(self, texts: set[str], kind: str) -> str | None:
+        """The source's column that these expressions name, if they are one, and that, of this very type."""
+        for one in () if self.rows is None else self.rows.schema:
+            if texts == {f"{quoted(self.source)}.{quoted(one.name)}"}:
+                return one.name if columns_of(pa.schema([one])).get(one.name) == kind else None
+        return None
 
     def unmatched(self, matched: pa.Array) -> pa.Table:
         """The source rows whose numbers aren't among `matched`, with their clauses."""
@@ -237,6 +273,34 @@ def counted(rows: int) -> pa.Array:
     import numpy as np
 
     return pa.array(np.arange(rows, dtype=np.int64))
+
+
+def _mask(at: pa.Array, rows: int) -> pa.Array:
+    """True for these of so many rows."""
+    import numpy as np
+
+    mask = np.zeros(rows, dtype=bool)
+    mask[at.to_numpy(zero_copy_only=False)] = True
+    return pa.array(mask)
+
+
+def _replaced(
+    column: pa.ChunkedArray, at: pa.Array, mask: pa.Array, values: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """The column with other values in these rows, which ascend."""
+    import numpy as np
+
+    kind = column.type
+    if (pt.is_integer(kind) or pt.is_floating(kind)) and not column.null_count and not values.null_count:
+        plain = np.array(column.to_numpy())  # of its own
+        plain[at.to_numpy()] = values.to_numpy()
+        return pa.chunked_array([pa.array(plain, kind)])
+    if not pt.is_nested(kind):
+        whole, new = column.combine_chunks(), values.combine_chunks()
+        return pa.chunked_array([pc.replace_with_mask(whole, mask, new)])
+    order = np.arange(len(column))
+    order[at.to_numpy(zero_copy_only=False)] = np.arange(len(column), len(column) + len(values))
+    return pa.chunked_array([*column.chunks, *values.chunks]).take(pa.array(order))
 
 
 def error_of(name: str, at: int) -> InvalidInputError:

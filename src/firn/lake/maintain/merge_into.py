@@ -170,10 +170,11 @@ def _check(matching: Matching) -> None:
     none = None if matching.rows is None else matching.rows.slice(0, 0)
     trial = replace(matching, rows=none)
     pairs = trial.pairs(empty)
-    trial.changed(empty, pairs)
+    if any(clause.action == "update" for clause in matching.clauses):
+        trial.new_values(empty, pairs)
     alone = [clause for _, clause in matching.of("not matched by source") if clause.action == "update"]
     if alone:  # their values see the target's row only
-        replace(trial, rows=None, clauses=alone).changed(empty, pairs)
+        replace(trial, rows=None, clauses=alone).new_values(empty, pairs)
     if none is not None:
         trial.unmatched(pa.array([], pa.int64()))
         for _, clause in matching.of("not matched"):
@@ -220,7 +221,10 @@ def _by_key(table: LakeContext, session: Session, op: str, matching: Matching, k
     changes = _changes(table, matching, pairs, op)
     counts = _counts(matching, [changes])
     of = {action: _of_action(matching, changes, action) for action in ("update", "delete")}
-    updated = matching.changed(rows.take(of["update"][ROW]), of["update"]) if of["update"].num_rows else None
+    updated = None
+    if of["update"].num_rows:
+        taken = of["update"].set_column(0, ROW, counted(of["update"].num_rows))
+        updated = matching.changed(rows.take(of["update"][ROW]), taken)
     spec = WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside)
     adds: list[DataFile] = []
     columns: ColumnTypes = {}
