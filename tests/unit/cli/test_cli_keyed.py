@@ -280,6 +280,25 @@ def test_manifest_shows_typed_keys_as_they_are(years: Path) -> None:
     assert '["HI",2001]' in shown and '["MI",2001]' in shown
 
 
+def test_manifest_shows_bytes_of_keys_in_hexadecimal(delays: Path) -> None:
+    long = "ff" * 30
+    done("keyed", "put", delays, long, "80", "--hex")
+    done("keyed", "compact", delays, "--full")
+    row = done("keyed", "manifest", delays, "--hex").out.splitlines()[-1].split()
+    assert row[-2:] == [b"ATL".hex(), long]
+    row = done("keyed", "manifest", delays).out.splitlines()[-1].split()
+    assert row[-2:] == ["ATL", long[:48] + "…"]
+
+
+def test_manifest_shows_bytes_of_typed_keys_in_hexadecimal(tmp_path: Path) -> None:
+    chunks = tmp_path / "db" / "chunks"
+    done("create", chunks, "--kind", "keyed", "--key", "digest=BLOB", "--key", "part=BIGINT")
+    done("keyed", "put", chunks, '["ff00", 7]', "80", "--hex")
+    done("keyed", "compact", chunks, "--full")
+    assert '["ff00",7]' in done("keyed", "manifest", chunks, "--hex").out
+    assert '["/wA=",7]' in done("keyed", "manifest", chunks).out
+
+
 def test_compact_says_what_it_did(delays: Path) -> None:
     planned = done("keyed", "compact", delays, "--dry-run").out
     assert "would begin with 3 flushes" in planned

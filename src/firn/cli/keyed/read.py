@@ -123,9 +123,8 @@ def manifest(
     from firn.keyed.read.runs import runs_of
 
     view = call.table.view(at)
-    words = Words.of(call.table.definition, hex=hex)
     if call.json:
-        output.document({"table": call.name, **view_plain(view, words)})
+        output.document({"table": call.name, **view_plain(view)})
         return
     pointer, settled = view.pointer, view.manifest
     writer = pointer.infos[-1] if pointer.infos else None
@@ -157,8 +156,8 @@ def manifest(
                     output.number(sum(s.rows for s in ssts)),
                     output.number(sum(s.tombstones for s in ssts)),
                     output.size(sum(s.bytes for s in ssts)),
-                    _edge(call.table.keys, ssts[0].min_key),
-                    _edge(call.table.keys, ssts[-1].max_key),
+                    _edge(call.table.keys, ssts[0].min_key, hex=hex),
+                    _edge(call.table.keys, ssts[-1].max_key, hex=hex),
                 ]
                 for ssts in runs
             ],
@@ -176,7 +175,7 @@ def manifest(
         )
 
 
-def view_plain(view: View, words: Words) -> Mapping[str, Any]:
+def view_plain(view: View) -> Mapping[str, Any]:
     """A view as JSON holds it; keys, which are encoded, in hexadecimal."""
     pointer, settled = view.pointer, view.manifest
     return {
@@ -194,15 +193,22 @@ def view_plain(view: View, words: Words) -> Mapping[str, Any]:
     }
 
 
-def _edge(keys: Keys, key: bytes) -> str:
-    """A key for people: its columns' values; bytes as text if they are some, else in hexadecimal."""
-    if keys.typed:
-        found = keys.decode(key)
-        return found if isinstance(found, str) else output.encode(found).decode()
-    short = key[:24]
-    text = short.decode("utf-8", "replace")
-    shown = text if text.isprintable() and "\ufffd" not in text else short.hex()
-    return shown + ("…" if len(key) > len(short) else "")
+def _edge(keys: Keys, key: bytes, *, hex: bool) -> str:
+    """A key for people: its columns' values; bytes as text if they are some, else in hexadecimal. With `hex`, bytes
+    are hexadecimal digits, all of them."""
+    if not keys.typed and not hex:
+        short = key[:24]
+        text = short.decode("utf-8", "replace")
+        shown = text if text.isprintable() and "\ufffd" not in text else short.hex()
+        return shown + ("…" if len(key) > len(short) else "")
+    found = keys.decode(key)
+    if hex:
+        found = [_digits(value) for value in found] if isinstance(found, tuple) else _digits(found)
+    return found if isinstance(found, str) else output.encode(found).decode()
+
+
+def _digits(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
 
 
 @on_table(keyed, "keyed")
