@@ -20,9 +20,8 @@ import pytest
 import firn
 from firn.cli.demo.command import MARKER, prepare
 from firn.cli.demo.flying import fly, pilot
-from firn.cli.demo.lake import ERASED, MONTH
+from firn.cli.demo.lake import ERASED, MONTH, search_everything
 from firn.cli.demo.processes import Worker
-from firn.cli.demo.proof import search_everything
 from firn.cli.demo.stage import Stage
 from firn.cli.demo.stands import Stands
 from firn.inspect.fsck.fsck import check as fsck

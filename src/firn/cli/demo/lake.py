@@ -1,4 +1,4 @@
-"""The demo's lake tables: appends by many processes, changes, erasure, and a catalog that is lost and rebuilt."""
+"""The demo's lake tables: appends by many processes, changes, erasure with its proof, and a rebuilt catalog."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import logging
 import time
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from multiprocessing.connection import Connection
 from typing import Any
 
 from firn.cli.demo.data import AIRPORTS, BIRDSTRIKES, data_file, read_flights
 from firn.cli.demo.processes import Worker
-from firn.cli.demo.proof import search_everything
 from firn.cli.demo.stage import Stage, check
 from firn.cli.ingest import read_frame
 from firn.cli.terminal import waiting
 from firn.cli.terminal.output import plural, size
 from firn.database.database import connect
-from firn.errors import DegradedReadWarning, SnapshotTooOldError
+from firn.errors import DegradedReadWarning, FirnError, SnapshotTooOldError
 from firn.journal.writer.federation.federation import Federation
 from firn.lake.table import LakeTable
 
@@ -215,3 +215,51 @@ def appender(pipe: Connection, url: str, options: dict[str, Any], table: str, wr
         "files": sum(r.files for r in results),
     }
     pipe.send({**db.bucket.counters.as_dict(), **made})
+
+
+@dataclass
+class Searched:
+    """The objects that were looked through."""
+
+    objects: int = 0
+    parquet_files: int = 0
+    rows: int = 0
+
+
+def search_everything(table: LakeTable, *, word: str, since: datetime, until: datetime) -> Searched:
+    """Look in every object below the table for a word, and for times from `since` to before `until`.
+
+    Parquet files are read whole: every value, and the statistics in their footers. All other objects, which
+    are text, are searched as it stands, for the month as well.
+
+    Raises:
+        FirnError: something was found; the message names the object.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = Searched()
+    keys = [info.key for info in table.bucket.list(f"{table.prefix}/").objects]
+    for key, blob in zip(keys, table.bucket.get_many(keys), strict=True):
+        assert blob is not None
+        found.objects += 1
+        values: list[Any] = [blob.data.decode(errors="replace")]
+        if key.endswith(".parquet"):
+            file = pq.ParquetFile(pa.BufferReader(blob.data))
+            values = [v for column in file.read().columns for v in column.to_pylist()]
+            values += _statistics(file.metadata)
+            found.parquet_files += 1
+            found.rows += file.metadata.num_rows
+        for value in values:
+            text = isinstance(value, str) and (word in value or f"{since:%Y-%m}" in value)
+            if text or (isinstance(value, datetime) and since <= value < until):
+                raise FirnError(f"{word} or {since:%B %Y} is still in {table.bucket.uri(key)}.")
+    return found
+
+
+def _statistics(metadata: Any) -> Iterator[Any]:
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            statistics = metadata.row_group(group).column(column).statistics
+            if statistics is not None and statistics.has_min_max:
+                yield from (statistics.min, statistics.max)
