@@ -6,7 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 from firn.cli.app import MAINTAIN, app
-from firn.cli.call import AnyCall, Call, LakeCall, on_table
+from firn.cli.call import AnyCall, LakeCall, TableCall, on_table
 from firn.cli.options import argument, flag, option
 from firn.cli.target import pairs
 from firn.cli.terminal import output
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from firn.alter import AlterResult
 
 
-def _print(call: Call[Any], result: AlterResult) -> None:
+def _print(call: TableCall[Any], result: AlterResult) -> None:
     if not result.changes:
         line = f"nothing to change in {call.name}"
     elif call.dry_run:

@@ -48,7 +48,7 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
 """Type and default of each parameter that commands share."""
 
 
-class Call(Generic[T]):
+class TableCall(Generic[T]):
     """One call of a command on a table. The table is opened when the command first asks for it."""
 
     meter: waiting.Meter
@@ -109,10 +109,10 @@ class Call(Generic[T]):
             output.line(line)
 
 
-AnyCall: TypeAlias = "Call[AnyTable]"
-LakeCall: TypeAlias = "Call[LakeTable]"
-KeyedCall: TypeAlias = "Call[KeyedTable]"
-RecordsCall: TypeAlias = "Call[AnyRecordTable]"
+AnyCall: TypeAlias = "TableCall[AnyTable]"
+LakeCall: TypeAlias = "TableCall[LakeTable]"
+KeyedCall: TypeAlias = "TableCall[KeyedTable]"
+RecordsCall: TypeAlias = "TableCall[AnyRecordTable]"
 
 
 class _Command:
@@ -125,7 +125,7 @@ class _Command:
 
     def __call__(self, **given: Any) -> None:
         own = {name: given.pop(name) for name in list(given) if name not in ("table", *self._shared)}
-        self._verb(Call(self._kind, **given), **own)
+        self._verb(TableCall(self._kind, **given), **own)
 
     @cached_property
     def __signature__(self) -> Signature:
@@ -145,7 +145,7 @@ class _Command:
 def on_table(
     group: typer.Typer, kind: Kind | None, *shared: Shared, panel: str | None = None, name: str | None = None
 ) -> Callable[[Verb], Verb]:
-    """Make a function a command of a group. It gets a `Call`, then its own parameters by name.
+    """Make a function a command of a group. It gets a `TableCall`, then its own parameters by name.
 
     Args:
         kind: of the tables that it is for; None for all.

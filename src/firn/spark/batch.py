@@ -24,7 +24,7 @@ from firn.lake.write.append import agreed_columns
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.reads import TableRead
 from firn.spark.frames import handed_over, packed
-from firn.spark.session.partitions import Outcome
+from firn.spark.session.partitions import PartitionOutcome
 from firn.spark.session.types import incoming_columns, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def write_task(
     query_id = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     began_ms = time.time_ns() // 1_000_000
     named = (batch.rename_columns(list(names)) for batch in batches)
-    outcome = Outcome(bucket, lambda: write_batches(bucket, spec, named))
+    outcome = PartitionOutcome(bucket, lambda: write_batches(bucket, spec, named))
     files = () if outcome.error is not None else tuple(outcome.result)
     return WrittenFiles(files, dict(spec.columns), outcome.error, began_ms, query_id, spec.namer)
 

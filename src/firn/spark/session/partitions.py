@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class Outcome(Generic[Result]):
+class PartitionOutcome(Generic[Result]):
     """What became of a task's work, in a worker. An error that a retry can't mend is kept as a value."""
 
     def __init__(self, bucket: Bucket, work: Callable[[], Result]) -> None:
@@ -54,12 +54,12 @@ def each_partition(
     frame = frame.toDF(*[f"c{number}" for number in range(len(names))])
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        outcome = Outcome(bucket, lambda: work(batch.rename_columns(names) for batch in batches))
+        outcome = PartitionOutcome(bucket, lambda: work(batch.rename_columns(names) for batch in batches))
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)], pa.binary())], ["r"])
 
     collect = frame.mapInArrow(run, "r binary").collect
     rows: list[Any] = run_job(frame.sparkSession, collect, description=description, progress=progress)
-    outcomes: list[Outcome[Result]] = [pickle.loads(row["r"]) for row in rows]
+    outcomes: list[PartitionOutcome[Result]] = [pickle.loads(row["r"]) for row in rows]
     for outcome in outcomes:
         bucket.counters.add(**outcome.counters)
     for outcome in outcomes:
