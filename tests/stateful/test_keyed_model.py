@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from firn.arrow.types import arrow_schema
 from firn.errors import SchemaConflictError, SnapshotTooOldError
+from firn.journal.agreement import Rules
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import ColumnTypes, Commit
 from firn.lake.definition.definition import LakeDefinition
@@ -109,7 +110,7 @@ class KeyedTableMachine(RuleBasedStateMachine):
         self.spec, self.by = spec, by
         parsed = PartitionSpec.parse(partition, COLUMNS)
         keys = parse_key(self.key, "v" if by else None, COLUMNS, [f.source for f in parsed.fields])
-        self.context.definition = LakeDefinition(
+        self.definition = LakeDefinition(
             "t",
             columns=COLUMNS,
             partition=parsed,
@@ -121,11 +122,9 @@ class KeyedTableMachine(RuleBasedStateMachine):
 
     def _open(self, kind: type[LeaderlessJournal]) -> LakeTable:
         journal = kind(
-            self.bucket, "db/t", declared=COLUMNS, clock=self.bucket.clock, renew_in_background=False
+            self.bucket, "db/t", rules=Rules(COLUMNS), clock=self.bucket.clock, renew_in_background=False
         )
-        return LakeTable(
-            self.bucket, "db/t", self.context.definition, journal, InProcess(LocalRunner(threads=1))
-        )
+        return LakeTable(self.bucket, "db/t", self.definition, journal, InProcess(LocalRunner(threads=1)))
 
     # -- the model
 

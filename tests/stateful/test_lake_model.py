@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from firn.arrow.types import arrow_schema
 from firn.errors import InvalidInputError, NotFoundError, SnapshotTooOldError
+from firn.journal.agreement import Rules
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.partition.partition import PartitionSpec
@@ -149,7 +150,7 @@ class LakeTableMachine(RuleBasedStateMachine):
         self.spec = spec
         partition = PartitionSpec.parse(SPECS[spec][0], COLUMNS)
         sort_by = ("id desc", "s") if ordered else ()
-        self.context.definition = LakeDefinition(
+        self.definition = LakeDefinition(
             "t",
             columns=COLUMNS,
             partition=partition,
@@ -162,13 +163,11 @@ class LakeTableMachine(RuleBasedStateMachine):
         journal = LeaderlessJournal(
             self.bucket,
             "db/t",
-            declared=self.context.definition.columns,
+            rules=Rules(self.definition.columns),
             clock=self.bucket.clock,
             renew_in_background=False,
         )
-        return LakeTable(
-            self.bucket, "db/t", self.context.definition, journal, InProcess(LocalRunner(threads=1))
-        )
+        return LakeTable(self.bucket, "db/t", self.definition, journal, InProcess(LocalRunner(threads=1)))
 
     def _committed(self, version: str | None, rows: list[Row]) -> None:
         self.rows = rows
@@ -263,7 +262,7 @@ class LakeTableMachine(RuleBasedStateMachine):
         value = FIRST[column] if text == "first" else None
         shown = "NULL" if value is None else f"CAST('{value}' AS {COLUMNS[column]})"
         made = f'* EXCLUDE ("{column}")' if text is None else f'* REPLACE ({shown} AS "{column}")'
-        sources = {field.source for field in self.context.definition.partition.fields}
+        sources = {field.source for field in self.definition.partition.fields}
         if text is None and column in sources:
             for verb in (self.table.rewrite, lambda query: self.table.merge(query=query)):
                 source = "_rows" if verb == self.table.rewrite else "source_files"
@@ -292,7 +291,7 @@ class LakeTableMachine(RuleBasedStateMachine):
     def remove_a_partition(self, data: st.DataObject) -> None:
         part = SPECS[self.spec][1]
         assert part is not None
-        (field,) = self.context.definition.partition.fields
+        (field,) = self.definition.partition.fields
         chosen = data.draw(st.sampled_from(self.table.partitions()))
         value = chosen.values[field.name]
         result = self.table.remove_partitions([chosen])
@@ -391,7 +390,7 @@ class LakeTableMachine(RuleBasedStateMachine):
         query takes rows away from their partition's column."""
         if not hasattr(self, "table") or not self.rows:
             return
-        sources = {field.source for field in self.context.definition.partition.fields}
+        sources = {field.source for field in self.definition.partition.fields}
         told = {name for name, kind in COLUMNS.items() if [name] == SPECS[self.spec][0]}
         for where in SHAPES:
             hits = self._matching(self.rows, where)
@@ -420,8 +419,8 @@ class LakeTableMachine(RuleBasedStateMachine):
         parts = self.table.partitions()
         assert sum(p.rows or 0 for p in parts) == len(self.rows)
         part = SPECS[self.spec][1]
-        if part is not None and self.context.definition.partition.fields:
-            (field,) = self.context.definition.partition.fields
+        if part is not None and self.definition.partition.fields:
+            (field,) = self.definition.partition.fields
             told = {p.values[field.name]: p.rows for p in parts if p.rows}
             counted: dict[object, int] = {}
             for row in self.rows:

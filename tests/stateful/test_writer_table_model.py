@@ -27,7 +27,7 @@ FAILING = ["s::INTEGER = 1", "len(s) // (id - 1) > 0", "n > 100 OR n = 3", "tags
 class WriterTableMachine(LakeTableMachine):
     def _open(self) -> LakeTable:
         tables = self._tables("w")
-        return tables.find("t") or tables.define(replace(self.context.definition, journal="writer"))
+        return tables.find("t") or tables.define(replace(self.definition, journal="writer"))
 
     def _tables(self, writer: str | None) -> WriterTables:
         engines = InProcess(LocalRunner(threads=1))
