@@ -157,10 +157,9 @@ def _written(store: RecordStore, table: Table, upto: int, lo: int) -> dict[str, 
 def _written_behind(store: RecordStore, table: Table, after: int, upto: int) -> dict[str, list[int]]:
     written: dict[str, list[int]] = {}
     for record in history(store.log, after, upto):
-        for member in record.group:
-            for write in member.writes:
-                if write.table == table.name and record.number > table.state.since:
-                    written.setdefault(write.id, []).append(record.number)
+        for write in record.writes:
+            if write.table == table.name and record.number > table.state.since:
+                written.setdefault(write.id, []).append(record.number)
     return written
 
 

@@ -350,17 +350,15 @@ class SequenceLog:
                 self._note_written(record)
 
     def _note_written(self, record: LogRecord) -> None:
-        for member in record.group:
-            for write in member.writes:
-                rows = self._written.setdefault(write.table, {})
-                rows[write.id] = max(record.number, rows.get(write.id, 0))
+        for write in record.writes:
+            rows = self._written.setdefault(write.table, {})
+            rows[write.id] = max(record.number, rows.get(write.id, 0))
 
     def _forget_written(self, record: LogRecord) -> None:
-        for member in record.group:
-            for write in member.writes:
-                rows = self._written.get(write.table, {})
-                if rows.get(write.id) == record.number:
-                    del rows[write.id]
+        for write in record.writes:
+            rows = self._written.get(write.table, {})
+            if rows.get(write.id) == record.number:
+                del rows[write.id]
 
     def _fetch(self, numbers: Sequence[int]) -> Mapping[int, LogRecord]:
         """Records of the past, from the log or from packs. The horizon says which objects are records, so it is read

@@ -5,7 +5,7 @@ Bodies are bytes and index entries are opaque names here: what they mean is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -118,6 +118,11 @@ class LogRecord:
     base: int = 0
 
     @property
+    def writes(self) -> Iterator[RowWrite]:
+        """The writes of all its members, in order."""
+        return (write for member in self.group for write in member.writes)
+
+    @property
     def base_after(self) -> int:
         """The record whose object has the definitions after this one; 0 for none, as it changes them."""
         return 0 if any(member.ddl is not None for member in self.group) else self.base or self.number
@@ -126,7 +131,7 @@ class LogRecord:
     def weight(self) -> int:
         """Bytes of documents, ids and entries in it, and of its catalog if its object has that, about."""
         tables = 0 if self.base else sum(100 * (1 + len(table.fields)) for table in self.catalog.values())
-        return tables + sum(write.weight for member in self.group for write in member.writes)
+        return tables + sum(write.weight for write in self.writes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,20 +18,18 @@ class Overlay:
 
     def add(self, record: LogRecord) -> None:
         """The next record."""
-        for member in record.group:
-            for write in member.writes:
-                rows = self._tables.setdefault(write.table, {})
-                rows.setdefault(write.id, []).append((record.number, write))
+        for write in record.writes:
+            rows = self._tables.setdefault(write.table, {})
+            rows.setdefault(write.id, []).append((record.number, write))
 
     def forget(self, record: LogRecord) -> None:
         """The oldest record."""
-        for member in record.group:
-            for write in member.writes:
-                rows = self._tables[write.table]
-                changes = rows[write.id]
-                changes.pop(0)
-                if not changes:
-                    del rows[write.id]
+        for write in record.writes:
+            rows = self._tables[write.table]
+            changes = rows[write.id]
+            changes.pop(0)
+            if not changes:
+                del rows[write.id]
 
     def newest(self, table: str, id: str, after: int, upto: int) -> Change | None:
         """The row's last write in (after, upto]."""

@@ -99,7 +99,7 @@ def drop_bodies(store: RecordStore, dropped: Sequence[Version]) -> None:
 
 
 def _rows(record: LogRecord) -> list[RowKey]:
-    return [(write.table, write.id) for member in record.group for write in member.writes]
+    return [(write.table, write.id) for write in record.writes]
 
 
 def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto: int) -> None:

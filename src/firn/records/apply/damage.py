@@ -52,8 +52,7 @@ def put_anew(store: RecordStore, layout: RecordLayout, id: str, *, after: int, s
     writes = [
         (record.number, write)
         for record in chunks(store.log, max(after, since), upto)
-        for member in record.group
-        for write in member.writes
+        for write in record.writes
         if (write.table, write.id) == (layout.table, id)
     ]
     if not writes or (row is not None and not row.lacks(n for n, _ in writes if n <= applied)):

@@ -63,8 +63,7 @@ def collect(store: RecordStore, *, retention_s: float, dry_run: bool = False) ->
     rows = {
         (write.table, write.id): record.number
         for record in chunks(log, horizon.lo, reached)
-        for member in record.group
-        for write in member.writes
+        for write in record.writes
         if write.table in catalog and record.number > catalog[write.table].since
     }
     layouts = {table: store.layout(table, catalog[table].generation) for table, _ in rows}
@@ -252,7 +251,7 @@ def _old_bodies(
     if damaged:
         return []
     for record in chunks(log, horizon.lo, log.refresh().number):
-        used |= {write.ref for member in record.group for write in member.writes}
+        used |= {write.ref for write in record.writes}
     return [log.store.layout.body_key(ref) for ref in sorted(old - used)]
 
 

@@ -125,12 +125,11 @@ def _written(store: RecordStore, table: Table, ids: Collection[str], upto: int) 
             step = (at - below) // 2
             continue
         for record in reversed(records):
-            for member in record.group:
-                for write in member.writes:
-                    if write.table == table.name and write.id in found and write.id not in done:
-                        found[write.id].append(record.number)
-                        if record.number <= store.log.horizon:
-                            done[write.id] = _Written(tuple(reversed(found[write.id])), record.number - 1)
+            for write in record.writes:
+                if write.table == table.name and write.id in found and write.id not in done:
+                    found[write.id].append(record.number)
+                    if record.number <= store.log.horizon:
+                        done[write.id] = _Written(tuple(reversed(found[write.id])), record.number - 1)
         at = below
     return {id: done.get(id) or _Written(tuple(reversed(numbers)), at) for id, numbers in found.items()}
 

@@ -157,8 +157,7 @@ class TableAt:
         return [
             (record.number, write)
             for record in history(self._store().log, min(seqs) - 1, max(seqs))
-            for member in record.group
-            for write in member.writes
+            for write in record.writes
             if write.table == self.layout.table and (record.number, write.id) in wanted
         ]
 

@@ -198,12 +198,11 @@ def changes(store: RecordStore, table: Table, after: int, upto: int) -> Iterator
         SnapshotTooOldError: commits were swept, or a large document with its version of the row.
     """
     for record in history(store.log, max(after, table.state.since), upto):
-        for member in record.group:
-            for write in member.writes:
-                if write.table == table.name:
-                    body = None if write.deletes else store.body(write)
-                    kind: Literal["put", "delete"] = "delete" if write.deletes else "put"
-                    yield Change(record.number, write.id, kind, body, table.documents)
+        for write in record.writes:
+            if write.table == table.name:
+                body = None if write.deletes else store.body(write)
+                kind: Literal["put", "delete"] = "delete" if write.deletes else "put"
+                yield Change(record.number, write.id, kind, body, table.documents)
 
 
 def commit_number(given: Any, what: str) -> int:

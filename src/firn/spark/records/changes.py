@@ -244,7 +244,7 @@ class RecordFollower:
         known = self._quiet[1] if self._quiet[0] == begun else begun
         found = 0
         for record in history(self.table.session.store.log, min(known, end), end):
-            if any(write.table == self.table.name for member in record.group for write in member.writes):
+            if any(write.table == self.table.name for write in record.writes):
                 found += 1
                 if most is None or found == most:
                     return record.number if most is not None else end
