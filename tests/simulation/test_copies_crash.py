@@ -13,6 +13,7 @@ from firn.bucket import Bucket
 from firn.database import copies
 from firn.database.kinds.lake import LakeTables
 from firn.errors import FirnError
+from firn.journal.agreement import Rules
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.table import LakeTable
@@ -33,7 +34,7 @@ class SimLakes(LakeTables):
         journal = LeaderlessJournal(
             bucket,
             prefix,
-            declared=definition.columns,
+            rules=Rules(definition.columns),
             clock=bucket.clock,
             renew_in_background=False,
             undefined=undefined,

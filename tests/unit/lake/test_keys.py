@@ -14,6 +14,7 @@ import pytest
 
 import firn
 from firn.bucket import open_bucket
+from firn.journal.agreement import Rules
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.model import Commit
 from firn.lake.definition.definition import LakeDefinition, read_definition
@@ -46,7 +47,7 @@ class LateJournal(LeaderlessJournal):
 
 
 def upsert_late(table: LakeTable, ms: int, rows: list[dict[str, object]]) -> None:
-    journal = LateJournal(table.bucket, table.prefix, declared=table.context.definition.columns)
+    journal = LateJournal(table.bucket, table.prefix, rules=Rules(table.context.definition.columns))
     journal.stamp = ms
     LakeTable(table.bucket, table.prefix, table.context.definition, journal).upsert(rows)
 

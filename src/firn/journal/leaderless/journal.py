@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
-from firn.bucket.base import Bucket
-from firn.clock import Clock, SystemClock
 from firn.errors import CorruptObjectError, InvalidInputError
-from firn.journal.agreement import Rules
-from firn.journal.entries import Entries
 from firn.journal.leaderless.append import OpenAppend, seen_batch
 from firn.journal.leaderless.format.layout import TableLayout, parse_log_name
-from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.leaderless.maintain.session import MaintenanceSession, exclusive
 from firn.journal.leaderless.maintain.sweep import sweep
 from firn.journal.leaderless.replay import damaged_logs
@@ -22,50 +16,11 @@ from firn.journal.leaderless.replay.horizon import read_horizon, replace_horizon
 from firn.journal.leaderless.replay.loader import write_checkpoint
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.leaderless.stream import LeaderlessStream
-from firn.journal.lock import ExclusiveLock
 from firn.journal.model import ColumnTypes, Namer, SweepReport
 
 
 class LeaderlessJournal(TableLog):
-    """IceDB's log: any number of writers append by one PUT each and never conflict.
-
-    `renew_in_background=False` leaves renewing the lease to the caller: simulations have no threads.
-    """
-
-    def __init__(
-        self,
-        bucket: Bucket,
-        prefix: str,
-        *,
-        log_bucket: Bucket | None = None,
-        log_root: str | None = None,
-        declared: ColumnTypes | None = None,
-        rules: Rules | None = None,
-        settings: LeaderlessSettings | None = None,
-        clock: Clock | None = None,
-        lock: ExclusiveLock | None = None,
-        renew_in_background: bool = True,
-        definition: Mapping[str, Any] | None = None,
-        undefined: bool = False,
-        generation: int = 0,
-        shared: bool = False,
-        times: Entries | None = None,
-        read_times: Callable[[], tuple[LeaderlessSettings, Entries] | None] | None = None,
-    ) -> None:
-        super().__init__(
-            bucket,
-            log_bucket or bucket,
-            TableLayout(prefix, log_root or prefix, generation, shared),
-            rules=rules or Rules(declared or {}),
-            settings=settings or LeaderlessSettings(),
-            clock=clock or SystemClock(),
-            definition=definition,
-            undefined=undefined,
-            times=times,
-            read_times=read_times,
-        )
-        self.lock = lock
-        self.renew_in_background = renew_in_background
+    """IceDB's log: any number of writers append by one PUT each and never conflict."""
 
     def checkpoint(self) -> int:
         """Write a replay cache; the number of logs it covers."""
@@ -168,7 +123,7 @@ class LeaderlessJournal(TableLog):
 
     def exclusive(self, op: str) -> AbstractContextManager[MaintenanceSession]:
         """Hold the table's lock; see `session.exclusive`."""
-        return exclusive(self, op, lock=self.lock, renew_in_background=self.renew_in_background)
+        return exclusive(self, op)
 
     def sweep(
         self,

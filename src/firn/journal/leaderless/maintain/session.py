@@ -238,16 +238,14 @@ class MaintenanceSession:
 
 
 @contextmanager
-def exclusive(
-    table: TableLog, op: str, *, lock: ExclusiveLock | None, renew_in_background: bool
-) -> Iterator[MaintenanceSession]:
+def exclusive(table: TableLog, op: str) -> Iterator[MaintenanceSession]:
     """Hold the table's lock for the body: the lock from outside first, where one is given, then the lease.
 
     Raises:
         LockHeldError: somebody else maintains the table.
         UnsupportedError: the store has no conditional puts, and no lock was given.
     """
-    settings, layout = table.settings, table.layout
+    settings, layout, lock = table.settings, table.layout, table.lock
     fenced = table.log_bucket.capabilities.conditional_put
     if not fenced and lock is None:
         raise UnsupportedError(
@@ -268,7 +266,7 @@ def exclusive(
                 lease_ms=settings.lease_ms,
                 wait_ms=settings.lock_wait_ms,
             )
-            if renew_in_background:
+            if table.renew_in_background:
                 lease.start_keeper()
         session = MaintenanceSession(table, op, lease, outer)
         try:

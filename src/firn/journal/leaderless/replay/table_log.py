@@ -11,7 +11,7 @@ from typing import Any
 
 from firn.bucket.base import Bucket
 from firn.bucket.presence import find
-from firn.clock import Clock
+from firn.clock import Clock, SystemClock
 from firn.degraded import warn_degraded
 from firn.errors import (
     CorruptObjectError,
@@ -32,45 +32,59 @@ from firn.journal.leaderless.replay.known_columns import KnownColumns
 from firn.journal.leaderless.replay.loader import Bound, Loaded, LogLoader
 from firn.journal.leaderless.replay.replay import EMPTY_VERSION, ReplayedState, fold, past_line
 from firn.journal.leaderless.replay.skew import SkewCheck
+from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, CommitInfo, DataFile, Snapshot, with_types
 from firn.units import parse_time
 
 
 class TableLog:
-    """The log of one table, as every part of the protocol reads it. `bucket` holds the data files, `log_bucket` the
-    log: mostly the same one. `definition` is what `table.json` says, for logs to keep a copy of; a table that is
-    `undefined` was opened without. If a table's definition is altered in place, `times` are when its protocol times
-    were set, and `read_times` reads anew what they are and were; None if nothing says so."""
+    """The log of one table, as every part of the protocol reads it.
+
+    Args:
+        bucket: holds the data files.
+        prefix: the table's whole key prefix; `generation` and `shared`: see `TableLayout`.
+        log_bucket: holds the log, below `log_root`; by default the same one, and the same prefix.
+        lock: a lock from outside, which maintenance takes before the lease.
+        renew_in_background: False leaves renewing the lease to the caller: simulations have no threads.
+        definition: what `table.json` says, for logs to keep a copy of. An `undefined` table was opened without.
+        times: when the protocol times of a definition that is altered in place were set; `read_times` reads anew
+            what they are and were, None if nothing says so.
+    """
 
     def __init__(
         self,
         bucket: Bucket,
-        log_bucket: Bucket,
-        layout: TableLayout,
+        prefix: str,
         *,
-        rules: Rules,
-        settings: LeaderlessSettings,
-        clock: Clock,
+        log_bucket: Bucket | None = None,
+        log_root: str | None = None,
+        rules: Rules | None = None,
+        settings: LeaderlessSettings | None = None,
+        clock: Clock | None = None,
+        lock: ExclusiveLock | None = None,
+        renew_in_background: bool = True,
         definition: Mapping[str, Any] | None = None,
         undefined: bool = False,
+        generation: int = 0,
+        shared: bool = False,
         times: Entries | None = None,
         read_times: Callable[[], tuple[LeaderlessSettings, Entries] | None] | None = None,
     ) -> None:
         self.bucket = bucket
-        self.log_bucket = log_bucket
-        self.layout = layout
-        self.rules = rules
+        self.log_bucket = log_bucket or bucket
+        self.layout = TableLayout(prefix, log_root or prefix, generation, shared)
+        self.rules = rules or Rules()
         self._definition = times or Entries()
-        self._settings = settings
-        self.created_settings = settings
-        self.clock = clock
-        self.loader = LogLoader(log_bucket, layout, clock)
+        self._settings = self.created_settings = settings or LeaderlessSettings()
+        self.clock: Clock = clock or SystemClock()
+        self.lock, self.renew_in_background = lock, renew_in_background
+        self.loader = LogLoader(self.log_bucket, self.layout, self.clock)
         self.known_columns = KnownColumns(self.loader, self.fold, lambda: self.settings, self.check_there)
-        self.skew = SkewCheck(bucket, log_bucket, layout, clock, lambda: self.settings)
+        self.skew = SkewCheck(bucket, self.log_bucket, self.layout, self.clock, lambda: self.settings)
         self.created = definition
         self.undefined = undefined
         self._remembered = False
-        self._opened = clock.monotonic()
+        self._opened = self.clock.monotonic()
         self._read_times = read_times
         self._times_read_at = self._opened
         self._last_listed = ""

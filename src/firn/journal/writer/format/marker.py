@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -201,7 +201,9 @@ def decode_marker(
         )
     if state is not None and state.head.uuid != transaction.uuid:
         raise _corrupt(where, f"its state is of the transaction {state.head.uuid}")
-    return Marker(transaction, frozenset(_own(layout, transaction)), state)
+    paths = (action.file.path for action in transaction.actions if isinstance(action, Add))
+    own = frozenset(path for path in paths if layout.is_stamped(path, transaction.uuid))
+    return Marker(transaction, own, state)
 
 
 def _reduced(layout: WriterLayout, uuid: str, action: Action) -> Action:
@@ -211,12 +213,6 @@ def _reduced(layout: WriterLayout, uuid: str, action: Action) -> Action:
             action.table, DataFile(action.file.path, 0, 0, None if clock is None else {"clock": clock})
         )
     return action
-
-
-def _own(layout: WriterLayout, transaction: CatalogTransaction) -> Iterable[str]:
-    for action in transaction.actions:
-        if isinstance(action, Add) and layout.is_stamped(action.file.path, transaction.uuid):
-            yield action.file.path
 
 
 def _corrupt(where: str, why: str) -> CorruptObjectError:
