@@ -8,8 +8,8 @@ the ids, nothing is listed.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -21,11 +21,12 @@ from firn.errors import InvalidInputError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.predicate.predicate import Predicate
 from firn.reads import QueryMoment, ReadPlanner, TableRead, Unit, spelled
-from firn.records.documents.documents import ID, Documents
+from firn.records.documents.documents import ID
 from firn.records.documents.tabular import row_columns, table_of
 from firn.records.names.layout import SUFFIX
 from firn.records.names.names import part_text
 from firn.records.plan.ids import ids_of
+from firn.records.plan.narrowed import NarrowedRead
 from firn.records.plan.transaction_read import TransactionRead, TransactionTable
 from firn.records.read.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
 from firn.records.row_tables import RowTable
@@ -86,24 +87,16 @@ class LogPlaces:
 
 
 @dataclass(frozen=True)
-class RecordsRead:
+class RecordsRead(NarrowedRead):
     """A record table at a version, and what of each row is wanted.
 
     `fields` are columns that the user named of documents without declared columns; `asked` those of `ASKED_FOR`.
-    `about_ids` are predicates over `_id` alone by which names have been left out.
     """
 
     source: ManyRows
-    documents: Documents
     version: str
-    names: tuple[str, ...]
     asked: tuple[str, ...] = ()
     fields: tuple[tuple[str, str], ...] = ()
-    sql: str | None = None
-    about_ids: tuple[Predicate, ...] = field(default=())
-
-    kind = "records"
-    kept_by = "sweep's older_than"
 
     @staticmethod
     def of(
@@ -153,7 +146,7 @@ class RecordsRead:
         asked = tuple(name for name in hidden if name in names or name in wanted)
         if columns is None:
             names += asked
-        read = RecordsRead(source, documents, version, names, asked, tuple(loose.items()))
+        read = RecordsRead(source, version, asked, tuple(loose.items()), documents=documents, names=names)
         return read if where is None else read.where(where)
 
     @property
@@ -161,33 +154,9 @@ class RecordsRead:
         return self.source.bucket
 
     @property
-    def table(self) -> str:
-        return self.documents.table
-
-    @property
     def known(self) -> ColumnTypes:
         asked = {name: ASKED_FOR[name] for name in self.asked}
         return {**row_columns(self.documents), **dict(self.fields), **asked}
-
-    @property
-    def columns(self) -> ColumnTypes:
-        known = self.known
-        return {name: known[name] for name in self.names}
-
-    def select(self, names: Sequence[str]) -> RecordsRead:
-        return replace(self, names=tuple(names))
-
-    def where(self, sql: str) -> RecordsRead:
-        parsed = Predicate.parse(sql, self.known)
-        both = parsed.sql if self.sql is None else f"({self.sql}) AND ({parsed.sql})"
-        return replace(self.pruned([parsed]), sql=both)
-
-    def pruned(self, predicates: Sequence[Predicate]) -> RecordsRead:
-        parts = [part for one in predicates for part in one.conjuncts() if part.columns == {ID}]
-        return replace(self, about_ids=(*self.about_ids, *parts))
-
-    def scope(self) -> Hashable:
-        return tuple(sorted(one.sql for one in self.about_ids))
 
     # -- planning
 

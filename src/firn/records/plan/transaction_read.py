@@ -5,8 +5,8 @@ They run in this process, and count as reads of the transaction.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,11 @@ import pyarrow as pa
 from firn.arrow.engine import filter_table
 from firn.bucket.base import Bucket
 from firn.journal.model import ColumnTypes
-from firn.predicate.predicate import Predicate
 from firn.reads import Unit, spelled
-from firn.records.documents.documents import ID, Documents, Record
+from firn.records.documents.documents import ID, Record
 from firn.records.documents.tabular import row_columns, table_of
 from firn.records.plan.ids import ids_of
+from firn.records.plan.narrowed import NarrowedRead
 
 if TYPE_CHECKING:
     from firn.records.definition.definition import RecordDefinition
@@ -41,32 +41,21 @@ class TransactionTable:
 
 
 @dataclass(frozen=True)
-class TransactionRead:
-    """What of a transaction's rows is wanted. `about_ids` are predicates over `_id` alone."""
+class TransactionRead(NarrowedRead):
+    """What of a transaction's rows is wanted."""
 
     source: TransactionTable
-    documents: Documents
-    names: tuple[str, ...]
-    sql: str | None = None
-    about_ids: tuple[Predicate, ...] = field(default=())
-
-    kind = "records"
-    kept_by = "sweep's older_than"
 
     @staticmethod
     def of(table: TransactionTable, *, columns: Sequence[str] | None, where: str | None) -> TransactionRead:
         documents = table.definition.documents
         known = dict(row_columns(documents))
-        read = TransactionRead(table, documents, spelled(table.name, known, columns))
+        read = TransactionRead(table, documents=documents, names=spelled(table.name, known, columns))
         return read if where is None else read.where(where)
 
     @property
     def bucket(self) -> Bucket:
         return self.source.bucket
-
-    @property
-    def table(self) -> str:
-        return self.source.name
 
     @property
     def version(self) -> str:
@@ -75,26 +64,6 @@ class TransactionRead:
     @property
     def known(self) -> ColumnTypes:
         return row_columns(self.documents)
-
-    @property
-    def columns(self) -> ColumnTypes:
-        known = self.known
-        return {name: known[name] for name in self.names}
-
-    def select(self, names: Sequence[str]) -> TransactionRead:
-        return replace(self, names=tuple(names))
-
-    def where(self, sql: str) -> TransactionRead:
-        parsed = Predicate.parse(sql, self.known)
-        both = parsed.sql if self.sql is None else f"({self.sql}) AND ({parsed.sql})"
-        return replace(self.pruned([parsed]), sql=both)
-
-    def pruned(self, predicates: Sequence[Predicate]) -> TransactionRead:
-        parts = [part for one in predicates for part in one.conjuncts() if part.columns == {ID}]
-        return replace(self, about_ids=(*self.about_ids, *parts))
-
-    def scope(self) -> Hashable:
-        return tuple(sorted(one.sql for one in self.about_ids))
 
     def units(self) -> list[Unit]:
         """The read as a whole: a transaction is of one process."""
