@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 import firn
-from firn.records.read import snapshot
+from firn.records.objects import listing
 
 
 @pytest.fixture
 def table(monkeypatch):
-    monkeypatch.setattr(snapshot, "PAGE", 2)
+    monkeypatch.setattr(listing, "PAGE", 2)
     table = firn.connect("memory://").create_table("t", kind="records")
     table.upsert_many({id: {"n": 0} for id in "abcdex"})
     table.sweep()  # which applies: what isn't yet is read at once

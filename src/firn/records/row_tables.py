@@ -23,6 +23,7 @@ from firn.records.load.rows import Row, load_rows
 from firn.records.maintain.alter import alter_lone
 from firn.records.maintain.repair import RowRepairReport, forget_rows
 from firn.records.names.names import check_id
+from firn.records.objects.listing import row_names
 from firn.records.objects.own_etags import check_etag, check_new
 from firn.records.objects.single_version_store import RowStore
 from firn.records.read.order import ALL, Order, OrderBy
@@ -283,8 +284,9 @@ class RowTable:
         ids = asked.get(ID, Ids())
         assert isinstance(ids, Ids)
         layout = self._rows.layout
-        keys = [info.key for info in self.bucket.list(layout.rows + ids.name_prefix).objects]
-        names = [name for key in keys if (name := layout.row_name(key)) and ids.may_match(name)]
+        names = [
+            name for name in row_names(self.bucket, layout, ids.name_prefix) if name and ids.may_match(name)
+        ]
 
         def read(some: Sequence[str]) -> Iterator[Record]:
             return self._matching([layout.row_named(name) for name in some], asked)

@@ -15,6 +15,7 @@ from firn.records.apply.apply import drop_bodies, drop_entries, settle
 from firn.records.apply.lost import is_there, lost_row
 from firn.records.names.layout import RecordLayout, index_part
 from firn.records.names.names import id_part
+from firn.records.objects.listing import row_objects
 from firn.records.objects.row import Row
 from firn.records.objects.store import RecordStore
 from firn.units import Duration, parse_duration
@@ -256,8 +257,7 @@ def _old_bodies(
 
 
 def _all_rows(store: RecordStore, layout: RecordLayout) -> tuple[list[Row], Damaged]:
-    keys = [info.key for info in store.bucket.list(layout.rows).objects]
-    return store.whole_rows([key for key in keys if layout.row_name(key) is not None])
+    return store.whole_rows([info.key for info in row_objects(store.bucket, layout)])
 
 
 RETENTION: Final = "1h"

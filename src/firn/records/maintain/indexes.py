@@ -21,6 +21,7 @@ from firn.journal.sequence import Ddl, Moment, RowWrite
 from firn.records.apply.apply import apply
 from firn.records.documents.documents import Documents
 from firn.records.maintain.ddl import DefinitionChange, define
+from firn.records.objects.listing import row_objects
 from firn.records.objects.store import RecordStore, Table
 from firn.records.write.uniqueness import values_of
 from firn.records.write.validation import unseen
@@ -231,11 +232,7 @@ class _Rows:
     def each(self, work: Work, at: RowsAt, skipped: Container[str] = ()) -> Iterator[list[tuple[str, str]]]:
         """The findings in all rows but those whose keys are skipped."""
         layout = at.table.layout
-        infos = [
-            info
-            for info in self.store.bucket.list(layout.rows).objects
-            if layout.row_name(info.key) is not None and info.key not in skipped
-        ]
+        infos = [info for info in row_objects(self.store.bucket, layout) if info.key not in skipped]
         parts = [infos[start : start + BATCH] for start in range(0, len(infos), BATCH)]
         runner = self.choose(infos)
         if runner is None or not runner.distributed:

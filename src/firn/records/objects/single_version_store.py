@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as replaced
-from typing import Final
 
 from firn.bucket.base import Blob, Bucket
 from firn.clock import Clock
@@ -31,11 +30,9 @@ from firn.journal.backoff import Backoff, find_whole, whole
 from firn.records.documents.documents import Documents, Record
 from firn.records.names.layout import RecordLayout
 from firn.records.names.names import shown_id
+from firn.records.objects.listing import row_pages
 from firn.records.objects.own_etags import check_etag
 from firn.records.objects.single_version_row import NEVER, LoneRow, SingleVersion, decode_row, encode_row
-
-_PAGE: Final = 1000
-"""Rows whose names are listed at a time."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +51,8 @@ class RowStore:
 
     def pages(self) -> Iterator[list[str]]:
         """The keys of all rows, a page of the LIST at a time."""
-        after: str | None = None
-        while True:
-            page = self.bucket.list(self.layout.rows, after=after, limit=_PAGE)
-            yield [info.key for info in page.objects if self.layout.row_name(info.key)]
-            if not page.more:
-                return
-            after = page.objects[-1].key
+        for names in row_pages(self.bucket, self.layout):
+            yield [self.layout.row_named(name) for name in names]
 
     def records(self, keys: Sequence[str]) -> Iterator[Record]:
         """The rows that there are of these keys. 1 GET each, many at once."""

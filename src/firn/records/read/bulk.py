@@ -19,6 +19,7 @@ from firn.journal.sequence.catalog import after
 from firn.journal.sequence.history import history
 from firn.records.apply.apply import keep_up
 from firn.records.names.layout import RecordLayout
+from firn.records.objects.listing import row_objects
 from firn.records.objects.row import Version
 from firn.records.objects.single_version_row import decode_row
 from firn.records.objects.store import RecordStore, Table
@@ -129,7 +130,7 @@ class TableAt:
 
     def listed(self, begins: str = "") -> list[ObjectInfo]:
         skipped = {self.layout.row(id) for id in self.changes}
-        return [info for info in _rows(self.bucket, self.layout, begins) if info.key not in skipped]
+        return [info for info in row_objects(self.bucket, self.layout, begins) if info.key not in skipped]
 
     def keys(self, ids: Iterable[str]) -> list[str]:
         return [self.layout.row(id) for id in ids if id not in self.changes]
@@ -183,7 +184,7 @@ class LoneRows:
     layout: RecordLayout
 
     def listed(self, begins: str = "") -> list[ObjectInfo]:
-        return _rows(self.bucket, self.layout, begins)
+        return row_objects(self.bucket, self.layout, begins)
 
     def keys(self, ids: Iterable[str]) -> list[str]:
         return [self.layout.row(id) for id in ids]
@@ -210,8 +211,3 @@ class LoneRows:
 
     def lean(self) -> LoneRows:
         return self
-
-
-def _rows(bucket: Bucket, layout: RecordLayout, begins: str) -> list[ObjectInfo]:
-    listing = bucket.list(layout.rows + begins)
-    return [info for info in listing.objects if layout.row_name(info.key) is not None]

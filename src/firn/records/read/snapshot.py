@@ -26,9 +26,10 @@ from firn.records.documents.predicates import (
 from firn.records.names.index_values import IndexValue
 from firn.records.names.layout import IndexEntry
 from firn.records.names.names import digest, id_part, part_text
+from firn.records.objects.listing import row_names, row_pages
 from firn.records.objects.row import Row, Version
 from firn.records.objects.store import RecordStore, Table
-from firn.records.read.candidates import LIST_COST, PAGE, candidates, entries, newest
+from firn.records.read.candidates import LIST_COST, candidates, entries, newest
 from firn.records.read.order import ALL, KeySpan, Page
 from firn.records.read.ordered import in_order
 
@@ -147,18 +148,12 @@ class RecordSnapshot:
         row."""
         changes, ids = self._changes(table), _ids(where)
         others = {id_part(id) for id in changes}
-        prefix, after = table.layout.rows + ids.name_prefix, None
         unlisted = self._written(table, ids)
-        while True:
-            page = self.store.bucket.list(prefix, after=after, limit=PAGE)
-            names = [name for info in page.objects if (name := table.layout.row_name(info.key))]
+        for names in row_pages(self.store.bucket, table.layout, ids.name_prefix):
             for name in names:
                 unlisted.pop(name, None)
             wanted = {name: 0 for name in names if name not in others and ids.may_match(name)}
             yield from self._rows(table, wanted, {}, where, ALL)
-            if not page.more:
-                break
-            after = page.objects[-1].key
         self._must_be_listed(table, unlisted)
         yield from self._rows(table, {}, changes, where, ALL)
 
@@ -211,9 +206,8 @@ class RecordSnapshot:
         """The parts of names that stand for ids, of all rows that may match by their ids. 1 LIST sequence."""
         ids = _ids(where)
         written = self._written(table, ids)
-        listing = self.store.bucket.list(table.layout.rows + ids.name_prefix)
-        names = (table.layout.row_name(info.key) for info in listing.objects)
-        found = {name for name in names if name is not None and ids.may_match(name)}
+        names = row_names(self.store.bucket, table.layout, ids.name_prefix)
+        found = {name for name in names if ids.may_match(name)}
         self._must_be_listed(table, {name: seq for name, seq in written.items() if name not in found})
         return found
 
