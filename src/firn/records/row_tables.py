@@ -106,24 +106,13 @@ class RowTable:
     def alter(self, *, set_properties: Mapping[str, Any] | None = None, dry_run: bool = False) -> AlterResult:
         """Change the table's properties, by a swap of its definition. A call that changes nothing writes nothing.
 
-        1 GET and 1 PUT.
-
-        Args:
-            set_properties: values by name; None takes a property back to its default.
-            dry_run: only say what would change.
-
-        Raises:
-            InvalidInputError: an unknown property, or a value that can't be; nothing was changed.
-            TableNotFoundError: the table was dropped.
+        Arguments and errors as `RecordTable.alter`. 1 GET and 1 PUT.
 
         Example:
             >>> import firn
-            >>> people = firn.connect("memory://").create_table("people", kind="records",
-            ...     isolation="row")
-            >>> people.alter(set_properties={"inline": "1MB"}).changes
+            >>> stock = firn.connect("memory://").create_table("stock", kind="records", isolation="row")
+            >>> stock.alter(set_properties={"inline": "1MB"}).changes
             ('set inline = 1MB',)
-            >>> people.alter(set_properties={"inline": None}).changes
-            ('unset inline',)
         """
         return alter_lone(
             self.bucket,
