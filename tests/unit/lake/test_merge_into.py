@@ -14,7 +14,7 @@ import firn
 from firn.errors import CardinalityError, FirnError, InvalidInputError, LockHeldError, UnsupportedError
 from firn.lake.maintain import merge_into
 from firn.lake.maintain.match_files import deciding_columns
-from firn.lake.maintain.matching import Matching, MergeClause
+from firn.lake.maintain.matching import CLAUSE, ROW, SOURCE_ROW, Matching, MergeClause
 from firn.lake.table import LakeTable
 
 Row = dict[str, Any]
@@ -214,7 +214,7 @@ def _mutated(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         monkeypatch.setattr(
             merge_into,
             "_changes",
-            lambda table, m, pairs, op: merge_into._of_action(m, pairs, "update", "delete"),
+            lambda table, m, pairs, op: m.with_action(pairs, "update", "delete"),
         )
     elif name == "only equality decides":
         monkeypatch.setattr(
@@ -466,3 +466,32 @@ def test_a_table_without_columns_matches_nothing() -> None:
         table.merge_into([{"id": 1}], on=["id"], when_not_matched="insert")
     table.append([{"id": 1}])
     assert table.merge_into([{"id": 2}], on=["id"], when_not_matched="insert").rows_inserted == 1
+
+
+@pytest.mark.parametrize(
+    "kind", ["UUID", "HUGEINT", "DECIMAL(9,2)", "BLOB", "INTEGER[]", "STRUCT(a VARCHAR)", "BOOLEAN"]
+)
+def test_a_row_is_replaced_whatever_its_type(kind: str) -> None:
+    table = firn.connect("memory://").create_table("t", schema={"id": "BIGINT", "old": kind, "new": kind})
+    value = {"UUID": "uuid()", "BLOB": "'x'::BLOB", "INTEGER[]": "[1]", "STRUCT(a VARCHAR)": "{'a': 'x'}"}
+    table.append([{"id": n} for n in range(4)])
+    table.update("true", {"old": value.get(kind, "1"), "new": "NULL"})
+    before = {row["id"]: row["old"] for row in table.scan().to_arrow().to_pylist()}
+    clauses = [
+        MergeClause("matched", "delete", "t.id = 3"),
+        MergeClause("matched", "update", "t.id = 2", {"old": "NULL"}),
+        MergeClause("matched", "update", None, {"new": "t.old"}),
+    ]
+    table.merge_into([{"id": n} for n in (1, 2, 3)], on=["id"], clauses=clauses)
+    assert before[0] is not None and _values(table) == [
+        (0, before[0], None), (1, before[1], before[1]), (2, None, None),
+    ]  # fmt: skip
+
+
+def test_batches_of_a_file_change_by_its_numbers() -> None:
+    clauses = [MergeClause("matched", "delete"), MergeClause("matched", "update", None, {"n": "t.n + 10"})]
+    matching = Matching("t", "s", "true", clauses, None, {"n": "INTEGER"})
+    batches = [pa.table({"n": pa.array(part, pa.int32())}) for part in ([0, 1], [2, 3, 4], [5])]
+    changes = pa.table({ROW: [4, 1, 2, 5], SOURCE_ROW: [-1] * 4, CLAUSE: [1, 0, 1, 0]})
+    made = [rows["n"].to_pylist() for rows in matching.in_batches(batches, changes)]
+    assert made == [[0], [12, 3, 14], []]

@@ -5,7 +5,7 @@ Expressions are DuckDB's, over the target's and the source's names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -148,11 +148,21 @@ class Matching:
             )
         return run_query(text, tables, what="the merge")
 
+    def in_batches(self, tables: Iterable[pa.Table], changes: pa.Table) -> Iterator[pa.Table]:
+        """Consecutive target rows, numbered from 0, after the changes."""
+        first = 0
+        for rows in tables:
+            numbers = pc.subtract(changes[ROW], first)
+            here = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, rows.num_rows))
+            at = changes.schema.get_field_index(ROW)
+            yield self.changed(rows, changes.set_column(at, ROW, numbers).filter(here))
+            first += rows.num_rows
+
     def changed(self, rows: pa.Table, changes: pa.Table) -> pa.Table:
         """The rows after the changes, whose `ROW` says where their rows stand: deleted ones left out, updated ones
         replaced. Rows that stay aren't looked at."""
-        updates = self._of_action(changes, "update")
-        deletes = self._of_action(changes, "delete")[ROW].combine_chunks()
+        updates = self.with_action(changes, "update")
+        deletes = self.with_action(changes, "delete")[ROW].combine_chunks()
         result = rows.select(list(self.types))
         if updates.num_rows:
             updates = updates.sort_by(ROW)
@@ -166,8 +176,13 @@ class Matching:
             result = result.filter(pc.invert(_mask(deletes, rows.num_rows)))
         return result
 
-    def _of_action(self, changes: pa.Table, action: Action) -> pa.Table:
-        numbers = [at for at, clause in enumerate(self.clauses) if clause.action == action]
+    def set_columns(self) -> set[str]:
+        """The columns that some clause updates."""
+        return {name for clause in self.clauses if clause.action == "update" for name in clause.values or {}}
+
+    def with_action(self, changes: pa.Table, *actions: Action) -> pa.Table:
+        """The pairs whose clause does one of these."""
+        numbers = [at for at, clause in enumerate(self.clauses) if clause.action in actions]
         return changes.filter(pc.is_in(changes[CLAUSE].cast(pa.int64()), pa.array(numbers, pa.int64())))
 
     def new_values(self, rows: pa.Table, updates: pa.Table) -> dict[str, pa.ChunkedArray]:
@@ -192,7 +207,8 @@ class Matching:
             cases = "".join(
                 f" WHEN {clause} = {at} THEN CAST((\n{text}\n) AS {kind})" for at, text in texts.items()
             )
-            columns.append(f"CASE{cases} ELSE {target}.{quoted(name)} END AS {quoted(name)}")
+            old = f"CAST({target}.{quoted(name)} AS {kind})"  # a UUID is text in Arrow
+            columns.append(f"CASE{cases} ELSE {old} END AS {quoted(name)}")
         if columns:
             tables = {_TARGET: rows.take(updates[ROW]), "~changes": updates}
             text = f'FROM {quoted(_TARGET)} AS {target} POSITIONAL JOIN "~changes"'

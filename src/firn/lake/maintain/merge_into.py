@@ -220,7 +220,7 @@ def _by_key(table: LakeContext, session: Session, op: str, matching: Matching, k
     inserts = _inserts(table, matching, [pairs])
     changes = _changes(table, matching, pairs, op)
     counts = _counts(matching, [changes])
-    of = {action: _of_action(matching, changes, action) for action in ("update", "delete")}
+    of = {action: matching.with_action(changes, action) for action in ("update", "delete")}
     updated = None
     if of["update"].num_rows:
         taken = of["update"].set_column(0, ROW, counted(of["update"].num_rows))
@@ -272,7 +272,7 @@ def _changes(table: LakeContext, matching: Matching, pairs: pa.Table, op: str) -
     present = {actions[at]: at for at in pc.unique(chosen[CLAUSE]).to_pylist()}
     if "error" in present:
         raise error_of(table.name, present["error"])
-    chosen = _of_action(matching, chosen, "update", "delete")
+    chosen = matching.with_action(chosen, "update", "delete")
     counts = pc.value_counts(chosen[ROW].combine_chunks())
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
     if not len(twice):
@@ -290,12 +290,6 @@ def _changes(table: LakeContext, matching: Matching, pairs: pa.Table, op: str) -
         f"{table.name}: two rows of the source change one row of the table: {both[0]} and {both[1]}. Nothing was "
         "changed. Make the source's rows unique, for instance by GROUP BY, or add a condition."
     )
-
-
-def _of_action(matching: Matching, changes: pa.Table, *actions: str) -> pa.Table:
-    """The pairs whose clause does one of these."""
-    numbers = [at for at, clause in enumerate(matching.clauses) if clause.action in actions]
-    return changes.filter(pc.is_in(changes[CLAUSE].cast(pa.int64()), pa.array(numbers, pa.int64())))
 
 
 def _counts(matching: Matching, changes: Sequence[pa.Table]) -> dict[str, int]:

@@ -28,11 +28,11 @@ from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import quoted
 from firn.lake.definition.keys import CLOCK, HIDDEN, KeySpec
-from firn.lake.maintain.matching import Matching, numbered
+from firn.lake.maintain.matching import Matching
 from firn.lake.parquet.source import WHOLE_BYTES, ParquetSource, open_parquet
 from firn.lake.partition.partition import directory_of
 from firn.lake.partition.placement import scattered_by
-from firn.lake.read.decode import FileMask, ReadSpec
+from firn.lake.read.decode import FileMask, ReadSpec, rows_of
 from firn.lake.read.latest import LatestSpec, fold_files
 from firn.lake.read.read import read_files
 from firn.lake.write.sort import sort_keys
@@ -186,23 +186,17 @@ def replace_task(bucket: Bucket, context: ReplaceContext, task: tuple[DataFile, 
     file, changes = task
     write = _in_place_of(context.write, [file])
     read = _had(context.read, [file])
-    rows = numbered(read_files(bucket, [file], read), read.columns)
-    result = conform(replace(context.matching, types=read.columns).changed(rows, changes), read.columns)
-    if not result.num_rows:
-        return TaskResult()
+    matching = replace(context.matching, types=read.columns)
+    set_ = matching.set_columns()
     spec = replace(write, columns=read.columns)
-    places = {field.source for field in spec.partition.fields}
-    set_ = {
-        name
-        for clause in context.matching.clauses
-        if clause.action == "update"
-        for name in clause.values or {}
-    }
     marker = _marker_of([file], write)
-    directory = None if places & set_ else directory_of(file, write.namer)
-    return _write_in_place(
-        bucket, spec, [result], [file], directory, marker, "sort" if spec.sort_by else "keep"
-    )
+    moves = not set_.isdisjoint(field.source for field in spec.partition.fields)
+    directory = None if moves else directory_of(file, write.namer)
+    with open_parquet(bucket, file) as source:
+        tables = matching.in_batches(rows_of(source, read), changes)
+        resorts = not set_.isdisjoint(name for name, _ in sort_keys(spec.sort_by, spec.columns))
+        order: Order = "sort" if resorts else _order(spec, source)
+        return _write_in_place(bucket, spec, tables, [file], directory, marker, order)
 
 
 def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str) -> TaskResult:
