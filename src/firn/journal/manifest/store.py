@@ -1,6 +1,6 @@
-"""A keyed table's metadata objects, read and decoded; the clock and the patience that all clients of it share.
+"""A keyed table's metadata objects, read and decoded; the clock and the backoff that all clients of it share.
 
-Nothing here decides anything: the rules are in `walk`, `reading`, `writing`, `compacting`, `snapshots`, `collecting`.
+Nothing here decides anything: the rules are in `walk`, `views`, `writer`, `compactor`, `snapshots` and `collection`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The commit log of record tables, after the paper on abstraDB: a commit is one object, at the next number.
 
 `layout` names objects, `model`, `catalog` and `codec` hold them, `store` reads them. `log` is what a process knows
-of the log's end, `overlay` what it knows of rows that lag behind; `committing` and `group` add records, `history`
-reads them, `truncating` packs old ones. Each module says which numbered rules of docs/format/record-log.md it keeps.
+of the log's end, `overlay` what it knows of rows that lag behind; `proposal` and `group` add records, `history`
+reads them, `truncation` packs old ones. Each module says which numbered rules of docs/format/record-log.md it keeps.
 Start reading at `log`.
 """
 

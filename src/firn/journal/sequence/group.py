@@ -52,7 +52,7 @@ class GroupCommit:
         self._pid = os.getpid()
 
     def commit(self, proposal: Proposal) -> int:
-        """The number of the record that it is in. 1 PUT for all that wait; see `committing.commit`.
+        """The number of the record that it is in. 1 PUT for all that wait; see `proposal.commit`.
 
         Raises:
             FirnError: it isn't in the log.
@@ -97,10 +97,10 @@ class GroupCommit:
                 )
                 waiting.turn.set()
             with self._mutex:
-                self._pass_on()
+                self._pass_on_locked()
 
-    def _pass_on(self) -> None:
-        """Let the next one lead. With the lock."""
+    def _pass_on_locked(self) -> None:
+        """Let the next one lead."""
         self._led = bool(self._queue)
         if self._queue:
             self._queue[0].leads = True
@@ -112,4 +112,4 @@ class GroupCommit:
             if interrupted in self._queue:
                 self._queue.remove(interrupted)
                 if interrupted.leads:
-                    self._pass_on()
+                    self._pass_on_locked()

@@ -1,8 +1,8 @@
 """Rebuild: a catalog that is lost, in part or in whole, from what its objects, markers and data files tell.
 
-Planned first, from everything that is left (`evidence`, `lineage`, `recovery`); then written so that nobody can
-open the catalog before it is whole: the lowest of the lost transactions comes last. After a crash the same plan is
-made again, to the same bytes.
+Planned first, from everything that is left (`surviving_objects`, `lineage`, `recovery`); then written so that
+nobody can open the catalog before it is whole: the lowest of the lost transactions comes last. After a crash the same
+plan is made again, to the same bytes.
 """
 
 from __future__ import annotations
