@@ -252,6 +252,8 @@ class _Queries:
         return DuckQuery(self._tables, text, given={**self._rows, **given}, said=self.said, versions=versions)
 
     def source(self, text: str, versions: Mapping[str, str] | None) -> SourceRows:
+        if hasattr(self._tables, "check_change"):
+            versions = None  # a transaction's own writes have no version
         if self._session is None:
             return self.on_duckdb(text, versions, {})
         from firn.sql.on_spark import SparkQuery

@@ -11,6 +11,7 @@ import pytest
 
 import firn
 from firn.errors import FirnError
+from firn.sql.script import SqlScript
 
 CREATE = {
     "lake": "CREATE TABLE t (_id VARCHAR, g VARCHAR, n INTEGER, x DOUBLE, d DATE) PARTITIONED BY (g) SORTED BY (n)",
@@ -113,9 +114,40 @@ class Pair:
         script = ";\n".join(self.said)
         ours, theirs = _failure(self.duck.execute, text), _failure(self.db.sql, text, fence=True)
         assert (ours is None) == (theirs is None), f"{ours}\n{theirs}\n{script}"
-        query = "SELECT _id, g, n, x, d FROM t ORDER BY ALL"
-        rows = sorted(repr(tuple(row.values())) for row in self.db.sql(query))
-        assert rows == sorted(map(repr, self.duck.execute(query).fetchall())), script
+        assert self.rows(self.db) == self.theirs(), script
+
+    def run_block(self) -> None:
+        """Some statements in a transaction of both, which is committed, rolled back, or fails."""
+        before = self.rows(self.db)
+        with SqlScript(self.db) as script:
+            for run in (script.sql, self.duck.execute):
+                run("BEGIN")
+            self.said.append("BEGIN")
+            for _ in range(self.rng.randint(1, 3)):
+                self.said.append(self.statement())
+                text = ";\n".join(self.said)
+                ours, theirs = _failure(self.duck.execute, self.said[-1]), _failure(script.sql, self.said[-1])
+                assert (ours is None) == (theirs is None), f"{ours}\n{theirs}\n{text}"
+                assert script.in_block == (theirs is None)
+                if theirs is not None:
+                    break
+                assert self.rows(script) == self.theirs(), text
+                assert self.rows(self.db) == before, text
+            end = "COMMIT" if script.in_block and self.rng.random() < 0.7 else "ROLLBACK"
+            self.said.append(end)
+            self.duck.execute(end)
+            if script.in_block:
+                script.sql(end)
+        assert self.rows(self.db) == self.theirs(), ";\n".join(self.said)
+
+    def rows(self, ours: Any) -> list[str]:
+        return sorted(repr(tuple(row.values())) for row in ours.sql(QUERY))
+
+    def theirs(self) -> list[str]:
+        return sorted(map(repr, self.duck.execute(QUERY).fetchall()))
+
+
+QUERY = "SELECT _id, g, n, x, d FROM t ORDER BY ALL"
 
 
 def _failure(run: Callable[..., Any], *given: Any, **options: Any) -> Exception | None:
@@ -132,3 +164,11 @@ def test_the_same_text_does_the_same(kind: str) -> None:
         pair = Pair(kind, seed)
         for _ in range(10):
             pair.run()
+
+
+@pytest.mark.parametrize("kind", ["records", "writer"])
+def test_transactions_do_the_same(kind: str) -> None:
+    for seed in range(4):
+        pair = Pair(kind, 1000 + seed)
+        for _ in range(5):
+            pair.run_block()
