@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from firn.keyed.table import KeyedTable
     from firn.keyed.write.batch import WriteBatch
     from firn.keyed.write.writer import KeyedWriter
-    from firn.lake.maintain.matching import MergeClause
+    from firn.lake.maintain.merge_clauses import MergeClause
     from firn.lake.read.scan import Scan
     from firn.lake.results import (
         AppendResult,

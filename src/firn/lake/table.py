@@ -19,7 +19,7 @@ from firn.lake.maintain import alter as altering
 from firn.lake.maintain import key_verbs, maintenance
 from firn.lake.maintain.alter import ColumnConflict, TableDefinition
 from firn.lake.maintain.lost_files import forget_files
-from firn.lake.maintain.matching import MergeClause, clauses_of
+from firn.lake.maintain.merge_clauses import MergeClause, clauses_of
 from firn.lake.maintain.retention import expire
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.read.scan import Scan

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from firn.errors import UnsupportedError
 from firn.journal.typenames import quoted
-from firn.lake.maintain.matching import MergeClause, When
+from firn.lake.maintain.merge_clauses import MergeClause, When
 from firn.names import fold
 from firn.predicate.parameters import literal
 from firn.predicate.select import shown

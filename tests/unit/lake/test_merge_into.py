@@ -14,7 +14,8 @@ import firn
 from firn.errors import CardinalityError, FirnError, InvalidInputError, LockHeldError, UnsupportedError
 from firn.lake.maintain import merge_into
 from firn.lake.maintain.match_files import deciding_columns
-from firn.lake.maintain.matching import CLAUSE, ROW, SOURCE_ROW, Matching, MergeClause
+from firn.lake.maintain.matching import CLAUSE, ROW, SOURCE_ROW, Matching
+from firn.lake.maintain.merge_clauses import MergeClause
 from firn.lake.table import LakeTable
 
 Row = dict[str, Any]

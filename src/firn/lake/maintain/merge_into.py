@@ -30,12 +30,12 @@ from firn.lake.maintain.matching import (
     SOURCE_ROW,
     MatchContext,
     Matching,
-    MergeClause,
     counted,
     error_of,
     match_task,
     numbered,
 )
+from firn.lake.maintain.merge_clauses import MergeClause
 from firn.lake.maintain.tasks import ReplaceContext, replace_task
 from firn.lake.read.decode import ReadSpec
 from firn.lake.read.scan import Scan

@@ -28,7 +28,6 @@ from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import quoted
 from firn.lake.definition.keys import CLOCK, HIDDEN, KeySpec
-from firn.lake.maintain.matching import Matching
 from firn.lake.parquet.source import WHOLE_BYTES, ParquetSource, open_parquet
 from firn.lake.partition.partition import directory_of
 from firn.lake.partition.placement import scattered_by
@@ -42,6 +41,8 @@ from firn.predicate.predicate import outline
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+
+    from firn.lake.maintain.matching import Matching
 else:
     pq = DeferredModule("pyarrow.parquet")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from firn.errors import CardinalityError, InvalidInputError
 from firn.journal.typenames import quoted
-from firn.lake.maintain.matching import MergeClause
+from firn.lake.maintain.merge_clauses import MergeClause
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.kinds.kind import Target, placed
