@@ -236,7 +236,7 @@ def _backwards(case: str) -> str:
 def _asked() -> bool:
     import sys
 
-    return sys._getframe(2).f_code.co_name == "_by_file"
+    return sys._getframe(2).f_code.co_name == "_looked_at"
 
 
 @pytest.mark.parametrize(
@@ -496,3 +496,52 @@ def test_batches_of_a_file_change_by_its_numbers() -> None:
     changes = pa.table({ROW: [4, 1, 2, 5], SOURCE_ROW: [-1] * 4, CLAUSE: [1, 0, 1, 0]})
     made = [rows["n"].to_pylist() for rows in matching.in_batches(batches, changes)]
     assert made == [[0], [12, 3, 14], []]
+
+
+def test_conditions_of_rows_without_a_source_row_choose_files() -> None:
+    table = firn.connect("memory://").create_table("t")
+    for first in range(0, 1000, 100):
+        table.append([{"id": n, "n": 0} for n in range(first, first + 100)])
+    clauses = [
+        MergeClause("matched", "update"),
+        MergeClause("not matched by source", "nothing", "t.id < 300"),
+        MergeClause("not matched by source", "delete", "t.id >= 899 AND n = 0"),
+    ]
+    before = table.bucket.counters.get
+    done = table.merge_into([{"id": 250, "n": 7}, {"id": 950, "n": 7}], on=["id"], clauses=clauses)
+    assert (done.files_removed, done.rows_updated, done.rows_deleted) == (3, 2, 100)
+    assert table.bucket.counters.get - before < 22, "ten logs, the lock, three files twice"
+
+
+def test_a_merge_by_key_reads_only_files_that_may_hold_the_keys() -> None:
+    table = firn.connect("memory://").create_table("t", key=["id"])
+    for first in range(0, 1000, 100):
+        table.append([{"id": n, "n": n} for n in range(first, first + 100)])
+    table.upsert([{"id": 250, "n": 5}])
+    before = table.bucket.counters.get
+    done = table.merge_into(
+        [{"id": 250}, {"id": 2000}],
+        on=["id"],
+        when_matched={"n": "t.n + 1"},
+        when_not_matched={"id": "s.id", "n": "0"},
+    )
+    assert (done.rows_updated, done.rows_inserted) == (1, 1)
+    assert table.bucket.counters.get - before < 20, "eleven logs, the lock, two files"
+    assert table.scan(where="id IN (250, 2000)").to_arrow().sort_by("id")["n"].to_pylist() == [6, 0]
+
+
+@pytest.mark.parametrize("on", ["t.id = s.id", "t.id = s.id AND s.n < 3", "s.other = t.id"])
+def test_a_repeated_key_of_the_source_is_an_error_in_each_merge(on: str) -> None:
+    table = firn.connect("memory://").create_table("t", key=["id"])
+    table.append([{"id": 1, "n": 1}])
+    twice = [{"id": 5, "other": 5, "n": 1}, {"id": 5, "other": 5, "n": 4}]
+    with pytest.raises(CardinalityError, match="have the key"):
+        table.merge_into(twice, on=on, when_matched={"n": "s.n"})
+    assert _values(table) == [(1, 1)]
+
+
+def test_the_source_has_an_alias_of_its_own() -> None:
+    db = firn.connect("memory://")
+    db.create_table("t").append([{"id": 1, "n": 1}])
+    with pytest.raises(InvalidInputError, match="another alias"):
+        db.sql("MERGE INTO t USING t ON t.id = t.id WHEN MATCHED THEN DELETE")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -26,13 +28,38 @@ MAX_VALUES = 1000
 
 
 def may_match(matching: Matching, snapshot: Snapshot, spec: PartitionSpec) -> list[DataFile]:
-    """The files of a snapshot that may hold a row for which the condition of the match is true."""
-    files = list(snapshot.files)
-    for text in _implied(matching):
-        with suppress(InvalidInputError):
-            pruner = Pruner(Predicate.parse(text, snapshot.columns), snapshot.columns, spec)
+    """The files of a snapshot that may hold a row that the merge looks at: one for which the condition of the match
+    is true, or that of a clause for rows that no source row matches."""
+    found: set[str] = set()
+    for predicates in _looked_at(matching, snapshot.columns):
+        files = list(snapshot.files)
+        for predicate in predicates:
+            pruner = Pruner(predicate, snapshot.columns, spec)
             files = [file for file in files if pruner.may_match(file)]
-    return files
+        found |= {file.path for file in files}
+    return [file for file in snapshot.files if file.path in found]
+
+
+def looked_at(matching: Matching, columns: ColumnTypes) -> str | None:
+    """A predicate that is true for each row of the target that the merge looks at; None if it looks at all."""
+    lists = _looked_at(matching, columns)
+    if not all(lists):
+        return None
+    texts = [" AND ".join(f"({predicate.sql})" for predicate in predicates) for predicates in lists]
+    return " OR ".join(f"({text})" for text in texts)
+
+
+def _looked_at(matching: Matching, columns: ColumnTypes) -> list[list[Predicate]]:
+    """Lists of predicates on the target alone: for each row that the merge looks at, all of one list are true."""
+    alone = [c for _, c in matching.of("not matched by source") if c.action != "nothing"]
+    lists = []
+    for one in (matching, *(replace(matching, on=c.condition or "true", rows=None) for c in alone)):
+        predicates = []
+        for text in _implied(one):
+            with suppress(InvalidInputError):
+                predicates.append(Predicate.parse(text, columns))
+        lists.append(predicates)
+    return lists
 
 
 def deciding_columns(matching: Matching) -> ColumnTypes:
@@ -76,6 +103,27 @@ def equal_columns(on: str, target: str, source: str) -> list[str]:
             return []
         found.append(one.name)
     return found
+
+
+def source_keys(matching: Matching, key: Sequence[str]) -> list[str] | None:
+    """The source's columns of which the condition says that they equal these of the target; None if one has none."""
+    given = {} if matching.rows is None else columns_of(matching.rows.drop_columns([SOURCE_ROW]).schema)
+    found: dict[str, str] = {}
+    with suppress(InvalidInputError):
+        trusted = conditions(matching.on)
+        for term in conjuncts(parse(matching.on, "condition", into=exp.Condition)):
+            sides = (term.left, term.right) if isinstance(term, exp.EQ) else ()
+            if (
+                not all(isinstance(side, exp.Column) for side in sides)
+                or condition(to_duckdb(term)) not in trusted
+            ):
+                continue
+            for one, other in (sides, sides[::-1]) if sides else ():
+                target = _column(one, matching.types, matching.target)
+                source = _column(other, given, matching.source)
+                if target is not None and source is not None:
+                    found.setdefault(target, source)
+    return [found[name] for name in key] if found.keys() >= set(key) else None
 
 
 def _implied(matching: Matching) -> list[str]:

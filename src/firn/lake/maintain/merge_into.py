@@ -23,7 +23,7 @@ from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.maintain.change import FileChange, by_owner, nothing, publish, rewritten, run_tasks
-from firn.lake.maintain.match_files import deciding_columns, equal_columns, may_match
+from firn.lake.maintain.match_files import deciding_columns, equal_columns, looked_at, may_match, source_keys
 from firn.lake.maintain.matching import (
     CLAUSE,
     ROW,
@@ -61,13 +61,18 @@ def merge_into(
 ) -> ChangeResult:
     """See `LakeTable.merge_into`. `op` is "merge_into", "update" or "delete", which differ by name; a row may be
     deleted by several source rows."""
+    if source is not None and fold(target) == fold(source_name):
+        raise InvalidInputError(
+            f"{table.name}: the table and the source are both called {target!r}, so nobody could tell whose columns "
+            "are meant: give one of them another alias, as in MERGE INTO … AS t USING … AS s."
+        )
     condition = on if isinstance(on, str) else _equal(on, target, source_name)
     names = equal_columns(on, target, source_name) if isinstance(on, str) else on
     if source is not None and table.keys is not None and _is_upsert(table.keys, names, clauses):
         snapshot = table.journal.snapshot()
         rows = write_source(table, source(snapshot))
         _named(table, dict(snapshot.columns), rows, MergeClause("not matched", "insert"), source_name)
-        _refuse_repeated(table, rows, table.keys, "the source")
+        _refuse_repeated(table, rows, table.keys.key, "the source")
         return _upserted(table, rows)
     for clause in clauses:
         clause.check()
@@ -185,9 +190,7 @@ def _check(matching: Matching) -> None:
 def _by_file(table: LakeContext, session: Session, op: str, matching: Matching) -> ChangeResult:
     """Files with a change are replaced by files without it."""
     snapshot = session.snapshot
-    files = list(snapshot.files)
-    if not matching.of("not matched by source"):
-        files = may_match(matching, snapshot, table.partition_spec)
+    files = may_match(matching, snapshot, table.partition_spec)
     read = ReadSpec.of(snapshot)
     deciding = MatchContext(matching, ReadSpec.of(snapshot, columns=deciding_columns(matching)))
     weights = [file.size for file in files]
@@ -215,7 +218,11 @@ def _by_file(table: LakeContext, session: Session, op: str, matching: Matching) 
 def _by_key(table: LakeContext, session: Session, op: str, matching: Matching, keys: KeySpec) -> ChangeResult:
     """New versions of the rows that change, and deletions, come beside the old ones."""
     snapshot = session.snapshot
-    rows = numbered(iter([Scan(table, snapshot=snapshot).to_arrow()]), matching.types)
+    named = source_keys(matching, keys.key)
+    if named is not None and matching.rows is not None and op != "delete":
+        _refuse_repeated(table, matching.rows.select(named).drop_null(), named, "the source")
+    where = looked_at(matching, matching.types)
+    rows = numbered(iter([Scan(table, where=where, snapshot=snapshot).to_arrow()]), matching.types)
     pairs = matching.pairs(rows)
     inserts = _inserts(table, matching, [pairs])
     changes = _changes(table, matching, pairs, op)
@@ -229,7 +236,7 @@ def _by_key(table: LakeContext, session: Session, op: str, matching: Matching, k
     adds: list[DataFile] = []
     columns: ColumnTypes = {}
     if inserts is not None:
-        _refuse_repeated(table, inserts, keys, "what is inserted")
+        _refuse_repeated(table, inserts, keys.key, "what is inserted")
         written, _ = write(table, inserts, session.namer, aside=snapshot.aside)
         adds, columns = [*written.files], written.columns
         counts["insert"] = inserts.num_rows
@@ -336,16 +343,16 @@ def _upserted(table: LakeContext, rows: pa.Table) -> ChangeResult:
     )
 
 
-def _refuse_repeated(table: LakeContext, rows: pa.Table, keys: KeySpec, what: str) -> None:
+def _refuse_repeated(table: LakeContext, rows: pa.Table, key: Sequence[str], what: str) -> None:
     """Each key may stand once in what is written at the same time: nobody could tell which row is the newer."""
-    names = [name for name in rows.column_names if fold(name) in {fold(key) for key in keys.key}]
-    if len(names) != len(keys.key):
-        raise UnsupportedError(f"{table.name}: {what} lacks columns of the key: {', '.join(keys.key)}.")
+    names = [name for name in rows.column_names if fold(name) in {fold(part) for part in key}]
+    if len(names) != len(key):
+        raise UnsupportedError(f"{table.name}: {what} lacks columns of the key: {', '.join(key)}.")
     counted = rows.select(names).group_by(names).aggregate([([], "count_all")])
     twice = counted.filter(pc.greater(counted["count_all"], 1))
     if twice.num_rows:
-        key = twice.select(names).slice(0, 1).to_pylist()[0]
+        found = twice.select(names).slice(0, 1).to_pylist()[0]
         raise CardinalityError(
-            f"{table.name}: several rows of {what} have the key {key}. Nothing was changed. Make them unique, for "
+            f"{table.name}: several rows of {what} have the key {found}. Nothing was changed. Make them unique, for "
             "instance by GROUP BY."
         )
