@@ -545,3 +545,16 @@ def test_the_source_has_an_alias_of_its_own() -> None:
     db.create_table("t").append([{"id": 1, "n": 1}])
     with pytest.raises(InvalidInputError, match="another alias"):
         db.sql("MERGE INTO t USING t ON t.id = t.id WHEN MATCHED THEN DELETE")
+
+
+def test_values_of_rows_without_a_source_name_the_target_alone() -> None:
+    table = firn.connect("memory://").create_table("t")
+    table.append([{"id": 1, "n": 1}, {"id": 2, "n": 2}])
+    done = table.merge_into(
+        [{"id": 1, "n": 10}],
+        on=["id"],
+        when_matched={"n": "s.n + t.n"},
+        when_not_matched_by_source={"n": "n * 3"},
+    )
+    assert done.rows_updated == 2
+    assert sorted(row["n"] for row in table.scan().to_arrow().to_pylist()) == [6, 11]

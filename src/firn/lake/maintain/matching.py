@@ -6,7 +6,7 @@ Expressions are DuckDB's, over the target's and the source's names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,11 +94,17 @@ class Matching:
         updates = self.with_action(changes, "update")
         deletes = self.with_action(changes, "delete")[ROW].combine_chunks()
         result = rows.select(list(self.types))
-        if updates.num_rows:
-            updates = updates.sort_by(ROW)
-            at = updates[ROW].combine_chunks()
+        alone = pc.less(updates[SOURCE_ROW], 0)  # of rows that no source row matches
+        for one, matching in (
+            (updates.filter(pc.invert(alone)), self),
+            (updates.filter(alone), replace(self, rows=None)),
+        ):
+            if not one.num_rows:
+                continue
+            one = one.sort_by(ROW)
+            at = one[ROW].combine_chunks()
             mask = _mask(at, rows.num_rows)
-            for name, values in self.new_values(rows, updates).items():
+            for name, values in matching.new_values(rows, one, pc.unique(one[CLAUSE]).to_pylist()).items():
                 kind = result.schema.field(name).type
                 replaced = _replaced(result[name], at, mask, values.cast(kind))
                 result = result.set_column(result.schema.get_field_index(name), name, replaced)
@@ -115,16 +121,14 @@ class Matching:
         numbers = [at for at, clause in enumerate(self.clauses) if clause.action in actions]
         return changes.filter(pc.is_in(changes[CLAUSE].cast(pa.int64()), pa.array(numbers, pa.int64())))
 
-    def new_values(self, rows: pa.Table, updates: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """The new values of the columns that updates set, in the order of the updates."""
+    def new_values(
+        self, rows: pa.Table, updates: pa.Table, numbers: Iterable[int]
+    ) -> dict[str, pa.ChunkedArray]:
+        """The new values of the columns that updates set, in the order of the updates; `numbers` are their clauses.
+        Without the source's rows, expressions name the target's columns alone."""
         target, source, clause = quoted(self.target), quoted(self.source), f'"~changes".{quoted(CLAUSE)}'
-        used = set(pc.unique(updates[CLAUSE]).to_pylist()) or range(len(self.clauses))
-        mine = {at: self.clauses[at].values or {} for at in used if self.clauses[at].action == "update"}
-        given = None
-        if self.rows is not None:
-            number = updates[SOURCE_ROW].combine_chunks()
-            none = pa.scalar(None, number.type)  # a row that no source row matches
-            given = self.rows.take(pc.if_else(pc.less(number, 0), none, number))
+        mine = {at: self.clauses[at].values or {} for at in numbers if self.clauses[at].action == "update"}
+        given = None if self.rows is None else self.rows.take(updates[SOURCE_ROW])
         columns, found = [], {}
         for name, kind in self.types.items():
             texts = {at: values[name] for at, values in mine.items() if name in values}

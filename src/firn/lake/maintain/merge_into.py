@@ -175,11 +175,9 @@ def _check(matching: Matching) -> None:
     none = None if matching.rows is None else matching.rows.slice(0, 0)
     trial = replace(matching, rows=none)
     pairs = trial.pairs(empty)
-    if any(clause.action == "update" for clause in matching.clauses):
-        trial.new_values(empty, pairs)
-    alone = [clause for _, clause in matching.of("not matched by source") if clause.action == "update"]
-    if alone:  # their values see the target's row only
-        replace(trial, rows=None, clauses=alone).new_values(empty, pairs)
+    trial.new_values(empty, pairs, [at for at, _ in matching.of("matched")])
+    alone = [at for at, _ in matching.of("not matched by source")]  # their values see the target's row only
+    replace(trial, rows=None).new_values(empty, pairs, alone)
     if none is not None:
         trial.unmatched(pa.array([], pa.int64()))
         for _, clause in matching.of("not matched"):
