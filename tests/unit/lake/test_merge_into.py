@@ -558,3 +558,37 @@ def test_values_of_rows_without_a_source_name_the_target_alone() -> None:
     )
     assert done.rows_updated == 2
     assert sorted(row["n"] for row in table.scan().to_arrow().to_pylist()) == [6, 11]
+
+
+def test_one_column_of_the_source_equals_two_of_the_key() -> None:
+    table = firn.connect("memory://").create_table("t", key=["a", "b"])
+    table.append([{"a": 1, "b": 1, "n": 0}, {"a": 1, "b": 2, "n": 0}])
+    done = table.merge_into([{"x": 1, "n": 5}], on="t.a = s.x AND t.b = s.x", when_matched={"n": "s.n"})
+    assert done.rows_updated == 1
+    assert sorted(row["n"] for row in table.scan().to_arrow().to_pylist()) == [0, 5]
+    with pytest.raises(CardinalityError):
+        table.merge_into([{"x": 1}, {"x": 1}], on="t.a = s.x AND t.b = s.x", when_matched="delete")
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.uint64()])
+def test_whole_numbers_of_any_width_leave_files_out(
+    kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = firn.connect("memory://").create_table("t")
+    for part in range(5):
+        table.append(
+            pa.table({"id": pa.array(range(part * 10, part * 10 + 10)), "n": pa.nulls(10, pa.int64())})
+        )
+    rows = pa.table({"id": pa.array([7, 100], kind), "n": [1, 2]})
+    looked: list[int] = []
+    may_match = merge_into.may_match
+
+    def counting(*given: Any) -> Any:
+        files = may_match(*given)
+        looked.append(len(files))
+        return files
+
+    monkeypatch.setattr(merge_into, "may_match", counting)
+    for on in ("t.id = s.id", "t.id + 0 = s.id"):
+        assert table.merge_into(rows, on=on, when_matched={"n": "s.n"}).rows_updated == 1
+    assert looked == [1, 5]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from sqlglot import exp
 
-from firn.arrow.types import columns_of
+from firn.arrow.types import arrow_schema, columns_of
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.journal.typenames import quoted
@@ -149,7 +149,7 @@ def _implied(matching: Matching) -> list[str]:
                     _column(one, matching.types, matching.target),
                     _column(other, given, matching.source),
                 )
-                if target is not None and source is not None and matching.types[target] == given[source]:
+                if target and source and _compare_alike(matching.types[target], given[source]):
                     found += _values(matching, target, source)
             continue
         columns = list(term.find_all(exp.Column))
@@ -162,6 +162,12 @@ def _implied(matching: Matching) -> list[str]:
                 column.set("table", None)
             found.append(to_duckdb(copy))
     return found
+
+
+def _compare_alike(one: str, other: str) -> bool:
+    """Whether values of one type equal those of the other wherever their literals do: whole numbers of any width."""
+    kinds = [field.type for field in arrow_schema({"one": one, "other": other})]
+    return one == other or all(map(pt.is_integer, kinds))
 
 
 def _column(node: exp.Column, columns: ColumnTypes, table: str, *, bare: bool = False) -> str | None:

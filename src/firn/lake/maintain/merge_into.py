@@ -218,7 +218,8 @@ def _by_key(table: LakeContext, session: Session, op: str, matching: Matching, k
     snapshot = session.snapshot
     named = source_keys(matching, keys.key)
     if named is not None and matching.rows is not None and op != "delete":
-        _refuse_repeated(table, matching.rows.select(named).drop_null(), named, "the source")
+        by = list(dict.fromkeys(named))  # one column of the source may equal two of the key
+        _refuse_repeated(table, matching.rows.select(by).drop_null(), by, "the source")
     where = looked_at(matching, matching.types)
     rows = numbered(iter([Scan(table, where=where, snapshot=snapshot).to_arrow()]), matching.types)
     pairs = matching.pairs(rows)
