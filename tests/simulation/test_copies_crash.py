@@ -48,7 +48,7 @@ class SimDatabase(Simulated):
     def __init__(self, bucket: GatedBucket) -> None:
         super().__init__(bucket)
         lakes = SimLakes(bucket, self.prefix, {}, self.engines, self._writers, None)
-        self._tables = replace(self._tables, kinds={**self._tables.kinds, "lake": lakes})
+        self._opened = replace(self._opened, kinds={**self._opened.kinds, "lake": lakes})
 
 
 MODES = ("before", "after", "lost_ack", "retried", "failed")

@@ -314,7 +314,7 @@ class SimDatabase(Database):
             "keyed": KeyedTables(bucket, self.prefix, {}, self.engines, bucket.clock),
             "records": RecordTables(bucket, self.prefix, self.url, clock=bucket.clock, background=False),
         }
-        self._tables = Tables(bucket, self.prefix, self.url, kinds, self._writers)
+        self._opened = Tables(bucket, self.prefix, self.url, kinds, self._writers)
 
 
 def test_create_table() -> None:

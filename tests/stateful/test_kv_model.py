@@ -317,7 +317,7 @@ class KeyedMachine(RuleBasedStateMachine):
         self.kv.poll()
 
     def _own(self) -> Any:
-        return getattr(self.kv, "twin", self.kv)._compaction
+        return getattr(self.kv, "sync", self.kv)._compaction
 
     @rule(name=st.sampled_from(["one", "two"]))
     def checkpoint(self, name: str) -> None:

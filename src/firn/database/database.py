@@ -114,6 +114,8 @@ def split_table_url(url: str) -> tuple[str, str]:
 class Database(Transactions, WriterUpkeep):
     """Tables of one prefix. Made by `connect`; safe to share between threads."""
 
+    _closed = False
+
     def __init__(
         self,
         url: str | os.PathLike[str],
@@ -140,7 +142,6 @@ class Database(Transactions, WriterUpkeep):
             self._writers()  # which refuses an id that can't be
         place = Place(self.bucket, self.prefix, self.url, self.options, self.engines, self._writers, lock)
         self._opened = Tables(self.bucket, self.prefix, self.url, KindsAt(place), self._writers)
-        self._closed = False
 
     def _open_writers(self) -> WriterTables:
         from firn.database.writer_tables import WriterTables

@@ -53,9 +53,9 @@ def test_a_fork_is_decided(tmp_path: Path) -> None:
         "a checkpoint would choose a side. Do so with `firn repair --keep UUID` first", names="a/prod"
     ):
         add_checkpoint(History(a.bucket, layout()))
-    with advises("which transactions may go can't be told. Choose a side with", names="a/prod"):
+    with advises(" can't be told. Choose a side with `firn repair --keep UUID`, and ", names="a/prod"):
         database(tmp_path, options=UNCLAIMED).prune("0s")
-    with advises("which files are needed can't be told. Choose a side with", names="a/prod"):
+    with advises(" can't be told. Choose a side with `firn repair --keep UUID`, and ", names="which files"):
         database(tmp_path, options=UNCLAIMED).sweep("0s")
     with advises("Stop all but one of them and choose a side with", names=["a/prod", "'a'"]):
         database(tmp_path, options=UNCLAIMED).table("cpu").append([{"cores": 9}])
