@@ -95,7 +95,7 @@ def test_the_catalog_on_the_page_is_one_whole():
     (add,) = (action for action in transaction.actions if isinstance(action, Add))
     record = decode_record(shown["file-metadata"], where="file-metadata")
     definition = WriterDefinition.decode(shown["definition"].encode(), "definition")
-    definition = LakeDefinition.decode(definition.spec, "definition")
+    lake = LakeDefinition.decode(definition.spec, "definition")
     hint = json.loads(shown["hint"])
     layout = WriterLayout("prod", definition.writer, json.loads(shown["database"])["database"])
 
@@ -109,9 +109,7 @@ def test_the_catalog_on_the_page_is_one_whole():
     )
     assert layout.is_stamped(add.file.path, record.uuid)
     assert (
-        (record.table, record.columns)
-        == (add.table, add.columns)
-        == ("flights", tuple(definition.columns.items()))
+        (record.table, record.columns) == (add.table, add.columns) == ("flights", tuple(lake.columns.items()))
     )
 
 
