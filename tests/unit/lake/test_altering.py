@@ -139,6 +139,18 @@ def test_conflicts_are_resolved_by_one_type(opens: Open) -> None:
     assert rows(opens(), where="x = 7") == [{"x": 7.0}]
 
 
+def test_merges_set_no_column_of_values_that_were_set_aside(opens: Open) -> None:
+    table = conflicting(opens)
+    before = rows(table)
+    with pytest.raises(firn.InvalidInputError, match="x~double"):
+        table.merge_into([{"x": 1}], on=["x"], when_matched={"x~double": "9.5"})
+    assert rows(table) == before
+    done = table.merge_into([{"x": 1}, {"x": 8}], on=["x"], when_matched="update", when_not_matched="insert")
+    assert (done.rows_updated, done.rows_inserted) == (1, 1)
+    after = rows(opens())
+    assert len(after) == len(before) + 1 and all(row in after for row in [*before, {"x": 8}])
+
+
 def test_conflicts_are_resolved_after_merges_have_written_them(opens: Open) -> None:
     table = conflicting(opens)
     table.merge()

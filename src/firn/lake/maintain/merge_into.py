@@ -71,7 +71,7 @@ def merge_into(
     if source is not None and table.keys is not None and _is_upsert(table.keys, names, clauses):
         snapshot = table.journal.snapshot()
         rows = write_source(table, source(snapshot))
-        _named(table, dict(snapshot.columns), rows, MergeClause("not matched", "insert"), source_name)
+        _named(table, _settable(snapshot), rows, MergeClause("not matched", "insert"), source_name)
         _refuse_repeated(table, rows, table.keys.key, "the source")
         return _upserted(table, rows)
     for clause in clauses:
@@ -86,7 +86,7 @@ def merge_into(
             )
         if rows is not None:
             rows = rows.append_column(SOURCE_ROW, counted(rows.num_rows))
-        named = [_named(table, columns, rows, clause, source_name) for clause in clauses]
+        named = [_named(table, _settable(snapshot), rows, clause, source_name) for clause in clauses]
         matching = Matching(target, source_name, condition, named, rows, columns)
         _check(matching)
         if table.keys is not None:
@@ -124,6 +124,11 @@ def _equal(names: Sequence[str], target: str, source: str) -> str:
     return " AND ".join(
         f"{quoted(target)}.{quoted(name)} = {quoted(source)}.{quoted(name)}" for name in names
     )
+
+
+def _settable(snapshot: Snapshot) -> ColumnTypes:
+    """The columns that clauses set: those of values that were set aside end with their last file."""
+    return {name: kind for name, kind in snapshot.columns.items() if name not in snapshot.aside}
 
 
 def _named(
