@@ -16,7 +16,7 @@ import pyarrow as pa
 from bench.figures import FIRN, Figures, arguments, counted, finish
 from bench.slow_store import server_program, slow_store
 from bench.writer_histories import TABLE, write_checkpoint, write_history
-from firn.journal.writer.federation.federation import PARALLEL
+from firn.concurrency.parallel import MAX_IN_FLIGHT
 from firn.journal.writer.format.layout import WriterLayout
 
 LEADERLESS, WRITER = "leaderless log", "writer's catalog"
@@ -101,7 +101,7 @@ class _Program:
 
         options = self.options
         seconds = {}
-        for writers in sorted({1, PARALLEL, min(options.writers, 2 * PARALLEL), options.writers}):
+        for writers in sorted({1, MAX_IN_FLIGHT, min(options.writers, 2 * MAX_IN_FLIGHT), options.writers}):
             url = f"{store.url}/union-{writers}"
             place = firn.connect(store.place.parent).bucket
             for number in range(writers):
@@ -124,12 +124,12 @@ class _Program:
             run()
             self.figures.pairs(name, {FIRN: run}, rounds=options.rounds)
             seconds[writers] = self.figures.measure(name, FIRN).median or 0.0
-        turns = {n: -(-n // PARALLEL) for n in seconds}
-        first, last = PARALLEL, options.writers
+        turns = {n: -(-n // MAX_IN_FLIGHT) for n in seconds}
+        first, last = MAX_IN_FLIGHT, options.writers
         if first in seconds and last in seconds and last > first:
             flat = (seconds[last] / turns[last]) / (seconds[first] / turns[first])
             self.figures.target(
-                f"time a turn of {PARALLEL} histories, {last} writers over {first}", flat, at_most=1.25
+                f"time a turn of {MAX_IN_FLIGHT} histories, {last} writers over {first}", flat, at_most=1.25
             )
 
     def lake(self, root: Path) -> None:
