@@ -18,6 +18,7 @@
         AccessDeniedError, StoreUnavailableError
       CorruptObjectError     an object's bytes are not what Firn wrote
       UnsupportedError       this store, format version or engine can't do it
+        QueryTooLargeError   raise the limit, let it spill, or use Spark
 
     DegradedReadWarning      a warning: an answer leaves something out, or shows it aside
 
@@ -182,6 +183,10 @@ class CorruptObjectError(FirnError):
 
 class UnsupportedError(FirnError):
     """Neither this store, nor this version of Firn, nor this engine can do it."""
+
+
+class QueryTooLargeError(UnsupportedError):
+    """A query would read more bytes, or take more memory, than it may in this process."""
 
 
 class DegradedReadWarning(UserWarning):

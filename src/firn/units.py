@@ -11,6 +11,9 @@ from firn.errors import InvalidInputError
 Duration = float | str | timedelta
 """What `parse_duration` takes."""
 
+Size = int | str
+"""What `parse_size` takes."""
+
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)(b?)\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
@@ -25,7 +28,7 @@ _TIME = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def parse_size(value: str | int) -> int:
+def parse_size(value: Size) -> int:
     """Bytes. Units are powers of 1024, with or without the `i`.
 
     Args:

@@ -28,7 +28,6 @@ _SETTINGS: Mapping[str, str | int] = {
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
-    "temp_directory": "",  # nothing spills: a query's rows must not end up on a disk nobody thought of
 }
 
 _idle: dict[int, list[Any]] = {}
@@ -81,17 +80,23 @@ def _close_idle() -> None:
 
 
 def connect(
-    *, memory: int = MEMORY, threads: int = 1, files: Sequence[str] = (), file_system: Any = None
+    *,
+    memory: int = MEMORY,
+    threads: int = 1,
+    files: Sequence[str] = (),
+    file_system: Any = None,
+    spill: str | None = None,
 ) -> Any:
     """A new in-memory DuckDB. It may read `files`, by their exact paths, and nothing else outside.
 
     A `file_system` of fsspec's has those files whose paths begin with its protocol. Such a connection, and the
-    readers of its results, have to be closed before the interpreter ends.
+    readers of its results, have to be closed before the interpreter ends. `spill` is a directory for rows that don't
+    fit into memory.
 
     Texts without an offset are times in UTC, whatever the machine's zone; this is set globally, as cursors don't
     inherit what a session sets.
     """
-    config = {**_SETTINGS, "memory_limit": f"{memory}B", "threads": threads}
+    config = {**_SETTINGS, "memory_limit": f"{memory}B", "threads": threads, "temp_directory": spill or ""}
     if files:  # which are told before the way out is closed
         del config["enable_external_access"]
     connection = duckdb.connect(":memory:", config=config)
@@ -103,7 +108,8 @@ def connect(
         settings += [f"allowed_paths = [{paths}]", "enable_external_access = false"]
     if file_system is not None:
         settings.insert(0, "parquet_metadata_cache = true")  # each look at a file would ask for its footer
-    if all(file_system is not None and path.startswith(f"{file_system.protocol}://") for path in files):
+    remote = all(file_system is not None and path.startswith(f"{file_system.protocol}://") for path in files)
+    if remote and spill is None:
         settings.append("disabled_filesystems = 'LocalFileSystem'")
     for setting in (*settings, "lock_configuration = true"):
         connection.sql(f"SET {setting}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -24,6 +25,7 @@ from firn.journal.lock import ExclusiveLock
 from firn.kinds import Kind
 from firn.names import check_name
 from firn.runner import Runner
+from firn.units import Size, parse_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +57,8 @@ def connect(
     writer: str | None = None,
     strict: bool = False,
     engine: Engine | None = None,
+    in_process: Size | None = None,
+    spill: str | os.PathLike[str] | None = None,
 ) -> Database:
     """Open a database: a prefix of a bucket, or a directory. Nothing is read or written yet.
 
@@ -72,9 +76,13 @@ def connect(
             is left out, and `Snapshot.warnings` and `Database.writers` say so.
         engine: which runs `Database.sql` unless the call says so: "duckdb" in this process, or "spark". By default
             Spark if `spark` is given, else DuckDB.
+        in_process: as many bytes as a query may read into this process, like "200GB"; by default "64GB" of a
+            directory, "8GB" of a bucket. A query that would read more is refused before it reads.
+        spill: a directory below which queries in this process put rows that don't fit into 60 % of its memory,
+            readable by this user alone, and emptied by `close`. By default nothing is written: such a query fails.
 
     Raises:
-        InvalidInputError: a scheme, an option or an id that can't be.
+        InvalidInputError: a scheme, an option, a size or an id that can't be.
 
     Example:
         >>> import firn
@@ -93,6 +101,8 @@ def connect(
         writer=writer,
         strict=strict,
         engine=engine,
+        in_process=in_process,
+        spill=spill,
     )
 
 
@@ -127,6 +137,8 @@ class Database(Transactions, WriterUpkeep):
         writer: str | None = None,
         strict: bool = False,
         engine: Engine | None = None,
+        in_process: Size | None = None,
+        spill: str | os.PathLike[str] | None = None,
     ) -> None:
         root, prefix = split_url(url)
         self.url = os.fspath(url)
@@ -135,7 +147,11 @@ class Database(Transactions, WriterUpkeep):
         self._engine: Engine = engine or ("duckdb" if spark is None else "spark")
         self.prefix = prefix
         self.bucket: Bucket = open_bucket(root, options=self.options)
-        self.engines = DatabaseEngines(self.bucket, self.url, spark, runner)
+        if in_process is not None:
+            parse_size(in_process)  # which refuses what isn't a size
+        self.engines = DatabaseEngines(
+            self.bucket, self.url, spark, runner, in_process=in_process, spill=spill
+        )
         self._writer, self._strict = writer, strict
         self._writers = Once(self._open_writers)
         if writer is not None:
@@ -574,6 +590,7 @@ class Database(Transactions, WriterUpkeep):
         engine: Engine | None = None,
         fence: bool = False,
         script: bool = False,
+        in_process: Size | None = None,
     ) -> Result:
         """Run one query or statement over the database's tables, of all kinds: in this process on DuckDB, or a query
         on Spark.
@@ -592,11 +609,13 @@ class Database(Transactions, WriterUpkeep):
             fence: whether a statement may take a keyed table over from its writer, where this connection has none.
             script: whether the text may hold several statements, with `;` between, and transactions from BEGIN to
                 COMMIT. The first error ends it; the answer is the last one's. Parameters are by name.
+            in_process: as many bytes as the query may read into this process; by default the connection's.
 
         Raises:
             TableNotFoundError: a table that isn't there; the message names similar ones.
             InvalidInputError: text that can't be parsed, or reaches outside of the tables; unknown columns.
             UnsupportedError: a statement that this kind of table, or Spark, doesn't have.
+            QueryTooLargeError: a query would read more than `in_process`, or needs more memory than it may have.
             CardinalityError: two rows of a source would change one row of a table.
 
         Cost: opening each table and its snapshot; then what the outputs read, or what the statement's verb costs.
@@ -619,7 +638,11 @@ class Database(Transactions, WriterUpkeep):
             from firn.sql.script import run_script
 
             named = cast("Mapping[str, Any] | None", parameters)
-            return [*run_script(self, query, named, tables=tables, engine=engine, fence=fence)][-1]
-        on_spark = (engine or self._engine) == "spark"
-        statements = Statements(self, tables, fence=fence, session=self.engines.session if on_spark else None)
+            options = {"engine": engine, "fence": fence, "in_process": in_process}
+            return [*run_script(self, query, named, tables=tables, **options)][-1]
+        session = self.engines.session if (engine or self._engine) == "spark" else None
+        limits = self.engines.limits
+        if in_process is not None:
+            limits = replace(limits, in_process=parse_size(in_process))
+        statements = Statements(self, tables, fence=fence, session=session, limits=limits)
         return Result(statements.run(query, parameters), self.engines.session)

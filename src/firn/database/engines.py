@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
+from firn.concurrency.once import Once
 from firn.errors import UnsupportedError
 from firn.runner import LocalRunner, Progress, Runner
+from firn.units import Size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from firn.sql.limits import QueryLimits
 
 SPARK_FROM_BYTES = 64 * 2**20
 """A plan that reads more runs on Spark even if no session is active yet."""
@@ -19,9 +24,29 @@ SPARK_FROM_BYTES = 64 * 2**20
 class DatabaseEngines:
     """Spark where a session is active or given or the plan is large, this process otherwise."""
 
-    def __init__(self, bucket: Bucket, url: str, spark: SparkSession | None, runner: Runner | None) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        url: str,
+        spark: SparkSession | None,
+        runner: Runner | None,
+        *,
+        in_process: Size | None = None,
+        spill: str | os.PathLike[str] | None = None,
+    ) -> None:
         self._bucket, self._url, self._spark, self._runner = bucket, url, spark, runner
+        self._limits = Once(lambda: self._query_limits(in_process, spill))
         self.on_progress: Progress | None = None
+
+    @property
+    def limits(self) -> QueryLimits:
+        """What a query may take of this process."""
+        return self._limits()
+
+    def _query_limits(self, in_process: Size | None, spill: str | os.PathLike[str] | None) -> QueryLimits:
+        from firn.sql.limits import QueryLimits  # which a connection that runs no query doesn't load
+
+        return QueryLimits.of(self._bucket, in_process, spill, owner=self)
 
     def session(self) -> SparkSession:
         from firn.spark.session.session import active_or_start

@@ -64,7 +64,9 @@ class SqlTransaction(Transaction):
         """
         self._must_be_open()
         before = self.savepoint()
-        statements = Statements(TransactionTables(self._database, self), tables)
+        statements = Statements(
+            TransactionTables(self._database, self), tables, limits=self._database.engines.limits
+        )
         try:
             return Result(statements.run(query, parameters), self._database.engines.session)
         except BaseException:

@@ -278,7 +278,9 @@ class WriterTransaction:
 
         if self._database is None:
             raise UnsupportedError("this transaction belongs to no database, and takes no SQL.")
-        statements = Statements(WriterBlockTables(self._database, self.table), tables)
+        statements = Statements(
+            WriterBlockTables(self._database, self.table), tables, limits=self._database.engines.limits
+        )
         return Result(statements.run(query, parameters), self._database.engines.session)
 
     def __enter__(self) -> WriterTransaction:

@@ -10,7 +10,6 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -21,13 +20,14 @@ from firn.arrow.connections import connect
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.forked import keep_alive
-from firn.errors import InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
+from firn.errors import FirnError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import canonical, quoted
 from firn.names import fold
 from firn.predicate.binder import cursor
 from firn.predicate.select import Select, condition, read_select, shown
 from firn.reads import TableRead
+from firn.sql.limits import QueryLimits, memory_limit, threads
 from firn.sql.relation import SCHEME, Relation, empty_relation, given_relation, relation_of
 from firn.sql.tables import QueryTables, by_name, narrow, parsed, pin
 from firn.sql.time_travel import Parameters, time_travel
@@ -64,9 +64,11 @@ class DuckQuery:
         given: rows that it can name besides, as Arrow tables.
         said: the statement that the text was made for, for messages.
         versions: the versions at which to read tables, by their names; by default the newest.
+        limits: what it may take of this process.
 
     Raises:
         InvalidInputError: see `read_select`; unknown columns, and what DuckDB says of types.
+        QueryTooLargeError: it would read more, or takes more memory, than it may; when rows are asked for.
         TableNotFoundError: a table that isn't there; the message names similar ones.
 
     Cost: opening each table and its snapshot once.
@@ -84,8 +86,10 @@ class DuckQuery:
         given: Mapping[str, pa.Table] | None = None,
         said: str | None = None,
         versions: Mapping[str, Any] | None = None,
+        limits: QueryLimits | None = None,
     ) -> None:
         self._tables, self._versions = tables, versions or {}
+        self._limits = limits or QueryLimits()
         text_run, self._past, self._parameters = time_travel(text, parameters)
         self._said = said or (text if self._past else None)
         self._select: Select = read_select(text_run, self._said)
@@ -163,6 +167,7 @@ class DuckQuery:
         for batch in self._run(
             f"EXPLAIN {'ANALYZE ' * analyze}{self.text}",
             lambda: {"explain_key": "VARCHAR", "plan": "VARCHAR"},
+            reads=analyze,
         ):
             lines += [row["plan"] for row in batch.to_pylist()]
         return "\n".join(lines)
@@ -202,14 +207,14 @@ class DuckQuery:
         arrow_schema(columns)
         return columns
 
-    def _run(self, text: str, columns: Any) -> Iterator[pa.RecordBatch]:
-        return _Rows(self._computed(text, columns))
+    def _run(self, text: str, columns: Any, *, reads: bool = True) -> Iterator[pa.RecordBatch]:
+        return _Rows(self._computed(text, columns, reads))
 
-    def _computed(self, text: str, columns: Any) -> Generator[pa.RecordBatch]:
+    def _computed(self, text: str, columns: Any, reads: bool) -> Generator[pa.RecordBatch]:
         for left in reversed(range(RETRIES)):
             returned = False
             failures: list[BaseException] = []
-            with self._instance(failures) as (duck, files):
+            with self._instance(failures, text if reads else None) as (duck, files):
                 try:
                     reader = duck.sql(text, params=self._parameters).to_arrow_reader(BATCH_ROWS)
                     for batch in reader:
@@ -231,12 +236,17 @@ class DuckQuery:
             self._look = self._new_look()
 
     @contextmanager
-    def _instance(self, failures: list[BaseException]) -> Iterator[tuple[Any, list[str]]]:
-        """A DuckDB of this query's own: the tables' relations by their names, and no way to anything else."""
+    def _instance(
+        self, failures: list[BaseException], text: str | None = None
+    ) -> Iterator[tuple[Any, list[str]]]:
+        """A DuckDB of this query's own: the tables' relations by their names, and no way to anything else. `text` is
+        what reads their rows."""
         relations: dict[str, Relation] = {
             name: relation_of(read, f"firn:{number}", failures)
             for number, (name, read) in enumerate(self._look.reads.items())
         }
+        if text is not None:
+            self._limits.check(self._said or self.text, relations, lambda: parsed(text))
         for number, (name, rows) in enumerate(self._given.items()):
             relations[name] = given_relation(rows, f"firn:given:{number}")
         files = [path for relation in relations.values() for path in relation.files]
@@ -253,6 +263,7 @@ class DuckQuery:
                 threads=REQUEST_THREADS if objects else threads(),
                 files=[*files, *objects],
                 file_system=stored,
+                spill=None if self._limits.spill is None else self._limits.spill.path(),
             )
             duck = stack.enter_context(closing(made))
             _define_clock(duck, self._now)
@@ -266,7 +277,9 @@ class DuckQuery:
                         raise (failures[0] if failures else self._failure(error)) from None
             yield duck, files
 
-    def _failure(self, error: Exception) -> InvalidInputError:
+    def _failure(self, error: Exception) -> FirnError:
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return self._limits.out_of_memory(self._said or self.text)
         reason, _, rest = str(error).partition("\n\nLINE ")
         if self._said is not None:
             return InvalidInputError(f"the statement {shown(self._said)} fails: {reason.strip()}")
@@ -297,19 +310,6 @@ class _Rows(Iterator[pa.RecordBatch]):
 
     def _orphaned(self) -> None:
         keep_alive(self._batches)
-
-
-def memory_limit() -> int:
-    """Bytes that a query may take: 60 % of what this process may have."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return total * 6 // 10
-
-
-def threads() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unique(name: str, given: ColumnTypes, taken: set[str]) -> str:

@@ -91,12 +91,15 @@ class BucketFile:
 @dataclass
 class Relation:
     """`sql` is a SELECT of the table's columns; `streams` are what it reads besides files, by name. `files` are the
-    paths of this machine that DuckDB opens, `objects` those of objects in a bucket."""
+    paths of this machine that DuckDB opens, `objects` those of objects in a bucket. `bytes` is about what reading all
+    rows reads, and `partitioned_by` the fields by which files can be left out."""
 
     sql: str
     streams: dict[str, Stream] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     objects: dict[str, BucketFile] = field(default_factory=dict)
+    bytes: int = 0
+    partitioned_by: tuple[str, ...] = ()
 
 
 def empty_relation(columns: ColumnTypes) -> Relation:
@@ -131,6 +134,9 @@ def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Re
 
     if isinstance(read, LakeRead):
         files, groups = _shares(read)
+        size = sum(file.size for file in files) + sum(group.bytes for group in groups)
+        found.bytes = size * _width(read.columns) // max(_width(read.known), 1)
+        found.partitioned_by = tuple(map(str, read.partition.fields))
         alone = replace(read, keys=None)
         rest: list[DataFile] = []
         by_deletes: dict[tuple[str, ...], list[tuple[DataFile, str]]] = {}
@@ -149,7 +155,9 @@ def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Re
         if rest:
             stream(lambda: alone.rows(rest))
     else:
-        works = [unit.work for unit in read.units()]
+        units = read.units()
+        works = [unit.work for unit in units]
+        found.bytes = sum(unit.weight for unit in units)
         if works:
             stream(lambda: read.rows(works))
     found.sql = " UNION ALL ".join(parts) or empty_relation(read.columns).sql
@@ -260,6 +268,21 @@ def _has_floats(kind: Type) -> bool:
     if isinstance(kind, Struct):
         return any(_has_floats(inner) for _, inner in kind.fields)
     return isinstance(kind, Scalar) and kind.name in ("FLOAT", "DOUBLE")
+
+
+def _width(columns: ColumnTypes) -> int:
+    """Bytes that a row of these columns takes, more or less."""
+    kinds = map(parse, columns.values())
+    return sum(_WIDTHS.get(kind.name, 8) if isinstance(kind, Scalar) else 64 for kind in kinds)
+
+
+_WIDTHS = {
+    **dict.fromkeys(("BOOLEAN", "TINYINT", "UTINYINT"), 1),
+    **dict.fromkeys(("SMALLINT", "USMALLINT"), 2),
+    **dict.fromkeys(("INTEGER", "UINTEGER", "FLOAT", "DATE"), 4),
+    **dict.fromkeys(("HUGEINT", "UHUGEINT", "UUID", "INTERVAL"), 16),
+    **dict.fromkeys(("VARCHAR", "BLOB", "JSON"), 32),
+}
 
 
 def _nulls(columns: ColumnTypes) -> str:

@@ -20,6 +20,7 @@ from firn.predicate.select import shown
 from firn.reads import plan_read
 from firn.sql.in_process import DuckQuery
 from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
+from firn.sql.limits import QueryLimits
 from firn.sql.outcome import FixedRows, Outcome
 from firn.sql.result import BoundQuery
 from firn.sql.statements import (
@@ -53,6 +54,7 @@ class Statements:
             `Scan` or a `Result`.
         fence: whether a statement may open a keyed table's writer, and so fence another.
         session: finds or starts Spark, where queries are written in its SQL.
+        limits: what each query may take of this process.
     """
 
     def __init__(
@@ -62,8 +64,9 @@ class Statements:
         *,
         fence: bool = False,
         session: Callable[[], SparkSession] | None = None,
+        limits: QueryLimits | None = None,
     ) -> None:
-        self._tables, self._fence, self._session = tables, fence, session
+        self._tables, self._fence, self._session, self._limits = tables, fence, session, limits
         self._given = {name: _rows(rows, keep=session is not None) for name, rows in (given or {}).items()}
 
     def run(self, text: str, parameters: Parameters = None) -> BoundQuery:
@@ -72,7 +75,9 @@ class Statements:
         if isinstance(statement, QueryStatement) and self._session is not None:
             return self._on_spark(statement, parameters, self._session)
         if isinstance(statement, QueryStatement):
-            query = DuckQuery(self._tables, statement.text, parameters, given=self._given)
+            query = DuckQuery(
+                self._tables, statement.text, parameters, given=self._given, limits=self._limits
+            )
             return _plan(query, analyze=statement.analyze) if statement.explain else query
         if isinstance(statement, ShowTables):
             names = self._tables.tables()
@@ -80,7 +85,7 @@ class Statements:
         if isinstance(statement, ShowCreateTable):
             table = opened(self._tables, statement.table)
             return _texts({"sql": [sql_kind(table.kind).created(table).text]})
-        queries = _Queries(self._tables, self._given, text, self._session)
+        queries = _Queries(self._tables, self._given, text, self._session, self._limits)
         if parameters and self._session is not None:
             text, queries.parameters = _shared_out(text, parameters)
             statement = self._read(text)
@@ -241,15 +246,19 @@ class _Queries:
         given: Mapping[str, pa.Table],
         said: str,
         session: Callable[[], SparkSession] | None,
+        limits: QueryLimits | None,
     ) -> None:
-        self._tables, self._rows, self._session = tables, given, session
+        self._tables, self._rows, self._session, self._limits = tables, given, session, limits
         self.said, self.on_spark = said, session is not None
         self.parameters: Parameters = None
 
     def on_duckdb(
         self, text: str, versions: Mapping[str, str] | None, given: Mapping[str, pa.Table]
     ) -> DuckQuery:
-        return DuckQuery(self._tables, text, given={**self._rows, **given}, said=self.said, versions=versions)
+        rows = {**self._rows, **given}
+        return DuckQuery(
+            self._tables, text, given=rows, said=self.said, versions=versions, limits=self._limits
+        )
 
     def source(self, text: str, versions: Mapping[str, str] | None) -> SourceRows:
         if hasattr(self._tables, "check_change"):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 import firn
 from advice import advises
+from firn.sql import in_process
 
 
 def test_a_result_has_outputs(db: firn.Database) -> None:
@@ -35,6 +40,31 @@ def test_a_keyed_table_is_changed_by_its_writer(db: firn.Database) -> None:
     with table.open() as kv:
         db.sql(insert)
         assert kv.get(1) == {"n": 5}
+
+
+def test_a_query_that_reads_too_much_is_told_what_to_do(db: firn.Database) -> None:
+    table = db.create_table("t", partition_by=["a"])
+    table.append({"a": [1] * 3000 + [2] * 3000, "n": [n * 2654435761 % 2**48 for n in range(6000)]})
+    with advises(
+        " that leaves files out makes it less, and so do fewer columns; else give a larger in_process, or ",
+        names="A condition on a",
+    ):
+        db.sql("FROM t", in_process="30KB").to_arrow()
+    assert db.sql("FROM t WHERE a = 1", in_process="30KB").count() == 3000
+    assert db.sql("FROM t", in_process="1MB").to_arrow().num_rows == 6000
+
+
+def test_a_query_that_needs_too_much_memory_spills(
+    db: firn.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_process, "memory_limit", lambda: 40 << 20)
+    query = "SELECT i, md5(i::VARCHAR) AS hash FROM range(1000000) AS t(i) ORDER BY hash"
+    with advises(
+        ' of memory that it may have: connect with spill="a directory", or use ', names="ORDER BY hash"
+    ):
+        db.sql(query).count()
+    with firn.connect("memory://", spill=tmp_path) as spilling:
+        assert spilling.sql(query).to_arrow().num_rows == 1_000_000
 
 
 def test_versions_are_written_behind_names(db: firn.Database) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -38,6 +39,14 @@ def sql(
     fence: Annotated[
         bool, typer.Option("--fence", help="Let a statement take a keyed table over from its writer.")
     ] = False,
+    spill: Annotated[
+        str | None,
+        typer.Option("--spill", metavar="DIR", help="A directory for rows that don't fit into memory."),
+    ] = None,
+    in_process: Annotated[
+        str | None,
+        typer.Option("--in-process", metavar="SIZE", help="As much as a query may read into this process."),
+    ] = None,
     writer: Annotated[
         str | None, typer.Option("--writer", metavar="ID", help="This process among the writers of catalogs.")
     ] = None,
@@ -59,10 +68,13 @@ def sql(
     if query is not None and file is not None:
         raise InvalidInputError("give SQL or --file, not both.")
     chosen = Format("json" if json else "csv" if csv else "table", limit)
+    opened = partial(
+        open_database, db, options, writer=writer, strict=strict, spill=spill, in_process=in_process
+    )
     if query is None and file is None and sys.stdin.isatty():
         from firn.cli.sql.prompt import Prompt
 
-        database = open_database(db, options, must_exist=False, writer=writer, strict=strict)
+        database = opened(must_exist=False)
         Prompt(database, chosen, engine=cast("Engine", engine), fence=fence).run()
         return
     from firn.predicate.words import WordReader, statements
@@ -71,7 +83,7 @@ def sql(
     text = query if query is not None else _read(file)
     given = {name: typed(value) for name, value in pairs(param, "--param").items()}
     makes = any(WordReader(one).peek() == "CREATE" for one in statements(text))
-    database = open_database(db, options, must_exist=not makes, writer=writer, strict=strict)
+    database = opened(must_exist=not makes)
     if engine == "spark":
         waiting.start_spark()
     for result in run_script(database, text, given, engine=cast("Engine", engine), fence=fence):
