@@ -64,6 +64,42 @@ def statements(text: str) -> Iterator[str]:
             start = word.end
 
 
+def outline_of(text: str, each: Sequence[Word] | None = None, quote: str = '"') -> str:
+    """A statement with `?` for each value, its comments left out: a log may keep it for ever, and the rows not.
+
+    Only names, in the engine's `quote` or bare, and signs are kept. A list of values is as long as one of two.
+
+    >>> outline_of("DELETE FROM t WHERE email IN ('ann@example.com', 'bob')  -- on request")
+    'DELETE FROM t WHERE email IN (?, …)'
+    """
+    pieces: list[str] = []
+    end = 0
+    for word in words(text) if each is None else each:
+        kept = word.text[0] == quote or _BARE.fullmatch(word.text) or not _HAS_VALUE.search(word.text)
+        if (
+            pieces
+            and pieces[-1] == "?"
+            and word.start == end
+            and (word.text[0].isalnum() or word.text[0] == "'")
+        ):
+            end = word.end  # as 0 and xFF of 0xFF
+            continue
+        pieces += [" "] * bool(pieces and word.start > end) + [word.text if kept else "?"]
+        end = word.end
+    found = "".join(pieces)
+    for pattern in (_VALUES, _VALUE_ROWS):
+        found = pattern.sub(r"\1, …", found)
+    return found if len(found) <= MAX_OUTLINE else found[: MAX_OUTLINE - 1] + "…"
+
+
+_HAS_VALUE = re.compile(r"[\w'\"`]")
+_VALUES = re.compile(r"(\?)(?:, ?\?)+")
+_VALUE_ROWS = re.compile(r"(\([?, …]+\))(?:, ?\([?, …]+\))+")
+
+MAX_OUTLINE = 2000
+"""Characters of a statement that a log keeps."""
+
+
 class WordReader:
     """Reads one statement from its beginning; `each` are its words, by default those of DuckDB's SQL."""
 

@@ -17,6 +17,7 @@ from firn.lake.maintain.merge_clauses import MergeClause
 from firn.names import fold
 from firn.predicate.parameters import with_values
 from firn.predicate.select import shown
+from firn.predicate.words import outline_of
 from firn.reads import plan_read
 from firn.sql.in_process import DuckQuery
 from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
@@ -270,6 +271,13 @@ class _Queries:
         return SparkQuery(
             self._tables, text, self._session(), self.parameters, given=self._rows, versions=versions
         )
+
+    def outline(self) -> str:
+        if self._session is None:
+            return outline_of(self.said)
+        from firn.sql.on_spark import spark_words
+
+        return outline_of(self.said, spark_words(self.said), "`")
 
 
 def _shared_out(text: str, parameters: Any) -> tuple[str, Parameters]:

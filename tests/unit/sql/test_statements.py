@@ -432,3 +432,17 @@ def test_alter_refuses(statement: str, error: type[FirnError], says: str) -> Non
     assert says in str(found.value)
     with pytest.raises(UnsupportedError, match="keep their types"):
         Sql("records")("ALTER TABLE t ALTER COLUMN n TYPE DOUBLE")
+
+
+def test_the_history_keeps_a_statement_without_its_values(db: firn.Database) -> None:
+    for key in ("", ", PRIMARY KEY (id)"):
+        db.sql(f"CREATE TABLE t (id BIGINT, city VARCHAR{key})")
+        db.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+        db.sql("UPDATE t SET city = 'secret' WHERE city = 'a'")
+        db.sql("MERGE INTO t USING (VALUES (3, 'secret')) s(id, city) ON t.id = s.id "
+               "WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.city || 'secret')")  # fmt: skip
+        said = [commit.summary.get("statement") for commit in db.table("t", kind="lake").history()][-2:]
+        assert said[0] == "UPDATE t SET city = ? WHERE city = ?"
+        assert str(said[1]).endswith("WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.city || ?)")
+        assert "secret" not in str(said)
+        db.drop_table("t")

@@ -101,7 +101,9 @@ def detail(summary: Mapping[str, Any]) -> str:
     """The parts of a commit's summary for people: predicates, and what a sweep deleted."""
     shown = []
     for name, value in summary.items():
-        if name in ("where", "query", "to"):
+        if name == "statement":
+            shown.append(str(value))
+        elif name in ("where", "query", "on", "to"):
             shown.append(f"{name} {value}")
         elif name in ("data_files", "logs", "orphans") and value:
             shown.append(output.counted(value, name.replace("_", " ")))

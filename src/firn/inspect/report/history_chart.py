@@ -86,5 +86,9 @@ def described(point: Point) -> str:
             lines.append(
                 f"rows +{c.rows_added:,}" + (f" −{point.rows_removed:,}" if point.rows_removed else "")
             )
-        lines += [f"{name}: {c.summary[name]}" for name in ("where", "query") if name in c.summary]
+        lines += [
+            f"{name}: {c.summary[name]}"
+            for name in ("where", "query", "statement", "on")
+            if name in c.summary
+        ]
     return "\n".join(lines)

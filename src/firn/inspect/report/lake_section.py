@@ -121,7 +121,9 @@ def _commits(points: Sequence[Point]) -> Html:
     for p in points[: -RECENT_COMMITS - 1 : -1]:
         c = p.commit
         files, changed, written = _plus_minus(c.files_added, c.files_removed), "", ""
-        detail = "; ".join(f"{k} {v}" for k, v in c.summary.items() if k in ("where", "query", "to"))
+        detail = "; ".join(
+            f"{k} {v}" for k, v in c.summary.items() if k in ("where", "query", "statement", "on", "to")
+        )
         if c.op == "sweep":
             detail = (
                 f"{count(c.summary.get('logs', 0), 'log')} too, {size_text(c.summary.get('bytes', 0))} in all"

@@ -44,6 +44,7 @@ from firn.lake.write.append import write
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.predicate.select import check_expression
+from firn.predicate.words import outline_of
 
 Source = Callable[[Snapshot], Any]
 """Gives the source's rows, of the snapshot that is changed where it reads the table itself."""
@@ -58,9 +59,10 @@ def merge_into(
     target: str = "t",
     source_name: str = "s",
     op: str = "merge_into",
+    summary: Mapping[str, Any] | None = None,
 ) -> ChangeResult:
     """See `LakeTable.merge_into`. `op` is "merge_into", "update" or "delete", which differ by name; a row may be
-    deleted by several source rows."""
+    deleted by several source rows. `summary` is what the log keeps besides the counts, by default the condition."""
     if source is not None and fold(target) == fold(source_name):
         raise InvalidInputError(
             f"{table.name}: the table and the source are both called {target!r}, so nobody could tell whose columns "
@@ -89,9 +91,10 @@ def merge_into(
         named = [_named(table, _settable(snapshot), rows, clause, source_name) for clause in clauses]
         matching = Matching(target, source_name, condition, named, rows, columns)
         _check(matching)
+        said = {"on": outline_of(condition)} if summary is None else summary
         if table.keys is not None:
-            return _by_key(table, session, op, matching, table.keys.bound(columns))
-        return _by_file(table, session, op, matching)
+            return _by_key(table, session, op, matching, table.keys.bound(columns), said)
+        return _by_file(table, session, op, matching, said)
 
 
 def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: bool) -> ChangeResult:
@@ -190,7 +193,9 @@ def _check(matching: Matching) -> None:
                 trial.inserted(pa.array([], pa.int64()), clause)
 
 
-def _by_file(table: LakeContext, session: Session, op: str, matching: Matching) -> ChangeResult:
+def _by_file(
+    table: LakeContext, session: Session, op: str, matching: Matching, said: Mapping[str, Any]
+) -> ChangeResult:
     """Files with a change are replaced by files without it."""
     snapshot = session.snapshot
     files = may_match(matching, snapshot, table.partition_spec)
@@ -215,10 +220,17 @@ def _by_file(table: LakeContext, session: Session, op: str, matching: Matching) 
         written, _ = write(table, inserts, session.namer, aside=snapshot.aside)
         change = replace(change, adds=[*change.adds, *written.files], columns=written.columns)
         counts["insert"] = inserts.num_rows
-    return _published(table, session, op, change, counts)
+    return _published(table, session, op, change, counts, said)
 
 
-def _by_key(table: LakeContext, session: Session, op: str, matching: Matching, keys: KeySpec) -> ChangeResult:
+def _by_key(
+    table: LakeContext,
+    session: Session,
+    op: str,
+    matching: Matching,
+    keys: KeySpec,
+    said: Mapping[str, Any],
+) -> ChangeResult:
     """New versions of the rows that change, and deletions, come beside the old ones."""
     snapshot = session.snapshot
     named = source_keys(matching, keys.key)
@@ -257,7 +269,7 @@ def _by_key(table: LakeContext, session: Session, op: str, matching: Matching, k
         gone = gone.append_column(DELETED, pa.repeat(pa.scalar(now, pa.int64()), gone.num_rows))
         lean = WriteSpec.of(table, {**bound, DELETED: HIDDEN[DELETED]}, session.namer)
         adds += write_batches(table.bucket, lean, [gone])
-    return _published(table, session, op, FileChange(adds, columns=columns), counts)
+    return _published(table, session, op, FileChange(adds, columns=columns), counts, said)
 
 
 def _inserts(table: LakeContext, matching: Matching, found: Sequence[pa.Table]) -> pa.Table | None:
@@ -312,9 +324,14 @@ def _counts(matching: Matching, changes: Sequence[pa.Table]) -> dict[str, int]:
 
 
 def _published(
-    table: LakeContext, session: Session, op: str, change: FileChange, counts: dict[str, int]
+    table: LakeContext,
+    session: Session,
+    op: str,
+    change: FileChange,
+    counts: dict[str, int],
+    said: Mapping[str, Any],
 ) -> ChangeResult:
-    summary = {f"rows_{verb}": counts[action] for action, verb in _VERBS.items()}
+    summary = {**said, **{f"rows_{verb}": counts[action] for action, verb in _VERBS.items()}}
     changed = bool(change.adds or change.removes)
     result = publish(table, session, op, change, summary) if changed else nothing(op, change.foreign)
     return replace(

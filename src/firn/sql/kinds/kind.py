@@ -69,6 +69,10 @@ class Queries(Protocol):
         """A query in the SQL of the engine that the statement runs on."""
         ...
 
+    def outline(self) -> str:
+        """The statement without its values."""
+        ...
+
 
 class Target:
     """The table that a statement changes, and the queries that it makes."""
@@ -95,6 +99,10 @@ class Target:
     def source(self, text: str, versions: Mapping[str, str] | None = None) -> SourceRows:
         """A query in the SQL of the engine that the statement runs on."""
         return self._queries.source(text, versions)
+
+    def outline(self) -> str:
+        """The statement without its values, for the log."""
+        return self._queries.outline()
 
     def rows_on_duckdb(self, rows: SourceRows) -> str:
         """The text of a query in DuckDB's SQL for these rows."""

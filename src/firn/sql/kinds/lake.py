@@ -105,6 +105,7 @@ class LakeInSql(SqlKind):
             target=merge.alias,
             source_name=merge.source_alias,
             op=merge.op,
+            summary={"statement": target.outline()},
         )
         return outcome(merge.op, done)
 
