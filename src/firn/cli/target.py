@@ -79,6 +79,7 @@ def open_database(
     strict: bool = False,
     spill: str | None = None,
     in_process: str | None = None,
+    allow_files: Sequence[str] = (),
 ) -> Database:
     """Connect. A directory that isn't there is an error, unless something is about to be written."""
     from firn.bucket.urls import parse_url
@@ -87,8 +88,15 @@ def open_database(
     address = parse_url(url)
     if must_exist and address.kind == "directory" and not os.path.isdir(address.name):
         raise NotFoundError(f"there is no database at {url}: no such directory.")
-    given = store_options(options)
-    return connect(url, options=given, writer=writer, strict=strict, spill=spill, in_process=in_process)
+    return connect(
+        url,
+        options=store_options(options),
+        writer=writer,
+        strict=strict,
+        spill=spill,
+        in_process=in_process,
+        allow_files=allow_files,
+    )
 
 
 def locate(table: str, db: str | None) -> tuple[str, str]:

@@ -59,6 +59,7 @@ def connect(
     engine: Engine | None = None,
     in_process: Size | None = None,
     spill: str | os.PathLike[str] | None = None,
+    allow_files: Sequence[str | os.PathLike[str]] = (),
 ) -> Database:
     """Open a database: a prefix of a bucket, or a directory. Nothing is read or written yet.
 
@@ -80,6 +81,8 @@ def connect(
             directory, "8GB" of a bucket. A query that would read more is refused before it reads.
         spill: a directory below which queries in this process put rows that don't fit into 60 % of its memory,
             readable by this user alone, and emptied by `close`. By default nothing is written: such a query fails.
+        allow_files: directories, and bucket prefixes like `s3://bucket/exports`, below which COPY may read and write
+            files. By default there is none, and none lies in the database itself.
 
     Raises:
         InvalidInputError: a scheme, an option, a size or an id that can't be.
@@ -103,6 +106,7 @@ def connect(
         engine=engine,
         in_process=in_process,
         spill=spill,
+        allow_files=allow_files,
     )
 
 
@@ -139,6 +143,7 @@ class Database(Transactions, WriterUpkeep):
         engine: Engine | None = None,
         in_process: Size | None = None,
         spill: str | os.PathLike[str] | None = None,
+        allow_files: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         root, prefix = split_url(url)
         self.url = os.fspath(url)
@@ -149,8 +154,20 @@ class Database(Transactions, WriterUpkeep):
         self.bucket: Bucket = open_bucket(root, options=self.options)
         if in_process is not None:
             parse_size(in_process)  # which refuses what isn't a size
+        if isinstance(allow_files, (str, os.PathLike)):
+            raise InvalidInputError(
+                f"allow_files={os.fspath(allow_files)!r}: give a list, even of one directory."
+            )
         self.engines = DatabaseEngines(
-            self.bucket, self.url, spark, runner, in_process=in_process, spill=spill
+            self.bucket,
+            self.url,
+            spark,
+            runner,
+            in_process=in_process,
+            spill=spill,
+            allow_files=allow_files,
+            options=self.options,
+            prefix=prefix,
         )
         self._writer, self._strict = writer, strict
         self._writers = Once(self._open_writers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
@@ -33,9 +33,12 @@ class DatabaseEngines:
         *,
         in_process: Size | None = None,
         spill: str | os.PathLike[str] | None = None,
+        allow_files: Sequence[str | os.PathLike[str]] = (),
+        options: Mapping[str, Any] | None = None,
+        prefix: str = "",
     ) -> None:
         self._bucket, self._url, self._spark, self._runner = bucket, url, spark, runner
-        self._limits = Once(lambda: self._query_limits(in_process, spill))
+        self._limits = Once(lambda: self._query_limits(in_process, spill, allow_files, prefix, options))
         self.on_progress: Progress | None = None
 
     @property
@@ -43,10 +46,19 @@ class DatabaseEngines:
         """What a query may take of this process."""
         return self._limits()
 
-    def _query_limits(self, in_process: Size | None, spill: str | os.PathLike[str] | None) -> QueryLimits:
-        from firn.sql.limits import QueryLimits  # which a connection that runs no query doesn't load
+    def _query_limits(
+        self,
+        in_process: Size | None,
+        spill: str | os.PathLike[str] | None,
+        allow_files: Sequence[str | os.PathLike[str]],
+        prefix: str,
+        options: Mapping[str, Any] | None,
+    ) -> QueryLimits:
+        from firn.sql.allowed_files import AllowedFiles  # which a connection that runs no query doesn't load
+        from firn.sql.limits import QueryLimits
 
-        return QueryLimits.of(self._bucket, in_process, spill, owner=self)
+        files = AllowedFiles(allow_files, (self._bucket, prefix), options)
+        return QueryLimits.of(self._bucket, in_process, spill, files, owner=self)
 
     def session(self) -> SparkSession:
         from firn.spark.session.session import active_or_start

@@ -1,4 +1,4 @@
-"""How much a query may take of this process: bytes that it reads, memory, and a directory to spill into."""
+"""What a statement may take and reach: bytes that it reads, memory, a directory to spill into, files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from firn.concurrency.once import Once
 from firn.errors import InvalidInputError, QueryTooLargeError
 from firn.predicate.pushdown import argument
 from firn.predicate.select import shown
+from firn.sql.allowed_files import AllowedFiles
 from firn.units import Size, parse_size, size_text
 
 if TYPE_CHECKING:
@@ -74,27 +75,34 @@ class SpillDirectory:
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """What one query may take in this process.
+    """What one statement may take in this process, and reach.
 
     Attributes:
         in_process: bytes that it may read; None for any number.
         spill: where it puts rows that don't fit into memory; None to fail instead.
+        files: the files outside of the database that COPY may reach.
     """
 
     in_process: int | None = None
     spill: SpillDirectory | None = None
+    files: AllowedFiles = field(default_factory=AllowedFiles)
 
     @staticmethod
     def of(
         bucket: Bucket,
         in_process: Size | None = None,
         spill: str | os.PathLike[str] | None = None,
+        files: AllowedFiles | None = None,
         owner: object = None,
     ) -> QueryLimits:
         """The limits of a connection."""
         remote = bucket.capabilities.shareable and bucket.local_path("_firn") is None
         asked = in_process if in_process is not None else IN_PROCESS_REMOTE if remote else IN_PROCESS_LOCAL
-        return QueryLimits(parse_size(asked), None if spill is None else SpillDirectory(spill, owner))
+        return QueryLimits(
+            parse_size(asked),
+            None if spill is None else SpillDirectory(spill, owner),
+            files or AllowedFiles(),
+        )
 
     def check(
         self,

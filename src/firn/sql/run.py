@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ from firn.sql.result import BoundQuery
 from firn.sql.statements import (
     AlterTable,
     CallStatement,
+    CopyFrom,
+    CopyTo,
     CreateTable,
     DropTable,
     Insert,
@@ -42,6 +45,8 @@ from firn.sql.time_travel import Parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from firn.sql.allowed_files import AllowedFiles
 
 Given = Mapping[str, Any]
 
@@ -90,9 +95,8 @@ class Statements:
         if parameters and self._session is not None:
             text, queries.parameters = _shared_out(text, parameters)
             statement = self._read(text)
-        elif parameters:
-            text = with_values(text, parameters)
-            statement = self._read(text)
+        elif self._session is None and (told := with_values(text, parameters)) != text:
+            statement = self._read(told)
         return self._change(statement, queries).rows()
 
     def _read(self, text: str) -> Any:
@@ -118,8 +122,13 @@ class Statements:
             return self._drop(statement)
         if isinstance(statement, AlterTable):
             return self._alter(statement)
+        if isinstance(statement, CopyTo):
+            return self._written(statement, queries)
         target = self._target(statement.table, queries)
         kind = sql_kind(target.table.kind)
+        if isinstance(statement, CopyFrom):
+            statement, read = self._copied(statement, target)
+            return replace(kind.insert(target, _insertable(target, read, statement), statement), op="copy")
         if isinstance(statement, Insert):
             rows = _insertable(target, target.source(statement.query), statement)
             if statement.overwrite != "no" or statement.replace_where is not None:
@@ -131,6 +140,29 @@ class Statements:
         if isinstance(statement, Merge):
             return kind.change(target, statement)
         return self._call(target.table, statement, said)
+
+    def _copied(self, copy: CopyFrom, target: Target) -> tuple[Insert, SourceRows]:
+        """The rows of files, and the INSERT that they are."""
+        from firn.sql.copy_files import FileRows
+
+        by_name = not copy.columns and copy.options.get("header") is not False
+        known = {target.column(name): "" for name in copy.columns} or target.columns
+        kinds = {name: target.columns[name] for name in known if name in target.columns}
+        files = self._files().read(copy.path)
+        rows = FileRows(files, copy.path, copy.options, kinds, by_name=by_name)
+        return Insert(copy.table, "", copy.columns, by_name), rows
+
+    def _written(self, copy: CopyTo, queries: _Queries) -> Outcome:
+        from firn.sql.copy_files import write_file
+
+        rows = queries.source(copy.query, None)
+        written = write_file(self._files(), copy.path, copy.options, rows.columns, rows.batches)
+        return Outcome("copy", rows_inserted=written, files_added=1)
+
+    def _files(self) -> AllowedFiles:
+        from firn.sql.allowed_files import AllowedFiles
+
+        return AllowedFiles() if self._limits is None else self._limits.files
 
     def _target(self, name: str, queries: _Queries) -> Target:
         table = opened(self._tables, name)

@@ -14,6 +14,7 @@ from firn.sql.outcome import Outcome
 from firn.sql.result import Result
 from firn.sql.statements import (
     AlterTable,
+    CopyTo,
     CreateTable,
     DropTable,
     QueryStatement,
@@ -117,6 +118,8 @@ class SqlScript:
         assert block is not None
         if isinstance(statement, QueryStatement):
             names, changes = list(read_select(statement.text).tables), False
+        elif isinstance(statement, CopyTo):
+            names, changes = list(read_select(statement.query).tables), False
         elif isinstance(statement, (ShowTables, ShowCreateTable)):
             return None
         elif isinstance(statement, (CreateTable, AlterTable, DropTable)):

@@ -5,7 +5,7 @@ Queries and expressions stay text, which the engine reads; what stands between t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -144,6 +144,25 @@ class CallStatement:
     arguments: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class CopyFrom:
+    """Rows of files, into these columns of a table: by their names if none are named."""
+
+    table: str
+    path: str
+    columns: tuple[str, ...]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CopyTo:
+    """Rows of a query into one file."""
+
+    query: str
+    path: str
+    options: Mapping[str, Any]
+
+
 Statement = (
     QueryStatement
     | ShowTables
@@ -155,6 +174,8 @@ Statement = (
     | Merge
     | Truncate
     | CallStatement
+    | CopyFrom
+    | CopyTo
 )
 
 
@@ -552,7 +573,52 @@ def _call(r: WordReader, _: str) -> Statement:
     return CallStatement(verb, table, arguments)
 
 
+def _copy(r: WordReader, prefix: str) -> Statement:
+    r.expect("COPY")
+    if r.peek() == "(":
+        query = prefix + r.inside()
+        r.expect("TO")
+        return CopyTo(query, _path(r), _copy_options(r))
+    table = r.table()
+    columns = tuple(r.names()) if r.peek() == "(" else ()
+    if r.take("FROM"):
+        return CopyFrom(table, _path(r), columns, _copy_options(r))
+    r.expect("TO")
+    picked = ", ".join(map(quoted, columns)) or "*"
+    return CopyTo(f"SELECT {picked} FROM {quoted(table)}", _path(r), _copy_options(r))
+
+
+def _path(r: WordReader) -> str:
+    """A file's path; empty for a parameter, whose value isn't in the text yet."""
+    if r.peek()[:1] in ("?", "$"):
+        r.span("(", "WITH")
+        return ""
+    return r.string()
+
+
+def _copy_options(r: WordReader) -> dict[str, Any]:
+    """`(FORMAT csv, HEADER, DELIM ';')`: a value may be a bare word, or missing for true."""
+    found: dict[str, Any] = {}
+    r.take("WITH")
+    if not r.take("("):
+        return found
+    while True:
+        name = fold(r.name())
+        r.take("=")
+        if r.peek() in (",", ")"):
+            found[name] = True
+        else:
+            value = r.span(",")
+            bare = value.isidentifier() and value.upper() not in ("TRUE", "FALSE", "NULL")
+            found[name] = value if bare else value_of(value, r)
+        if not r.take(","):
+            break
+    r.expect(")")
+    return found
+
+
 _HEADS = {
+    "COPY": _copy,
     "CREATE": _create,
     "ALTER": _alter,
     "DROP": _drop,
@@ -572,7 +638,6 @@ REVOKE
 """
 
 _INSTEAD = {
-    "COPY": "firn ingest and LakeTable.append read files; the outputs of a Result write them.",
     "BEGIN": _BLOCK,
     "START": _BLOCK,
     "COMMIT": _BLOCK,

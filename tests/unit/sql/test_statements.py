@@ -305,7 +305,6 @@ REFUSED = [
     ("CREATE TABLE x (a INT, A INT)", "the column 'A' stands twice"),
     ("CREATE VIEW v AS SELECT 1", "only tables"),
     ("ALTER TABLE t ADD COLUMN x INT", "LakeTable.append"),
-    ("COPY t TO '/tmp/x'", "append read files"),
     ("BEGIN", "Database.begin"),
     ("ATTACH 'x.db'", "this database alone"),
     ("SET threads = 1", "this database alone"),

@@ -47,6 +47,10 @@ def sql(
         str | None,
         typer.Option("--in-process", metavar="SIZE", help="As much as a query may read into this process."),
     ] = None,
+    allow_files: Annotated[
+        list[str] | None,
+        typer.Option("--allow-files", metavar="DIR", help="COPY may read and write below it. Repeat it."),
+    ] = None,
     writer: Annotated[
         str | None, typer.Option("--writer", metavar="ID", help="This process among the writers of catalogs.")
     ] = None,
@@ -71,10 +75,11 @@ def sql(
     opened = partial(
         open_database, db, options, writer=writer, strict=strict, spill=spill, in_process=in_process
     )
+    roots = allow_files or []
     if query is None and file is None and sys.stdin.isatty():
         from firn.cli.sql.prompt import Prompt
 
-        database = opened(must_exist=False)
+        database = opened(must_exist=False, allow_files=[*roots, "."])
         Prompt(database, chosen, engine=cast("Engine", engine), fence=fence).run()
         return
     from firn.predicate.words import WordReader, statements
@@ -83,7 +88,7 @@ def sql(
     text = query if query is not None else _read(file)
     given = {name: typed(value) for name, value in pairs(param, "--param").items()}
     makes = any(WordReader(one).peek() == "CREATE" for one in statements(text))
-    database = opened(must_exist=not makes)
+    database = opened(must_exist=not makes, allow_files=roots)
     if engine == "spark":
         waiting.start_spark()
     for result in run_script(database, text, given, engine=cast("Engine", engine), fence=fence):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Protocol, cast
 
@@ -47,6 +47,8 @@ class SourceRows(Protocol):
         ...
 
     def table(self) -> pa.Table: ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]: ...
 
     def data(self) -> Any:
         """The rows as `append` takes them."""
