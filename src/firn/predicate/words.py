@@ -111,9 +111,18 @@ class WordReader:
         self._at = 0
 
     @property
+    def words(self) -> Sequence[Word]:
+        """All words of the statement."""
+        return self._words
+
+    @property
     def at(self) -> int:
         """How many words were read."""
         return self._at
+
+    def go(self, at: int) -> None:
+        """Go on behind the first `at` words."""
+        self._at = at
 
     def since(self, at: int) -> str:
         """The text of the words since the first `at` of them, as written."""
@@ -172,7 +181,7 @@ class WordReader:
         """The other name of a table that may follow it; `stops` are words that it can't be without AS."""
         if self.take("AS"):
             return self.name()
-        return None if self.ended or self.peek() in (*stops, "(", ",", ".", "=") else self.name()
+        return None if self.ended or self.peek() in (*stops, "AT", "(", ",", ".", "=") else self.name()
 
     def string(self) -> str:
         """A text in quotes."""

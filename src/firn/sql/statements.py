@@ -16,6 +16,7 @@ from firn.names import fold
 from firn.predicate.parameters import literal
 from firn.predicate.select import shown
 from firn.predicate.words import Word, WordReader
+from firn.sql.time_travel import clause_end
 
 QUERY_WORDS = (
     "SELECT",
@@ -482,8 +483,13 @@ def _source(r: WordReader, prefix: str) -> tuple[str, str]:
         return query, alias
     before = r.at
     name = r.table()
+    r.go(clause_end(r.words, r.at))
     written = r.since(before)
     alias = r.alias("ON", "USING", "WHERE", "WHEN", "RETURNING") or name
+    before = r.at
+    r.go(clause_end(r.words, before))
+    if r.at > before:  # t AS s AT (VERSION => v)
+        written += f" {r.since(before)}"
     if r.peek() == ",":
         raise r.error("one table or query is the source: join several in brackets, (SELECT …) AS s")
     return f"{prefix}SELECT * FROM {written}", alias

@@ -66,11 +66,12 @@ def without_versions(
         place = f"{name} AT ({clause.unit} => {value})"
         past[place] = Past(name, _version(text, clause.unit, value))
         alias = "" if clause.alias else f" AS {quote}{name}{quote}"
+        renamed = quote + place.replace(quote, quote * 2) + quote
         begin = table.start
         if each[clause.name - 1].text == "." and fold(each[clause.name - 2].text) in SCHEMAS:
             begin = each[clause.name - 2].start
         between = text[table.end : each[clause.first].start]
-        pieces += [text[at:begin], f"{quote}{place}{quote}{between}{alias}"]
+        pieces += [text[at:begin], f"{renamed}{between}{alias}"]
         at = each[clause.end - 1].end
     return "".join([*pieces, text[at:]]), past
 
@@ -85,6 +86,13 @@ class _Clause:
     end: int
     value: tuple[int, int]
     alias: bool
+
+
+def clause_end(each: Sequence[Word], at: int) -> int:
+    """Where the words go on behind a clause that begins here; there, if none does."""
+    opened = _opened(each, at)
+    end = None if opened is None else _after(each, opened[1], opened[2])
+    return at if opened is None or end is None else end + opened[2]
 
 
 def _clauses(each: Sequence[Word]) -> list[_Clause]:
@@ -103,6 +111,9 @@ def _clauses(each: Sequence[Word]) -> list[_Clause]:
             name = first - 2 - (each[first - 2].key == "AS")
         if name < 1 or each[name - 1].key not in _BEFORE or not _is_name(each[name]):
             continue
+        if each[name].key in _NO_TABLES:
+            continue
+        aliased |= each[name - 1].key in _ALIASED
         last = end + closes
         follows = last < len(each) and (
             each[last].key == "AS" or (_is_name(each[last]) and each[last].key not in _FOLLOWING)
@@ -115,8 +126,9 @@ def _opened(each: Sequence[Word], at: int) -> tuple[str, int, bool] | None:
     """The unit of a clause that begins here, where its value begins, and whether a bracket closes it."""
     keys = [word.key for word in each[at : at + 5]]
     if keys[:2] == ["AT", "("] and keys[2:3] in (["VERSION"], ["TIMESTAMP"]):
-        arrow = 2 if keys[3:5] == ["=", ">"] else 1
-        return keys[2], at + 3 + arrow, True
+        if keys[3:5] == ["=", ">"]:
+            return keys[2], at + 5, True
+        return (keys[2], at + 4, True) if keys[3:4] in (["=>"], [":="]) else None
     skipped = keys[:1] == ["FOR"]
     if keys[skipped : skipped + 3] in ([unit, "AS", "OF"] for unit in _UNITS):
         return _UNITS[keys[skipped]], at + skipped + 3, False
@@ -129,12 +141,14 @@ def _after(each: Sequence[Word], at: int, closes: bool) -> int | None:
         return _closing(each, at)
     if at >= len(each):
         return None
+    if each[at].text in ("$", ":"):  # before a parameter's name
+        return at + 2 if at + 1 < len(each) else None
     if each[at].key in ("TIMESTAMP", "TIMESTAMPTZ", "DATE"):
         return at + 2 if at + 1 < len(each) else None
     if each[at].text == "(" or (at + 1 < len(each) and each[at + 1].text == "(" and _is_name(each[at])):
         closing = _closing(each, at + 1 + (each[at].text != "("))
         return None if closing is None else closing + 1
-    return at + 1 if each[at].text[:1] in "'0123456789" else None
+    return at + 1 if each[at].text[:1] in "'$?0123456789" or each[at].key in _VALUES else None
 
 
 def _closing(each: Sequence[Word], at: int) -> int | None:
@@ -189,8 +203,17 @@ _UNITS = {
     "SYSTEM_TIME": "TIMESTAMP",
 }
 
-_BEFORE = frozenset(("FROM", "JOIN", ",", "(", "TABLE", "USING", "INTO", ".", "LATERAL"))
+_VALUES = frozenset(("CURRENT_TIMESTAMP", "CURRENT_DATE", "LOCALTIMESTAMP", "NULL", "TRUE", "FALSE"))
+"""Words that are values."""
+
+_ALIASED = frozenset(("TABLE", "DESCRIBE", "DESC", "SUMMARIZE", ":"))
+"""Words after which a table's name has no other name, or has it already: `FROM f: flights`."""
+
+_BEFORE = _ALIASED | {"FROM", "JOIN", ",", "(", "USING", "INTO", ".", "LATERAL", "PIVOT", "UNPIVOT"}
 """What stands before a table's name."""
+
+_NO_TABLES = frozenset(("SELECT", "DISTINCT", "ALL", "FROM"))
+"""Words that can stand between what stands before a table's name and `version AS of`, two names of a column."""
 
 _FOLLOWING_TEXT = """
 WHERE GROUP ORDER LIMIT OFFSET FETCH HAVING QUALIFY WINDOW UNION INTERSECT EXCEPT MINUS JOIN INNER LEFT RIGHT FULL

@@ -55,6 +55,7 @@ def old() -> Old:
         "flights FOR SYSTEM_VERSION AS OF FIRST f",
         "flights FOR TIMESTAMP AS OF TIMESTAMPTZ THEN",
         "flights FOR SYSTEM_TIME AS OF (CAST(THEN AS TIMESTAMPTZ)) /* then */ f",
+        "f: flights AT (VERSION := FIRST)",
     ],
 )
 def test_each_way_to_name_a_version(old: Old, place: str) -> None:
@@ -85,6 +86,47 @@ def test_parameters_name_versions(old: Old) -> None:
     assert old.rows("SELECT n FROM flights AT (TIMESTAMP => $then)", {"then": old.then}) == [{"n": 1}]
 
 
+@pytest.mark.parametrize("mark", ["flights VERSION AS OF $v", "flights AT (VERSION => $v)"])
+def test_parameters_stand_wherever_a_version_does(old: Old, mark: str) -> None:
+    assert old.rows(f"FROM {mark} AS f", {"v": old.first}) == [{"n": 1}]
+    assert old.rows(f"FROM {mark.replace('$v', '?')} WHERE n = ?", [old.first, 1]) == [{"n": 1}]
+    for value in (None, True, -1, 'x" UNION SELECT 1 --', "x'`y"):
+        with pytest.raises(InvalidInputError, match="is no version|reads a table at a version that can't be"):
+            old.rows(f"FROM {mark}", {"v": value})
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("TABLE flights AT (VERSION => FIRST)", 1),
+        ("DESCRIBE flights AT (VERSION => FIRST)", 1),
+        ("SUMMARIZE flights VERSION AS OF FIRST", 1),
+        ("PIVOT flights AT (VERSION => FIRST) ON n IN (1, 2) USING sum(n)", 1),
+        ("UNPIVOT flights AT (VERSION => FIRST) ON n", 1),
+        ("FROM flights FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP", 2),
+    ],
+)
+def test_versions_outside_of_from(old: Old, query: str, rows: int) -> None:
+    assert len(old.rows(query)) == rows
+
+
+@pytest.mark.parametrize("source", ["flights AT (VERSION => FIRST) s", "flights s VERSION AS OF FIRST"])
+def test_sources_of_changes_are_read_at_a_version(old: Old, source: str) -> None:
+    with firn.connect("memory://") as db:
+        db.create_table("flights").append([{"n": 1}])
+        first = db.sql("FROM flights").versions["flights"]
+        db.sql("INSERT INTO flights VALUES (2)")
+        written = source.replace("FIRST", f"'{first}'")
+        db.sql(f"MERGE INTO flights t USING {written} ON t.n = s.n WHEN MATCHED THEN UPDATE SET n = t.n + 4")
+        assert sorted(row["n"] for row in db.sql("FROM flights")) == [2, 5]
+        db.sql(f"UPDATE flights SET n = s.n + 1 FROM {written} WHERE flights.n = 5")
+        db.sql(f"DELETE FROM flights USING {written} WHERE flights.n = s.n + 1")
+        assert list(db.sql("FROM flights")) == []
+        for statement in ("UPDATE flights AT (VERSION => 1) SET n = 1", "DELETE FROM flights VERSION AS OF 1"):
+            with pytest.raises(InvalidInputError, match="isn't SQL that Firn reads"):
+                db.sql(statement)
+
+
 def test_statements_read_old_versions(old: Old) -> None:
     db = old.db
     db.sql(f"CREATE TABLE copied AS FROM flights AT (VERSION => '{old.first}')")
@@ -96,6 +138,7 @@ def test_statements_read_old_versions(old: Old) -> None:
 
 def test_words_that_mean_no_version(old: Old) -> None:
     assert old.rows("SELECT version AS of FROM (SELECT 3 AS version)") == [{"of": 3}]
+    assert old.rows("FROM (SELECT DISTINCT version AS of FROM (SELECT 3 AS version))") == [{"of": 3}]
     assert old.rows("SELECT 'flights VERSION AS OF 1' AS text") == [{"text": "flights VERSION AS OF 1"}]
 
 
@@ -109,6 +152,8 @@ def test_words_that_mean_no_version(old: Old) -> None:
         ("FROM flights AT (VERSION => getenv('HOME'))", InvalidInputError, "getenv"),
         ("FROM flights AT (TAG => 1)", InvalidInputError, "TAG"),
         ("FROM flights AT (TIMESTAMP => '1999-01-01')", NotFoundError, "no commit as of 1999"),
+        ("FROM flights AT (TIMESTAMP => '1799-01-01')", NotFoundError, "no commit as of 1799"),
+        ("FROM flights AT (VERSION =>>= 1)", InvalidInputError, "=>>="),
         ("FROM nope AT (VERSION => 1)", TableNotFoundError, "'nope'"),
         ("SELECT late FROM flights VERSION AS OF FIRST", InvalidInputError, '"late" not found'),
         ("FROM stock AT (TIMESTAMP => '2026-01-01')", InvalidInputError, "the number of a commit"),
