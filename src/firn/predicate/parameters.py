@@ -16,6 +16,26 @@ from firn.predicate.select import shown
 from firn.predicate.words import Word, words
 
 
+def plain(value: Any) -> Any:
+    """A parameter as Python's own types have it; those of numpy are others.
+
+    >>> import numpy
+    >>> plain({"n": numpy.int64(5), "many": numpy.array([1.5])})
+    {'n': 5, 'many': [1.5]}
+    """
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if type(value).__name__ in ("NaTType", "NAType"):  # of pandas
+        return None
+    if type(value).__module__ != "numpy" or not hasattr(value, "dtype"):
+        return value
+    if "[ns]" in str(value.dtype):  # Python's times have microseconds
+        value = value.astype(f"{value.dtype.kind}8[us]")
+    return value.tolist()
+
+
 def with_values(
     text: str,
     parameters: Sequence[Any] | Mapping[str, Any] | None,
@@ -96,7 +116,7 @@ def literal(value: Any) -> str:
     if isinstance(value, dt.date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, dt.time):
-        return f"TIME '{value.isoformat()}'"
+        return f"{'TIME' if value.tzinfo is None else 'TIMETZ'} '{value.isoformat()}'"
     if isinstance(value, dt.timedelta):
         return f"to_microseconds({value // dt.timedelta(microseconds=1)})"
     if isinstance(value, UUID):

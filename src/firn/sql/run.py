@@ -16,7 +16,7 @@ from firn.journal.model import ColumnTypes
 from firn.kinds import KINDS
 from firn.lake.maintain.merge_clauses import MergeClause
 from firn.names import fold
-from firn.predicate.parameters import with_values
+from firn.predicate.parameters import plain, with_values
 from firn.predicate.select import shown
 from firn.predicate.words import outline_of
 from firn.reads import plan_read
@@ -77,6 +77,7 @@ class Statements:
 
     def run(self, text: str, parameters: Parameters = None) -> BoundQuery:
         """Bind a query, or run any other statement at once."""
+        parameters = plain(parameters)
         statement = self._read(text)
         if isinstance(statement, QueryStatement) and self._session is not None:
             return self._on_spark(statement, parameters, self._session)

@@ -6,17 +6,18 @@ Queries and expressions stay text, which the engine reads; what stands between t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from firn.errors import UnsupportedError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.typenames import quoted
 from firn.lake.maintain.merge_clauses import MergeClause, When
 from firn.names import fold
 from firn.predicate.parameters import literal
 from firn.predicate.select import shown
 from firn.predicate.words import Word, WordReader
-from firn.sql.time_travel import clause_end
+from firn.sql.time_travel import clause_end, constant
 
 QUERY_WORDS = (
     "SELECT",
@@ -318,19 +319,23 @@ def _option_names(r: WordReader) -> list[str]:
 
 
 def value_of(text: str, r: WordReader) -> Any:
-    """The value of a literal."""
+    """The value of an expression over nothing; None for a parameter, whose value isn't there yet."""
     word = WordReader(text)
+    if word.peek()[:1] in ("?", "$"):
+        return None
     if word.peek()[:1] == "'":
         value: Any = word.string()
-        word.end()
-        return value
-    if word.peek() in ("TRUE", "FALSE", "NULL"):
+        if word.ended:
+            return value
+    if word.peek() in ("TRUE", "FALSE", "NULL") and not word.peek(1):
         return {"TRUE": True, "FALSE": False, "NULL": None}[word.peek()]
     for convert in (int, float):
         try:
             return convert(text)
         except ValueError:
             continue
+    with suppress(InvalidInputError, UnsupportedError):
+        return constant(text, "value")
     raise r.error(f"{text!r} isn't a literal: a number, a text in single quotes, true or false")
 
 

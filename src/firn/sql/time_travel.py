@@ -41,7 +41,7 @@ def time_travel(text: str, parameters: Parameters = None) -> tuple[str, dict[str
     if not _clauses(words(text)):
         return text, {}, parameters
     said = with_values(text, parameters)
-    found, past = without_versions(said, words(said), '"', _value)
+    found, past = without_versions(said, words(said), '"', constant)
     return found, past, None
 
 
@@ -166,7 +166,7 @@ def _is_name(word: Word) -> bool:
     return word.text[:1] in '"`' or word.key[:1].isalpha() or word.key[:1] == "_"
 
 
-def _value(expression: str) -> Any:
+def constant(expression: str, what: str = "version") -> Any:
     """The value of an expression over no table, in DuckDB's SQL."""
     check_expression(expression)
     with cursor() as duck:
@@ -174,7 +174,7 @@ def _value(expression: str) -> Any:
             return duck.execute(f"SELECT (\n{expression}\n)").fetchone()[0]
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]
-            raise InvalidInputError(f"the version {shown(expression)} can't be: {reason}") from None
+            raise InvalidInputError(f"the {what} {shown(expression)} can't be: {reason}") from None
 
 
 def _version(text: str, unit: str, value: Any) -> str | dt.datetime:
