@@ -7,7 +7,7 @@ is an int), so they take on the types of the table's columns where every value f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,8 @@ from firn.journal.typenames import Type, canonical, parse
 class InputRows:
     """Rows to append: `batches()` iterates over them, again and again if `repeatable`, else once.
 
-    `rows` and `nbytes` (bytes in memory) are None for a stream. Columns of null type have no type yet.
+    `rows` and `nbytes` (bytes in memory) are None for a stream. Columns of null type have no type yet. `types` are
+    the DuckDB types of the columns where Arrow says less: a UUID is text in it.
     """
 
     schema: pa.Schema
@@ -33,6 +34,17 @@ class InputRows:
     repeatable: bool
     rows: int | None
     nbytes: int | None
+    types: ColumnTypes = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """`columns_of` the schema, with `types` where Arrow has the same type for both."""
+        return {
+            name: self.types[name]
+            if name in self.types and duckdb_name(arrow_type(self.types[name])) == kind
+            else kind
+            for name, kind in columns_of(self.schema).items()
+        }
 
 
 def to_reader(data: Any, *, known: ColumnTypes) -> InputRows:
@@ -98,6 +110,8 @@ def declared_columns(schema: pa.Schema | Mapping[str, str] | None) -> dict[str, 
 
 
 def _rows(data: Any, known: ColumnTypes) -> InputRows:
+    if isinstance(data, InputRows):
+        return data
     if isinstance(data, pa.Table):
         return _table(data)
     if isinstance(data, pa.RecordBatch):

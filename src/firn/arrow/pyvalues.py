@@ -81,6 +81,27 @@ def toward(array: pa.Array, known: Type | None) -> pa.Array:
         return array
 
 
+def python_rows(rows: pa.Table | pa.RecordBatch, *, maps: bool = False) -> list[dict[str, Any]]:
+    """Rows as dicts; with `maps`, maps as dicts, too.
+
+    Raises `InvalidInputError` for dates and times that Python hasn't: of years before 1 or after 9999, and infinity.
+    """
+    options: Any = {"maps_as_pydicts": "strict"} if maps else {}
+    try:
+        found: list[dict[str, Any]] = rows.to_pylist(**options)
+        return found
+    except (OverflowError, ValueError):
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            try:
+                column.to_pylist(**options)
+            except (OverflowError, ValueError):
+                raise InvalidInputError(
+                    f"the column {name!r} has a value that Python has none for, like a date after the year 9999: "
+                    "cast it to VARCHAR in the query, or take the rows as Arrow."
+                ) from None
+        raise
+
+
 def shown(value: object) -> str:
     """A value for a message: its type, and its beginning.
 

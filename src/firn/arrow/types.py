@@ -206,7 +206,8 @@ def _arrow(kind: Type) -> pa.DataType:
     if isinstance(kind, List):
         return pa.list_(_arrow(kind.item), -1 if kind.size is None else kind.size)
     if isinstance(kind, Map):
-        return pa.map_(_arrow(kind.key), _arrow(kind.value))
+        key = _arrow(kind.key)
+        return pa.map_(pa.string() if pt.is_null(key) else key, _arrow(kind.value))  # no key is null
     if isinstance(kind, Struct):
         return pa.struct([pa.field(name, _arrow(inner)) for name, inner in kind.fields])
     raise UnsupportedError(

@@ -261,9 +261,24 @@ def is_cast(has: str, wanted: str) -> bool:
     >>> is_cast("HUGEINT", "BIGINT"), is_cast("VARCHAR", "DATE"), is_cast("DOUBLE", "BIGINT")
     (True, True, False)
     """
+    return has != wanted and _casts(parse(has), parse(wanted))
+
+
+def _casts(has: Type, wanted: Type) -> bool:
+    """Whether the types are the same, or values of one are cast to the other; nested ones part by part."""
+    if isinstance(has, List) and isinstance(wanted, List):
+        return _casts(has.item, wanted.item)
+    if isinstance(has, Map) and isinstance(wanted, Map):
+        return _casts(has.key, wanted.key) and _casts(has.value, wanted.value)
+    if isinstance(has, Struct) and isinstance(wanted, Struct):
+        parts = {fold(name): kind for name, kind in wanted.fields}
+        same = parts.keys() == {fold(name) for name, _ in has.fields}
+        return same and all(_casts(kind, parts[fold(name)]) for name, kind in has.fields)
+    return has == wanted or _is_leaf_cast(str(has), str(wanted))
+
+
+def _is_leaf_cast(has: str, wanted: str) -> bool:
     pair = {has, wanted}
-    if has == wanted:
-        return False
     if pair <= _INTEGERS or pair & {"VARCHAR", '"NULL"'} or pair == _TIMES:
         return True
     exact = has in _INTEGERS or has.startswith("DECIMAL")

@@ -17,9 +17,11 @@ import duckdb
 import pyarrow as pa
 
 from firn.arrow.connections import connect
+from firn.arrow.inputs import InputRows
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.forked import keep_alive
+from firn.deferred import DeferredModule
 from firn.errors import FirnError, InvalidInputError, ObjectNotFoundError, SnapshotTooOldError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import canonical, quoted
@@ -33,7 +35,10 @@ from firn.sql.tables import QueryTables, by_name, narrow, parsed, pin
 from firn.sql.time_travel import Parameters, time_travel
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
     from pyspark.sql import DataFrame, SparkSession
+else:
+    pc = DeferredModule("pyarrow.compute")
 
 BATCH_ROWS = 1 << 16
 
@@ -148,9 +153,9 @@ class DuckQuery:
         """The rows as a stream of Arrow's."""
         return pa.RecordBatchReader.from_batches(arrow_schema(self.columns), self.batches())
 
-    def data(self) -> pa.RecordBatchReader:
+    def data(self) -> InputRows:
         """The rows as `append` takes them."""
-        return self.reader()
+        return InputRows(arrow_schema(self.columns), self.batches, False, None, None, self.columns)
 
     def table(self) -> pa.Table:
         """All rows."""
@@ -220,6 +225,7 @@ class DuckQuery:
                     for batch in reader:
                         if batch.num_rows:
                             named = batch.rename_columns(list(columns()))
+                            _check_unsigned(named, columns())
                             yield from conform(named, columns()).to_batches()
                             returned = True
                     return
@@ -291,6 +297,17 @@ class DuckQuery:
         """The name of an object that DuckDB knows by a path of `relation_of`."""
         read = list(self._look.reads.values())[int(path[1])]
         return read.bucket.uri(unquote(path[2]))
+
+
+def _check_unsigned(rows: pa.RecordBatch, columns: ColumnTypes) -> None:
+    """Arrow has no integers of 128 bits, and decimals hold half of those without a sign: DuckDB gives the others a
+    sign."""
+    for name, kind in columns.items():
+        if kind == "UHUGEINT" and (pc.min(rows.column(name)).as_py() or 0) < 0:
+            raise InvalidInputError(
+                f"the column {name!r} is UHUGEINT and has a value above 2**127, which Arrow has no type for: cast it "
+                "to VARCHAR in the query."
+            )
 
 
 class _Rows(Iterator[pa.RecordBatch]):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 import pyarrow as pa
 
 from firn.arrow.lazy_frames import lazy_frame
+from firn.arrow.pyvalues import python_rows
 from firn.arrow.types import arrow_schema
-from firn.errors import NoSuchVerbError
+from firn.errors import InvalidInputError, NoSuchVerbError, UnsupportedError
 from firn.journal.model import ColumnTypes
 from firn.sql.outcome import Outcome
 
@@ -109,7 +110,12 @@ class Result:
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas DataFrame (extra `firn[pandas]`)."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        try:
+            frame: pd.DataFrame = self.to_arrow().to_pandas()
+        except (ValueError, OverflowError) as error:
+            raise InvalidInputError(
+                f"pandas has no value for one of the result's ({error}): cast the column to VARCHAR in the query."
+            ) from None
         return frame
 
     @overload
@@ -123,6 +129,12 @@ class Result:
         collected."""
         import polars
 
+        for field in self.schema():
+            if "month_day_nano_interval" in str(field.type):
+                raise UnsupportedError(
+                    f"the column {field.name!r} is {self.columns[field.name]}, which polars doesn't read: cast it to "
+                    "VARCHAR in the query."
+                )
         if lazy:
             return lazy_frame(self.schema(), self._lazily)
         return polars.DataFrame(polars.from_arrow(self.to_arrow()))
@@ -153,7 +165,7 @@ class Result:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         whole = [name for name, kind in self.columns.items() if kind in ("HUGEINT", "UHUGEINT")]
         for batch in self.to_batches():
-            for row in batch.to_pylist():
+            for row in python_rows(batch):
                 # Arrow has no integers of 128 bits, so these come as decimals.
                 yield row | {name: int(row[name]) for name in whole if row[name] is not None}
 
@@ -172,20 +184,26 @@ class Result:
     def __repr__(self) -> str:
         if self._query.lazy:
             return f"<Result {', '.join(f'{name} {kind}' for name, kind in self.columns.items())}>"
-        import duckdb
+        from firn.arrow.connections import connection
 
-        with duckdb.connect() as duck:
+        with connection() as duck:
             return str(duck.from_arrow(self._query.head(SHOWN_ROWS + 1))).rstrip()
 
     def _repr_html_(self) -> str:
         """The first rows in a notebook."""
+        from firn.arrow.connections import connection
+
         rows = self.schema().empty_table() if self._query.lazy else self._query.head(SHOWN_ROWS + 1)
+        with connection() as duck:
+            shown = (
+                duck.from_arrow(rows.slice(0, SHOWN_ROWS)).project("CAST(COLUMNS(*) AS VARCHAR)").fetchall()
+            )
         head = "".join(
             f"<th>{escape(name)}<br><small>{escape(kind)}</small></th>" for name, kind in self.columns.items()
         )
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row.values()) + "</tr>"
-            for row in rows.slice(0, SHOWN_ROWS).to_pylist()
+            "<tr>" + "".join(f"<td>{escape('NULL' if text is None else text)}</td>" for text in row) + "</tr>"
+            for row in shown
         )
         more = "<p>…</p>" if rows.num_rows > SHOWN_ROWS else ""
         return f"<table><tr>{head}</tr>{body}</table>{more}"

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 import firn
 from firn.arrow.types import arrow_type
 from firn.bucket.local import LocalBucket
-from firn.errors import InvalidInputError, NoSuchVerbError, TableNotFoundError
+from firn.errors import InvalidInputError, NoSuchVerbError, TableNotFoundError, UnsupportedError
 from firn.reads import plan_read
 from firn.sql.in_process import DuckQuery
 from firn.sql.relation import relation_of
@@ -322,6 +324,48 @@ def test_outputs_agree(db: firn.Database) -> None:
     assert "t at " in result.explain()
     with pytest.raises(NoSuchVerbError, match="to_spark"):
         result.collect()
+
+
+@pytest.mark.parametrize("value", ["DATE '10000-01-01'", "TIMESTAMP 'infinity'", "[TIMESTAMPTZ '-infinity']"])
+def test_values_that_python_has_none_for(value: str, db: firn.Database) -> None:
+    result = db.sql(f"SELECT {value} AS x")
+    with pytest.raises(InvalidInputError, match="'x' has a value that Python has none for"):
+        list(result)
+    assert result.to_arrow().num_rows == 1
+    text = value.split("'")[1]
+    assert text in repr(result) and text in result._repr_html_()
+
+
+def test_integers_of_128_bits_without_a_sign(db: firn.Database) -> None:
+    assert list(db.sql("SELECT 5::UHUGEINT AS n")) == [{"n": 5}]
+    with pytest.raises(InvalidInputError, match="'n' is UHUGEINT and has a value above"):
+        db.sql("SELECT 340282366920938463463374607431768211455::UHUGEINT AS n").to_arrow()
+
+
+def test_polars_has_no_intervals(db: firn.Database) -> None:
+    with pytest.raises(UnsupportedError, match=r"'x' is INTERVAL\[\]"):
+        db.sql("SELECT [INTERVAL 1 DAY] AS x").to_polars()
+
+
+def test_empty_maps_have_a_type(db: firn.Database) -> None:
+    assert list(db.sql("SELECT MAP {} AS m, [MAP {}] AS l")) == [{"m": [], "l": [[]]}]
+
+
+def test_parameters_of_numpy_and_pandas(db: firn.Database) -> None:
+    given = {
+        "n": np.int64(5),
+        "x": np.array([1.5]),
+        "at": np.datetime64("2024-01-01T00:00:00", "ns"),
+        "no": pd.NaT,
+    }
+    db.create_table("flights", schema={"day": "DATE"})
+    for place in ("(SELECT 1)", "flights AT (VERSION => '0')"):
+        text = f"SELECT $n + 1 AS n, $x AS x, $at AS at, $no AS no FROM (SELECT 1) LEFT JOIN {place} ON true"
+        assert list(db.sql(text, given)) == [{"n": 6, "x": [1.5], "at": dt.datetime(2024, 1, 1), "no": None}]
+    local = dt.time(12, tzinfo=dt.timezone(dt.timedelta(hours=5)))
+    db.sql("CREATE TABLE spoken (at VARCHAR)")
+    db.sql("INSERT INTO spoken SELECT CAST(? AS VARCHAR)", [local])
+    assert list(db.sql("FROM spoken")) == [{"at": "12:00:00+05"}]
 
 
 def test_a_result_stays_at_its_versions(tmp_path: Path) -> None:

@@ -402,6 +402,112 @@ def test_alter_sets_properties_of_each_kind() -> None:
         assert name not in next(iter(sql("SHOW CREATE TABLE t")))["sql"]
 
 
+@pytest.mark.parametrize("value", ["?", "$size", "'2' || 'MB'", "concat('2', 'MB')"])
+def test_values_of_options_can_be_expressions(value: str) -> None:
+    db = firn.connect("memory://")
+    given = {"?": ["2MB"], "$size": {"size": "2MB"}}.get(value)
+    db.sql(f"CREATE TABLE t (n BIGINT) WITH (target_size = {value})", given)
+    db.sql("CREATE TABLE u (n BIGINT)")
+    db.sql(f"ALTER TABLE u SET (target_size = {value})", given)
+    for name in ("t", "u"):
+        assert "target_size = '2MB'" in db.sql(f"SHOW CREATE TABLE {name}").to_arrow()["sql"][0].as_py()
+    with pytest.raises(InvalidInputError, match=r"no value for its parameter|isn't a literal"):
+        db.sql(f"ALTER TABLE u SET (target_size = {value if given else 'getenv(1)'})")
+
+
+def test_calls_take_times() -> None:
+    db = firn.connect("memory://")
+    db.sql("CREATE TABLE t (n BIGINT)")
+    db.sql("INSERT INTO t VALUES (1)")
+    then = db.table("t").history()[0].time
+    db.sql("INSERT INTO t VALUES (2)")
+    db.sql("CALL restore(t, at => ?)", [then])
+    assert list(db.sql("FROM t")) == [{"n": 1}]
+    db.sql("INSERT INTO t VALUES (3)")
+    db.sql(f"CALL restore(t, at => TIMESTAMPTZ '{then.isoformat()}' + INTERVAL 0 DAY)")
+    assert list(db.sql("FROM t")) == [{"n": 1}]
+
+
+KINDS = {
+    "UUID": "'00000000-0000-0000-0000-00000000000a'", "JSON": "'{}'", "ENUM('a', 'b')": "'a'",
+    "INTEGER[3]": "[1, 2, 3]", "UHUGEINT": "7", "HUGEINT": "7", "TIMESTAMP_S": "'2024-01-01 00:00:00'",
+    "STRUCT(d DATE, n SMALLINT)": "{'n': 5, 'd': '2024-01-01'}", "DOUBLE[]": "[1.5]", "MAP(VARCHAR, UUID)": "MAP {}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_statements_keep_the_types_of_columns(kind: str) -> None:
+    db = firn.connect("memory://")
+    db.sql(f"CREATE TABLE t (id INTEGER, x {kind})")
+    db.sql(f"INSERT INTO t VALUES (1, {KINDS[kind]})")
+    db.sql(f"INSERT INTO t BY NAME SELECT CAST({KINDS[kind]} AS {kind}) AS x, 2 AS id")
+    merge = "MERGE INTO t USING (SELECT {} AS id, {} AS x) s ON t.id = s.id {}"
+    db.sql(merge.format(3, f"CAST({KINDS[kind]} AS {kind})", "WHEN NOT MATCHED THEN INSERT *"))
+    db.sql(merge.format(4, "'y'", f"WHEN NOT MATCHED THEN INSERT VALUES (4, {KINDS[kind]})"))
+    db.sql(merge.format(3, KINDS[kind], "AND t.x = s.x WHEN MATCHED THEN UPDATE SET x = s.x"))
+    db.sql("UPDATE t SET x = x WHERE id = 1")
+    db.sql("INSERT OVERWRITE t FROM t")
+    assert list(db.sql("SELECT DISTINCT typeof(x) AS kind, count(*) AS n FROM t GROUP BY ALL")) == [
+        {"kind": kind, "n": 4}
+    ]
+
+
+def test_expressions_have_the_columns_types() -> None:
+    """A HUGEINT is a decimal in Arrow, whose `//` rounds."""
+    db = firn.connect("memory://")
+    db.sql("CREATE TABLE t (id INTEGER, h HUGEINT)")
+    db.sql("INSERT INTO t VALUES (1, 7), (2, 7)")
+    db.sql("UPDATE t SET h = h // 2 WHERE id = 1 AND h // 2 = 3 AND typeof(h) = 'HUGEINT'")
+    source = "(SELECT id, sum(h) AS h FROM t WHERE id = 2 GROUP BY id)"
+    db.sql(
+        f"MERGE INTO t USING {source} s ON t.h // 2 = s.h // 2 WHEN MATCHED THEN UPDATE SET h = s.h // 2 + 10"
+    )
+    assert [row["h"] for row in db.sql("SELECT h FROM t ORDER BY id")] == [3, 13]
+
+
+def test_sources_have_values_that_python_has_none_for() -> None:
+    db = firn.connect("memory://")
+    source = "(SELECT 1 AS id, DATE 'infinity' AS d, TIMESTAMP '290000-01-01' AS at)"
+    db.sql("CREATE TABLE t (id INTEGER, d DATE, at TIMESTAMP)")
+    db.sql(f"INSERT INTO t FROM {source}")
+    merge = "MERGE INTO t USING {} s ON t.d = s.d AND t.at = s.at WHEN MATCHED THEN UPDATE SET id = s.id + 1"
+    assert db.sql(merge.format(source)).outcome.rows_updated == 1  # type: ignore[union-attr]
+    with pytest.raises(CardinalityError, match="two rows of the source"):
+        db.sql(merge.format(f"(FROM {source} UNION ALL FROM {source})"))
+    with pytest.raises(InvalidInputError, match="'d' has a value that Python has none for"):
+        list(db.sql("FROM t"))
+    for kind, key in (("keyed", "id INTEGER PRIMARY KEY, "), ("records", "")):
+        db.sql(f"CREATE TABLE {kind} ({key}d DATE) WITH (kind = '{kind}')")
+        with pytest.raises(InvalidInputError, match="that Python has none for"):
+            db.sql(f"INSERT INTO {kind} SELECT '1', DATE 'infinity'", fence=True)
+        db.sql(f"INSERT INTO {kind} SELECT '1', DATE '2024-01-01'", fence=True)
+        with pytest.raises(InvalidInputError, match="that Python has none for"):
+            db.sql(f"UPDATE {kind} SET d = DATE 'infinity'", fence=True)
+
+
+@pytest.mark.parametrize("on", ["t.l = s.l", "t.m = s.m", "t.s = s.s"])
+def test_nested_columns_match(on: str) -> None:
+    db = firn.connect("memory://")
+    db.sql("CREATE TABLE t (id INTEGER, l INTEGER[], m MAP(VARCHAR, INTEGER), s STRUCT(a INTEGER))")
+    db.sql("INSERT INTO t VALUES (1, [], MAP {}, {'a': 1}), (2, [1], MAP {'a': 1}, {'a': 2})")
+    source = "(SELECT [] AS l, MAP {} AS m, {'a': 1} AS s, NULL AS n)"
+    done = db.sql(
+        f"MERGE INTO t USING {source} s ON {on} WHEN MATCHED THEN UPDATE SET id = 9, l = s.l, m = s.m"
+    )
+    assert done.outcome.rows_updated == 1  # type: ignore[union-attr]
+    assert sorted(row["id"] for row in db.sql("FROM t")) == [2, 9]
+
+
+@pytest.mark.parametrize("kind", ["keyed", "records"])
+def test_maps_are_values_of_every_kind(kind: str) -> None:
+    db = firn.connect("memory://")
+    key = "id INTEGER PRIMARY KEY, " if kind == "keyed" else ""
+    db.sql(f"CREATE TABLE t ({key}m MAP(VARCHAR, INTEGER)) WITH (kind = '{kind}')")
+    db.sql("INSERT INTO t VALUES ('1', MAP {'a': 1})", fence=True)
+    db.sql("UPDATE t SET m = map_concat(m, MAP {'b': 2})", fence=True)
+    assert list(db.sql("SELECT m['a'] AS a, m['b'] AS b FROM t")) == [{"a": 1, "b": 2}]
+
+
 def test_alter_sets_types() -> None:
     sql = Sql("lake")
     sql("INSERT INTO t VALUES (1, 'DTW', 2)")

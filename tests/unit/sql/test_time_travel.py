@@ -91,7 +91,9 @@ def test_parameters_stand_wherever_a_version_does(old: Old, mark: str) -> None:
     assert old.rows(f"FROM {mark} AS f", {"v": old.first}) == [{"n": 1}]
     assert old.rows(f"FROM {mark.replace('$v', '?')} WHERE n = ?", [old.first, 1]) == [{"n": 1}]
     for value in (None, True, -1, 'x" UNION SELECT 1 --', "x'`y"):
-        with pytest.raises(InvalidInputError, match="is no version|reads a table at a version that can't be"):
+        with pytest.raises(
+            InvalidInputError, match=r"is no version|reads a table at a version that can't be"
+        ):
             old.rows(f"FROM {mark}", {"v": value})
 
 
@@ -122,7 +124,10 @@ def test_sources_of_changes_are_read_at_a_version(old: Old, source: str) -> None
         db.sql(f"UPDATE flights SET n = s.n + 1 FROM {written} WHERE flights.n = 5")
         db.sql(f"DELETE FROM flights USING {written} WHERE flights.n = s.n + 1")
         assert list(db.sql("FROM flights")) == []
-        for statement in ("UPDATE flights AT (VERSION => 1) SET n = 1", "DELETE FROM flights VERSION AS OF 1"):
+        for statement in (
+            "UPDATE flights AT (VERSION => 1) SET n = 1",
+            "DELETE FROM flights VERSION AS OF 1",
+        ):
             with pytest.raises(InvalidInputError, match="isn't SQL that Firn reads"):
                 db.sql(statement)
 

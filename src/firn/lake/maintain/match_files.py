@@ -182,17 +182,21 @@ def _column(node: exp.Column, columns: ColumnTypes, table: str, *, bare: bool = 
 def _values(matching: Matching, target: str, source: str) -> list[str]:
     """The range of a column of the source, and its values if they are few."""
     assert matching.rows is not None
-    values = pc.unique(matching.rows[source]).drop_null()
-    kind = values.type
+    kind = matching.rows[source].type
     ordered = pt.is_integer(kind) or pt.is_string(kind) or pt.is_date(kind) or pt.is_timestamp(kind)
     if not ordered and not pt.is_decimal(kind):
         return []
+    values = pc.unique(matching.rows[source]).drop_null()
     if not len(values):
         return ["false"]
     if pt.is_timestamp(kind) and kind.unit == "ns":
         return []
-    ends = pc.min_max(values).as_py()
+    try:
+        ends = pc.min_max(values).as_py()
+        few = values.to_pylist() if len(values) <= MAX_VALUES else []
+    except OverflowError:  # a date or a time that Python hasn't
+        return []
     found = [f"{quoted(target)} BETWEEN {literal(ends['min'])} AND {literal(ends['max'])}"]
-    if len(values) <= MAX_VALUES:
-        found.append(f"{quoted(target)} IN ({', '.join(literal(value) for value in values.to_pylist())})")
+    if few:
+        found.append(f"{quoted(target)} IN ({', '.join(map(literal, few))})")
     return found

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from firn.arrow.engine import run_query
-from firn.arrow.types import arrow_schema, columns_of
+from firn.arrow.types import arrow_schema, arrow_type, columns_of, duckdb_name
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 from firn.journal.columns import is_cast
@@ -39,6 +39,8 @@ class Matching:
     rows: pa.Table | None
     types: ColumnTypes = field(default_factory=dict)
     """The types of the target's columns."""
+    source_types: ColumnTypes = field(default_factory=dict)
+    """Those of the source's, where Arrow says less."""
 
     def of(self, when: When) -> list[tuple[int, MergeClause]]:
         """The clauses of one sort, with their numbers."""
@@ -60,21 +62,21 @@ class Matching:
                 f"{row}, -1::BIGINT AS {quoted(SOURCE_ROW)}, {self.choice('matched')} AS {quoted(CLAUSE)}"
             )
             return run_query(
-                f"SELECT {picked} FROM {quoted(_TARGET)} AS {target} WHERE (\n{self.on}\n)",
+                f"SELECT {picked} FROM {self._target(rows)} WHERE (\n{self.on}\n)",
                 tables,
                 what="the change",
             )
         tables[_SOURCE] = self.rows
         number = f"{source}.{quoted(SOURCE_ROW)} AS {quoted(SOURCE_ROW)}"
-        given = f"{quoted(_SOURCE)} AS {source}"
+        given = self._source(self.rows)
         text = (
             f"SELECT {row}, {number}, {self.choice('matched')} AS {quoted(CLAUSE)} "
-            f"FROM {quoted(_TARGET)} AS {target} JOIN {given} ON (\n{self.on}\n)"
+            f"FROM {self._target(rows)} JOIN {given} ON (\n{self.on}\n)"
         )
         if self.of("not matched by source"):
             text += (
-                f" UNION ALL SELECT {row}, -1, {self.choice('not matched by source')} FROM {quoted(_TARGET)} AS "
-                f"{target} WHERE NOT EXISTS (FROM {given} WHERE (\n{self.on}\n))"
+                f" UNION ALL SELECT {row}, -1, {self.choice('not matched by source')} FROM "
+                f"{self._target(rows)} WHERE NOT EXISTS (FROM {given} WHERE (\n{self.on}\n))"
             )
         return run_query(text, tables, what="the merge")
 
@@ -112,6 +114,12 @@ class Matching:
             result = result.filter(pc.invert(_mask(deletes, rows.num_rows)))
         return result
 
+    def _target(self, rows: pa.Table) -> str:
+        return f"{_typed(_TARGET, rows, self.types)} AS {quoted(self.target)}"
+
+    def _source(self, rows: pa.Table) -> str:
+        return f"{_typed(_SOURCE, rows, self.source_types)} AS {quoted(self.source)}"
+
     def set_columns(self) -> set[str]:
         """The columns that some clause updates."""
         return {name for clause in self.clauses if clause.action == "update" for name in clause.values or {}}
@@ -126,7 +134,7 @@ class Matching:
     ) -> dict[str, pa.ChunkedArray]:
         """The new values of the columns that updates set, in the order of the updates; `numbers` are their clauses.
         Without the source's rows, expressions name the target's columns alone."""
-        target, source, clause = quoted(self.target), quoted(self.source), f'"~changes".{quoted(CLAUSE)}'
+        target, clause = quoted(self.target), f'"~changes".{quoted(CLAUSE)}'
         mine = {at: self.clauses[at].values or {} for at in numbers if self.clauses[at].action == "update"}
         given = None if self.rows is None else self.rows.take(updates[SOURCE_ROW])
         columns, found = [], {}
@@ -145,10 +153,10 @@ class Matching:
             columns.append(f"CASE{cases} ELSE {old} END AS {quoted(name)}")
         if columns:
             tables = {_TARGET: rows.take(updates[ROW]), "~changes": updates}
-            text = f'FROM {quoted(_TARGET)} AS {target} POSITIONAL JOIN "~changes"'
+            text = f'FROM {self._target(rows)} POSITIONAL JOIN "~changes"'
             if given is not None:
                 tables[_SOURCE] = given
-                text += f" POSITIONAL JOIN {quoted(_SOURCE)} AS {source}"
+                text += f" POSITIONAL JOIN {self._source(given)}"
             computed = run_query(f"SELECT {', '.join(columns)} {text}", tables, what="the change")
             found |= {name: computed[name] for name in computed.column_names}
         return found
@@ -166,7 +174,7 @@ class Matching:
         source = quoted(self.source)
         text = (
             f"SELECT {source}.{quoted(SOURCE_ROW)} AS {quoted(SOURCE_ROW)}, {self.choice('not matched')} AS "
-            f"{quoted(CLAUSE)} FROM {quoted(_SOURCE)} AS {source} "
+            f"{quoted(CLAUSE)} FROM {self._source(self.rows)} "
             f'ANTI JOIN "~matched" ON {source}.{quoted(SOURCE_ROW)} = "~matched".n'
         )
         tables = {_SOURCE: self.rows, "~matched": pa.table({"n": matched.cast(pa.int64())})}
@@ -174,10 +182,10 @@ class Matching:
 
     def inserted(self, numbers: pa.Array, clause: MergeClause) -> pa.Table:
         """The rows that one clause makes of source rows."""
-        source, number = quoted(self.source), f"{quoted(self.source)}.{quoted(SOURCE_ROW)}"
+        number = f"{quoted(self.source)}.{quoted(SOURCE_ROW)}"
         columns = ", ".join(f"(\n{text}\n) AS {quoted(name)}" for name, text in (clause.values or {}).items())
         text = (
-            f"SELECT {columns} FROM {quoted(_SOURCE)} AS {source} "
+            f"SELECT {columns} FROM {self._source(self.rows)} "
             f'SEMI JOIN "~numbers" ON {number} = "~numbers".n ORDER BY {number}'
         )
         tables = {_SOURCE: self.rows, "~numbers": pa.table({"n": numbers.cast(pa.int64())})}
@@ -223,6 +231,21 @@ def counted(rows: int) -> pa.Array:
     import numpy as np
 
     return pa.array(np.arange(rows, dtype=np.int64))
+
+
+def _typed(name: str, rows: pa.Table, types: ColumnTypes) -> str:
+    """A table of Arrow's in the types that its columns have: a HUGEINT is a decimal in Arrow, whose `//` rounds."""
+    less = {
+        column: types[column]
+        for column in rows.column_names
+        if column in types and duckdb_name(arrow_type(types[column])) != types[column]
+    }
+    if not less:
+        return quoted(name)
+    casts = ", ".join(
+        f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}" for column, kind in less.items()
+    )
+    return f"(SELECT * REPLACE ({casts}) FROM {quoted(name)})"
 
 
 def _mask(at: pa.Array, rows: int) -> pa.Array:

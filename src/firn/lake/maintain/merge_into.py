@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firn.arrow.inputs import to_reader
-from firn.arrow.types import columns_of, conform
+from firn.arrow.inputs import InputRows, to_reader
+from firn.arrow.pyvalues import python_rows
+from firn.arrow.types import conform
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
 from firn.journal.typenames import quoted
@@ -72,7 +73,7 @@ def merge_into(
     names = equal_columns(on, target, source_name) if isinstance(on, str) else on
     if source is not None and table.keys is not None and _is_upsert(table.keys, names, clauses):
         snapshot = table.journal.snapshot()
-        rows = write_source(table, source(snapshot))
+        rows, _ = write_source(table, source(snapshot))
         _named(table, _settable(snapshot), rows, MergeClause("not matched", "insert"), source_name)
         _refuse_repeated(table, rows, table.keys.key, "the source")
         return _upserted(table, rows)
@@ -80,7 +81,7 @@ def merge_into(
         clause.check()
     with table.journal.exclusive(op) as session:
         snapshot = session.snapshot
-        rows = None if source is None else write_source(table, source(snapshot))
+        rows, types = (None, {}) if source is None else write_source(table, source(snapshot))
         columns = dict(snapshot.columns)
         if not columns:
             raise InvalidInputError(
@@ -89,7 +90,7 @@ def merge_into(
         if rows is not None:
             rows = rows.append_column(SOURCE_ROW, counted(rows.num_rows))
         named = [_named(table, _settable(snapshot), rows, clause, source_name) for clause in clauses]
-        matching = Matching(target, source_name, condition, named, rows, columns)
+        matching = Matching(target, source_name, condition, named, rows, columns, types)
         _check(matching)
         said = {"on": outline_of(condition)} if summary is None else summary
         if table.keys is not None:
@@ -110,17 +111,21 @@ def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: 
     return merge_into(table, None, on=where, clauses=[clause], target=table.name, op="update")
 
 
-def write_source(table: LakeContext, data: Any) -> pa.Table:
-    """The rows of a source in memory."""
+def write_source(table: LakeContext, data: Any) -> tuple[pa.Table, ColumnTypes]:
+    """The rows of a source in memory, and the types of their columns."""
     if table.engines.is_dataframe(data):
         data = data.toArrow()
     elif hasattr(data, "to_arrow") and not isinstance(data, pa.Table):
         data = data.to_arrow()
-    reader = to_reader(data, known=table.journal.columns())
-    rows = pa.Table.from_batches(reader.batches(), reader.schema)
-    # A column of nothing but null has no type of its own, and is a column all the same.
-    columns = columns_of(rows.schema)
-    return conform(rows, {name: columns.get(name, "INTEGER") for name in rows.column_names})
+    known = table.journal.columns()
+    given = to_reader(data, known=known)
+    rows = pa.Table.from_batches(given.batches(), given.schema)
+    columns, kinds = given.columns, {fold(name): kind for name, kind in known.items()}
+    for (
+        name
+    ) in rows.column_names:  # one of nothing but null has no type of its own, and is a column all the same
+        columns.setdefault(name, kinds.get(fold(name)) or given.types.get(name, "INTEGER"))
+    return conform(rows, {name: columns[name] for name in rows.column_names}), columns
 
 
 def _equal(names: Sequence[str], target: str, source: str) -> str:
@@ -217,7 +222,7 @@ def _by_file(
     tasks = [(file, changes[file.path]) for file in mine]
     change = rewritten(table, session, op, replace_task, tasks, [[f] for f in mine], context, len(others))
     if inserts is not None:
-        written, _ = write(table, inserts, session.namer, aside=snapshot.aside)
+        written, _ = write(table, _typed(inserts, matching), session.namer, aside=snapshot.aside)
         change = replace(change, adds=[*change.adds, *written.files], columns=written.columns)
         counts["insert"] = inserts.num_rows
     return _published(table, session, op, change, counts, said)
@@ -253,7 +258,7 @@ def _by_key(
     columns: ColumnTypes = {}
     if inserts is not None:
         _refuse_repeated(table, inserts, keys.key, "what is inserted")
-        written, _ = write(table, inserts, session.namer, aside=snapshot.aside)
+        written, _ = write(table, _typed(inserts, matching), session.namer, aside=snapshot.aside)
         adds, columns = [*written.files], written.columns
         counts["insert"] = inserts.num_rows
     if updated is not None:
@@ -288,6 +293,11 @@ def _inserts(table: LakeContext, matching: Matching, found: Sequence[pa.Table]) 
     return pa.concat_tables(parts, promote_options="permissive") if parts else None
 
 
+def _typed(inserts: pa.Table, matching: Matching) -> InputRows:
+    """Rows to be inserted as `append` takes them: with the types that they were cast to."""
+    return replace(to_reader(inserts, known={}), types=matching.types)
+
+
 def _changes(table: LakeContext, matching: Matching, pairs: pa.Table, op: str) -> pa.Table:
     """The pairs that change a row, one a row."""
     actions = [clause.action for clause in matching.clauses]
@@ -308,11 +318,19 @@ def _changes(table: LakeContext, matching: Matching, pairs: pa.Table, op: str) -
     row = twice[0].as_py()["values"]
     numbers = chosen.filter(pc.equal(chosen[ROW], row))[SOURCE_ROW].to_pylist()[:2]
     assert matching.rows is not None
-    both = matching.rows.drop_columns([SOURCE_ROW]).take(pa.array(numbers)).to_pylist()
+    both = _told(matching.rows.drop_columns([SOURCE_ROW]).take(pa.array(numbers)))
     raise CardinalityError(
         f"{table.name}: two rows of the source change one row of the table: {both[0]} and {both[1]}. Nothing was "
         "changed. Make the source's rows unique, for instance by GROUP BY, or add a condition."
     )
+
+
+def _told(rows: pa.Table) -> list[Any]:
+    """Rows for a message."""
+    try:
+        return python_rows(rows)
+    except InvalidInputError:
+        return ["a row with a value that Python has none for"] * rows.num_rows
 
 
 def _counts(matching: Matching, changes: Sequence[pa.Table]) -> dict[str, int]:
@@ -372,7 +390,7 @@ def _refuse_repeated(table: LakeContext, rows: pa.Table, key: Sequence[str], wha
     counted = rows.select(names).group_by(names).aggregate([([], "count_all")])
     twice = counted.filter(pc.greater(counted["count_all"], 1))
     if twice.num_rows:
-        found = twice.select(names).slice(0, 1).to_pylist()[0]
+        found = _told(twice.select(names).slice(0, 1))[0]
         raise CardinalityError(
             f"{table.name}: several rows of {what} have the key {found}. Nothing was changed. Make them unique, for "
             "instance by GROUP BY."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn.arrow.engine import run_query
 from firn.arrow.inputs import InputRows, to_reader
@@ -20,9 +20,6 @@ from firn.lake.write.sort import unknown_order
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.predicate.predicate import Query
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ATTEMPTS = 3
 
@@ -81,7 +78,7 @@ def write(
     rows = to_reader(data, known=known)
     if query is not None:
         rows = _transformed(rows, query, known)
-    columns = agreed_columns(table, known, _typed(table, known, rows.schema), began, rows.schema.names)
+    columns = agreed_columns(table, known, _typed(table, known, rows), began, rows.schema.names)
     spec = WriteSpec.of(table, columns, namer, aside=aside)
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
 
@@ -99,7 +96,7 @@ def directories_of(table: LakeContext, data: Any) -> set[str]:
         )
     known = table.journal.columns()
     rows = to_reader(data, known=known)
-    columns = target_columns(table, known, _typed(table, known, rows.schema))
+    columns = target_columns(table, known, _typed(table, known, rows))
     return {
         part.directory
         for batch in rows.batches()
@@ -107,10 +104,13 @@ def directories_of(table: LakeContext, data: Any) -> set[str]:
     }
 
 
-def _typed(table: LakeContext, known: ColumnTypes, schema: pa.Schema) -> dict[str, str]:
+def _typed(table: LakeContext, known: ColumnTypes, rows: InputRows) -> dict[str, str]:
     """The columns of rows to be written. Lists that are all empty have the table's type, if it has one."""
-    columns = columns_of(schema)
+    schema, columns = rows.schema, columns_of(rows.schema)
     types = {fold(name): kind for name, kind in known.items()}
+    for name, kind in rows.columns.items():
+        if types.get(fold(name)) == kind:
+            columns[name] = kind
     for field in schema:
         if field.name in columns or field.type == "null":
             continue

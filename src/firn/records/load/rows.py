@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from firn.arrow.inputs import to_reader
-from firn.arrow.pyvalues import shown
+from firn.arrow.pyvalues import python_rows, shown
 from firn.arrow.types import columns_of
 from firn.errors import InvalidInputError
 from firn.records.documents.documents import ID, Documents
@@ -80,7 +80,7 @@ def _of_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterato
     for batch in batches:
         for part in _slices(batch):
             try:
-                values = part.cast(schema).to_pylist(maps_as_pydicts="strict")
+                values = python_rows(part.cast(schema), maps=True)
             except (pa.ArrowInvalid, KeyError) as error:
                 raise InvalidInputError(f"rows can't be made documents: {error}") from None
             for row in values:

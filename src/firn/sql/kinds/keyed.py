@@ -9,6 +9,7 @@ from typing import Any, cast
 import orjson
 
 from firn.alter import AlterResult
+from firn.arrow.pyvalues import python_rows
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.keyed.maintain.alter import definition_now
 from firn.keyed.table import KeyedTable
@@ -80,7 +81,7 @@ class KeyedInSql(SqlKind):
             report = table.load(found)
             return Outcome("insert", table.version, rows_inserted=report.rows)
         batch = WriteBatch()
-        for row in found.to_pylist():
+        for row in python_rows(found, maps=True):
             key, value = _entry(table, row)
             batch.put(key, value)
         with _writer(target) as kv:

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
+from firn.arrow.pyvalues import python_rows
 from firn.errors import CardinalityError, InvalidInputError
 from firn.journal.typenames import quoted
 from firn.lake.maintain.merge_clauses import MergeClause
@@ -43,8 +46,7 @@ def row_changes(target: Target, merge: Merge, key: Sequence[str]) -> Iterator[Ro
     query = target.query(_text(target, merge, clauses, key))
     seen: set[tuple[Any, ...]] = set()
     for batch in query.batches():
-        columns = [column.to_pylist() for column in batch.columns]
-        for row in zip(*columns, strict=True):
+        for row in (tuple(one.values()) for one in _python(target, batch)):
             at, found, rest = row[0], tuple(row[1 : 1 + len(key)]), row[1 + len(key) :]
             clause = clauses[at]
             if clause.action == "error":
@@ -65,6 +67,16 @@ def row_changes(target: Target, merge: Merge, key: Sequence[str]) -> Iterator[Ro
             skipped = sum(len(other.values or {}) for other in clauses[:at])
             values = rest[skipped : skipped + len(clause.values or {})]
             yield RowChange(clause, found, dict(zip(clause.values or {}, values, strict=True)))
+
+
+def _python(target: Target, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    try:
+        return python_rows(batch, maps=True)
+    except InvalidInputError:
+        raise InvalidInputError(
+            f"the statement {shown(target.said)} sets a value that Python has none for, like a date after the year "
+            f"9999, and {target.table.name} can't hold."
+        ) from None
 
 
 def _number(at: int) -> str:

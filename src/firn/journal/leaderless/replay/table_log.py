@@ -217,7 +217,9 @@ class TableLog:
         # After the LIST: a sweep that deleted one of these logs has recorded its horizon before.
         horizon = read_horizon(self.log_bucket, self.layout).ms
         swept = horizon > 0
-        if swept and (bound.ms < horizon or (bound.ms == horizon and _precedes_maintenance(bound, loaded.listed))):
+        if swept and (
+            bound.ms < horizon or (bound.ms == horizon and _precedes_maintenance(bound, loaded.listed))
+        ):
             since = datetime.fromtimestamp(horizon / 1000, timezone.utc).isoformat()
             raise SnapshotTooOldError(
                 f"{self.layout.prefix} can't be read as of {at}: sweep has deleted files of versions before "
