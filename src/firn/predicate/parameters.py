@@ -72,6 +72,15 @@ def with_values(
     return "".join([*pieces, text[at:]])
 
 
+def names_in(text: str) -> set[str]:
+    """The names of the parameters in a text.
+
+    >>> sorted(names_in("SELECT $n, $many, '$no' -- $neither"))
+    ['many', 'n']
+    """
+    return {word.text[1:] for word in _marks(words(text)) if word.text != "?"}
+
+
 def _marks(each: Sequence[Word]) -> list[Word]:
     found = []
     for number, word in enumerate(each):

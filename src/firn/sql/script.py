@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Protocol
 
 from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
+from firn.predicate.parameters import names_in
 from firn.predicate.select import read_select, shown
 from firn.predicate.words import WordReader, statements
 from firn.sql.kinds.kind import sql_kind
@@ -23,6 +24,7 @@ from firn.sql.statements import (
     read_statement,
 )
 from firn.sql.tables import opened
+from firn.sql.time_travel import Parameters, time_travel
 
 
 class SqlTransactions(Protocol):
@@ -79,7 +81,7 @@ class SqlScript:
             if options.get("engine") == "spark":
                 raise UnsupportedError("a transaction runs in this process, and not on Spark.")
             if self._transaction is None:
-                self._transaction = self._begun(query)
+                self._transaction = self._begun(query, parameters)
             if self._transaction is None:
                 return self._database.sql(query, parameters, tables=tables, **options)
             found: Result = self._transaction.sql(query, parameters, tables=tables)
@@ -111,15 +113,16 @@ class SqlScript:
         else:
             block.__exit__(_RolledBack, _RolledBack(), None)
 
-    def _begun(self, query: str) -> Any:
+    def _begun(self, query: str, parameters: Parameters) -> Any:
         """The transaction that the statement calls for; None where it only reads tables that have none."""
         statement = read_statement(query)
         block = self._block
         assert block is not None
-        if isinstance(statement, QueryStatement):
-            names, changes = list(read_select(statement.text).tables), False
-        elif isinstance(statement, CopyTo):
-            names, changes = list(read_select(statement.query).tables), False
+        if isinstance(statement, (QueryStatement, CopyTo)):
+            read = statement.text if isinstance(statement, QueryStatement) else statement.query
+            text, past, _ = time_travel(read, parameters)
+            found = read_select(text, read if past else None).tables
+            names, changes = [past[name].table if name in past else name for name in found], False
         elif isinstance(statement, (ShowTables, ShowCreateTable)):
             return None
         elif isinstance(statement, (CreateTable, AlterTable, DropTable)):
@@ -163,12 +166,16 @@ def run_script(
     found = list(statements(text))
     if not found:
         raise InvalidInputError("there is no statement: write one, like SELECT * FROM flights.")
-    given = parameters or {}
-    if unused := [name for name in given if f"${name}" not in text]:
+    given = {} if parameters is None else parameters
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(
+            "a script has several statements: give its parameters by name, {'n': 1} for $n."
+        )
+    if unused := [name for name in given if name not in names_in(text)]:
         raise InvalidInputError(f"no statement has ${unused[0]}.")
     with SqlScript(database) as script:
         for one in found:
-            used = {name: value for name, value in given.items() if f"${name}" in one}
+            used = {name: given[name] for name in names_in(one) if name in given}
             yield script.sql(one, used or None, **options)
         if script.in_block:
             raise InvalidInputError(

@@ -174,6 +174,29 @@ def test_a_script_that_fails_leaves_nothing(db: firn.Database, script: str, says
     db.sql("UPDATE stock SET pairs = 1 WHERE _id = 'skis'")
 
 
+def test_a_script_shares_its_parameters_out(db: firn.Database) -> None:
+    db.sql(
+        "UPDATE stock SET pairs = $n; UPDATE stock SET pairs = pairs + $nn; SELECT '$n'",
+        {"n": 1, "nn": 2},
+        script=True,
+    )
+    assert {row["pairs"] for row in db.sql("FROM stock")} == {3}
+    with pytest.raises(InvalidInputError, match=r"no statement has \$z"):
+        db.sql("SELECT '$z'", {"z": 1}, script=True)
+    with pytest.raises(InvalidInputError, match="parameters by name"):
+        db.sql("SELECT ?", [1], script=True)
+
+
+def test_a_block_can_begin_with_an_older_version(db: firn.Database) -> None:
+    commit = db.sql("FROM stock").versions["stock"]
+    for text in ("FROM stock AT (VERSION => $v)", "FROM stock VERSION AS OF $v"):
+        with pytest.raises(InvalidInputError, match="is read at its transaction's snapshot"):
+            db.sql(f"BEGIN; {text}; COMMIT", {"v": commit}, script=True)
+    db.sql("CREATE TABLE flights (n BIGINT)")
+    db.sql("BEGIN; FROM flights VERSION AS OF '0'; UPDATE stock SET pairs = 9; COMMIT", script=True)
+    assert {row["pairs"] for row in db.sql("FROM stock")} == {9}
+
+
 def test_begin_is_for_scripts(db: firn.Database) -> None:
     with pytest.raises(UnsupportedError, match="script=True"):
         db.sql("BEGIN")
