@@ -651,6 +651,7 @@ class Database(Transactions, WriterUpkeep):
         from firn.sql.result import Result
         from firn.sql.run import Statements
 
+        self._must_be_open()
         if script:
             from firn.sql.script import run_script
 

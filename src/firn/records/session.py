@@ -113,6 +113,8 @@ class RecordSession:
     def close(self) -> None:
         """Apply what is left of own commits, and begin no transaction any more."""
         self._closed = True
+        if self._store is not None:
+            self._store.closed = True
         unclosed.discard(self)
         self._close_at_exit()
 

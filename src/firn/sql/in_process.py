@@ -205,10 +205,8 @@ class DuckQuery:
                 found = list(zip(relation.columns, relation.types, strict=True))
             except duckdb.Error as error:
                 raise self._failure(error) from None
-        columns: dict[str, str] = {}
-        taken = {fold(name) for name, _ in found}
-        for name, kind in found:
-            columns[_unique(name, columns, taken)] = canonical(str(kind))
+        names = _unique([name for name, _ in found])
+        columns = {name: canonical(str(kind)) for name, (_, kind) in zip(names, found, strict=True)}
         arrow_schema(columns)
         return columns
 
@@ -329,16 +327,24 @@ class _Rows(Iterator[pa.RecordBatch]):
         keep_alive(self._batches)
 
 
-def _unique(name: str, given: ColumnTypes, taken: set[str]) -> str:
-    """A column's name, or, of one whose name another has before it, the name with a number."""
-    spelled = {fold(other) for other in given}
-    if fold(name) not in spelled:
-        return name
-    return next(
-        other
-        for number in count(1)
-        if fold(other := f"{name}_{number}") not in spelled | (taken - {fold(name)})
-    )
+def _unique(names: Sequence[str]) -> list[str]:
+    """Columns' names; of those whose name another has before them, the name with a number.
+
+    >>> _unique(["a", "A", "a", "a_1"])
+    ['a', 'A_2', 'a_3', 'a_1']
+    """
+    taken, seen = {fold(name) for name in names}, set[str]()
+    numbers: dict[str, Iterator[int]] = {}
+    found = []
+    for name in names:
+        given = name
+        if fold(name) in seen:
+            each = numbers.setdefault(fold(name), count(1))
+            given = next(other for number in each if fold(other := f"{name}_{number}") not in taken)
+            taken.add(fold(given))
+        seen.add(fold(name))
+        found.append(given)
+    return found
 
 
 def _define_clock(duck: Any, now: dt.datetime, scope: str = "") -> None:

@@ -76,7 +76,8 @@ class CreateTable:
         text = f"CREATE TABLE {quoted(self.table)}"
         if lines:
             text += " (\n" + ",\n".join(lines) + "\n)"
-        for clause, values in (("PARTITIONED BY", self.partition_by), ("SORTED BY", self.sort_by)):
+        orders = tuple(map(_ordered, self.sort_by))
+        for clause, values in (("PARTITIONED BY", self.partition_by), ("SORTED BY", orders)):
             if values:
                 text += f"\n{clause} ({', '.join(values)})"
         options = ", ".join(f"{name} = {literal(value)}" for name, value in self.options.items())
@@ -240,6 +241,10 @@ def _create(r: WordReader, _: str) -> Statement:
     key: tuple[str, ...] = ()
     if r.take("("):
         while True:
+            if r.peek() in _CONSTRAINTS and r.peek() != "GENERATED":  # a word that can be a column's name
+                raise _constraint(r)
+            if key and r.peek() == "PRIMARY":
+                raise r.error("the table has its key already")
             if r.take("PRIMARY", "KEY"):
                 key = tuple(r.names())
             else:
@@ -248,6 +253,8 @@ def _create(r: WordReader, _: str) -> Statement:
                     raise r.error(f"the column {name!r} stands twice")
                 columns[name] = r.span(",", "PRIMARY", "NOT", "NULL", *_CONSTRAINTS)
                 while not r.ended and r.peek() not in (",", ")"):
+                    if key and r.peek() == "PRIMARY":
+                        raise r.error("the table has its key already")
                     if r.take("PRIMARY", "KEY"):
                         key = (name,)
                     elif r.take("NOT", "NULL"):
@@ -264,10 +271,10 @@ def _create(r: WordReader, _: str) -> Statement:
     options: dict[str, str] = {}
     query = None
     while not r.ended:
-        if r.take("PARTITIONED", "BY"):
+        if not partition_by and r.take("PARTITIONED", "BY"):
             partition_by = tuple(r.spans())
-        elif r.take("SORTED", "BY") or r.take("ORDER", "BY"):
-            sort_by = tuple(r.spans())
+        elif not sort_by and (r.take("SORTED", "BY") or r.take("ORDER", "BY")):
+            sort_by = tuple(map(_order, r.spans()))
         elif r.take("WITH"):
             options.update(_options(r))
         elif r.take("AS"):
@@ -280,6 +287,23 @@ def _create(r: WordReader, _: str) -> Statement:
 
 
 _CONSTRAINTS = ("UNIQUE", "REFERENCES", "FOREIGN", "GENERATED", "DEFAULT", "CHECK", "CONSTRAINT", "COLLATE")
+
+
+def _order(text: str) -> str:
+    """A part of a sort order as `create_table` takes it: a column, and its direction."""
+    r = WordReader(text)
+    if r.peek()[:1] not in ('"', "`"):
+        return text
+    name = r.name()
+    return f"{name} {r.rest()}" if not r.ended else name
+
+
+def _ordered(text: str) -> str:
+    """The other way round."""
+    name, _, last = text.rpartition(" ")
+    if name and last.upper() in ("ASC", "DESC"):
+        return f"{quoted(name)} {last}"
+    return quoted(text)
 
 
 def _constraint(r: WordReader) -> UnsupportedError:

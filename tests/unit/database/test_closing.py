@@ -38,6 +38,8 @@ def test_a_closed_connection_refuses_everything(tmp_path: Path) -> None:
         db.tables,
         db.begin,
         lambda: db.sql("FROM people"),
+        lambda: db.sql("SELECT 1"),
+        lambda: db.sql("SELECT 1", script=True),
         lambda: db.create_table("t"),
         lambda: db.drop_table("people"),
         lambda: people.insert("ada", {}),
@@ -49,6 +51,18 @@ def test_a_closed_connection_refuses_everything(tmp_path: Path) -> None:
         with pytest.raises(DatabaseClosedError, match="connect again"):
             call()
     assert repr(db).endswith("(closed)>")
+
+
+def test_a_transaction_ends_with_its_connection(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    db.create_table("people", kind="records").insert("ada", {"born": 1815})
+    tx = db.begin()
+    tx.upsert("people", "ada", {"born": 1816})
+    db.close()
+    with pytest.raises(DatabaseClosedError, match="rolled back"):
+        tx.commit()
+    assert not tx.is_open
+    assert firn.connect(tmp_path)["people"].get("ada")["born"] == 1815
 
 
 def test_closing_ends_handles_of_this_connection_alone(tmp_path: Path) -> None:

@@ -406,6 +406,11 @@ def test_columns_that_share_a_name_get_numbers(db: firn.Database) -> None:
     assert (result.count(), result.head(1).num_rows) == (1, 1)
 
 
+def test_many_columns_of_one_name(db: firn.Database) -> None:
+    columns = list(db.sql(f"SELECT {', '.join(['1 AS a'] * 5000)}, 2 AS a_7").columns)
+    assert len(set(columns)) == 5001 and columns[:2] == ["a", "a_1"] and columns[-1] == "a_7"
+
+
 def test_the_clock_stands_still(db: firn.Database) -> None:
     result = db.sql(
         "SELECT now() AS a, current_timestamp AS b, current_date AS c, today() AS d, localtimestamp AS e, "

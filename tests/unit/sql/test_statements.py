@@ -402,6 +402,33 @@ def test_alter_sets_properties_of_each_kind() -> None:
         assert name not in next(iter(sql("SHOW CREATE TABLE t")))["sql"]
 
 
+def test_quoted_columns_order_and_part_rows() -> None:
+    db = firn.connect("memory://")
+    db.sql(
+        'CREATE TABLE t ("a b" DATE, "p,q" BIGINT, "z desc" BIGINT) PARTITIONED BY (month("a b"), "p,q") '
+        'SORTED BY ("a b" DESC, "p,q", "z desc")'
+    )
+    text = db.sql("SHOW CREATE TABLE t").to_arrow()["sql"][0].as_py()
+    db.sql("DROP TABLE t")
+    db.sql(text)
+    assert db.sql("SHOW CREATE TABLE t").to_arrow()["sql"][0].as_py() == text
+    assert 'SORTED BY ("a b" DESC, "p,q"' in text
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("a INTEGER, UNIQUE (a)", "can't be UNIQUE"),
+        ("a INTEGER, CONSTRAINT x PRIMARY KEY (a)", "can't be CONSTRAINT"),
+        ("a INTEGER PRIMARY KEY, b INTEGER PRIMARY KEY", "has its key already"),
+        ("a INTEGER PRIMARY KEY, PRIMARY KEY (a)", "has its key already"),
+    ],
+)
+def test_constraints_that_cannot_be(columns: str, says: str) -> None:
+    with pytest.raises(FirnError, match=says):
+        firn.connect("memory://").sql(f"CREATE TABLE t ({columns})")
+
+
 @pytest.mark.parametrize("value", ["?", "$size", "'2' || 'MB'", "concat('2', 'MB')"])
 def test_values_of_options_can_be_expressions(value: str) -> None:
     db = firn.connect("memory://")

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from firn.arguments import checked
 from firn.errors import (
+    DatabaseClosedError,
     DuplicateKeyError,
     OutcomeUnknownError,
     StaleObjectError,
@@ -452,6 +453,12 @@ class Transaction(TransactionReads):
     def _must_be_open(self) -> None:
         if self._state == "open" and self._store.clock.monotonic() >= self._ends_s:
             self._end("timed out")
+        if self._state == "open" and self._store.closed:
+            self._end("rolled back")
+            raise DatabaseClosedError(
+                f"the connection of transaction {self.txid} was closed, and the transaction was rolled back: connect "
+                "again."
+            )
         if self._state == "timed out":
             raise TransactionTimedOutError(
                 f"transaction {self.txid} took longer than {self._timeout_s:g} s and was rolled back; begin another, "
