@@ -25,6 +25,9 @@ _NOT_OF_A_ROW = ("unnest", "generate_subscripts")
 
 _SHOWN = 100
 
+MAX_DEPTH = 1000
+"""Brackets in one another."""
+
 
 @dataclass(frozen=True)
 class Select:
@@ -51,6 +54,7 @@ def read_select(text: str, said: str | None = None) -> Select:
     """
     if not text.strip():
         raise InvalidInputError("the query is empty; write one, like SELECT * FROM flights.")
+    _check_depth(text)
     with readable_depth("query", text), cursor() as duck:
         try:
             read = json.loads(duck.execute("SELECT json_serialize_sql($1)", [text]).fetchone()[0])
@@ -136,6 +140,21 @@ def shown(text: str) -> str:
     """A query as messages quote it."""
     line = " ".join(text.split())
     return repr(line if len(line) <= _SHOWN else line[:_SHOWN] + "…")
+
+
+def _check_depth(text: str) -> None:
+    """DuckDB's parser runs out of stack where queries in brackets are nested by tens of thousands, and ends the
+    process."""
+    if text.count("(") <= MAX_DEPTH:
+        return
+    data, depth = text.encode(), 0
+    for at, kind in duckdb.tokenize(text):
+        if kind == duckdb.token_type.operator:
+            depth += (data[at : at + 1] == b"(") - (data[at : at + 1] == b")")
+        if depth > MAX_DEPTH:
+            raise InvalidInputError(
+                f"the query {shown(text)} is nested too deeply: it has more than {MAX_DEPTH} brackets in one another."
+            )
 
 
 def _without_end(text: str) -> str:

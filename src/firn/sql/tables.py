@@ -76,8 +76,15 @@ def narrow(
         tree: the query's, by sqlglot; None where it doesn't read the text: then all is read.
         trusted: whether the engine reads such a condition in the query, too.
     """
-    if tree is None:
+    try:
+        return dict(reads) if tree is None else _narrowed(reads, tree, trusted)
+    except RecursionError:  # thousands of terms: all is read
         return dict(reads)
+
+
+def _narrowed(
+    reads: Mapping[str, TableRead], tree: exp.Expression, trusted: Callable[[str], bool]
+) -> dict[str, TableRead]:
     by_name = {fold(name): read for name, read in reads.items()}
     nodes = table_nodes(tree)
     known = {id(node): by_name[fold(node.name)].known for node in nodes if fold(node.name) in by_name}

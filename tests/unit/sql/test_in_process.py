@@ -411,6 +411,21 @@ def test_many_columns_of_one_name(db: firn.Database) -> None:
     assert len(set(columns)) == 5001 and columns[:2] == ["a", "a_1"] and columns[-1] == "a_7"
 
 
+def test_thousands_of_terms(db: firn.Database) -> None:
+    db.create_table("flights").append([{"n": 1}])
+    assert list(db.sql("FROM flights WHERE " + " AND ".join(["n = 1"] * 3000))) == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"), [("(FROM ", ")"), ("(WITH a AS (SELECT 1) FROM ", ")"), ("(", ")")]
+)
+def test_text_is_nested_too_deeply(begin: str, end: str, db: firn.Database) -> None:
+    for depth in (2000, 10_000):
+        with pytest.raises(InvalidInputError, match="nested too deeply"):
+            db.sql(f"FROM {begin * depth}(SELECT 1){end * depth}")
+    assert db.sql("SELECT '" + "(" * 2000 + "' AS x").count() == 1
+
+
 def test_the_clock_stands_still(db: firn.Database) -> None:
     result = db.sql(
         "SELECT now() AS a, current_timestamp AS b, current_date AS c, today() AS d, localtimestamp AS e, "
