@@ -174,9 +174,9 @@ def _unreadable(text: str, read: dict[str, Any], *, positioned: bool) -> Invalid
         )
     known = positioned and read.get("position")
     where = f" ({position(text, int(read['position']))})" if known else ""
-    return InvalidInputError(
-        f"the query {shown(text)} isn't SQL that DuckDB reads: {read.get('error_message')}{where}."
-    )
+    reason = str(read.get("error_message"))
+    reason = reason if len(reason) <= 5 * _SHOWN else reason[: 5 * _SHOWN] + "…"
+    return InvalidInputError(f"the query {shown(text)} isn't SQL that DuckDB reads: {reason}{where}.")
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:

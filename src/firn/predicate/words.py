@@ -37,7 +37,11 @@ class Word:
 
 def words(text: str) -> list[Word]:
     """The words of a text, comments left out."""
-    data = text.encode()
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        said = shown(text).encode(errors="replace").decode()
+        raise InvalidInputError(f"the statement {said} isn't Unicode: {error.reason}.") from None
     tokens = duckdb.tokenize(text)
     ends = [*(start for start, _ in tokens[1:]), *[len(data)] * bool(tokens)]
     found = []

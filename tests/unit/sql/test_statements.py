@@ -402,6 +402,28 @@ def test_alter_sets_properties_of_each_kind() -> None:
         assert name not in next(iter(sql("SHOW CREATE TABLE t")))["sql"]
 
 
+def test_ids_stand_once_in_an_insert() -> None:
+    db = firn.connect("memory://")
+    db.sql("CREATE TABLE t (n BIGINT) WITH (kind = 'records')")
+    with pytest.raises(CardinalityError, match="several rows of the source have the id 'a'"):
+        db.sql("INSERT INTO t VALUES ('a', 1), ('a', 2)")
+    assert list(db.sql("FROM t")) == []
+
+
+@pytest.mark.parametrize("text", ["SELECT '\ud800'", "INSERT INTO t VALUES ('\udfff')", "\ud800"])
+def test_text_that_is_not_unicode(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="isn't Unicode"):
+        firn.connect("memory://").sql(text)
+    with pytest.raises(InvalidInputError, match="isn't Unicode"):
+        firn.connect("memory://").sql(text, script=True)
+
+
+def test_messages_stay_short() -> None:
+    with pytest.raises(InvalidInputError) as found:
+        firn.connect("memory://").sql("x" * 1_000_000)
+    assert len(str(found.value)) < 1000
+
+
 def test_quoted_columns_order_and_part_rows() -> None:
     db = firn.connect("memory://")
     db.sql(

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from firn.errors import InvalidInputError, UnsupportedError
+from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.predicate.select import shown
 from firn.records.definition.definition import Index
 from firn.records.documents.documents import ID
@@ -73,9 +73,15 @@ class RecordsInSql(SqlKind):
             raise InvalidInputError(f"the statement {shown(target.said)}: each row needs an {ID}, its id.")
 
         def documents() -> dict[str, dict[str, Any]]:
-            return dict(
-                _document(target, *row) for row in load_rows(rows.table(), table.definition.documents)
-            )
+            found: dict[str, dict[str, Any]] = {}
+            for row in load_rows(rows.table(), table.definition.documents):
+                id, document = _document(target, *row)
+                if id in found:
+                    raise CardinalityError(
+                        f"the statement {shown(target.said)}: several rows of the source have the id {id!r}."
+                    )
+                found[id] = document
+            return found
 
         if isinstance(table, RowTable):
             count = len(table.insert_many(documents()))
