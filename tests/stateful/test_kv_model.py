@@ -459,6 +459,16 @@ def _settings(examples: int) -> settings:
 
 
 TestKeyedTable = KeyedMachine.TestCase
-TestKeyedTable.settings = _settings(60)
+TestKeyedTable.settings = _settings(20)
 TestAsyncKeyedTable = AsyncKeyedMachine.TestCase
-TestAsyncKeyedTable.settings = _settings(20)
+TestAsyncKeyedTable.settings = _settings(8)
+
+
+@pytest.mark.long
+class TestKeyedTableAtLength(KeyedMachine.TestCase):  # type: ignore[misc,name-defined]
+    settings = _settings(60)
+
+
+@pytest.mark.long
+class TestAsyncKeyedTableAtLength(AsyncKeyedMachine.TestCase):  # type: ignore[misc,name-defined]
+    settings = _settings(20)

@@ -439,16 +439,25 @@ def _plain(value: Any) -> Any:
     return 0.0 if isinstance(value, float) and value == 0 else value
 
 
+def lake_settings(examples: int) -> settings:
+    return settings(
+        max_examples=EXAMPLES or examples,
+        stateful_step_count=30,
+        deadline=None,
+        derandomize=not EXAMPLES,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 TestLakeTable = LakeTableMachine.TestCase
-TestLakeTable.settings = settings(
-    max_examples=EXAMPLES or 18,
-    stateful_step_count=30,
-    deadline=None,
-    derandomize=not EXAMPLES,
-    database=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestLakeTable.settings = lake_settings(8)
+
+
+@pytest.mark.long
+class TestLakeTableAtLength(LakeTableMachine.TestCase):  # type: ignore[misc,name-defined]
+    settings = lake_settings(18)
 
 
 @pytest.mark.parametrize("spec", ["row", "zoned"])

@@ -9,9 +9,10 @@ import io
 from dataclasses import replace
 
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from test_lake_model import _PREDICATES, _ROWS, LakeTableMachine, Row, TestLakeTable, _bag
+from test_lake_model import _PREDICATES, _ROWS, LakeTableMachine, Row, _bag, lake_settings
 
 from firn.database.writer_tables import WriterTables
 from firn.errors import SnapshotTooOldError
@@ -130,5 +131,9 @@ class WriterTableMachine(LakeTableMachine):
 
 
 TestWriterTable = WriterTableMachine.TestCase
-TestWriterTable.settings = TestLakeTable.settings
-del TestLakeTable  # it runs in its own module
+TestWriterTable.settings = lake_settings(6)
+
+
+@pytest.mark.long
+class TestWriterTableAtLength(WriterTableMachine.TestCase):  # type: ignore[misc,name-defined]
+    settings = lake_settings(18)

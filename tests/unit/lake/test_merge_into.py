@@ -427,7 +427,7 @@ def test_rows_that_a_soft_delete_took_dont_match_nor_come_back() -> None:
 
 
 def test_an_append_beside_a_merge_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = firn.connect("memory://").create_table("t")
+    table = firn.connect("memory://").create_table("t", properties={"lock_wait": "0s"})
     table.append([{"id": 1, "n": 1}])
     real = merge_into.run_tasks
 

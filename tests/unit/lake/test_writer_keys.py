@@ -12,6 +12,7 @@ import firn
 from firn.journal.model import DataFile
 from firn.journal.writer.format.state import clock_above, clock_at, greatest_clock
 from firn.lake.table import LakeTable
+from seeds import seeds
 
 NOW = {"schema_refresh": "0s"}  # appenders look at the others each time
 
@@ -72,7 +73,7 @@ def test_a_transactions_later_steps_win(tmp_path: Path) -> None:
     assert content(many) == {1: 11}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, short=2))
 def test_any_writers_in_turn_keep_a_dict(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     tables = [stock(tmp_path, name) for name in ("a", "b", "c")]

@@ -12,6 +12,7 @@ import pytest
 import firn
 from firn.errors import FirnError
 from firn.sql.script import SqlScript
+from seeds import seeds
 
 CREATE = {
     "lake": "CREATE TABLE t (_id VARCHAR, g VARCHAR, n INTEGER, x DOUBLE, d DATE) PARTITIONED BY (g) SORTED BY (n)",
@@ -159,16 +160,16 @@ def _failure(run: Callable[..., Any], *given: Any, **options: Any) -> Exception 
 
 
 @pytest.mark.parametrize("kind", list(CREATE))
-def test_the_same_text_does_the_same(kind: str) -> None:
-    for seed in range(4):
-        pair = Pair(kind, seed)
-        for _ in range(10):
-            pair.run()
+@pytest.mark.parametrize("seed", seeds(4, short=1))
+def test_the_same_text_does_the_same(kind: str, seed: int) -> None:
+    pair = Pair(kind, seed)
+    for _ in range(10):
+        pair.run()
 
 
 @pytest.mark.parametrize("kind", ["records", "writer"])
-def test_transactions_do_the_same(kind: str) -> None:
-    for seed in range(4):
-        pair = Pair(kind, 1000 + seed)
-        for _ in range(5):
-            pair.run_block()
+@pytest.mark.parametrize("seed", seeds(4, short=1))
+def test_transactions_do_the_same(kind: str, seed: int) -> None:
+    pair = Pair(kind, 1000 + seed)
+    for _ in range(5):
+        pair.run_block()

@@ -181,8 +181,14 @@ def grown(table: Any, rng: random.Random) -> None:
     table.append(random_rows(rng, 5))
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("store", ["directory", "bucket", "memory"])
+@pytest.mark.parametrize(
+    ("seed", "store"),
+    [
+        pytest.param(seed, store, marks=[pytest.mark.long] if seed % 3 != place else [])
+        for seed in range(8)
+        for place, store in enumerate(("directory", "bucket", "memory"))
+    ],
+)
 def test_random_queries(seed: int, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(f"{seed} {store}")
     if store == "bucket":

@@ -11,6 +11,7 @@ import firn
 from firn.bucket.base import Listing
 from firn.lake.table import LakeTable
 from lake_journals import EVERY_LAKE, Lake
+from seeds import seeds
 
 WRITERS = ("ann", "bob", "cyd", "w")
 WRITER_LAKES = [name for name in EVERY_LAKE if name != "leaderless"]
@@ -135,7 +136,7 @@ def blind(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITER_LAKES)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, short=2))
 def test_the_greatest_clock_of_all_writers_wins_before_and_after_merges(kind: str, seed: int) -> None:
     chance = random.Random(seed)
     lake = EVERY_LAKE[kind]()
@@ -168,7 +169,7 @@ def test_the_greatest_clock_of_all_writers_wins_before_and_after_merges(kind: st
 
 
 @pytest.mark.parametrize("kind", WRITER_LAKES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, short=1))
 def test_the_latest_change_of_any_writer_wins_before_and_after_merges(kind: str, seed: int) -> None:
     """Each has read what the others did, so it makes no difference who is ahead in revisions."""
     chance = random.Random(seed)
