@@ -59,6 +59,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.keyed.table.KeyedTable",
             "firn.keyed.write.writer.KeyedWriter",
             "firn.keyed.write.batch.WriteBatch",
+            "firn.keyed.read.reads.Reads",
             "firn.keyed.read.reader.KeyedReader",
             "firn.keyed.read.scan.KeyedScan",
             "firn.keyed.table.AsyncKeyedTable",

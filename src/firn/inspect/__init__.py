@@ -1,5 +1,6 @@
-"""Looking at a database without changing it: any object as text (`dump`), tables as a page (`report`).
+"""Looking at a database without changing it: any object as text (`dump`), what is damaged (`fsck`), tables as a page
+(`report`).
 
-Only what reads enters here. `dump` takes objects as they are, damaged ones too; `report` collects `facts`,
-draws `figures` and puts them on a `page`.
+Only what reads enters here. `dump` takes objects as they are, damaged ones too; `report` collects `facts`, and puts
+sections of each table on a `page`.
 """

@@ -1,6 +1,8 @@
-"""SQL over the tables of a database: one SELECT, each table at one version.
+"""SQL over the tables of a database: queries, each table at one version, and statements that change tables.
 
 The engine that runs a query is the one whose SQL it is written in: DuckDB in this process, or Spark. Nothing is
 translated. The tables of a database enter by a protocol (`tables.QueryTables`), `Database` itself never. Begin at
-`result.Result` and `in_process.DuckQuery`.
+`run.Statements`, which runs what `statements.read_statement` has read, and at `in_process.DuckQuery`, a query. What a
+kind of table does with statements is its `kinds.kind.SqlKind`. To add a statement: a frozen class and a function in
+`_HEADS` in `statements`, and a case of `Statements`.
 """
