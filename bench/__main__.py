@@ -35,6 +35,8 @@ PROGRAMS = (
     Program("first_answer", False, ("--rounds", "3")),
     Program("merge_into", False, ("--rows", "60000", "--changes", "10000", "--rounds", "1")),
     Program("sql_objects", False, ("--rows", "200000", "--small", "40", "--rounds", "1")),
+    Program("sql_suites", False, ("--scale", "0.1", "--rounds", "1")),
+    Program("many_files", False, ("--files", "100", "--rounds", "1")),
     Program(
         "small_appends",
         False,

@@ -86,6 +86,49 @@ def test_sql_objects(run):
     assert {m["rows"] for (name, _), m in found.items() if name != "aggregates of most rows (as Q1)"} == {1}
 
 
+def test_sql_suites(bench, tmp_path):
+    """Without what generates the data, which comes from a registry."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    suites, data, figures = bench("sql_suites"), bench("tpc_data"), bench("figures")
+    pq.write_table(pa.table({"k": [1, 2, 2], "x": [0.5, 1.5, None]}), tmp_path / "t.parquet")
+    texts = {
+        1: "SELECT k, sum(x) AS x FROM t GROUP BY k",
+        2: "SELECT k AS a, x AS a FROM t ORDER BY k DESC LIMIT 1",
+        3: "SELECT nothing FROM t",
+    }
+    suite = data.Suite("tiny", 1, {"t": tmp_path / "t.parquet"}, texts)
+    found = figures.Figures("sql_suites", {})
+    suites.in_process(found, suites.load(tmp_path, suite), suite, texts, rounds=1, peers=True)
+    assert (found.settings["agree"], found.settings["differ"]) == ([1, 2], [3])
+    assert {m.name for m in found.measures.values() if m.seconds} == {"tiny 1", "tiny 2"}
+    assert len(found.targets) == 1
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "same"),
+    [
+        (({"a": "INTEGER"}, [(1,), (None,)]), ({"a": "INTEGER"}, [(None,), (1,)]), True),
+        (({"a": "INTEGER"}, [(1,)]), ({"a": "BIGINT"}, [(1,)]), False),
+        (({"a": "INTEGER"}, [(1,)]), ({"a": "INTEGER"}, [(1,), (1,)]), False),
+        (({"a": "DOUBLE"}, [(1.0,)]), ({"a": "DOUBLE"}, [(1.0 + 1e-12,)]), True),
+        (({"a": "DOUBLE"}, [(1.0,)]), ({"a": "DOUBLE"}, [(1.0 + 1e-6,)]), False),
+        (({"a": "INTEGER", "b": "INTEGER"}, []), ({"b": "INTEGER", "a": "INTEGER"}, []), False),
+    ],
+)
+def test_answers_of_sql_suites(bench, mine, theirs, same):
+    assert (bench("sql_suites").differs(mine, theirs) is None) == same
+
+
+def test_many_files(run):
+    found = measures(run("many_files", "--files", "3", "--rounds", "1"))
+    assert {(name, m["files"], m["rows"]) for (name, _), m in found.items()} == {
+        ("all rows", 3, 1),
+        ("one key", 3, 0),
+    }
+
+
 def test_small_appends(run):
     result = run(
         "small_appends",
