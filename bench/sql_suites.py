@@ -43,8 +43,10 @@ def main(argv: Sequence[str] | None = None) -> Figures:
     with tempfile.TemporaryDirectory() as root:
         db = load(Path(root), suite)
         run = on_spark if options.engine == "spark" else in_process
-        run(figures, db, suite, texts, rounds=options.rounds, peers=not options.no_peers)
-    finish(figures, options.out)
+        try:
+            run(figures, db, suite, texts, rounds=options.rounds, peers=not options.no_peers)
+        finally:  # an interrupted run shows what it has
+            finish(figures, options.out)
     return figures
 
 
