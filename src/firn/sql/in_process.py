@@ -195,7 +195,7 @@ class DuckQuery:
                 )
         with cursor() as duck:
             try:
-                _define_clock(duck, self._now, "TEMP ")
+                _define_clock(duck, self._now, self.text, "TEMP ")
                 for name, read in reads.items():
                     duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {empty_relation(read.known).sql}")
                 for name, rows in self._given.items():
@@ -270,7 +270,7 @@ class DuckQuery:
                 spill=None if self._limits.spill is None else self._limits.spill.path(),
             )
             duck = stack.enter_context(closing(made))
-            _define_clock(duck, self._now)
+            _define_clock(duck, self._now, self.text)
             for name, relation in relations.items():
                 for label, stream in relation.streams.items():
                     duck.register(label, stream)
@@ -347,19 +347,24 @@ def _unique(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _define_clock(duck: Any, now: dt.datetime, scope: str = "") -> None:
-    """Let the clock stand: every output of a query, and each of its parts, has one time."""
+def _define_clock(duck: Any, now: dt.datetime, text: str, scope: str = "") -> None:
+    """Let the clock stand if the text asks it: every output of a query, and each of its parts, has one time."""
     local = f"TIMESTAMP '{now.replace(tzinfo=None).isoformat(sep=' ')}'"
     zoned, day, time = f"{local} AT TIME ZONE 'UTC'", f"CAST({local} AS DATE)", f"CAST({local} AS TIME)"
-    for names, value in (
-        (("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"), zoned),
-        (("current_date", "today"), day),
-        (("localtimestamp", "current_localtimestamp"), local),
-        (("localtime", "current_localtime"), time),
-    ):
-        for name in names:
-            duck.execute(f"CREATE {scope}MACRO {name}() AS {value}")
-    duck.execute(f"CREATE {scope}MACRO age(x) AS system.main.age({day}, x), (x, y) AS system.main.age(x, y)")
+    macros = {
+        **dict.fromkeys(
+            ("now", "current_timestamp", "get_current_timestamp", "transaction_timestamp"), zoned
+        ),
+        **dict.fromkeys(("current_date", "today"), day),
+        **dict.fromkeys(("localtimestamp", "current_localtimestamp"), local),
+        **dict.fromkeys(("localtime", "current_localtime"), time),
+    }
+    said = fold(text)
+    if not any(name in said for name in (*macros, "age")):
+        return  # to define them would be a tenth of a small query
+    made = [f"CREATE {scope}MACRO {name}() AS {value};" for name, value in macros.items()]
+    made.append(f"CREATE {scope}MACRO age(x) AS system.main.age({day}, x), (x, y) AS system.main.age(x, y);")
+    duck.execute("".join(made))
 
 
 def _lost(failures: Sequence[BaseException], files: Sequence[str]) -> str | None:
