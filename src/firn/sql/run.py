@@ -20,6 +20,7 @@ from firn.predicate.parameters import plain, with_values
 from firn.predicate.select import shown
 from firn.predicate.words import outline_of
 from firn.reads import plan_read
+from firn.sql.heads import read_statement
 from firn.sql.in_process import DuckQuery
 from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
 from firn.sql.limits import QueryLimits
@@ -38,7 +39,6 @@ from firn.sql.statements import (
     ShowCreateTable,
     ShowTables,
     Truncate,
-    read_statement,
 )
 from firn.sql.tables import opened
 from firn.sql.time_travel import Parameters

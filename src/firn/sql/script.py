@@ -10,6 +10,7 @@ from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
 from firn.predicate.parameters import names_in
 from firn.predicate.select import read_select, shown
 from firn.predicate.words import WordReader, statements
+from firn.sql.heads import read_statement
 from firn.sql.kinds.kind import sql_kind
 from firn.sql.outcome import Outcome
 from firn.sql.result import Result
@@ -21,7 +22,6 @@ from firn.sql.statements import (
     QueryStatement,
     ShowCreateTable,
     ShowTables,
-    read_statement,
 )
 from firn.sql.tables import opened
 from firn.sql.time_travel import Parameters, time_travel
