@@ -7,17 +7,18 @@ in, and nothing else; see `firn.arrow.connections`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
 from firn.arrow.connections import MEMORY, connection
-from firn.arrow.types import conform
+from firn.arrow.types import arrow_type, conform, duckdb_name
 from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
-from firn.journal.typenames import canonical
+from firn.journal.model import ColumnTypes
+from firn.journal.typenames import canonical, quoted
 from firn.names import fold
 
 if TYPE_CHECKING:
@@ -66,24 +67,34 @@ def run_query(
 
 
 def filter_table(
-    table: pa.Table, predicate_sql: str, *, negate: bool = False, memory: int = MEMORY
+    table: pa.Table,
+    predicate_sql: str,
+    *,
+    types: ColumnTypes | None = None,
+    negate: bool = False,
+    memory: int = MEMORY,
 ) -> pa.Table:
     """The rows for which a predicate is true, or with `negate` those for which it is false or null.
 
-    Keeps the order of the rows and the Arrow types of all columns as they are. Raises `InvalidInputError`
-    with DuckDB's message for a predicate that isn't one expression over the table's columns. Costs about
-    1 ms besides the work, no requests.
+    `types` are those of the columns, as far as they have others than Arrow's. Keeps the order of the rows and the
+    Arrow types of all columns as they are. Raises `InvalidInputError` with DuckDB's message for a predicate that
+    isn't one expression over the table's columns. Costs about 1 ms besides the work, no requests.
 
     >>> filter_table(pa.table({"x": [1, None, 3]}), "x > 1", negate=True)["x"].to_pylist()
     [1, None]
     """
-    mask = row_mask(table, predicate_sql, negate=negate, memory=memory)
+    mask = row_mask(table, predicate_sql, types=types, negate=negate, memory=memory)
     kept = pc.sum(mask).as_py() or 0
     return table if kept == table.num_rows else table.filter(mask)
 
 
 def row_mask(
-    table: pa.Table, predicate_sql: str, *, negate: bool = False, memory: int = MEMORY
+    table: pa.Table,
+    predicate_sql: str,
+    *,
+    types: ColumnTypes | None = None,
+    negate: bool = False,
+    memory: int = MEMORY,
 ) -> pa.ChunkedArray:
     """For each row whether a predicate is true, or with `negate` whether it is false or null; no nulls.
 
@@ -95,7 +106,10 @@ def row_mask(
     truth = "IS NOT TRUE" if negate else "IS TRUE"
     with connection(memory) as duck:
         try:
-            relation = duck.from_arrow(table).project(f"(\n{predicate_sql}\n) {truth} AS keep")
+            rows = duck.from_arrow(table)
+            if casts := casts_of(table.column_names, types or {}):
+                rows = rows.project(f"* REPLACE ({casts})")
+            relation = rows.project(f"(\n{predicate_sql}\n) {truth} AS keep")
             mask = relation.to_arrow_table()
         except duckdb.Error as error:
             raise _failure(error, f"the predicate {predicate_sql!r}") from None
@@ -104,6 +118,12 @@ def row_mask(
             f"the predicate {predicate_sql!r} isn't one condition on each row: write something like x > 1"
         )
     return mask.column(0)
+
+
+def casts_of(names: Sequence[str], types: ColumnTypes) -> str:
+    """Casts of the columns that have another type than Arrow's: a HUGEINT is a decimal there, whose `//` rounds."""
+    less = [name for name in names if name in types and duckdb_name(arrow_type(types[name])) != types[name]]
+    return ", ".join(f"CAST({quoted(name)} AS {types[name]}) AS {quoted(name)}" for name in less)
 
 
 def _check_select(connection: Any, sql: str) -> None:

@@ -139,6 +139,15 @@ def test_a_predicate_prunes_partitions_and_statistics(flights: LakeTable) -> Non
     assert "1 of 3" in flights.scan(where="delay < 150").explain()
 
 
+@pytest.mark.parametrize("where", ["h // 2 = 3", "h & 3 = 3", "h > 6.5 AND h < 7.5"])
+def test_a_condition_sees_the_types_of_the_columns(lake: Lake, where: str) -> None:
+    table = lake.create("t", schema={"h": "HUGEINT"})
+    table.append([{"h": 7}, {"h": 8}])
+    assert [int(row["h"]) for row in table.scan(where=where).to_arrow().to_pylist()] == [7]
+    table.delete(where)
+    assert [int(row["h"]) for row in table.scan().to_arrow().to_pylist()] == [8]
+
+
 def test_outputs_agree(flights: LakeTable) -> None:
     flights.append(rows(1))
     scan = flights.scan(columns=["delay"], where="delay > 105")

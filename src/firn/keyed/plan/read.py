@@ -152,7 +152,7 @@ class KeyedRead(KeyedColumns):
                 rows = public_rows(batch, self.keys, self.needed)
                 if self.sql is not None:
                     assert self.predicate is not None
-                    rows = filter_table(rows, self.predicate.sql)
+                    rows = filter_table(rows, self.predicate.sql, types=self.needed)
                 if rows.num_rows:
                     yield rows
 

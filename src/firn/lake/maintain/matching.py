@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from firn.arrow.engine import run_query
-from firn.arrow.types import arrow_schema, arrow_type, columns_of, duckdb_name
+from firn.arrow.engine import casts_of, run_query
+from firn.arrow.types import arrow_schema, columns_of
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
 from firn.journal.columns import is_cast
@@ -234,18 +234,9 @@ def counted(rows: int) -> pa.Array:
 
 
 def _typed(name: str, rows: pa.Table, types: ColumnTypes) -> str:
-    """A table of Arrow's in the types that its columns have: a HUGEINT is a decimal in Arrow, whose `//` rounds."""
-    less = {
-        column: types[column]
-        for column in rows.column_names
-        if column in types and duckdb_name(arrow_type(types[column])) != types[column]
-    }
-    if not less:
-        return quoted(name)
-    casts = ", ".join(
-        f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}" for column, kind in less.items()
-    )
-    return f"(SELECT * REPLACE ({casts}) FROM {quoted(name)})"
+    """A table of Arrow's in the types that its columns have."""
+    casts = casts_of(rows.column_names, types)
+    return f"(SELECT * REPLACE ({casts}) FROM {quoted(name)})" if casts else quoted(name)
 
 
 def _mask(at: pa.Array, rows: int) -> pa.Array:

@@ -164,7 +164,7 @@ def picked_rows(source: ParquetSource, spec: ReadSpec, picked: pa.BooleanArray) 
         for run in _runs(source, groups, view.present(columns)):
             mask = pa.chunked_array([masks[group] for group in run], pa.bool_())
             for rows in _masked(view.tables(run, columns), mask):
-                kept = rows if where is None else filter_table(rows, where.sql)
+                kept = rows if where is None else filter_table(rows, where.sql, types=columns)
                 if kept.num_rows:
                     yield kept.select(list(spec.columns))
 
@@ -227,7 +227,7 @@ class _Test:
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
         """For each row whether the predicate is true; no nulls."""
-        return row_mask(rows, self._sql)
+        return row_mask(rows, self._sql, types=self.columns)
 
 
 def _matching_rows(view: _View, spec: ReadSpec, test: _Test) -> Iterator[pa.Table]:

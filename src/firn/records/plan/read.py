@@ -208,7 +208,7 @@ class RecordsRead(NarrowedRead):
         for found in ahead(map(self._found, _joined(works)), depth=1):
             rows = self._table(found)
             if self.sql is not None:
-                rows = filter_table(rows, self.sql)
+                rows = filter_table(rows, self.sql, types=self.known)
             if rows.num_rows:
                 yield rows
 

@@ -86,7 +86,7 @@ class TransactionRead(NarrowedRead):
             while batch := list(islice(each, BATCH_ROWS)):
                 rows = self._table(batch)
                 if self.sql is not None:
-                    rows = filter_table(rows, self.sql)
+                    rows = filter_table(rows, self.sql, types=self.known)
                 if rows.num_rows:
                     yield rows
 

@@ -162,7 +162,7 @@ class ChangesRead(KeyedColumns):
         for work in works:
             for rows in self._newest(work) if isinstance(work, MergedUnit) else self._told(work):
                 if self.sql is not None:
-                    rows = filter_table(rows, self.sql)
+                    rows = filter_table(rows, self.sql, types=self.known)
                 if rows.num_rows:
                     yield rows
 

@@ -165,7 +165,7 @@ class RecordChangesRead:
             while piece := list(islice(each, BATCH_ROWS)):
                 rows = change_table(piece, self.state.documents, self.known)
                 if self.sql is not None:
-                    rows = filter_table(rows, self.sql)
+                    rows = filter_table(rows, self.sql, types=self.known)
                 if rows.num_rows:
                     yield rows
 
