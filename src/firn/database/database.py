@@ -128,8 +128,6 @@ def split_table_url(url: str) -> tuple[str, str]:
 class Database(Transactions, WriterUpkeep):
     """Tables of one prefix. Made by `connect`; safe to share between threads."""
 
-    _closed = False
-
     def __init__(
         self,
         url: str | os.PathLike[str],
@@ -194,7 +192,7 @@ class Database(Transactions, WriterUpkeep):
         return self._writers()
 
     def _must_be_open(self) -> None:
-        if self._closed:
+        if self.engines.closed:
             raise DatabaseClosedError(f"the connection to {self.url} is closed: connect again.")
 
     @property
@@ -202,7 +200,7 @@ class Database(Transactions, WriterUpkeep):
         return cast("RecordTables", self._tables.kinds["records"])
 
     def __repr__(self) -> str:
-        return f"<Database {self.url}{' (closed)' if self._closed else ''}>"
+        return f"<Database {self.url}{' (closed)' if self.engines.closed else ''}>"
 
     def close(self) -> None:
         """End what runs on behalf of this connection: keyed writers are flushed and closed, commits of record tables
@@ -222,8 +220,8 @@ class Database(Transactions, WriterUpkeep):
             Traceback (most recent call last):
             firn.errors.DatabaseClosedError: the connection to memory:// is closed: connect again.
         """
-        if not self._closed:
-            self._closed = True
+        if not self.engines.closed:
+            self.engines.closed = True
             close_of(self.engines)
 
     def __enter__(self) -> Database:

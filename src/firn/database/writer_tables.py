@@ -15,7 +15,13 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
 from firn.degraded import warn_degraded
-from firn.errors import InvalidInputError, TableExistsError, TableNotFoundError, UnsupportedError
+from firn.errors import (
+    DatabaseClosedError,
+    InvalidInputError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from firn.journal.model import DataFile
 from firn.journal.writer.commit.local_writer import Author, OwnWriter, PendingCommit
 from firn.journal.writer.commit.transaction import Gathering
@@ -292,5 +298,10 @@ class WriterTransaction:
         if kind is not None:
             self._gathering.abandon()
             return
+        if self._database is not None and self._database.engines.closed:
+            self._gathering.abandon()
+            raise DatabaseClosedError(
+                "the transaction's connection was closed, and nothing is committed: connect again."
+            )
         head = self._gathering.publish()
         self.version = None if head is None else f"{self._gathering.writer}={head.revision}"

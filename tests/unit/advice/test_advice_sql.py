@@ -59,9 +59,7 @@ def test_a_query_that_needs_too_much_memory_spills(
 ) -> None:
     monkeypatch.setattr(in_process, "memory_limit", lambda: 40 << 20)
     query = "SELECT i, md5(i::VARCHAR) AS hash FROM range(1000000) AS t(i) ORDER BY hash"
-    with advises(
-        ' of memory that it may have: connect with spill="a directory", or use ', names="ORDER BY hash"
-    ):
+    with advises(': connect with spill="a directory", or use ', names="ORDER BY hash"):
         db.sql(query).count()
     with firn.connect("memory://", spill=tmp_path) as spilling:
         assert spilling.sql(query).to_arrow().num_rows == 1_000_000

@@ -65,6 +65,15 @@ def test_a_transaction_ends_with_its_connection(tmp_path: Path) -> None:
     assert firn.connect(tmp_path)["people"].get("ada")["born"] == 1815
 
 
+def test_a_writers_transaction_ends_with_its_connection(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path, writer="w")
+    db.create_table("cpu", journal="writer").append([{"load": 1}])
+    with pytest.raises(DatabaseClosedError, match="nothing is committed"), db.writer_transaction() as tx:
+        tx.table("cpu").append([{"load": 2}])
+        db.close()
+    assert firn.connect(tmp_path)["cpu"].scan().count() == 1
+
+
 def test_closing_ends_handles_of_this_connection_alone(tmp_path: Path) -> None:
     mine, other = firn.connect(tmp_path), firn.connect(tmp_path)
     kv = mine.create_table("mine", kind="keyed").open()

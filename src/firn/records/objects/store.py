@@ -111,8 +111,9 @@ class RecordStore:
         self.bucket, self.prefix, self.clock = bucket, prefix, clock
         self.max_lag, self.drops, self.pack_bytes = max_lag, drops, pack_bytes
         self.committed: Callable[[], object] = _nobody
-        self.closed = False
         """Told when this process has committed something: by who applies it in the background."""
+        self.closed = False
+        """Whether the connection that made it was closed."""
         self.log = SequenceLog(bucket, prefix, clock=clock, freshness_s=freshness_s, whole_bytes=whole_bytes)
         self.group = GroupCommit(self.log)
         self.applying: AbstractContextManager[object] = threading.Lock()
