@@ -108,6 +108,9 @@ class Engines(Protocol):
     `firn.database.engines` has a database's; tables themselves import no Spark.
     """
 
+    closed: bool
+    """Whether the connection whose engines these are was closed."""
+
     def runner(self, input_bytes: int) -> Runner:
         """The runner for a plan that reads so many bytes."""
         ...
@@ -131,6 +134,8 @@ class Engines(Protocol):
 
 class InProcess:
     """No cluster: tasks run in threads of this process."""
+
+    closed = False
 
     def __init__(self, runner: Runner | None = None) -> None:
         self._runner = runner or LocalRunner()

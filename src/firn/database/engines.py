@@ -40,7 +40,6 @@ class DatabaseEngines:
         self._bucket, self._url, self._spark, self._runner = bucket, url, spark, runner
         self._limits = Once(lambda: self._query_limits(in_process, spill, allow_files, prefix, options))
         self.closed = False
-        """Whether the connection was closed."""
         self.on_progress: Progress | None = None
 
     @property
