@@ -215,6 +215,10 @@ class CommitInfo:
     summary: Mapping[str, Any]
 
 
+SUMMARY_TEXTS = ("where", "query", "statement", "on", "to")
+"""The parts of a commit's summary that say what was asked for."""
+
+
 @dataclass(frozen=True)
 class SweepReport:
     """The result of a sweep: what it deleted, or would delete. `kept_foreign`: registered files outside the table's

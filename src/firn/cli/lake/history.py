@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError, NotFoundError
+from firn.journal.model import SUMMARY_TEXTS
 
 if TYPE_CHECKING:
     from firn.cli.kind import LogOptions
@@ -103,7 +104,7 @@ def detail(summary: Mapping[str, Any]) -> str:
     for name, value in summary.items():
         if name == "statement":
             shown.append(str(value))
-        elif name in ("where", "query", "on", "to"):
+        elif name in SUMMARY_TEXTS:
             shown.append(f"{name} {value}")
         elif name in ("data_files", "logs", "orphans") and value:
             shown.append(output.counted(value, name.replace("_", " ")))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from firn.inspect.report.facts import Point
 from firn.inspect.report.page import Html, joined, legend, tag
+from firn.journal.model import SUMMARY_TEXTS
 from firn.units import size_text
 
 COLOURS = {
@@ -86,9 +87,5 @@ def described(point: Point) -> str:
             lines.append(
                 f"rows +{c.rows_added:,}" + (f" −{point.rows_removed:,}" if point.rows_removed else "")
             )
-        lines += [
-            f"{name}: {c.summary[name]}"
-            for name in ("where", "query", "statement", "on")
-            if name in c.summary
-        ]
+        lines += [f"{name}: {c.summary[name]}" for name in SUMMARY_TEXTS if name in c.summary]
     return "\n".join(lines)

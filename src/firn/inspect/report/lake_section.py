@@ -11,6 +11,7 @@ from firn.inspect.report.history_chart import COLOURS, colour, history_chart
 from firn.inspect.report.page import Html, bar, dot, grid, joined, legend, panel, tag
 from firn.inspect.report.section import Section, TableSection
 from firn.inspect.report.words import count, duration, known, sentences
+from firn.journal.model import SUMMARY_TEXTS
 from firn.lake.table import LakeTable
 from firn.units import size_text
 
@@ -121,9 +122,7 @@ def _commits(points: Sequence[Point]) -> Html:
     for p in points[: -RECENT_COMMITS - 1 : -1]:
         c = p.commit
         files, changed, written = _plus_minus(c.files_added, c.files_removed), "", ""
-        detail = "; ".join(
-            f"{k} {v}" for k, v in c.summary.items() if k in ("where", "query", "statement", "on", "to")
-        )
+        detail = "; ".join(f"{k} {v}" for k, v in c.summary.items() if k in SUMMARY_TEXTS)
         if c.op == "sweep":
             detail = (
                 f"{count(c.summary.get('logs', 0), 'log')} too, {size_text(c.summary.get('bytes', 0))} in all"
