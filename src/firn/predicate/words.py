@@ -80,12 +80,8 @@ def outline_of(text: str, each: Sequence[Word] | None = None, quote: str = '"') 
     end = 0
     for word in words(text) if each is None else each:
         kept = word.text[0] == quote or _BARE.fullmatch(word.text) or not _HAS_VALUE.search(word.text)
-        if (
-            pieces
-            and pieces[-1] == "?"
-            and word.start == end
-            and (word.text[0].isalnum() or word.text[0] == "'")
-        ):
+        follows_value = pieces[-1:] == ["?"] and word.start == end
+        if follows_value and (word.text[0].isalnum() or word.text[0] == "'"):
             end = word.end  # as 0 and xFF of 0xFF
             continue
         pieces += [" "] * bool(pieces and word.start > end) + [word.text if kept else "?"]

@@ -115,10 +115,10 @@ class Matching:
         return result
 
     def _target(self, rows: pa.Table) -> str:
-        return f"{_typed(_TARGET, rows, self.types)} AS {quoted(self.target)}"
+        return f"{_with_types(_TARGET, rows, self.types)} AS {quoted(self.target)}"
 
     def _source(self, rows: pa.Table) -> str:
-        return f"{_typed(_SOURCE, rows, self.source_types)} AS {quoted(self.source)}"
+        return f"{_with_types(_SOURCE, rows, self.source_types)} AS {quoted(self.source)}"
 
     def set_columns(self) -> set[str]:
         """The columns that some clause updates."""
@@ -233,7 +233,7 @@ def counted(rows: int) -> pa.Array:
     return pa.array(np.arange(rows, dtype=np.int64))
 
 
-def _typed(name: str, rows: pa.Table, types: ColumnTypes) -> str:
+def _with_types(name: str, rows: pa.Table, types: ColumnTypes) -> str:
     """A table of Arrow's in the types that its columns have."""
     casts = casts_of(rows.column_names, types)
     return f"(SELECT * REPLACE ({casts}) FROM {quoted(name)})" if casts else quoted(name)

@@ -121,9 +121,8 @@ def write_source(table: LakeContext, data: Any) -> tuple[pa.Table, ColumnTypes]:
     given = to_reader(data, known=known)
     rows = pa.Table.from_batches(given.batches(), given.schema)
     columns, kinds = given.columns, {fold(name): kind for name, kind in known.items()}
-    for (
-        name
-    ) in rows.column_names:  # one of nothing but null has no type of its own, and is a column all the same
+    for name in rows.column_names:
+        # one of nothing but null has no type of its own, and is a column all the same
         columns.setdefault(name, kinds.get(fold(name)) or given.types.get(name, "INTEGER"))
     return conform(rows, {name: columns[name] for name in rows.column_names}), columns
 
@@ -222,7 +221,7 @@ def _by_file(
     tasks = [(file, changes[file.path]) for file in mine]
     change = rewritten(table, session, op, replace_task, tasks, [[f] for f in mine], context, len(others))
     if inserts is not None:
-        written, _ = write(table, _typed(inserts, matching), session.namer, aside=snapshot.aside)
+        written, _ = write(table, _insertable(inserts, matching), session.namer, aside=snapshot.aside)
         change = replace(change, adds=[*change.adds, *written.files], columns=written.columns)
         counts["insert"] = inserts.num_rows
     return _published(table, session, op, change, counts, said)
@@ -258,7 +257,7 @@ def _by_key(
     columns: ColumnTypes = {}
     if inserts is not None:
         _refuse_repeated(table, inserts, keys.key, "what is inserted")
-        written, _ = write(table, _typed(inserts, matching), session.namer, aside=snapshot.aside)
+        written, _ = write(table, _insertable(inserts, matching), session.namer, aside=snapshot.aside)
         adds, columns = [*written.files], written.columns
         counts["insert"] = inserts.num_rows
     if updated is not None:
@@ -293,7 +292,7 @@ def _inserts(table: LakeContext, matching: Matching, found: Sequence[pa.Table]) 
     return pa.concat_tables(parts, promote_options="permissive") if parts else None
 
 
-def _typed(inserts: pa.Table, matching: Matching) -> InputRows:
+def _insertable(inserts: pa.Table, matching: Matching) -> InputRows:
     """Rows to be inserted as `append` takes them: with the types that they were cast to."""
     return replace(to_reader(inserts, known={}), types=matching.types)
 

@@ -78,7 +78,7 @@ def write(
     rows = to_reader(data, known=known)
     if query is not None:
         rows = _transformed(rows, query, known)
-    columns = agreed_columns(table, known, _typed(table, known, rows), began, rows.schema.names)
+    columns = agreed_columns(table, known, _incoming(table, known, rows), began, rows.schema.names)
     spec = WriteSpec.of(table, columns, namer, aside=aside)
     return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
 
@@ -96,7 +96,7 @@ def directories_of(table: LakeContext, data: Any) -> set[str]:
         )
     known = table.journal.columns()
     rows = to_reader(data, known=known)
-    columns = target_columns(table, known, _typed(table, known, rows))
+    columns = target_columns(table, known, _incoming(table, known, rows))
     return {
         part.directory
         for batch in rows.batches()
@@ -104,7 +104,7 @@ def directories_of(table: LakeContext, data: Any) -> set[str]:
     }
 
 
-def _typed(table: LakeContext, known: ColumnTypes, rows: InputRows) -> dict[str, str]:
+def _incoming(table: LakeContext, known: ColumnTypes, rows: InputRows) -> dict[str, str]:
     """The columns of rows to be written. Lists that are all empty have the table's type, if it has one."""
     schema, columns = rows.schema, columns_of(rows.schema)
     types = {fold(name): kind for name, kind in known.items()}
