@@ -15,7 +15,7 @@ from firn.bucket.base import Bucket
 from firn.bucket.options import StoreOptions
 from firn.concurrency.at_exit import close_of
 from firn.concurrency.once import Once
-from firn.database.engines import DatabaseEngines
+from firn.database.engines import DatabaseEngines, query_limits
 from firn.database.kinds.kind import KindsAt, Place, check_kind, check_options
 from firn.database.tables import Tables
 from firn.database.transactions import Transactions
@@ -150,23 +150,8 @@ class Database(Transactions, WriterUpkeep):
         self._engine: Engine = engine or ("duckdb" if spark is None else "spark")
         self.prefix = prefix
         self.bucket: Bucket = open_bucket(root, options=self.options)
-        if in_process is not None:
-            parse_size(in_process)  # which refuses what isn't a size
-        if isinstance(allow_files, (str, os.PathLike)):
-            raise InvalidInputError(
-                f"allow_files={os.fspath(allow_files)!r}: give a list, even of one directory."
-            )
-        self.engines = DatabaseEngines(
-            self.bucket,
-            self.url,
-            spark,
-            runner,
-            in_process=in_process,
-            spill=spill,
-            allow_files=allow_files,
-            options=self.options,
-            prefix=prefix,
-        )
+        limits = query_limits(self.bucket, prefix, self.options, in_process, spill, allow_files)
+        self.engines = DatabaseEngines(self.bucket, self.url, spark, runner, limits)
         self._writer, self._strict = writer, strict
         self._writers = Once(self._open_writers)
         if writer is not None:

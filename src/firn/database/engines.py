@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
 from firn.concurrency.once import Once
-from firn.errors import UnsupportedError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.runner import LocalRunner, Progress, Runner
-from firn.units import Size
+from firn.units import Size, parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from firn.sql.files.allowed import AllowedFiles
     from firn.sql.limits import QueryLimits
 
 SPARK_FROM_BYTES = 64 * 2**20
@@ -22,7 +23,11 @@ SPARK_FROM_BYTES = 64 * 2**20
 
 
 class DatabaseEngines:
-    """Spark where a session is active or given or the plan is large, this process otherwise."""
+    """Spark where a session is active or given or the plan is large, this process otherwise.
+
+    Args:
+        limits: gives these engines the limits of their queries, when one runs.
+    """
 
     def __init__(
         self,
@@ -30,15 +35,10 @@ class DatabaseEngines:
         url: str,
         spark: SparkSession | None,
         runner: Runner | None,
-        *,
-        in_process: Size | None = None,
-        spill: str | os.PathLike[str] | None = None,
-        allow_files: Sequence[str | os.PathLike[str]] = (),
-        options: Mapping[str, Any] | None = None,
-        prefix: str = "",
+        limits: Callable[[object], QueryLimits],
     ) -> None:
         self._bucket, self._url, self._spark, self._runner = bucket, url, spark, runner
-        self._limits = Once(lambda: self._query_limits(in_process, spill, allow_files, prefix, options))
+        self._limits = Once(lambda: limits(self))
         self.closed = False
         self.on_progress: Progress | None = None
 
@@ -46,20 +46,6 @@ class DatabaseEngines:
     def limits(self) -> QueryLimits:
         """What a query may take of this process."""
         return self._limits()
-
-    def _query_limits(
-        self,
-        in_process: Size | None,
-        spill: str | os.PathLike[str] | None,
-        allow_files: Sequence[str | os.PathLike[str]],
-        prefix: str,
-        options: Mapping[str, Any] | None,
-    ) -> QueryLimits:
-        from firn.sql.allowed_files import AllowedFiles  # which a connection that runs no query doesn't load
-        from firn.sql.limits import QueryLimits
-
-        files = AllowedFiles(allow_files, (self._bucket, prefix), options)
-        return QueryLimits.of(self._bucket, in_process, spill, files, owner=self)
 
     def session(self) -> SparkSession:
         from firn.spark.session.session import active_or_start
@@ -99,6 +85,38 @@ class DatabaseEngines:
         from firn.spark.plan import spark_kind
 
         return spark_kind(table).load(table, frame, **options)
+
+
+def query_limits(
+    bucket: Bucket,
+    prefix: str,
+    options: Mapping[str, Any],
+    in_process: Size | None,
+    spill: str | os.PathLike[str] | None,
+    allow_files: Sequence[str | os.PathLike[str]],
+) -> Callable[[object], QueryLimits]:
+    """Gives a connection's engines the limits of their queries; a connection that runs none doesn't load them.
+
+    Raises:
+        InvalidInputError: `in_process` is no size, or `allow_files` no list.
+    """
+    most = None if in_process is None else parse_size(in_process)
+    if isinstance(allow_files, (str, os.PathLike)):
+        raise InvalidInputError(
+            f"allow_files={os.fspath(allow_files)!r}: give a list, even of one directory."
+        )
+
+    def files() -> AllowedFiles:
+        from firn.sql.files.allowed import AllowedFiles
+
+        return AllowedFiles(allow_files, (bucket, prefix), options)
+
+    def limits(owner: object) -> QueryLimits:
+        from firn.sql.limits import QueryLimits
+
+        return QueryLimits.of(bucket, most, spill, files, owner)
+
+    return limits
 
 
 def _active_session() -> Any:

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
@@ -16,7 +16,6 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 
-from firn.arrow.connections import connect
 from firn.arrow.inputs import InputRows
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.concurrency.at_exit import unclosed
@@ -29,7 +28,8 @@ from firn.names import fold
 from firn.predicate.binder import cursor
 from firn.predicate.select import Select, condition, read_select, shown
 from firn.reads import TableRead
-from firn.sql.limits import QueryLimits, memory_limit, threads
+from firn.sql.instance import BATCH_ROWS, instance, renamed
+from firn.sql.limits import QueryLimits
 from firn.sql.relation import SCHEME, Relation, empty_relation, given_relation, relation_of
 from firn.sql.tables import QueryTables, by_name, narrow, parsed, pin
 from firn.sql.time_travel import Parameters, time_travel
@@ -40,12 +40,7 @@ if TYPE_CHECKING:
 else:
     pc = DeferredModule("pyarrow.compute")
 
-BATCH_ROWS = 1 << 16
-
 _OBJECT = re.compile(rf"{SCHEME}firn%3A(\d+)/([\w/%.~-]+)")
-
-REQUEST_THREADS = 16
-"""Threads of a query over objects in a bucket: most of them wait for the store."""
 
 RETRIES = 5
 """How often a query looks again whose files were swept before it gave a row."""
@@ -118,15 +113,9 @@ class DuckQuery:
 
     def named(self, names: Sequence[str], kinds: ColumnTypes) -> DuckQuery:
         """The same rows under other names, those in `kinds` cast to these types."""
-        alias = ", ".join(f"c{number}" for number in range(len(names)))
-        picked = [
-            f"{f'CAST(c{at} AS {kinds[name]})' if name in kinds else f'c{at}'} AS {quoted(name)}"
-            for at, name in enumerate(names)
-        ]
         query = copy(self)
         query._said = self._said or self.text
-        text = f"SELECT {', '.join(picked)} FROM (\n{self.text}\n) AS s({alias})"
-        query._select = replace(self._select, text=text)
+        query._select = replace(self._select, text=renamed(self.text, names, kinds))
         query._look = replace(self._look, columns=query._bound(self._look.reads))
         return query
 
@@ -255,21 +244,7 @@ class DuckQuery:
             relations[name] = given_relation(rows, f"firn:given:{number}")
         files = [path for relation in relations.values() for path in relation.files]
         objects = {path: file for relation in relations.values() for path, file in relation.objects.items()}
-        with ExitStack() as stack:
-            stored = None
-            if objects:
-                from firn.sql.bucket_files import BucketFiles  # fsspec is loaded for buckets only
-
-                stored = BucketFiles(objects, failures)
-                stack.callback(stored.close)
-            made = connect(
-                memory=memory_limit(),
-                threads=REQUEST_THREADS if objects else threads(),
-                files=[*files, *objects],
-                file_system=stored,
-                spill=None if self._limits.spill is None else self._limits.spill.path(),
-            )
-            duck = stack.enter_context(closing(made))
+        with instance(self._limits, files, objects, failures) as duck:
             _define_clock(duck, self._now, self.text)
             for name, relation in relations.items():
                 for label, stream in relation.streams.items():

@@ -3,74 +3,27 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from firn.bucket.base import Bucket
-from firn.concurrency.at_exit import unclosed
-from firn.concurrency.once import Once
-from firn.errors import InvalidInputError, QueryTooLargeError
+from firn.errors import QueryTooLargeError
 from firn.predicate.pushdown import argument
 from firn.predicate.select import shown
-from firn.sql.allowed_files import AllowedFiles
-from firn.units import Size, parse_size, size_text
+from firn.units import parse_size, size_text
 
 if TYPE_CHECKING:
+    from firn.sql.files.allowed import AllowedFiles
+    from firn.sql.files.spill import SpillDirectory
     from firn.sql.relation import Relation
 
 IN_PROCESS_LOCAL = "64GB"
 IN_PROCESS_REMOTE = "8GB"
-
-
-class SpillDirectory:
-    """A directory of this connection's own below `parent`, of mode 0700, for rows that don't fit into memory. It is
-    made when a query first needs it, and removed by `close`, or with the process. A killed process leaves it.
-
-    Args:
-        owner: the connection's engines, which close it.
-
-    Raises:
-        InvalidInputError: `parent` is no directory, and can't become one; when it is first needed.
-    """
-
-    def __init__(self, parent: str | os.PathLike[str], owner: object = None) -> None:
-        self._parent, self.owner = Path(parent).expanduser().absolute(), owner
-        self._made = Once(self._make)
-        self._removal: weakref.finalize[..., SpillDirectory] | None = None
-        unclosed.add(self)
-
-    def path(self) -> str:
-        return self._made()
-
-    def close(self) -> None:
-        if self._removal is not None:
-            self._removal()
-
-    _close_at_exit = close
-
-    def _orphaned(self) -> None:
-        """In a fork: the directory is its parent's."""
-        if self._removal is not None:
-            self._removal.detach()
-        self._made = Once(self._make)
-
-    def _make(self) -> str:
-        try:
-            self._parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path = tempfile.mkdtemp(prefix="firn-", dir=self._parent)
-        except OSError as error:
-            reason = error.strerror or error
-            raise InvalidInputError(f"nothing can be spilled to {self._parent}: {reason}.") from None
-        self._removal = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
-        return path
 
 
 @dataclass(frozen=True)
@@ -80,29 +33,30 @@ class QueryLimits:
     Attributes:
         in_process: bytes that it may read; None for any number.
         spill: where it puts rows that don't fit into memory; None to fail instead.
-        files: the files outside of the database that COPY may reach.
+        files: gives the files outside of the database that COPY may reach; None for none.
     """
 
     in_process: int | None = None
     spill: SpillDirectory | None = None
-    files: AllowedFiles = field(default_factory=AllowedFiles)
+    files: Callable[[], AllowedFiles] | None = None
 
     @staticmethod
     def of(
         bucket: Bucket,
-        in_process: Size | None = None,
+        in_process: int | None = None,
         spill: str | os.PathLike[str] | None = None,
-        files: AllowedFiles | None = None,
+        files: Callable[[], AllowedFiles] | None = None,
         owner: object = None,
     ) -> QueryLimits:
-        """The limits of a connection."""
+        """The limits of a connection, whose engines are the `owner`."""
         remote = bucket.capabilities.shareable and bucket.local_path("_firn") is None
-        asked = in_process if in_process is not None else IN_PROCESS_REMOTE if remote else IN_PROCESS_LOCAL
-        return QueryLimits(
-            parse_size(asked),
-            None if spill is None else SpillDirectory(spill, owner),
-            files or AllowedFiles(),
-        )
+        if in_process is None:
+            in_process = parse_size(IN_PROCESS_REMOTE if remote else IN_PROCESS_LOCAL)
+        if spill is None:
+            return QueryLimits(in_process, None, files)
+        from firn.sql.files.spill import SpillDirectory  # which few connections need
+
+        return QueryLimits(in_process, SpillDirectory(spill, owner), files)
 
     def check(
         self,

@@ -46,7 +46,7 @@ from firn.sql.time_travel import Parameters
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from firn.sql.allowed_files import AllowedFiles
+    from firn.sql.files.allowed import AllowedFiles
 
 Given = Mapping[str, Any]
 
@@ -72,7 +72,8 @@ class Statements:
         session: Callable[[], SparkSession] | None = None,
         limits: QueryLimits | None = None,
     ) -> None:
-        self._tables, self._fence, self._session, self._limits = tables, fence, session, limits
+        self._tables, self._fence, self._session = tables, fence, session
+        self._limits = limits or QueryLimits()
         self._given = {name: _rows(rows, keep=session is not None) for name, rows in (given or {}).items()}
 
     def run(self, text: str, parameters: Parameters = None) -> BoundQuery:
@@ -144,26 +145,26 @@ class Statements:
 
     def _copied(self, copy: CopyFrom, target: Target) -> tuple[Insert, SourceRows]:
         """The rows of files, and the INSERT that they are."""
-        from firn.sql.copy_files import FileRows
+        from firn.sql.copying import FileRows
 
         by_name = not copy.columns and copy.options.get("header") is not False
         known = {target.column(name): "" for name in copy.columns} or target.columns
         kinds = {name: target.columns[name] for name in known if name in target.columns}
         files = self._files().read(copy.path)
-        rows = FileRows(files, copy.path, copy.options, kinds, by_name=by_name)
+        rows = FileRows(files, copy.path, copy.options, kinds, by_name=by_name, limits=self._limits)
         return Insert(copy.table, "", copy.columns, by_name), rows
 
     def _written(self, copy: CopyTo, queries: _Queries) -> Outcome:
-        from firn.sql.copy_files import write_file
+        from firn.sql.copying import write_file
 
         rows = queries.source(copy.query, None)
-        written = write_file(self._files(), copy.path, copy.options, rows.columns, rows.batches)
+        written = write_file(self._files(), copy.path, copy.options, rows.columns, rows.batches, self._limits)
         return Outcome("copy", rows_inserted=written, files_added=1)
 
     def _files(self) -> AllowedFiles:
-        from firn.sql.allowed_files import AllowedFiles
+        from firn.sql.files.allowed import AllowedFiles
 
-        return AllowedFiles() if self._limits is None else self._limits.files
+        return AllowedFiles() if self._limits.files is None else self._limits.files()
 
     def _target(self, name: str, queries: _Queries) -> Target:
         table = opened(self._tables, name)
@@ -280,7 +281,7 @@ class _Queries:
         given: Mapping[str, pa.Table],
         said: str,
         session: Callable[[], SparkSession] | None,
-        limits: QueryLimits | None,
+        limits: QueryLimits,
     ) -> None:
         self._tables, self._rows, self._session, self._limits = tables, given, session, limits
         self.said, self.on_spark = said, session is not None

@@ -12,7 +12,7 @@ import pytest
 
 import firn
 from firn.bucket import open_bucket
-from firn.sql.allowed_files import AllowedFiles, _translated
+from firn.sql.files.allowed import AllowedFiles, _translated
 
 TABLES = {
     "lake": "CREATE TABLE t (id VARCHAR, n INTEGER)",
@@ -222,3 +222,33 @@ def _matches(pattern: str, key: str) -> bool:
 def test_nothing_is_allowed_by_default() -> None:
     with pytest.raises(firn.AccessDeniedError):
         AllowedFiles().read("/etc/hostname")
+
+
+def test_types_that_arrow_lacks_stay(db: firn.Database, files: Path) -> None:
+    db.sql("CREATE TABLE t (id UUID, doc JSON, mood ENUM ('ok', 'sad'), big HUGEINT)")
+    columns = dict(db.sql("FROM t").columns)
+    db.sql("INSERT INTO t SELECT uuid(), '{}', 'ok', 1::HUGEINT << 100")
+    for name in ("t.csv", "t.json", "t.parquet"):
+        db.sql(f"COPY t TO '{files / name}'")
+        db.sql(f"COPY t FROM '{files / name}'")
+    assert dict(db.sql("FROM t").columns) == columns
+    assert db.sql("SELECT DISTINCT * FROM t").count() == 1
+    with pytest.raises(firn.InvalidInputError, match="DECIMAL"):
+        db.sql(f"COPY (SELECT 170141183460469231731687303715884105727 AS big) TO '{files}/big.parquet'")
+
+
+def test_json_keeps_its_texts(db: firn.Database, files: Path) -> None:
+    db.sql("CREATE TABLE t (said VARCHAR, doc JSON, n DECIMAL(30, 2))")
+    rows = [
+        '{"said": "2026-01-31T00:00:00", "doc": {"a": 1}, "n": 123456789.25}',
+        '{"said": "007", "doc": {"b": [1.5]}, "n": 1}',
+    ]
+    (files / "t.json").write_text("\n".join(rows))
+    db.sql(f"COPY t FROM '{files}/t.json'")
+    assert [tuple(row.values()) for row in db.sql("SELECT said, doc, n::VARCHAR FROM t ORDER BY n DESC")] == [
+        ("2026-01-31T00:00:00", '{"a":1}', "123456789.25"),
+        ("007", '{"b":[1.5]}', "1.00"),
+    ]
+    (files / "cases.json").write_text('{"said": "a", "SAID": "b"}')
+    with pytest.raises(firn.InvalidInputError, match="SAID_1"):
+        db.sql(f"COPY t FROM '{files}/cases.json'")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import firn
-from firn.sql import in_process
+from firn.sql import instance
 
 SORTED = "SELECT i, md5(i::VARCHAR) AS hash FROM range(1000000) AS t(i) ORDER BY hash"
 """Needs more than the least memory."""
@@ -34,7 +34,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_process, "memory_limit", lambda: 40 << 20)
+    monkeypatch.setattr(instance, "memory_limit", lambda: 40 << 20)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,18 @@ def test_without_a_directory_nothing_spills(url: str) -> None:
         ),
     ):
         db.sql(SORTED).to_arrow()
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_copy_keeps_to_the_memory_and_spills(url: str, tmp_path: Path) -> None:
+    with firn.connect(url, allow_files=[tmp_path]) as db:
+        out = (
+            f"COPY (SELECT n, md5(n::VARCHAR) AS v FROM range(2000000) AS r(n)) TO '{tmp_path}/rows.parquet'"
+        )
+        with pytest.raises(firn.QueryTooLargeError, match="spill="):
+            db.sql(f"{out} (ROW_GROUP_SIZE 2000000)")
+    with firn.connect(url, allow_files=[tmp_path], spill=tmp_path / "spill") as db:
+        assert db.sql(out).outcome
 
 
 def test_a_text_reaches_nothing_by_the_directory(url: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from firn.bucket import open_bucket, split_url
@@ -25,9 +25,9 @@ _PATTERN: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """Files to read, by the paths that DuckDB opens; `objects` are those of them that lie in a bucket."""
+    """Files to read: paths of this machine, and objects of a bucket by the paths that DuckDB opens."""
 
-    paths: list[str]
+    paths: list[str] = field(default_factory=list)
     objects: dict[str, BucketFile] = field(default_factory=dict)
 
 
@@ -86,21 +86,15 @@ class AllowedFiles:
                 written = os.path.join(scratch, os.path.basename(key))
                 yield written
                 with open(written, "rb") as file:
-                    data = (
-                        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                        if os.stat(written).st_size
-                        else b""
-                    )
-                    bucket.put(key, memoryview(data))
+                    bucket.put(key, _bytes_of(file))
             return
         target = self._resolved(path, path)
         if target.is_dir():
             raise InvalidInputError(f"{path} is a directory: COPY … TO writes one file.")
         if not target.parent.is_dir():
             raise ObjectNotFoundError(f"{path} can't be written: there is no directory {target.parent}.")
-        new = target.with_name(
-            f".{secrets.token_hex(4)}.{target.name}"
-        )  # which ends alike: DuckDB compresses by it
+        # the name ends alike, as DuckDB compresses by it
+        new = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
         try:
             yield str(new)
             os.replace(new, target)
@@ -143,7 +137,7 @@ class AllowedFiles:
                 found[f"{SCHEME}copy/{quote(info.key)}"] = BucketFile(bucket, info.key, info.size)
         if not found:
             raise ObjectNotFoundError(f"there is no object {url}.")
-        return FoundFiles(list(found), found)
+        return FoundFiles(objects=found)
 
     def _refusal(self, said: str) -> AccessDeniedError:
         known = [*map(str, self._directories), *self._urls]
@@ -152,6 +146,13 @@ class AllowedFiles:
             f"COPY may not reach {said}: files may be read and written {allowed}. Connect with allow_files=[…] "
             "(--allow-files) to allow a directory or a bucket's prefix."
         )
+
+
+def _bytes_of(file: BinaryIO) -> memoryview:
+    """A file's bytes, without reading them all at once."""
+    if not os.fstat(file.fileno()).st_size:  # which can't be mapped
+        return memoryview(b"")
+    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _translated(pattern: str) -> str:

@@ -16,8 +16,9 @@ import firn
 from firn.bucket.local import LocalBucket
 from firn.errors import AccessDeniedError, CorruptObjectError, SnapshotTooOldError
 from firn.reads import plan_read
-from firn.sql import bucket_files, relation
-from firn.sql.bucket_files import WHOLE_BYTES, BucketFiles
+from firn.sql import relation
+from firn.sql.files import objects
+from firn.sql.files.objects import WHOLE_BYTES, BucketFiles
 from firn.sql.in_process import DuckQuery
 from firn.sql.relation import BucketFile, relation_of
 
@@ -105,7 +106,7 @@ def test_a_table_that_stands_twice_has_its_footers_read_once_each(db: firn.Datab
 def test_footers_are_fetched_ahead_and_dropped(
     db: firn.Database, spent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket_files, "KEPT_BYTES", 2000)
+    monkeypatch.setattr(objects, "KEPT_BYTES", 2000)
     table = db.create_table("t")
     for n in range(70):
         table.append([{"n": n}])

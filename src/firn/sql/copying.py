@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,17 +12,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from firn.arrow.connections import connect
+from firn.arrow.inputs import InputRows
 from firn.arrow.types import arrow_schema, conform
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
-from firn.journal.typenames import Scalar, canonical, parse, quoted
+from firn.journal.typenames import List, Map, Struct, canonical, parse, quoted
 from firn.names import fold
 from firn.predicate.parameters import literal
-from firn.sql.allowed_files import AllowedFiles, FoundFiles
-from firn.sql.limits import memory_limit, threads
-
-BATCH_ROWS = 1 << 16
+from firn.sql.files.allowed import AllowedFiles, FoundFiles
+from firn.sql.instance import BATCH_ROWS, instance, renamed
+from firn.sql.limits import QueryLimits
 
 
 class FileRows:
@@ -34,16 +33,24 @@ class FileRows:
         options: of the format; see `READ_OPTIONS`.
         known: the types of the table's columns, which columns of a file without types get.
         by_name: whether columns are those of the same names, or else of the same places.
+        limits: what it may take of this process.
     """
 
     def __init__(
-        self, files: FoundFiles, said: str, options: Mapping[str, Any], known: ColumnTypes, *, by_name: bool
+        self,
+        files: FoundFiles,
+        said: str,
+        options: Mapping[str, Any],
+        known: ColumnTypes,
+        *,
+        by_name: bool,
+        limits: QueryLimits,
     ) -> None:
-        self._files, self._said = files, said
+        self._files, self._said, self._limits = files, said, limits
         format, given = _format(said, options, READ_OPTIONS)
         if "null" in given:  # as writing calls it
             given["nullstr"] = given.pop("null")
-        paths = literal(files.paths)
+        paths = literal([*files.paths, *files.objects])
         more = {"union_by_name": True} if format == "parquet" else {}
         function = {"csv": "read_csv", "json": "read_json", "parquet": "read_parquet"}[format]
         asked = {**given, **more}
@@ -54,18 +61,23 @@ class FileRows:
 
         self._text = text({})
         self.columns = self._described()
-        if format != "csv":
-            return
-        headless = all(re.fullmatch(r"column\d+", name) for name in self.columns)
-        if by_name and headless and "header" not in given:
-            raise InvalidInputError(
-                f"COPY FROM {said}: its first line doesn't look like the names of columns: write (HEADER true) if it "
-                "is, else (HEADER false), which takes the columns in the table's order."
-            )
-        kinds = self._kinds(known, by_name=by_name)
-        if kinds:  # else digits with leading zeros would be numbers
-            self._text = text({"types": kinds})
-            self.columns = self._described()
+        if format == "csv":
+            headless = all(re.fullmatch(r"column\d+", name) for name in self.columns)
+            if by_name and headless and "header" not in given:
+                raise InvalidInputError(
+                    f"COPY FROM {said}: its first line doesn't look like the names of columns: write (HEADER true) "
+                    "if it is, else (HEADER false), which takes the columns in the table's order."
+                )
+            kinds = self._kinds(known, by_name=by_name)
+            if kinds:  # else digits with leading zeros would be numbers
+                self._text = text({"types": kinds})
+                self.columns = self._described()
+        elif format == "json" and not _numbered(list(self.columns)):
+            kinds = self._kinds(known, by_name=by_name)
+            if any(self.columns[name] not in (kind, "VARCHAR") for name, kind in kinds.items()):
+                # else times in texts would be written anew, and objects would get each other's fields
+                self._text = text({"columns": {**self.columns, **kinds}})
+                self.columns = self._described()
 
     def _kinds(self, known: ColumnTypes, *, by_name: bool) -> dict[str, str]:
         """The types of the file's columns, as far as the table says them."""
@@ -74,19 +86,14 @@ class FileRows:
         found = {}
         for number, name in enumerate(self.columns):
             kind = folded.get(fold(name)) if by_name else places[number] if number < len(places) else None
-            if kind is not None and isinstance(parse(kind), Scalar):
+            if kind is not None and not isinstance(parse(kind), (List, Struct, Map)):
                 found[name] = kind
         return found
 
     def named(self, names: Sequence[str], kinds: ColumnTypes) -> FileRows:
         """The same rows under other names, those in `kinds` cast to these types."""
-        alias = ", ".join(f"c{number}" for number in range(len(names)))
-        picked = [
-            f"{f'CAST(c{at} AS {kinds[name]})' if name in kinds else f'c{at}'} AS {quoted(name)}"
-            for at, name in enumerate(names)
-        ]
         rows = copy(self)
-        rows._text = f"SELECT {', '.join(picked)} FROM ({self._text}) AS s({alias})"
+        rows._text = renamed(self._text, names, kinds)
         rows.columns = rows._described()
         return rows
 
@@ -100,9 +107,9 @@ class FileRows:
         """All rows."""
         return pa.Table.from_batches(self.batches(), arrow_schema(self.columns))
 
-    def data(self) -> pa.RecordBatchReader:
+    def data(self) -> InputRows:
         """The rows as `append` takes them."""
-        return pa.RecordBatchReader.from_batches(arrow_schema(self.columns), self.batches())
+        return InputRows(arrow_schema(self.columns), self.batches, False, None, None, self.columns)
 
     def _described(self) -> ColumnTypes:
         with self._engine() as duck:
@@ -116,21 +123,11 @@ class FileRows:
     def _engine(self) -> Iterator[Any]:
         """A DuckDB that reads these files, and nothing else."""
         failures: list[BaseException] = []
-        with ExitStack() as stack:
-            stored = None
-            if self._files.objects:
-                from firn.sql.bucket_files import BucketFiles  # fsspec is loaded for buckets only
-
-                stored = BucketFiles(self._files.objects, failures)
-                stack.callback(stored.close)
-            made = connect(
-                memory=memory_limit(), threads=threads(), files=self._files.paths, file_system=stored
-            )
-            duck = stack.enter_context(closing(made))
+        with instance(self._limits, self._files.paths, self._files.objects, failures) as duck:
             try:
                 yield duck
             except (duckdb.Error, OSError, pa.ArrowException) as error:
-                raise (failures[0] if failures else _failure(f"COPY FROM {self._said}", error)) from None
+                raise _failure(f"COPY FROM {self._said}", error, failures, self._limits) from None
 
 
 def write_file(
@@ -139,6 +136,7 @@ def write_file(
     options: Mapping[str, Any],
     columns: ColumnTypes,
     batches: Callable[[], Iterator[pa.RecordBatch]],
+    limits: QueryLimits,
 ) -> int:
     """Write rows as one file: how many they were. Nobody sees a part of it, and a failure leaves what was there."""
     rows = 0
@@ -157,18 +155,19 @@ def write_file(
     with allowed.written(path) as target:
         format, given = _format(path, options, WRITE_OPTIONS)
         settings = "".join(f", {name} {literal(value)}" for name, value in given.items())
-        made = connect(memory=memory_limit(), threads=threads(), files=[target])
-        with closing(made) as duck:
+        with instance(limits, [target], {}, failures) as duck:
             duck.register("rows", pa.RecordBatchReader.from_batches(arrow_schema(columns), counted()))
+            exact = _EXACT if format == "parquet" else {}
             casts = ", ".join(
-                f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}" for name, kind in columns.items()
+                f"CAST(CAST({quoted(name)} AS {kind}) AS {exact.get(kind, kind)}) AS {quoted(name)}"
+                for name, kind in columns.items()
             )
             try:
                 duck.execute(
                     f"COPY (SELECT {casts} FROM rows) TO {literal(target)} (FORMAT {format}{settings})"
                 )
             except duckdb.Error as error:
-                raise (failures[0] if failures else _failure(f"COPY TO {path}", error)) from None
+                raise _failure(f"COPY TO {path}", error, failures, limits) from None
     return rows
 
 
@@ -190,10 +189,30 @@ def _format(
     return format, given
 
 
-def _failure(what: str, error: Exception) -> InvalidInputError:
-    reason = re.split(r"\n\s*(?:Possible|LINE |\n)", str(error), maxsplit=1)[0]
+def _numbered(columns: Sequence[str]) -> bool:
+    """Whether DuckDB may have given a column another name than the file's, as that is another's in another case.
+
+    >>> _numbered(["a", "A_1"]), _numbered(["a", "b_1"])
+    (True, False)
+    """
+    stems = [re.sub(r"_\d+$", "", fold(name)) for name in columns]
+    return len(set(stems)) < len(stems)
+
+
+def _failure(
+    what: str, error: Exception, failures: Sequence[BaseException], limits: QueryLimits
+) -> BaseException:
+    """What to raise for an error of DuckDB; `failures` are errors of which it passed on the text alone."""
+    if failures:
+        return failures[0]
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return limits.out_of_memory(what)
+    reason = re.split(r"\n\s*(?:Possible|LINE |If this |Try |\n)", str(error), maxsplit=1)[0]
     return InvalidInputError(f"{what} fails: {' '.join(reason.split())}")
 
+
+_EXACT = {"HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)"}
+"""What Parquet has for types of which DuckDB would write doubles; a number that doesn't fit is an error."""
 
 _SUFFIXES = {
     ".csv": "csv",

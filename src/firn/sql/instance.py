@@ -1,0 +1,63 @@
+"""A DuckDB of one statement's own, and what its queries are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+from firn.arrow.connections import connect
+from firn.journal.model import ColumnTypes
+from firn.journal.typenames import quoted
+from firn.sql.limits import QueryLimits, memory_limit, threads
+from firn.sql.relation import BucketFile
+
+BATCH_ROWS = 1 << 16
+
+REQUEST_THREADS = 16
+"""Threads of a query over objects in a bucket: most of them wait for the store."""
+
+
+@contextmanager
+def instance(
+    limits: QueryLimits,
+    files: Sequence[str],
+    objects: Mapping[str, BucketFile],
+    failures: list[BaseException],
+) -> Iterator[Any]:
+    """A DuckDB that reaches `files`, and `objects` by their paths, and nothing else. It is closed at the end.
+
+    Args:
+        failures: takes the errors of objects, of which DuckDB passes on the text alone.
+    """
+    with ExitStack() as stack:
+        stored = None
+        if objects:
+            from firn.sql.files.objects import BucketFiles  # fsspec is loaded for buckets only
+
+            stored = BucketFiles(objects, failures)
+            stack.callback(stored.close)
+        made = connect(
+            memory=memory_limit(),
+            threads=REQUEST_THREADS if objects else threads(),
+            files=[*files, *objects],
+            file_system=stored,
+            spill=None if limits.spill is None else limits.spill.path(),
+        )
+        yield stack.enter_context(closing(made))
+
+
+def renamed(text: str, names: Sequence[str], kinds: ColumnTypes) -> str:
+    """A query of another's rows under other names, those in `kinds` cast to these types.
+
+    >>> print(renamed("SELECT 1, 2", ["a", "b"], {"b": "DOUBLE"}))
+    SELECT c0 AS "a", CAST(c1 AS DOUBLE) AS "b" FROM (
+    SELECT 1, 2
+    ) AS s(c0, c1)
+    """
+    columns = [f"c{number}" for number in range(len(names))]
+    picked = ", ".join(
+        f"{f'CAST({column} AS {kinds[name]})' if name in kinds else column} AS {quoted(name)}"
+        for column, name in zip(columns, names, strict=True)
+    )
+    return f"SELECT {picked} FROM (\n{text}\n) AS s({', '.join(columns)})"
