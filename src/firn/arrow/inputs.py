@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -112,6 +112,8 @@ def declared_columns(schema: pa.Schema | Mapping[str, str] | None) -> dict[str, 
 def _rows(data: Any, known: ColumnTypes) -> InputRows:
     if isinstance(data, InputRows):
         return data
+    if hasattr(data, "_input_rows"):  # a query's result knows more of its types than Arrow
+        return cast("InputRows", data._input_rows())
     if isinstance(data, pa.Table):
         return _table(data)
     if isinstance(data, pa.RecordBatch):

@@ -636,11 +636,11 @@ class Database(Transactions, WriterUpkeep):
 
         self._must_be_open()
         if script:
-            from firn.sql.script import run_script
+            from firn.sql.script import run_to_last
 
             named = cast("Mapping[str, Any] | None", parameters)
             options = {"engine": engine, "fence": fence, "in_process": in_process}
-            return [*run_script(self, query, named, tables=tables, **options)][-1]
+            return run_to_last(self, query, named, tables=tables, **options)
         session = self.engines.session if (engine or self._engine) == "spark" else None
         limits = self.engines.limits
         if in_process is not None:

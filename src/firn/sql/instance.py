@@ -51,7 +51,7 @@ def renamed(text: str, names: Sequence[str], kinds: ColumnTypes) -> str:
     """A query of another's rows under other names, those in `kinds` cast to these types.
 
     >>> print(renamed("SELECT 1, 2", ["a", "b"], {"b": "DOUBLE"}))
-    SELECT c0 AS "a", CAST(c1 AS DOUBLE) AS "b" FROM (
+    SELECT c0 AS a, CAST(c1 AS DOUBLE) AS b FROM (
     SELECT 1, 2
     ) AS s(c0, c1)
     """

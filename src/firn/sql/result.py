@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import pyarrow as pa
 
+from firn.arrow.inputs import InputRows
 from firn.arrow.lazy_frames import lazy_frame
 from firn.arrow.pyvalues import python_rows
 from firn.arrow.types import arrow_schema
@@ -172,6 +173,10 @@ class Result:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         reader = pa.RecordBatchReader.from_batches(self.schema(), self.to_batches())
         return reader.__arrow_c_stream__(requested_schema)
+
+    def _input_rows(self) -> InputRows:
+        """The rows as `append` takes them, with the types that Arrow has no name for."""
+        return InputRows(self.schema(), self.to_batches, False, None, None, self.columns)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

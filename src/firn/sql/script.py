@@ -183,6 +183,26 @@ def run_script(
             )
 
 
+def run_to_last(
+    database: SqlTransactions, text: str, parameters: Mapping[str, Any] | None = None, **options: Any
+) -> Result:
+    """The last answer of a script. The queries before it run, too, as an error in one ends the script; their rows are
+    dropped.
+
+    Raises:
+        InvalidInputError: as of `run_script`.
+    """
+    left = sum(1 for _ in statements(text))
+    last: Result | None = None
+    for last in run_script(database, text, parameters, **options):
+        left -= 1
+        if left:
+            for _ in last.to_batches():
+                pass
+    assert last is not None
+    return last
+
+
 class _RolledBack(Exception):
     """Ends a transaction without a commit."""
 

@@ -8,7 +8,7 @@ import pytest
 
 import firn
 from advice import advises
-from firn.sql import in_process
+from firn.sql import instance
 
 
 def test_a_result_has_outputs(db: firn.Database) -> None:
@@ -57,7 +57,7 @@ def test_a_query_that_reads_too_much_is_told_what_to_do(db: firn.Database) -> No
 def test_a_query_that_needs_too_much_memory_spills(
     db: firn.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_process, "memory_limit", lambda: 40 << 20)
+    monkeypatch.setattr(instance, "memory_limit", lambda: 40 << 20)
     query = "SELECT i, md5(i::VARCHAR) AS hash FROM range(1000000) AS t(i) ORDER BY hash"
     with advises(': connect with spill="a directory", or use ', names="ORDER BY hash"):
         db.sql(query).count()

@@ -601,3 +601,23 @@ def test_the_history_keeps_a_statement_without_its_values(db: firn.Database) -> 
         assert str(said[1]).endswith("WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.city || ?)")
         assert "secret" not in str(said)
         db.drop_table("t")
+
+
+def test_of_two_new_rows_with_one_id_the_first_is_kept_only_where_that_is_asked_for() -> None:
+    db = firn.connect("memory://")
+    db.create_table("r", kind="records", schema={"n": "BIGINT"})
+    rows = "INSERT INTO r VALUES ('z', 1), ('z', 2) ON CONFLICT DO "
+    with pytest.raises(CardinalityError, match="several rows of the source have the id 'z'"):
+        db.sql(rows + "UPDATE")
+    db.sql(rows + "NOTHING")
+    assert [tuple(row.values()) for row in db.sql("FROM r")] == [("z", 1)]
+
+
+def test_a_result_keeps_its_types_when_it_is_appended() -> None:
+    db = firn.connect("memory://")
+    kinds = {"id": "UUID", "doc": "JSON", "mood": "ENUM('a', 'b')", "n": "HUGEINT"}
+    t, new = db.create_table("t", schema=kinds), db.create_table("new")
+    db.sql("INSERT INTO t SELECT uuid(), '{}', 'a', 3")
+    t.append(db.sql("FROM t"))
+    new.append(db.sql("FROM t"))
+    assert db.sql("FROM t").columns == db.sql("FROM new").columns == kinds

@@ -187,6 +187,15 @@ def test_a_script_shares_its_parameters_out(db: firn.Database) -> None:
         db.sql("SELECT ?", [1], script=True)
 
 
+def test_queries_before_the_last_run_too(db: firn.Database) -> None:
+    guard = "SELECT CASE WHEN min(pairs) < 0 THEN error('sold out') END FROM stock"
+    with pytest.raises(InvalidInputError, match="sold out"):
+        db.sql(f"BEGIN; UPDATE stock SET pairs = pairs - 6; {guard}; COMMIT", script=True)
+    assert stock(db) == {"poles": 7, "skis": 5}
+    left = db.sql(f"BEGIN; UPDATE stock SET pairs = pairs - 5; {guard}; COMMIT; FROM stock", script=True)
+    assert sorted(row["pairs"] for row in left) == [0, 2]
+
+
 def test_a_block_can_begin_with_an_older_version(db: firn.Database) -> None:
     commit = db.sql("FROM stock").versions["stock"]
     for text in ("FROM stock AT (VERSION => $v)", "FROM stock VERSION AS OF $v"):

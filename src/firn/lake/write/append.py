@@ -109,7 +109,7 @@ def _incoming(table: LakeContext, known: ColumnTypes, rows: InputRows) -> dict[s
     schema, columns = rows.schema, columns_of(rows.schema)
     types = {fold(name): kind for name, kind in known.items()}
     for name, kind in rows.columns.items():
-        if types.get(fold(name)) == kind:
+        if types.get(fold(name), kind) == kind:
             columns[name] = kind
     for field in schema:
         if field.name in columns or field.type == "null":

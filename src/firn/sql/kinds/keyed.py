@@ -110,7 +110,7 @@ class KeyedInSql(SqlKind):
                 else:
                     found, value = _entry(table, {name: change.values.get(name) for name in target.columns})
                     if found in inserted:
-                        if merge.on == "":
+                        if keeps_first(merge):
                             continue
                         raise CardinalityError(
                             f"the statement {shown(target.said)}: several rows of the source have the key {found!r}."
@@ -140,6 +140,11 @@ def merge_of(target: Target, rows: SourceRows, statement: Insert, key: tuple[str
     clauses = (matched, MergeClause("not matched", "insert", None, inserted))
     source, name = target.rows_on_duckdb(rows), target.table.name
     return Merge("merge_into", name, name, source, EXCLUDED, "", clauses, key)
+
+
+def keeps_first(merge: Merge) -> bool:
+    """Whether of several new rows with one key the first counts, as ON CONFLICT DO NOTHING says."""
+    return merge.source_alias == EXCLUDED and all(clause.action != "update" for clause in merge.clauses)
 
 
 def refuse_key(target: Target, merge: Merge, key: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from firn.records.load.rows import load_rows
 from firn.records.maintain.alter import definition_now
 from firn.records.plan.transaction_read import TransactionTable
 from firn.records.row_tables import RowTable
-from firn.sql.kinds.keyed import merge_of, refuse_key
+from firn.sql.kinds.keyed import keeps_first, merge_of, refuse_key
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, refuse_lake_clauses
 from firn.sql.kinds.matches import RowChange, row_changes
 from firn.sql.outcome import Outcome
@@ -162,8 +162,8 @@ def _applied(
                     f"the statement {shown(target.said)}: each row needs an {ID}, its id."
                 )
             _, document = _document(target, str(id), _changed({}, fields))
-            if id in inserted and merge.on:
-                raise InvalidInputError(
+            if str(id) in inserted and not keeps_first(merge):
+                raise CardinalityError(
                     f"the statement {shown(target.said)}: several rows of the source have the id {id!r}."
                 )
             inserted.setdefault(str(id), document)
