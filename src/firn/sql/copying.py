@@ -16,7 +16,7 @@ from firn.arrow.inputs import InputRows
 from firn.arrow.types import arrow_schema, conform
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
-from firn.journal.typenames import List, Map, Struct, canonical, parse, quoted
+from firn.journal.typenames import Decimal, List, Map, Struct, Type, canonical, parse, quoted
 from firn.names import fold
 from firn.predicate.parameters import literal
 from firn.sql.files.allowed import AllowedFiles, FoundFiles
@@ -51,9 +51,8 @@ class FileRows:
         if "null" in given:  # as writing calls it
             given["nullstr"] = given.pop("null")
         paths = literal([*files.paths, *files.objects])
-        more = {"union_by_name": True} if format == "parquet" else {}
         function = {"csv": "read_csv", "json": "read_json", "parquet": "read_parquet"}[format]
-        asked = {**given, **more}
+        asked = {**_ALWAYS[format], **given}
 
         def text(extra: Mapping[str, Any]) -> str:
             settings = "".join(f", {name} = {literal(value)}" for name, value in {**asked, **extra}.items())
@@ -69,25 +68,43 @@ class FileRows:
                     "if it is, else (HEADER false), which takes the columns in the table's order."
                 )
             kinds = self._kinds(known, by_name=by_name)
-            if kinds:  # else digits with leading zeros would be numbers
-                self._text = text({"types": kinds})
+            flat = {
+                name: str(kind) for name, kind in kinds.items() if not isinstance(kind, (List, Struct, Map))
+            }
+            if flat:  # else digits with leading zeros would be numbers
+                self._text = text({"types": flat})
                 self.columns = self._described()
         elif format == "json" and not _numbered(list(self.columns)):
             kinds = self._kinds(known, by_name=by_name)
-            if any(self.columns[name] not in (kind, "VARCHAR") for name, kind in kinds.items()):
+            if any(self.columns[name] not in (str(kind), "VARCHAR") for name, kind in kinds.items()):
                 # else times in texts would be written anew, and objects would get each other's fields
-                self._text = text({"columns": {**self.columns, **kinds}})
+                self._text = self._of_json(text, kinds)
                 self.columns = self._described()
 
-    def _kinds(self, known: ColumnTypes, *, by_name: bool) -> dict[str, str]:
+    def _of_json(self, text: Callable[[Mapping[str, Any]], str], kinds: Mapping[str, Type]) -> str:
+        """The query that reads JSON's values as the table's types, where nothing is lost by that."""
+        read, exact = dict(self.columns), []
+        for name, kind in kinds.items():
+            if isinstance(kind, Decimal) and read[name] != "VARCHAR":
+                read[name] = "DOUBLE" if kind.scale else "HUGEINT"
+                if kind.scale:
+                    exact.append(_decimal(quoted(name), kind))
+            elif not isinstance(kind, Decimal):
+                # BLOBs are texts with escapes; what a STRUCT lacks would be left out
+                lossless = not re.search(r"STRUCT|DECIMAL|BLOB", str(kind))
+                read[name] = str(kind) if lossless else "VARCHAR" if str(kind) == "BLOB" else read[name]
+        found = text({"columns": read})
+        return f"SELECT * REPLACE ({', '.join(exact)}) FROM ({found})" if exact else found
+
+    def _kinds(self, known: ColumnTypes, *, by_name: bool) -> dict[str, Type]:
         """The types of the file's columns, as far as the table says them."""
         folded = {fold(name): kind for name, kind in known.items()}
         places = list(known.values())
         found = {}
         for number, name in enumerate(self.columns):
             kind = folded.get(fold(name)) if by_name else places[number] if number < len(places) else None
-            if kind is not None and not isinstance(parse(kind), (List, Struct, Map)):
-                found[name] = kind
+            if kind is not None:
+                found[name] = parse(kind)
         return found
 
     def named(self, names: Sequence[str], kinds: ColumnTypes) -> FileRows:
@@ -189,6 +206,16 @@ def _format(
     return format, given
 
 
+def _decimal(column: str, kind: Decimal) -> str:
+    """A column of JSON's numbers, which DuckDB reads as doubles: these hold 15 digits."""
+    lost = literal(
+        f"{column} has a number of more than 15 digits, which JSON's reader rounds: write it as a text."
+    )
+    text = f"CAST({column} AS VARCHAR)"
+    digits = f"ltrim(regexp_replace(split_part({text}, 'e', 1), '[^0-9]', '', 'g'), '0')"
+    return f"CASE WHEN length({digits}) > 15 THEN error({lost}) ELSE CAST({text} AS {kind}) END AS {column}"
+
+
 def _numbered(columns: Sequence[str]) -> bool:
     """Whether DuckDB may have given a column another name than the file's, as that is another's in another case.
 
@@ -207,9 +234,18 @@ def _failure(
         return failures[0]
     if isinstance(error, duckdb.OutOfMemoryException):
         return limits.out_of_memory(what)
+    if 'convert string ""' in str(error):
+        what = f"{what} (a quoted empty text is null with ALLOW_QUOTED_NULLS true)"
     reason = re.split(r"\n\s*(?:Possible|LINE |If this |Try |\n)", str(error), maxsplit=1)[0]
     return InvalidInputError(f"{what} fails: {' '.join(reason.split())}")
 
+
+_ALWAYS: Mapping[str, Mapping[str, Any]] = {
+    # all rows tell the columns and types; a quoted empty text isn't null
+    "csv": {"sample_size": -1, "allow_quoted_nulls": False},
+    "json": {"sample_size": -1},
+    "parquet": {"union_by_name": True},
+}
 
 _EXACT = {"HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)"}
 """What Parquet has for types of which DuckDB would write doubles; a number that doesn't fit is an error."""
@@ -230,7 +266,16 @@ _CSV = frozenset(
 
 READ_OPTIONS: Mapping[str, frozenset[str]] = {
     "csv": _CSV
-    | {"skip", "decimal_separator", "all_varchar", "encoding", "comment", "null_padding", "strict_mode"},
+    | {
+        "skip",
+        "decimal_separator",
+        "all_varchar",
+        "encoding",
+        "comment",
+        "null_padding",
+        "strict_mode",
+        "allow_quoted_nulls",
+    },
     "json": frozenset(("compression", "dateformat", "timestampformat", "maximum_object_size")),
     "parquet": frozenset(),
 }

@@ -249,6 +249,55 @@ def test_json_keeps_its_texts(db: firn.Database, files: Path) -> None:
         ("2026-01-31T00:00:00", '{"a":1}', "123456789.25"),
         ("007", '{"b":[1.5]}', "1.00"),
     ]
+    (files / "long.json").write_text('{"said": "x", "n": 1234567890123456.25}')
+    with pytest.raises(firn.InvalidInputError, match="more than 15 digits"):
+        db.sql(f"COPY t FROM '{files}/long.json'")
     (files / "cases.json").write_text('{"said": "a", "SAID": "b"}')
     with pytest.raises(firn.InvalidInputError, match="SAID_1"):
         db.sql(f"COPY t FROM '{files}/cases.json'")
+
+
+VALUES = {
+    "VARCHAR": "['', 'a,b\"c', 'NULL', ' lead ', 'x\ny', '007', '2026-01-31T00:00:00', '{}', NULL]",
+    "BLOB": r"['\x00\xFFab'::BLOB, ''::BLOB, NULL]",
+    "DOUBLE": "[1e300::DOUBLE, 0.1::DOUBLE, 'nan'::DOUBLE, '-inf'::DOUBLE, -0.0::DOUBLE, NULL]",
+    "DECIMAL(18, 3)": "[123456789012.125, -0.001, NULL]",
+    "TIMESTAMP_NS": "[TIMESTAMP_NS '2026-01-31 12:00:00.123456789', NULL]",
+    "VARCHAR[]": "[['a,b', '\"', NULL, ''], [], NULL]",
+    "MAP(VARCHAR, INTEGER)": "[MAP {'k,': 1}, MAP {}, NULL]",
+    "STRUCT(a INTEGER, b VARCHAR)": "[{'a': 1, 'b': 'x, ''y'''}, NULL]",
+}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.json", "t.parquet"])
+def test_values_at_the_edges_come_back(db: firn.Database, files: Path, name: str) -> None:
+    for number, (kind, values) in enumerate(VALUES.items()):
+        tables = f"t{number}", f"back{number}"
+        for table in tables:
+            db.sql(f"CREATE TABLE {table} (v {kind})")
+        db.sql(f"INSERT INTO {tables[0]} SELECT unnest({values}) AS v")
+        db.sql(f"COPY {tables[0]} TO '{files / name}'")
+        db.sql(f"COPY {tables[1]} FROM '{files / name}'")
+        there, back = ([*db.sql(f"SELECT v, v::VARCHAR AS s FROM {table} ORDER BY s")] for table in tables)
+        assert str(there) == str(back), kind
+
+
+def test_every_row_tells_the_types_of_a_new_table(db: firn.Database, files: Path) -> None:
+    (files / "t.csv").write_text("n\n" + "1\n" * 30_000 + "1.5\n")
+    (files / "t.json").write_text('{"n": 1}\n' * 30_000 + '{"n": 1.5, "late": 1}\n')
+    for name in ("csv", "json"):
+        db.sql(f"CREATE TABLE {name}")
+        db.sql(f"COPY {name} FROM '{files}/t.{name}'")
+        assert [row["n"] for row in db.sql(f"SELECT sum(n) AS n FROM {name}")] == [30_001.5]
+
+
+def test_a_quoted_empty_text_is_no_null(db: firn.Database, files: Path) -> None:
+    db.sql("CREATE TABLE t (n INTEGER, v VARCHAR)")
+    (files / "t.csv").write_text('n,v\n"1",""\n,\n')
+    db.sql(f"COPY t FROM '{files}/t.csv'")
+    assert [tuple(row.values()) for row in db.sql("FROM t ORDER BY n")] == [(1, ""), (None, None)]
+    (files / "t.csv").write_text('n,v\n"",""\n')
+    with pytest.raises(firn.InvalidInputError, match="ALLOW_QUOTED_NULLS"):
+        db.sql(f"COPY t FROM '{files}/t.csv'")
+    db.sql(f"COPY t FROM '{files}/t.csv' (ALLOW_QUOTED_NULLS true)")
+    assert db.sql("FROM t").count() == 3

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from firn.cli.terminal import output
 from firn.errors import InvalidInputError, NotFoundError
-from firn.journal.model import SUMMARY_TEXTS
 
 if TYPE_CHECKING:
     from firn.cli.kind import LogOptions
@@ -100,6 +99,8 @@ def time_text(time: Any) -> str:
 
 def detail(summary: Mapping[str, Any]) -> str:
     """The parts of a commit's summary for people: predicates, and what a sweep deleted."""
+    from firn.journal.model import SUMMARY_TEXTS
+
     shown = []
     for name, value in summary.items():
         if name == "statement":
