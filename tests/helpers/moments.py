@@ -10,7 +10,7 @@ from firn.lake.table import LakeTable
 
 
 def next_millisecond() -> None:
-    """Return in a later millisecond: two commits of one have no order of their own."""
+    """Return in a later millisecond: two commits of one, by two handles, have no order of their own."""
     now = time.time_ns() // 1_000_000
     while time.time_ns() // 1_000_000 == now:
         pass

@@ -26,11 +26,12 @@ __all__ = ["Predicate", "Query", "outline", "parse_rewrite", "parse_value"]
 # The functions that DuckDB itself marks as other than CONSISTENT, and their SQL names.
 _CHANGING_TEXT = """
 clock_timestamp current_catalog current_connection_id current_database current_date current_datetime
-current_query current_query_id current_role current_schema current_schemas current_setting
-current_time current_timestamp current_timestamp_ltz current_transaction_id current_user currval
-error gen_random_uuid get_current_time get_current_timestamp getenv getvariable in_search_path
-localtime localtimestamp nextval now rand randn random session_user setseed setval sleep_ms stats
-sysdate today transaction_timestamp txid_current user uuid uuidv4 uuidv7 vector_type write_log
+current_localtime current_localtimestamp current_query current_query_id current_role current_schema
+current_schemas current_setting current_time current_timestamp current_timestamp_ltz
+current_transaction_id current_user currval error gen_random_uuid get_current_time
+get_current_timestamp getenv getvariable in_search_path localtime localtimestamp nextval now rand
+randn random session_user setseed setval sleep_ms stats sysdate today transaction_timestamp
+txid_current user uuid uuidv4 uuidv7 vector_type write_log
 """
 _CHANGING = frozenset(_CHANGING_TEXT.split())
 

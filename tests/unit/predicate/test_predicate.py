@@ -120,7 +120,10 @@ def test_what_changes_between_tasks_is_refused(text: str) -> None:
 def test_every_function_that_duckdb_calls_inconsistent_is_refused() -> None:
     names = duckdb.connect().execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
-        "WHERE function_type = 'scalar' AND stability <> 'CONSISTENT'"
+        "WHERE function_type = 'scalar' AND stability <> 'CONSISTENT' "
+        # these hang on the session's zone alone, which is UTC in every task
+        "AND parameter_types::VARCHAR NOT SIMILAR TO '.*(TIMESTAMPTZ|WITH TIME ZONE).*' "
+        "AND function_name NOT IN ('make_timestamptz', 'timezone')"
     )
     found = [name for (name,) in names.fetchall()]
     assert len(found) > 10

@@ -36,6 +36,9 @@ from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, CommitInfo, DataFile, Snapshot, with_types
 from firn.units import parse_time
 
+MAX_AHEAD_MS = 1_000
+"""How far a process's appends are stamped ahead of its clock, each above the one before."""
+
 
 class TableLog:
     """The log of one table, as every part of the protocol reads it.
@@ -95,13 +98,18 @@ class TableLog:
         return self.clock.now_ms()
 
     def stamp_ms(self, commit: Commit) -> int:
-        """The time of an append. That of rows with a key is above all that this process has seen of the table:
-        they replace what it may have read, and its own earlier ones, whatever the clocks say."""
-        now = self.clock.now_ms()
-        if not commit.clocked:
-            return now
+        """The time of an append: above this process's last one, so that its version doesn't show a later one.
+
+        That of rows with a key is above all that this process has seen of the table: they replace what it may have
+        read, and its own earlier ones, whatever the clocks say.
+        """
         with self._stamping:
-            self._last_stamp_ms = max(now, self._last_stamp_ms + 1, self.loader.highest_ms + 1)
+            now, least = self.clock.now_ms(), self._last_stamp_ms + 1
+            if commit.clocked:
+                least = max(least, self.loader.highest_ms + 1)
+            elif least > now + MAX_AHEAD_MS:  # the clock was set back, or threads append faster than it ticks
+                return now
+            self._last_stamp_ms = max(now, least)
             return self._last_stamp_ms
 
     def with_definition(self, log: Log) -> Log:
