@@ -249,10 +249,10 @@ def _raw(files: Mapping[str, Sequence[str]]) -> Any:
     """DuckDB with a view of each table, with as many threads as Firn gives it."""
     import duckdb
 
-    from firn.sql import in_process as firn_engine
+    from firn.sql.limits import threads
 
     duck = duckdb.connect()
-    duck.execute(f"SET threads = {firn_engine.threads()}")
+    duck.execute(f"SET threads = {threads()}")
     for name, paths in files.items():
         listed = ", ".join("'{}'".format(path.removeprefix("file://")) for path in paths)
         duck.execute(f"CREATE VIEW {name} AS FROM read_parquet([{listed}])")
