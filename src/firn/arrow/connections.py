@@ -9,6 +9,7 @@ import atexit
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -33,16 +34,25 @@ _SETTINGS: Mapping[str, str | int] = {
     "python_enable_replacements": "false",
 }
 
-_idle: dict[int, list[Any]] = {}
-"""By the memory that they may take."""
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """A database that is open, and the files that it may read."""
+
+    database: Any
+    files: frozenset[str]
+
+
+_idle: dict[tuple[int, int, str | None], list[_Kept]] = {}
+"""By the memory and the threads that they may take, and where they spill."""
 _idle_lock = unheld(threading.Lock())
-_KEPT = 16
+_KEPT, _KEPT_WITH_FILES = 16, 4
 
 
 def _in_child() -> None:
     """A connection's threads aren't copied by a fork: it is neither used nor let go of, which would wait for them."""
-    for connection in (c for pool in _idle.values() for c in pool):
-        keep_alive(connection)
+    for kept in (one for pool in _idle.values() for one in pool):
+        keep_alive(kept)
     _idle.clear()
 
 
@@ -50,27 +60,39 @@ after_fork(_in_child)
 
 
 @contextmanager
-def connection(memory: int = MEMORY) -> Iterator[Any]:
-    """A connection for this call alone, to a database of its own; opening one costs 20 ms, so they are kept.
+def connection(
+    memory: int = MEMORY, *, threads: int = 2, files: Sequence[str] = (), spill: str | None = None
+) -> Iterator[Any]:
+    """A connection for this call alone: nobody sees what it registers, nor its temporary views. See `connect`.
 
-    It isn't kept after an interrupt or a failing reader.
+    Opening a database takes 15 ms, so it is kept for later calls that need no other files; not after an interrupt or
+    a failing reader.
     """
+    wanted = frozenset(files)
     with _idle_lock:
-        pool = _idle.setdefault(memory, [])
-        duck = pool.pop() if pool else None
-    if duck is None:
-        duck = connect(memory=memory, threads=2)  # tasks run side by side already
-    reusable = False
+        pool = _idle.setdefault((memory, threads, spill), [])
+        kept = next((one for one in reversed(pool) if one.files >= wanted), None)
+        if kept is not None:
+            pool.remove(kept)
+    if kept is None:
+        kept = _Kept(connect(memory=memory, threads=threads, files=files, spill=spill), wanted)
+    ended = [kept]
+    cursor = kept.database.cursor()
     try:
-        yield duck
-        reusable = True
+        yield cursor
+        ended = []
     except InvalidInputError:
-        reusable = True
+        ended = []
         raise
     finally:
-        with _idle_lock:
-            if reusable and len(pool) < _KEPT:
-                pool.append(duck)
+        cursor.close()
+        if not ended:
+            with _idle_lock:
+                pool.append(kept)
+                ended = pool[: -_KEPT_WITH_FILES if wanted else -_KEPT]
+                del pool[: len(ended)]
+        for one in ended:
+            one.database.close()
 
 
 @atexit.register
@@ -78,8 +100,8 @@ def _close_idle() -> None:
     """A connection that outlives the interpreter's modules complains of leaks as it goes."""
     with _idle_lock:
         pools = [_idle.pop(key) for key in list(_idle)]
-    for connection in (c for pool in pools for c in pool):
-        connection.close()
+    for kept in (one for pool in pools for one in pool):
+        kept.database.close()
 
 
 def connect(

@@ -76,28 +76,37 @@ def conjuncts_by_table(
     return found
 
 
-def used_columns(tree: exp.Expression, columns: ColumnTypes) -> list[str]:
-    """The columns of a table that a query may use: all that it names anywhere, at least one.
+def used_columns(tree: exp.Expression) -> Callable[[ColumnTypes], list[str]]:
+    """For a table's columns those that a query may use: all that it names anywhere, at least one.
 
     All of them where the query has a `*` (but for `count(*)`), or anything else that takes columns unnamed: a
     natural join, a pivot, a table's name in the place of a column.
     """
+    names = _named(tree)
+    if names is None:
+        return list
+    return lambda columns: [name for name in columns if fold(name) in names] or list(columns)[:1]
+
+
+def _named(tree: exp.Expression) -> set[str] | None:
+    """All names in a query; None where it takes columns unnamed."""
     names: set[str] = set()
     aliases: set[str] = set()
+    alone: set[str] = set()
     for node in tree.walk():
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
-            return list(columns)
+            return None
         if isinstance(node, (exp.Pivot, exp.Columns)):
-            return list(columns)
+            return None
         if isinstance(node, exp.Join) and (node.method or "").upper() == "NATURAL":
-            return list(columns)
+            return None
         if isinstance(node, exp.Identifier):
             names.add(fold(node.name))
-        if isinstance(node, (exp.Table, exp.Subquery, exp.CTE)):
+        elif isinstance(node, (exp.Table, exp.Subquery, exp.CTE)):
             aliases.add(fold(node.alias_or_name))
-    if any(len(node.parts) == 1 and fold(node.name) in aliases for node in tree.find_all(exp.Column)):
-        return list(columns)
-    return [name for name in columns if fold(name) in names] or list(columns)[:1]
+        elif isinstance(node, exp.Column) and len(node.parts) == 1:
+            alone.add(fold(node.name))
+    return names if alone.isdisjoint(aliases) else None
 
 
 def argument(node: exp.Expression, name: str) -> exp.Expression | None:

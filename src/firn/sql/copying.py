@@ -140,7 +140,7 @@ class FileRows:
     def _engine(self) -> Iterator[Any]:
         """A DuckDB that reads these files, and nothing else."""
         failures: list[BaseException] = []
-        with instance(self._limits, self._files.paths, self._files.objects, failures) as duck:
+        with instance(self._limits, self._files.paths, self._files.objects, failures, alone=True) as duck:
             try:
                 yield duck
             except (duckdb.Error, OSError, pa.ArrowException) as error:
@@ -172,7 +172,7 @@ def write_file(
     with allowed.written(path) as target:
         format, given = _format(path, options, WRITE_OPTIONS)
         settings = "".join(f", {name} {literal(value)}" for name, value in given.items())
-        with instance(limits, [target], {}, failures) as duck:
+        with instance(limits, [target], {}, failures, alone=True) as duck:
             duck.register("rows", pa.RecordBatchReader.from_batches(arrow_schema(columns), counted()))
             exact = _EXACT if format == "parquet" else {}
             casts = ", ".join(

@@ -184,7 +184,7 @@ class DuckQuery:
                 )
         with cursor() as duck:
             try:
-                _define_clock(duck, self._now, self.text, "TEMP ")
+                _define_clock(duck, self._now, self.text)
                 for name, read in reads.items():
                     duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {empty_relation(read.known).sql}")
                 for name, rows in self._given.items():
@@ -250,7 +250,7 @@ class DuckQuery:
                 for label, stream in relation.streams.items():
                     duck.register(label, stream)
                 try:
-                    duck.execute(f"CREATE VIEW {quoted(name)} AS {relation.sql}")
+                    duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {relation.sql}")
                 except duckdb.Error as error:
                     if _lost(failures, files) is None:
                         raise (failures[0] if failures else self._failure(error)) from None
@@ -322,7 +322,7 @@ def _unique(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _define_clock(duck: Any, now: dt.datetime, text: str, scope: str = "") -> None:
+def _define_clock(duck: Any, now: dt.datetime, text: str) -> None:
     """Let the clock stand if the text asks it: every output of a query, and each of its parts, has one time."""
     local = f"TIMESTAMP '{now.replace(tzinfo=None).isoformat(sep=' ')}'"
     zoned, day, time = f"{local} AT TIME ZONE 'UTC'", f"CAST({local} AS DATE)", f"CAST({local} AS TIME)"
@@ -337,8 +337,8 @@ def _define_clock(duck: Any, now: dt.datetime, text: str, scope: str = "") -> No
     said = fold(text)
     if not any(name in said for name in (*macros, "age")):
         return  # to define them would be a tenth of a small query
-    made = [f"CREATE {scope}MACRO {name}() AS {value};" for name, value in macros.items()]
-    made.append(f"CREATE {scope}MACRO age(x) AS system.main.age({day}, x), (x, y) AS system.main.age(x, y);")
+    made = [f"CREATE TEMP MACRO {name}() AS {value};" for name, value in macros.items()]
+    made.append(f"CREATE TEMP MACRO age(x) AS system.main.age({day}, x), (x, y) AS system.main.age(x, y);")
     duck.execute("".join(made))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
-from firn.arrow.connections import connect
+from firn.arrow.connections import connect, connection
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import quoted
 from firn.sql.limits import QueryLimits, memory_limit, threads
@@ -24,25 +24,32 @@ def instance(
     files: Sequence[str],
     objects: Mapping[str, BucketFile],
     failures: list[BaseException],
+    *,
+    alone: bool = False,
 ) -> Iterator[Any]:
-    """A DuckDB that reaches `files`, and `objects` by their paths, and nothing else. It is closed at the end.
+    """A connection of this statement's own to a DuckDB that reaches `files`, and `objects` by their paths, and
+    nothing else. It is closed at the end.
 
     Args:
         failures: takes the errors of objects, of which DuckDB passes on the text alone.
+        alone: whether no other statement may get this DuckDB later, which reaches the files, too.
     """
+    memory, spill = memory_limit(), None if limits.spill is None else limits.spill.path()
     with ExitStack() as stack:
+        if not objects and not alone:
+            yield stack.enter_context(connection(memory, threads=threads(), files=files, spill=spill))
+            return
         stored = None
         if objects:
             from firn.sql.files.objects import BucketFiles  # fsspec is loaded for buckets only
 
-            stored = BucketFiles(objects, failures)
-            stack.callback(stored.close)
+            stored = stack.enter_context(closing(BucketFiles(objects, failures)))
         made = connect(
-            memory=memory_limit(),
+            memory=memory,
             threads=REQUEST_THREADS if objects else threads(),
             files=[*files, *objects],
             file_system=stored,
-            spill=None if limits.spill is None else limits.spill.path(),
+            spill=spill,
         )
         yield stack.enter_context(closing(made))
 

@@ -89,10 +89,10 @@ def _narrowed(
     nodes = table_nodes(tree)
     known = {id(node): by_name[fold(node.name)].known for node in nodes if fold(node.name) in by_name}
     wanted = conjuncts_by_table(tree, lambda node: known.get(id(node)))
-    found = {}
+    used, found = used_columns(tree), {}
     for name, read in reads.items():
         places = [wanted.get(id(node), []) for node in nodes if fold(node.name) == fold(name)]
-        narrowed = read.select(used_columns(tree, read.known))
+        narrowed = read.select(used(read.known))
         places = [[one for one in place if trusted(to_duckdb(one))] for place in places]
         found[name] = _pruned(narrowed, places) if places and all(places) else narrowed
     return found

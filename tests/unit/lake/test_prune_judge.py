@@ -96,6 +96,7 @@ def test_pruning_never_loses_a_row(data: st.DataObject) -> None:
 )
 @given(st.data())
 def test_filters_alone_never_lose_a_row(data: st.DataObject) -> None:
+    CONNECTION.execute("SET TimeZone = 'UTC'")
     names = data.draw(st.lists(st.sampled_from(FILTERED), min_size=1, max_size=2, unique=True))
     columns = {**COLUMNS, **{n: data.draw(st.sampled_from([COLUMNS[n], *WIDER.get(n, [])])) for n in names}}
     rows = pa.table(data.draw(tables(names)), schema=arrow_schema({n: COLUMNS[n] for n in names}))

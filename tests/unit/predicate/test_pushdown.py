@@ -177,7 +177,7 @@ def test_a_struct_field_of_the_same_name_is_not_the_column() -> None:
     ],
 )
 def test_used_columns(query: str, used: list[str]) -> None:
-    assert used_columns(parse(query, "query"), COLUMNS["f"]) == used
+    assert used_columns(parse(query, "query"))(COLUMNS["f"]) == used
 
 
 @pytest.mark.parametrize(

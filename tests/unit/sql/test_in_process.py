@@ -7,6 +7,7 @@ import math
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import firn
+from firn.arrow import connections
 from firn.arrow.types import arrow_type
 from firn.bucket.local import LocalBucket
 from firn.errors import InvalidInputError, NoSuchVerbError, TableNotFoundError, UnsupportedError
@@ -527,6 +529,36 @@ def test_the_settings_alone_keep_a_query_inside(text: str, tmp_path: Path) -> No
     with query._instance([]) as (duck, _), pytest.raises(duckdb.Error):
         duck.execute(text.format(secret=secret, db=tmp_path / "db")).fetchall()
     assert secret.read_text() == "a\n1\n"
+
+
+def test_a_kept_duckdb_shows_nothing_of_the_query_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Sequence[str]] = []
+
+    def connect(**options: Any) -> Any:
+        opened.append(options["files"])
+        return open_duckdb(**options)
+
+    open_duckdb = connections.connect
+    monkeypatch.setattr(connections, "connect", connect)
+    mine, theirs = firn.connect(tmp_path / "mine"), firn.connect(tmp_path / "theirs")
+    for number, db in enumerate((mine, theirs, mine, theirs)):
+        db.create_table(f"t{number // 2}").append([{"n": number}])
+    query = "SELECT n, today() = current_date AS today FROM t0"
+    for db, n in [(mine, 0), (theirs, 1)] * 2:
+        assert list(db.sql(query)) == [{"n": n, "today": True}]
+    assert [len(files) for files in opened] == [1, 1]  # each reaches the files of its database alone
+    assert list(mine.sql("SELECT (SELECT n FROM t0) + (SELECT n FROM t1) AS n")) == [{"n": 2}]
+    assert len(opened) == 3
+    assert list(mine.sql("FROM t1")) == [{"n": 2}]
+    assert len(opened) == 3
+    with pytest.raises(TableNotFoundError):
+        mine.sql("FROM t2")
+    batches = mine.sql("FROM t1").to_batches()
+    next(batches)
+    assert list(mine.sql("FROM t1")) == [{"n": 2}]  # beside one that is open
+    assert len(opened) == 4
 
 
 def test_no_jvm_and_no_spark(tmp_path: Path) -> None:
