@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.bucket.base import Bucket
+from firn.errors import ObjectNotFoundError
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, parse, quoted
-from firn.lake.parquet.footer import corrupt, data_file
+from firn.lake.parquet.footer import corrupt, data_file, read_footer
 from firn.lake.plan.read import LakeRead
 from firn.lake.prune.nans import may_hold_nan
 from firn.lake.prune.soft_deletes import predicates
@@ -37,6 +38,9 @@ SCHEME = "firn://"
 
 STREAMED_BYTES = 64 << 10
 """Smaller objects are read by Firn: DuckDB takes three times as long to open one as Firn to fetch and decode it."""
+
+MANY_FILES = 50
+"""Files for which it pays to read one footer first."""
 
 _WIDENING = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
@@ -238,14 +242,31 @@ def _parquet(read: LakeRead, members: Sequence[tuple[DataFile, str]]) -> str:
         f"CAST({_hidden(name, kind, guarded)} AS {kind}) AS {quoted(name)}" for name, kind in needed.items()
     )
     paths = ", ".join(_text(path) for _, path in members)
-    every = f"SELECT {_nulls(needed)} WHERE false"
-    stored = f"SELECT * FROM read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
-    rows = f"SELECT {columns} FROM ({every} UNION ALL BY NAME {stored})"
+    stored = f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
+    if _alike_by_name(read, [file for file, _ in members], needed):
+        stored = f"read_parquet([{paths}], hive_partitioning = false)"
+    else:
+        stored = f"(SELECT {_nulls(needed)} WHERE false UNION ALL BY NAME SELECT * FROM {stored})"
+    rows = f"SELECT {columns} FROM {stored}"
     if not deletes:
         return rows
     wanted = ", ".join(quoted(name) for name in read.columns)
     living = " AND ".join(f"TRY({predicate.sql}) IS NOT TRUE" for predicate in deletes)
     return f"SELECT {wanted} FROM ({rows}) WHERE {living}"
+
+
+def _alike_by_name(read: LakeRead, files: Sequence[DataFile], needed: ColumnTypes) -> bool:
+    """Whether many files have all of these columns, and the first one in the table's types, to which DuckDB then
+    casts the others. Else it looks at each footer three times: for the view, for binding, and for the rows."""
+    if len(files) < MANY_FILES or any(not file.stats.keys() >= needed.keys() for file in files):
+        return False
+    if read.bucket.local_path(files[0].path) is None:  # footers of objects are fetched once anyway
+        return False
+    try:
+        stored = read_footer(read.bucket, files[0].path, files[0].size).metadata.schema.to_arrow_schema()
+    except ObjectNotFoundError:  # swept: DuckDB says so, and the query looks again
+        return False
+    return all(stored.field(one.name).type == one.type for one in arrow_schema(needed))
 
 
 def _hidden(name: str, kind: str, guarded: set[str]) -> str:

@@ -25,7 +25,7 @@ from firn.bucket.local import LocalBucket
 from firn.errors import InvalidInputError, NoSuchVerbError, TableNotFoundError, UnsupportedError
 from firn.reads import plan_read
 from firn.sql.in_process import DuckQuery
-from firn.sql.relation import relation_of
+from firn.sql.relation import MANY_FILES, relation_of
 
 NAN = float("nan")
 
@@ -196,6 +196,8 @@ def test_random_queries(seed: int, store: str, tmp_path: Path, monkeypatch: pyte
     if store == "bucket":
         monkeypatch.setattr(LocalBucket, "local_path", lambda self, key: None)
         monkeypatch.setattr("firn.sql.relation.STREAMED_BYTES", 0)
+    if seed % 2:
+        monkeypatch.setattr("firn.sql.relation.MANY_FILES", 1)
     db = firn.connect("memory://" if store == "memory" else tmp_path / "db", writer="w1")
     if seed % 4 == 3:
         table = db.create_table("t", key=["k", "ok"], journal=rng.choice(["leaderless", "writer"]))
@@ -219,6 +221,29 @@ def test_duckdb_reads_local_files_itself(tmp_path: Path) -> None:
     table.append(random_rows(random.Random(2), 50))
     relation = relation_of(plan_read(table), "t", [])
     assert (len(relation.files), relation.streams) == (len(table.snapshot().files), {})
+
+
+def test_many_files_with_the_same_columns_are_looked_at_once(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+
+    def unions(*columns: str) -> bool:
+        return "union_by_name" in relation_of(plan_read(table, columns=columns), "t", []).sql
+
+    table = db.create_table("t", schema={"k": "INTEGER", "late": "VARCHAR", "l": "BIGINT[]"})
+    for k in range(MANY_FILES):
+        table.append([{"k": k, "l": [k]}])
+    assert (unions("k"), unions("l")) == (False, True)
+    table.append([{"k": 1 << 40, "late": "x", "l": []}])  # as BIGINT
+    assert (unions("k"), unions("late")) == (True, True)
+    assert list(db.sql("SELECT max(k) AS k, min(late) AS late FROM t")) == [{"k": 1 << 40, "late": "x"}]
+    table.merge()
+    table = db.create_table("u")
+    for k in range(MANY_FILES):
+        table.append(
+            pa.table({"k": pa.array([k + (1 << 40) * (k == 0)], pa.int64() if k % 2 == 0 else pa.int8())})
+        )
+    assert not unions("k")  # the first file has the widest type
+    assert list(db.sql("SELECT sum(k) - 1099511627776 AS k FROM u")) == [{"k": sum(range(MANY_FILES))}]
 
 
 @pytest.mark.parametrize(
@@ -395,6 +420,8 @@ def test_files_that_were_swept_before_the_first_row(
     if store == "bucket":
         monkeypatch.setattr(LocalBucket, "local_path", lambda self, key: None)
         monkeypatch.setattr("firn.sql.relation.STREAMED_BYTES", 0)
+    if store == "directory":
+        monkeypatch.setattr("firn.sql.relation.MANY_FILES", 1)
     db = firn.connect("memory://" if store == "memory" else tmp_path)
     table = db.create_table("t", properties={"tombstone_grace": "0s"})
     table.append([{"n": 1}])
