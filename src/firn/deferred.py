@@ -20,4 +20,6 @@ class DeferredModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(import_module(self._name), attribute)
+        found = getattr(import_module(self._name), attribute)
+        setattr(self, attribute, found)
+        return found

@@ -11,23 +11,14 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlglot import exp
-
 from firn.journal.model import ColumnTypes
 from firn.predicate.constants import constant_of
 from firn.predicate.domain import DAY, Interval, family_of, intervals
 from firn.predicate.predicate import Predicate, conjuncts
+from firn.predicate.trees import exp
 
 _EPOCH = datetime(1970, 1, 1)
-_BELOW = {exp.LT, exp.LTE}
-_ABOVE = {exp.GT, exp.GTE}
-_MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.EQ: exp.EQ,
-}
+_MIRRORED = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq"}
 
 
 class Test(NamedTuple):
@@ -49,17 +40,17 @@ def tests_of(predicate: Predicate, columns: ColumnTypes) -> Iterator[Test]:
 
 
 def _test(node: exp.Expression, columns: ColumnTypes) -> Test | None:
-    if type(node) in _MIRRORED:
-        kind = type(node)
+    if node.key in _MIRRORED:
+        kind = node.key
         column, value = _column(node.this, columns), node.expression
         if column is None:
             column, value, kind = _column(node.expression, columns), node.this, _MIRRORED[kind]
         placed = None if column is None else _placed([value], columns[column])
         if column is None or placed is None:
             return None
-        if kind in _BELOW:
+        if kind in ("lt", "lte"):
             return Test(column, high=_value(placed[0].high, columns[column], math.floor))
-        if kind in _ABOVE:
+        if kind in ("gt", "gte"):
             return Test(column, low=_value(placed[0].low, columns[column], math.ceil))
         return _equal(column, placed, columns[column])
     column = _column(node.this, columns) if isinstance(node.this, exp.Expression) else None

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-from sqlglot import exp
 
 from firn.predicate import binder
 from firn.predicate.dialect import to_duckdb
 from firn.predicate.domain import DAY, Constant, read_time
+from firn.predicate.trees import exp
 
 
 def constant_of(node: exp.Expression) -> Constant | None:

@@ -8,45 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.errors import UnsupportedError as SqlglotUnsupported
-from sqlglot.tokens import TokenType
+from typing import TYPE_CHECKING, Any
 
 from firn.errors import InvalidInputError, UnsupportedError
+from firn.predicate.trees import COMPARISONS, exp
 
-
-class FirnSQL(DuckDB):  # type: ignore[misc]
-    """DuckDB's dialect, reading backticks as well as double quotes."""
-
-    class Tokenizer(DuckDB.Tokenizer):  # type: ignore[misc]
-        IDENTIFIERS = ['"', "`"]  # noqa: RUF012
-
-    class Parser(DuckDB.Parser):  # type: ignore[misc]
-        def _warn_unsupported(self) -> None:
-            """Where sqlglot would log a warning, with the text, and take it for some other program's command."""
-            self.raise_error("neither a SELECT nor an expression")
-
-
-_STATEMENT_TEXT = """
-ALTER ANALYZE ATTACH BEGIN CACHE CALL COMMENT COMMIT COPY DELETE DESCRIBE DETACH DROP EXECUTE EXPLAIN FETCH FORCE
-GRANT INSERT INSTALL KILL LOAD MERGE OPTIMIZE PARTITIONED_BY PRAGMA PREPARE RENAME RESET REVOKE ROLLBACK SET SHOW
-SUMMARIZE TRUNCATE UNCACHE UPDATE USE VACUUM
-"""
-_STATEMENT_WORDS = frozenset(_STATEMENT_TEXT.split())
-
-
-class _ExpressionSQL(FirnSQL):
-    """The same for expressions, in which words that begin a statement are names of columns."""
-
-    class Tokenizer(FirnSQL.Tokenizer):
-        KEYWORDS = {  # noqa: RUF012
-            word: kind for word, kind in FirnSQL.Tokenizer.KEYWORDS.items() if word not in _STATEMENT_WORDS
-        }
-        COMMANDS: set[TokenType] = set()  # noqa: RUF012 (what follows one of them would be one text)
+if TYPE_CHECKING:
+    from sqlglot.errors import SqlglotError
 
 
 def parse(text: str, what: str, *, into: type[exp.Expression] | None = None) -> exp.Expression:
@@ -55,8 +23,13 @@ def parse(text: str, what: str, *, into: type[exp.Expression] | None = None) -> 
     `what` names the argument in errors. Raises `InvalidInputError` for no or several statements, for
     parameters, and for text that doesn't parse.
     """
+    from sqlglot.errors import ErrorLevel, SqlglotError
+    from sqlglot.tokens import TokenType
+
+    from firn.predicate.grammar import ExpressionSQL, FirnSQL, quiet
+
     try:
-        tokens = (FirnSQL if into is None else _ExpressionSQL)().tokenize(text)
+        tokens = (FirnSQL if into is None else ExpressionSQL)().tokenize(text)
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()
         if not tokens:
@@ -67,12 +40,17 @@ def parse(text: str, what: str, *, into: type[exp.Expression] | None = None) -> 
                 f"the {what} {text!r} holds more than one statement; write one, without ';'."
             )
         parser = FirnSQL().parser(error_level=ErrorLevel.IMMEDIATE)
-        trees = parser.parse(tokens, text) if into is None else parser.parse_into(into, tokens, text)
+        with quiet():
+            trees = parser.parse(tokens, text) if into is None else parser.parse_into(into, tokens, text)
     except SqlglotError as error:
         raise InvalidInputError(f"the {what} {text!r} isn't SQL that Firn reads: {_reason(error)}") from error
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expression):
         raise InvalidInputError(f"the {what} {text!r} isn't one SQL expression.")
+    if tree.find(exp.Command) is not None:  # what sqlglot takes for some other program's command
+        raise InvalidInputError(
+            f"the {what} {text!r} isn't SQL that Firn reads: neither a SELECT nor an expression."
+        )
     if tree.find(exp.Placeholder, exp.Parameter, exp.SessionParameter) is not None:
         raise InvalidInputError(
             f"the {what} {text!r} has a parameter (? or $1 or :name); write the value itself."
@@ -93,11 +71,16 @@ def readable_depth(what: str, text: str) -> Iterator[None]:
 
 def to_duckdb(tree: exp.Expression) -> str:
     """DuckDB's text of a tree, with all identifiers quoted."""
+    from firn.predicate.grammar import FirnSQL
+
     return str(_closed(tree).sql(dialect=FirnSQL, identify=True, comments=False))
 
 
 def to_spark(tree: exp.Expression) -> str:
     """Spark's text of a tree. Raises `UnsupportedError` for what Spark can't express."""
+    from sqlglot.errors import ErrorLevel, SqlglotError
+    from sqlglot.errors import UnsupportedError as SqlglotUnsupported
+
     tree = _closed(tree)
     for like in tree.find_all(exp.Like, exp.ILike):
         pattern = like.expression
@@ -140,16 +123,13 @@ def function_names(node: exp.Expression) -> set[str]:
     return set()
 
 
-_COMPOSITE = (exp.Binary, exp.Unary, exp.In, exp.Between)
-
-
 def _closed(tree: exp.Expression) -> exp.Expression:
     """A copy with parentheses around operands that are expressions themselves, so that the engine which reads
     the generated text arrives at this very tree, whatever it thinks about precedence."""
-    tree = tree.copy()
+    tree, composite = tree.copy(), (exp.Binary, exp.Unary, exp.In, exp.Between)
     for node in list(tree.walk()):
         parent = node.parent
-        if not isinstance(node, _COMPOSITE) or not isinstance(parent, _COMPOSITE):
+        if not isinstance(node, composite) or not isinstance(parent, composite):
             continue
         if isinstance(node, (exp.Paren, exp.Dot)) or isinstance(parent, (exp.Paren, exp.Escape, exp.Dot)):
             continue
@@ -166,7 +146,7 @@ def _closed(tree: exp.Expression) -> exp.Expression:
 
 
 def _compares(node: exp.Expression) -> bool:
-    return isinstance(node, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between))
+    return node.key in COMPARISONS or isinstance(node, (exp.In, exp.Between))
 
 
 def _reason(error: SqlglotError) -> str:
@@ -181,7 +161,6 @@ def _reason(error: SqlglotError) -> str:
     return str(error).split("\n", 1)[0]
 
 
-_VALUES = frozenset(kind for kind in TokenType if kind is TokenType.NUMBER or kind.name.endswith("STRING"))
 _LISTED = re.compile(r"\?(?:, \?)+")
 
 
@@ -194,10 +173,12 @@ def without_values(tree: exp.Expression) -> str:
     >>> without_values(parse("email IN ('ann@example.com', 'bob') AND n > 3", "predicate", into=exp.Condition))
     '"email" IN (?, …) AND "n" > ?'
     """
+    from firn.predicate.grammar import FirnSQL
+
     text = to_duckdb(tree)
     pieces, at = [], 0
     for token in FirnSQL().tokenize(text):
-        if token.token_type in _VALUES:
+        if token.token_type.name == "NUMBER" or token.token_type.name.endswith("STRING"):
             pieces += [text[at : token.start], "?"]
             at = token.end + 1
     return _LISTED.sub("?, …", "".join([*pieces, text[at:]]))

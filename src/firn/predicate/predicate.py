@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlglot import exp
-
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Scalar
@@ -20,6 +18,7 @@ from firn.names import fold
 from firn.predicate import binder
 from firn.predicate.dialect import function_names, parse, readable_depth, to_duckdb, to_spark, without_values
 from firn.predicate.query import Query
+from firn.predicate.trees import exp
 
 __all__ = ["Predicate", "Query", "outline", "parse_rewrite", "parse_value"]
 

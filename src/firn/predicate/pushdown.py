@@ -21,14 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from firn.journal.model import ColumnTypes
 from firn.names import fold
 from firn.predicate.domain import family_of
 from firn.predicate.predicate import conjuncts
+from firn.predicate.trees import COMPARISONS, exp
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PLAIN_SIDES = ("", "LEFT", "RIGHT", "FULL")
 _PLAIN_KINDS = ("", "INNER", "OUTER", "CROSS")
 _FORBIDDEN_IN_SELECT = ("laterals", "sample", "pivots", "match", "connect", "prewhere")
@@ -215,7 +213,7 @@ def _rejects_nulls(node: exp.Expression, columns: ColumnTypes) -> bool:
             and isinstance(inner.this, exp.Column)
             and isinstance(inner.expression, exp.Null)
         )
-    if isinstance(node, _COMPARISONS):
+    if node.key in COMPARISONS:
         left, right = node.left, node.right
         if isinstance(right, exp.Column):
             left, right = right, left

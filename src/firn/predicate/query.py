@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlglot import exp
-
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.names import fold
 from firn.predicate.dialect import function_names, parse, readable_depth, to_duckdb
+from firn.predicate.trees import exp
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(select|with|from)\b", re.IGNORECASE | re.DOTALL)
 

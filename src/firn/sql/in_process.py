@@ -30,7 +30,7 @@ from firn.predicate.select import Select, condition, read_select, shown
 from firn.reads import TableRead
 from firn.sql.instance import BATCH_ROWS, instance, renamed
 from firn.sql.limits import QueryLimits
-from firn.sql.relation import SCHEME, Relation, empty_relation, given_relation, relation_of
+from firn.sql.relation import SCHEME, Relation, are_small, empty_relation, given_relation, relation_of
 from firn.sql.tables import QueryTables, by_name, narrow, parsed, pin
 from firn.sql.time_travel import Parameters, time_travel
 
@@ -173,7 +173,9 @@ class DuckQuery:
         pinned = pin(self._tables, names, self._versions, self._past)
         columns = self._bound(pinned)
         trusted = self._select.conditions
-        return _Look(narrow(pinned, parsed(self.text), lambda sql: condition(sql) in trusted), columns)
+        small = not trusted and are_small(pinned.values(), self._limits.in_process)
+        tree = None if small else parsed(self.text)  # to look into it would take longer than to read all
+        return _Look(narrow(pinned, tree, lambda sql: condition(sql) in trusted), columns)
 
     def _bound(self, reads: Mapping[str, TableRead]) -> ColumnTypes:
         """Bind the query over empty tables: the result's columns. A few milliseconds."""

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from firn.bucket.base import Bucket
 from firn.errors import QueryTooLargeError
 from firn.predicate.pushdown import argument
 from firn.predicate.select import shown
+from firn.predicate.trees import exp
 from firn.units import parse_size, size_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ by Firn and handed over as Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
@@ -38,6 +38,9 @@ SCHEME = "firn://"
 
 STREAMED_BYTES = 64 << 10
 """Smaller objects are read by Firn: DuckDB takes three times as long to open one as Firn to fetch and decode it."""
+
+SMALL_FILES, SMALL_BYTES, SMALL_COLUMNS = 16, 1 << 20, 64
+"""What is read as a whole where a query has no condition."""
 
 MANY_FILES = 50
 """Files for which it pays to read one footer first."""
@@ -116,6 +119,18 @@ def given_relation(rows: pa.Table, name: str) -> Relation:
     columns = columns_of(rows.schema)
     stream = Stream(arrow_schema(columns), lambda: iter([conform(rows, columns)]), [])
     return Relation(f"SELECT {_casts(columns)} FROM {quoted(name)}", {name: stream})
+
+
+def are_small(reads: Iterable[TableRead], limit: int | None) -> bool:
+    """Whether they are a few small files, of `limit` bytes at most, which DuckDB reads about as fast as one column of
+    them."""
+    files, size = 0, 0
+    for read in reads:
+        if not isinstance(read, LakeRead) or read.keys is not None or len(read.known) > SMALL_COLUMNS:
+            return False
+        files += len(read.files)
+        size += sum(file.size for file in read.files)
+    return files <= SMALL_FILES and size <= min(SMALL_BYTES, SMALL_BYTES if limit is None else limit)
 
 
 def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Relation:

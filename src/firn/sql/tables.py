@@ -7,14 +7,12 @@ from contextlib import suppress
 from functools import reduce
 from typing import Any, Protocol, TypeVar
 
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
-
 from firn.errors import InvalidInputError, TableNotFoundError
 from firn.names import fold
-from firn.predicate.dialect import FirnSQL, to_duckdb
+from firn.predicate.dialect import to_duckdb
 from firn.predicate.predicate import Predicate
 from firn.predicate.pushdown import argument, conjuncts_by_table, used_columns
+from firn.predicate.trees import exp
 from firn.reads import QueryMoment, TableRead, plan_read
 from firn.sql.time_travel import Past
 
@@ -107,8 +105,13 @@ def parsed(text: str) -> exp.Expression | None:
     longer than it may save."""
     if len(text) > MAX_NARROWED:
         return None
+    from sqlglot.errors import SqlglotError
+
+    from firn.predicate.grammar import FirnSQL, quiet
+
     try:
-        return FirnSQL().parse(text)[0]
+        with quiet():
+            return FirnSQL().parse(text)[0]
     except (SqlglotError, RecursionError):
         return None
 

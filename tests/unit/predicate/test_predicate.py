@@ -5,8 +5,11 @@ import threading
 
 import duckdb
 import pytest
+from sqlglot.dialects.duckdb import DuckDB
 
 from firn.errors import InvalidInputError, UnsupportedError
+from firn.predicate.dialect import parse
+from firn.predicate.grammar import ExpressionSQL, FirnSQL
 from firn.predicate.predicate import Predicate, Query, parse_rewrite
 
 COLUMNS = {
@@ -270,3 +273,15 @@ def test_rewrite_takes_a_predicate_or_a_query() -> None:
         "/* x */ from _rows",
     ):
         assert isinstance(parse_rewrite(text, COLUMNS), Query)
+
+
+def test_other_programs_commands_are_refused_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InvalidInputError, match="neither a SELECT nor an expression"):
+        parse("SHOW secrets LIKE 'secret'", "query")
+    assert caplog.records == []
+
+
+def test_nothing_is_derived_from_sqlglots_parser() -> None:
+    """Where sqlglot is compiled, that ends with an error."""
+    assert ExpressionSQL.Parser is FirnSQL.Parser is DuckDB.Parser
+    assert ExpressionSQL.Generator is DuckDB.Generator

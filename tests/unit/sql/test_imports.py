@@ -83,6 +83,7 @@ def test_the_first_answer_of_a_lake_table_loads_no_other_kind(url: str) -> None:
         "pyarrow.parquet",
         "pyarrow.compute",
         "jsonschema",
+        "sqlglot",
     )
     assert (
         below(found, *idle, "firn.keyed", "firn.database.kinds.keyed", "firn.database.kinds.records") == set()

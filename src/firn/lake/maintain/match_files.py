@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from sqlglot import exp
 
 from firn.arrow.types import arrow_schema, columns_of
 from firn.errors import InvalidInputError
@@ -22,6 +21,7 @@ from firn.predicate.dialect import parse, to_duckdb
 from firn.predicate.parameters import literal
 from firn.predicate.predicate import Predicate, conjuncts
 from firn.predicate.select import condition, conditions
+from firn.predicate.trees import exp
 
 MAX_VALUES = 1000
 """Values of a column of the source by which files are looked for, besides their range."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from sqlglot import exp
-
 from firn.journal.model import ColumnTypes, DataFile
 from firn.lake.partition.bounds import NOTHING, PartitionReader
 from firn.lake.partition.partition import PartitionSpec
@@ -36,6 +34,7 @@ from firn.predicate.bloom import NO_BLOOMS, Blooms
 from firn.predicate.constants import constant_of
 from firn.predicate.domain import Constant, Interval, family_of, intervals
 from firn.predicate.predicate import Predicate
+from firn.predicate.trees import COMPARISONS, exp
 
 
 class Pruner:
@@ -97,14 +96,6 @@ class Pruner:
 _NOTHING_KNOWN = Known({}, None)
 
 
-_OPERATORS: dict[type[exp.Expression], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -132,7 +123,7 @@ class _Compiler:
         return self._leaf(node, negate) or UNKNOWN
 
     def _leaf(self, node: exp.Expression, negate: bool) -> Pair | None:
-        operator = _OPERATORS.get(type(node))
+        operator = COMPARISONS.get(node.key)
         if operator is not None:
             return self._comparison(node, operator, negate)
         if isinstance(node, exp.In) and set(_given(node)) <= {"this", "expressions"}:

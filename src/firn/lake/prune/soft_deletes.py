@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from sqlglot import exp
-
 from firn.arrow.types import arrow_type, duckdb_name
 from firn.errors import CorruptObjectError, InvalidInputError
 from firn.journal.model import ColumnTypes, Reads
 from firn.journal.typenames import Decimal, Scalar, canonical
 from firn.journal.typenames import parse as parse_type
 from firn.names import fold
-from firn.predicate.dialect import FirnSQL, parse, readable_depth, to_duckdb
+from firn.predicate.dialect import parse, readable_depth, to_duckdb
 from firn.predicate.predicate import Predicate, is_opaque
+from firn.predicate.trees import exp
 
 
 def frozen(predicate: Predicate, columns: ColumnTypes, reads: Reads | None = None) -> str:
@@ -60,7 +59,7 @@ def frozen(predicate: Predicate, columns: ColumnTypes, reads: Reads | None = Non
             kind = _seen(shown[node.parts[0].name])
         if kind is None or (kind == "VARCHAR" and not read):
             return node  # nothing is wider than VARCHAR
-        return exp.Cast(this=node.copy(), to=exp.DataType.build(kind, dialect=FirnSQL))
+        return exp.Cast(this=node.copy(), to=exp.DataType.build(kind, dialect="duckdb"))
 
     shown = dict(columns)
     for place, names in (reads or {}).items():
@@ -141,7 +140,7 @@ def _read(
             return exp.null()
         if type(node) is exp.Cast and isinstance(node.this, exp.Column) and len(node.this.parts) == 1:
             name = folded.get(fold(node.this.name))
-            if name is not None and canonical(node.to.sql(FirnSQL)) == _seen(columns[name]):
+            if name is not None and canonical(node.to.sql("duckdb")) == _seen(columns[name]):
                 return node.this  # as `frozen` had it, and plain enough to prune by
         return node
 

@@ -11,18 +11,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from firn.journal.model import ColumnTypes
 from firn.predicate.domain import family_of
 from firn.predicate.predicate import Predicate
 from firn.predicate.pushdown import suits
+from firn.predicate.trees import COMPARISONS, exp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _UTC = frozenset(("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT", "UCT", "Zulu"))
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
 
@@ -55,7 +53,7 @@ def engines_agree(tree: exp.Expression, columns: ColumnTypes) -> bool:
         return _kind(tree, columns) == "BOOLEAN"
     if isinstance(tree, exp.Is):
         return isinstance(tree.expression, exp.Null) and _kind(tree.this, columns) is not None
-    if isinstance(tree, _COMPARISONS):
+    if tree.key in COMPARISONS:
         left, right = tree.left, tree.right
         if isinstance(right, exp.Column):
             left, right = right, left
