@@ -34,6 +34,7 @@ PROGRAMS = (
     Program("open_table", False, ("--logs", "1000", "--slow-logs", "200", "--rounds", "2")),
     Program("first_answer", False, ("--rounds", "3")),
     Program("merge_into", False, ("--rows", "60000", "--changes", "10000", "--rounds", "1")),
+    Program("merge_spark", True, ("--rows", "60000", "--changes", "10000", "--rounds", "1")),
     Program("sql_objects", False, ("--rows", "200000", "--small", "40", "--rounds", "1")),
     Program("sql_suites", False, ("--scale", "0.1", "--rounds", "1")),
     Program("many_files", False, ("--files", "100", "--rounds", "1")),

@@ -1,15 +1,20 @@
 """MERGE INTO: rows of a source, half of them new, into a table of TPC-H's shape, by random keys.
 
 Once into a table without a key, whose files are replaced, and once into one with a key, where the merge is an upsert
-that reads nothing. The peer is delta-rs (PyPI deltalake). Each round merges into a table of its own.
+that reads nothing. The peer is delta-rs (PyPI deltalake). Each round merges into a table of its own. Then the same
+beside threads that append ten rows at a time until the merge has ended, and how many of these appends failed.
 """
 
 from __future__ import annotations
 
 import random
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> Figures:
     parser.add_argument("--changes", type=int, default=1_000_000)
     parser.add_argument("--files", type=int, default=6, help="appends that load the table")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--appenders", type=int, default=8)
     options = parser.parse_args(argv)
     figures = Figures("merge_into", {k: v for k, v in vars(options).items() if k != "out"})
     changes = source(options.rows, options.changes)
@@ -43,6 +49,9 @@ def main(argv: Sequence[str] | None = None) -> Figures:
                 figures.record(NAME, engine, took, cpu_s=time.process_time() - cpu, rows=rows())
     counts = {measure.detail["rows"] for measure in figures.measures.values()}
     assert len(counts) == 1, f"the engines don't agree: {counts}"
+    for engine in engines if options.appenders else ():
+        with tempfile.TemporaryDirectory() as root:
+            _beside_appenders(figures, engine, Path(root), options, changes)
     figures.target("with a key, against delta-rs", _share(figures, KEY), at_most=0.2)
     figures.target("without a key, against delta-rs", _share(figures, FIRN), at_most=1.0)
     figures.notes.append(
@@ -55,6 +64,48 @@ def main(argv: Sequence[str] | None = None) -> Figures:
 def _share(figures: Figures, engine: str) -> float | None:
     ratio = figures.ratio(NAME, engine, over=DELTA)
     return None if ratio is None else round(ratio, 3)
+
+
+def _beside_appenders(figures: Figures, engine: str, root: Path, options: Any, changes: pa.Table) -> None:
+    work = (delta if engine == DELTA else firn_table)(root, options, key=engine == KEY)
+    append = (_delta_append if engine == DELTA else _firn_append)(root)
+    ended, counts = threading.Event(), Counter[str]()
+
+    def appending(number: int) -> None:
+        first = 10 * options.rows * (number + 1)
+        for at in count(first, 10):
+            if ended.is_set():
+                return
+            try:
+                append(rows_of(range(at, at + 10), 3))
+                counts["appends"] += 1
+            except Exception:  # whatever the engine calls a conflict
+                counts["failed"] += 1
+
+    with ThreadPoolExecutor(options.appenders) as pool:
+        for number in range(options.appenders):
+            pool.submit(appending, number)
+        began, lost = time.perf_counter(), 0
+        try:
+            work(changes)
+        except Exception:
+            lost = 1
+        took = time.perf_counter() - began
+        ended.set()
+    detail = {"appends": counts["appends"], "failed": counts["failed"], "merges_failed": lost}
+    figures.record(f"the same beside {options.appenders} appenders", engine, took, **detail)
+
+
+def _firn_append(root: Path) -> Callable[[pa.Table], object]:
+    import firn
+
+    return firn.connect(root / "db").table("t", kind="lake").append
+
+
+def _delta_append(root: Path) -> Callable[[pa.Table], object]:
+    import deltalake
+
+    return lambda rows: deltalake.write_deltalake(str(root / "t"), rows, mode="append")
 
 
 def rows_of(ids: Sequence[int], quantity: int) -> pa.Table:
@@ -81,7 +132,7 @@ def source(rows: int, changes: int) -> pa.Table:
     return rows_of([*there, *range(rows, rows + changes - len(there))], 2)
 
 
-def _loads(options: Any) -> list[pa.Table]:
+def loads(options: Any) -> list[pa.Table]:
     ids = list(range(options.rows))
     random.Random(2).shuffle(ids)
     each = -(-options.rows // options.files)
@@ -93,7 +144,7 @@ def firn_table(root: Path, options: Any, *, key: bool) -> Any:
 
     db = firn.connect(root / "db")
     table = db.create_table("t", key=["id"] if key else [])
-    for rows in _loads(options):
+    for rows in loads(options):
         table.append(rows)
 
     def work(changes: pa.Table) -> Any:
@@ -106,7 +157,7 @@ def firn_table(root: Path, options: Any, *, key: bool) -> Any:
 def delta(root: Path, options: Any, *, key: bool) -> Any:
     import deltalake
 
-    for rows in _loads(options):
+    for rows in loads(options):
         deltalake.write_deltalake(str(root / "t"), rows, mode="append")
     table = deltalake.DeltaTable(str(root / "t"))
 

@@ -74,9 +74,11 @@ def test_first_answer(run):
 
 
 def test_merge_into(run):
-    result = run("merge_into", "--rows", "600", "--changes", "100", "--files", "2", "--rounds", "1")
-    found = measures(result)
-    assert {m["rows"] for m in found.values()} == {650} and len(found) == 2
+    sizes = ("--rows", "600", "--changes", "100", "--files", "2", "--rounds", "1", "--appenders", "2")
+    found = measures(run("merge_into", *sizes))
+    assert {m["rows"] for (name, _), m in found.items() if "appenders" not in name} == {650}
+    beside = [m for (name, _), m in found.items() if "appenders" in name]
+    assert [(m["failed"], m["merges_failed"]) for m in beside] == [(0, 0)] * 2 and len(found) == 4
 
 
 @pytest.mark.stores
