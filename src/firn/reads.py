@@ -70,6 +70,11 @@ class TableRead(Protocol):
         ...
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the read leaves out as broken, or shows aside."""
+        ...
+
+    @property
     def columns(self) -> ColumnTypes:
         """The columns that a read gives, in order."""
         ...

@@ -29,6 +29,9 @@ def test_a_writer_that_is_left_out_is_said(tmp_path: Path, caplog: pytest.LogCap
         assert scan.count() == 1
     assert len(warned) == 1 and str(tmp_path / "prod/cpu") in str(warned[0].message)
     assert "the writer b is left out" in scan.explain()
+    result = firn.connect(tmp_path / "prod").sql("FROM cpu")
+    assert "\n  warning: the writer b is left out" in result.explain()
+    assert [text[:29] for text in result.warnings] == ["cpu: the writer b is left out"]
     said = [record for record in caplog.records if record.name == "firn"]
     assert [record.levelno for record in said] == [logging.WARNING]
     with warnings.catch_warnings():

@@ -120,6 +120,9 @@ def test_versions_in_sparks_words(db: firn.Database) -> None:
         assert list(db.sql(f"SELECT n, 'VERSION AS OF 1' AS s FROM {place}")) == [
             {"n": 1, "s": "VERSION AS OF 1"}
         ]
+    about = db.sql("SELECT * FROM t WHERE n = 2").explain()
+    assert about.startswith("engine spark: the connection's session\nt at ")
+    assert ": 1 of 2 files, " in about and "Physical Plan" in about
     joined = db.sql(
         "SELECT count(*) AS n FROM t VERSION AS OF :v old FULL JOIN t USING (n)".replace(":v", f"'{first}'")
     )

@@ -148,6 +148,13 @@ class Database(Transactions, WriterUpkeep):
         self.options: Mapping[str, Any] = StoreOptions(options or {})
         self.lock = lock
         self._engine: Engine = engine or ("duckdb" if spark is None else "spark")
+        self._chosen = (
+            "engine= of the connection"
+            if engine
+            else "the default"
+            if spark is None
+            else "the connection's session"
+        )
         self.prefix = prefix
         self.bucket: Bucket = open_bucket(root, options=self.options)
         limits = query_limits(self.bucket, prefix, self.options, in_process, spill, allow_files)
@@ -645,5 +652,6 @@ class Database(Transactions, WriterUpkeep):
         limits = self.engines.limits
         if in_process is not None:
             limits = replace(limits, in_process=parse_size(in_process))
-        statements = Statements(self, tables, fence=fence, session=session, limits=limits)
+        because = "engine= of the call" if engine else self._chosen
+        statements = Statements(self, tables, fence=fence, session=session, limits=limits, because=because)
         return Result(statements.run(query, parameters), self.engines.session)

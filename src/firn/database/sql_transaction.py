@@ -65,7 +65,10 @@ class SqlTransaction(Transaction):
         self._must_be_open()
         before = self.savepoint()
         statements = Statements(
-            TransactionTables(self._database, self), tables, limits=self._database.engines.limits
+            TransactionTables(self._database, self),
+            tables,
+            limits=self._database.engines.limits,
+            because="a transaction runs in this process",
         )
         try:
             return Result(statements.run(query, parameters), self._database.engines.session)

@@ -285,7 +285,10 @@ class WriterTransaction:
         if self._database is None:
             raise UnsupportedError("this transaction belongs to no database, and takes no SQL.")
         statements = Statements(
-            WriterBlockTables(self._database, self.table), tables, limits=self._database.engines.limits
+            WriterBlockTables(self._database, self.table),
+            tables,
+            limits=self._database.engines.limits,
+            because="a transaction runs in this process",
         )
         return Result(statements.run(query, parameters), self._database.engines.session)
 

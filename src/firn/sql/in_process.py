@@ -28,6 +28,7 @@ from firn.names import fold
 from firn.predicate.binder import cursor
 from firn.predicate.select import Select, condition, read_select, shown
 from firn.reads import TableRead
+from firn.sql.explain import preamble, warnings_of
 from firn.sql.instance import BATCH_ROWS, instance, renamed
 from firn.sql.limits import QueryLimits
 from firn.sql.relation import SCHEME, Relation, are_small, empty_relation, given_relation, relation_of
@@ -48,10 +49,11 @@ RETRIES = 5
 
 @dataclass(frozen=True)
 class _Look:
-    """One look at the tables: what is read of each, by the name that the query gives it."""
+    """One look at the tables: what is read of each, by the name that the query gives it, and `whole` all of them."""
 
     reads: Mapping[str, TableRead]
     columns: ColumnTypes
+    whole: Mapping[str, TableRead]
 
 
 class DuckQuery:
@@ -65,6 +67,7 @@ class DuckQuery:
         said: the statement that the text was made for, for messages.
         versions: the versions at which to read tables, by their names; by default the newest.
         limits: what it may take of this process.
+        because: who chose the engine.
 
     Raises:
         InvalidInputError: see `read_select`; unknown columns, and what DuckDB says of types.
@@ -87,8 +90,9 @@ class DuckQuery:
         said: str | None = None,
         versions: Mapping[str, Any] | None = None,
         limits: QueryLimits | None = None,
+        because: str = "the default",
     ) -> None:
-        self._tables, self._versions = tables, versions or {}
+        self._tables, self._versions, self._because = tables, versions or {}, because
         self._limits = limits or QueryLimits()
         text_run, self._past, self._parameters = time_travel(text, parameters)
         self._said = said or (text if self._past else None)
@@ -110,6 +114,11 @@ class DuckQuery:
     def versions(self) -> dict[str, str]:
         """The version that each table is read at."""
         return {name: read.version for name, read in self._look.reads.items()}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reads of tables leave out as broken, or show aside."""
+        return warnings_of(self._look.whole)
 
     def named(self, names: Sequence[str], kinds: ColumnTypes) -> DuckQuery:
         """The same rows under other names, those in `kinds` cast to these types."""
@@ -156,7 +165,8 @@ class DuckQuery:
         return pa.Table.from_batches(self._run(narrow, lambda: self.columns), arrow_schema(self.columns))
 
     def explain(self, *, analyze: bool = False) -> str:
-        """DuckDB's plan; with `analyze` it runs, and the plan says how long each part took."""
+        """The engine, what is read of each table, and DuckDB's plan; with `analyze` it runs, and the plan says how
+        long each part took."""
         lines = []
         for batch in self._run(
             f"EXPLAIN {'ANALYZE ' * analyze}{self.text}",
@@ -164,7 +174,8 @@ class DuckQuery:
             reads=analyze,
         ):
             lines += [row["plan"] for row in batch.to_pylist()]
-        return "\n".join(lines)
+        look = self._look
+        return preamble("duckdb", self._because, look.whole, look.reads) + "\n".join(lines)
 
     # -- how
 
@@ -175,7 +186,8 @@ class DuckQuery:
         trusted = self._select.conditions
         small = not trusted and are_small(pinned.values(), self._limits.in_process)
         tree = None if small else parsed(self.text)  # to look into it would take longer than to read all
-        return _Look(narrow(pinned, tree, lambda sql: condition(sql) in trusted), columns)
+        narrowed = narrow(pinned, tree, lambda sql: condition(sql) in trusted)
+        return _Look(narrowed, columns, pinned)
 
     def _bound(self, reads: Mapping[str, TableRead]) -> ColumnTypes:
         """Bind the query over empty tables: the result's columns. A few milliseconds."""

@@ -10,6 +10,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from firn.reads import QueryMoment, plan_read
 from firn.spark.frames import frame_of_table
 from firn.spark.plan import frame_of
 from firn.spark.session.types import columns_of_schema, spark_schema
+from firn.sql.explain import preamble, warnings_of
 from firn.sql.tables import QueryTables, by_name, narrow, pin, table_nodes
 from firn.sql.time_travel import Parameters, without_versions
 
@@ -48,6 +50,7 @@ class SparkQuery:
         parameters: values for `?`, or by name for `:name`: Spark's own `args`.
         given: rows that it can name besides, as Arrow tables or Spark DataFrames.
         versions: the versions at which to read tables, by their names; by default the newest.
+        because: who chose the engine.
 
     Raises:
         InvalidInputError: text that isn't one SELECT, table functions, what Spark says of it.
@@ -68,6 +71,7 @@ class SparkQuery:
         *,
         given: Mapping[str, Any] | None = None,
         versions: Mapping[str, Any] | None = None,
+        because: str = "the connection's session",
     ) -> None:
         text, past = without_versions(text, spark_words(text), "`", lambda sql: _value(session, sql))
         self.text, tree = _read(text)
@@ -75,7 +79,10 @@ class SparkQuery:
         rows = by_name(given or {}, list(named))
         pinned = pin(tables, [name for name in named if name not in rows], versions, past)
         self.versions = {name: read.version for name, read in pinned.items()}
-        frames = {name: frame_of(read, session) for name, read in narrow(pinned, tree).items()}
+        self.warnings = warnings_of(pinned)
+        narrowed = narrow(pinned, tree)
+        self._about = partial(preamble, "spark", because, pinned, narrowed)
+        frames = {name: frame_of(read, session) for name, read in narrowed.items()}
         for name, one in rows.items():
             is_table = isinstance(one, pa.Table)
             frames[name] = frame_of_table(one, columns_of(one.schema), session) if is_table else one
@@ -123,7 +130,7 @@ class SparkQuery:
     def explain(self) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as plan:
             self._frame.explain("formatted")
-        return plan.getvalue()
+        return self._about() + plan.getvalue()
 
     def _table(self, frame: DataFrame) -> pa.Table:
         return conform(frame.toArrow(), self.columns)

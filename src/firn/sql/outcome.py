@@ -37,6 +37,7 @@ class FixedRows:
     """Rows in memory, as a `BoundQuery`."""
 
     lazy = False
+    warnings = ()
 
     def __init__(self, rows: pa.Table, columns: ColumnTypes, outcome: Outcome | None = None) -> None:
         self._rows, self.columns, self.outcome = rows, columns, outcome

@@ -42,6 +42,9 @@ class BoundQuery(Protocol):
     @property
     def versions(self) -> dict[str, str]: ...
 
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
     def batches(self) -> Iterator[pa.RecordBatch]: ...
 
     def frame(self, session: Callable[[], SparkSession]) -> DataFrame: ...
@@ -87,6 +90,11 @@ class Result:
     def versions(self) -> dict[str, str]:
         """The version of each table that the query reads; a record table's is the number of a commit."""
         return self._query.versions
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the answer leaves out as broken, or shows aside, a text each: what `DegradedReadWarning` says, too."""
+        return self._query.warnings
 
     @property
     def outcome(self) -> Outcome | None:
@@ -159,9 +167,9 @@ class Result:
         return self._query.count()
 
     def explain(self) -> str:
-        """The versions that are read, and the engine's plan."""
-        versions = "".join(f"{name} at {version}\n" for name, version in self.versions.items() if version)
-        return versions + self._query.explain()
+        """Which engine runs the query and who chose it, the version of each table, of lake tables the files that are
+        read and those there are, warnings, and the engine's plan."""
+        return self._query.explain()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         whole = [name for name, kind in self.columns.items() if kind in ("HUGEINT", "UHUGEINT")]

@@ -61,6 +61,7 @@ class Statements:
         fence: whether a statement may open a keyed table's writer, and so fence another.
         session: finds or starts Spark, where queries are written in its SQL.
         limits: what each query may take of this process.
+        because: who chose the engine.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class Statements:
         fence: bool = False,
         session: Callable[[], SparkSession] | None = None,
         limits: QueryLimits | None = None,
+        because: str = "the default",
     ) -> None:
-        self._tables, self._fence, self._session = tables, fence, session
+        self._tables, self._fence, self._session, self._because = tables, fence, session, because
         self._limits = limits or QueryLimits()
         self._given = {name: _rows(rows, keep=session is not None) for name, rows in (given or {}).items()}
 
@@ -84,7 +86,12 @@ class Statements:
             return self._on_spark(statement, parameters, self._session)
         if isinstance(statement, QueryStatement):
             query = DuckQuery(
-                self._tables, statement.text, parameters, given=self._given, limits=self._limits
+                self._tables,
+                statement.text,
+                parameters,
+                given=self._given,
+                limits=self._limits,
+                because=self._because,
             )
             return _plan(query, analyze=statement.analyze) if statement.explain else query
         if isinstance(statement, ShowTables):
@@ -113,7 +120,9 @@ class Statements:
     ) -> BoundQuery:
         from firn.sql.on_spark import SparkQuery
 
-        query = SparkQuery(self._tables, statement.text, session(), parameters, given=self._given)
+        query = SparkQuery(
+            self._tables, statement.text, session(), parameters, given=self._given, because=self._because
+        )
         return _texts({"plan": query.explain().splitlines()}) if statement.explain else query
 
     def _change(self, statement: Any, queries: _Queries) -> Outcome:

@@ -26,6 +26,7 @@ from firn.errors import InvalidInputError, NoSuchVerbError, TableNotFoundError, 
 from firn.reads import plan_read
 from firn.sql.in_process import DuckQuery
 from firn.sql.relation import MANY_FILES, relation_of
+from firn.units import size_text
 
 NAN = float("nan")
 
@@ -355,8 +356,49 @@ def test_outputs_agree(db: firn.Database) -> None:
     assert "19 " in repr(result)
     assert "<th>n<br><small>BIGINT</small></th>" in result._repr_html_()
     assert "t at " in result.explain()
+    assert result.warnings == ()
     with pytest.raises(NoSuchVerbError, match="to_spark"):
         result.collect()
+
+
+def test_a_plan_tells_its_engine_versions_and_files(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path / "db")
+    table = db.create_table("t")
+    keyed = db.create_table("latest", key=["k"], partition_by=["k"])
+    for k in (1, 2, 3):
+        version = table.append([{"k": k}]).version
+        keyed.append([{"k": k}])
+    db.create_table("people", kind="records", schema={"k": "BIGINT"})
+    query = """
+        SELECT * FROM t JOIN people USING (k) JOIN latest USING (k), t AT (VERSION => ?) s
+        WHERE t.k > 1 AND latest.k = 2
+    """
+    about, _, plan = db.sql(query, [version]).explain().partition("\n\n")
+    sizes = [f.size for f in table.snapshot().files]
+    kept = f"{size_text(sum(sizes[1:]))} of {size_text(sum(sizes))}"
+    assert [line.partition(": ")[0] for line in about.splitlines()] == [
+        "engine duckdb",
+        f"t at {table.version}",
+        "people at 1",
+        f"latest at {keyed.version}",
+        f"t AT (VERSION => {version}) at {version}",
+    ]
+    told = [line.rpartition(": ")[2] for line in about.splitlines()]
+    assert told[:3] == ["the default", f"2 of 3 files, {kept}", "records table"]
+    assert [text[:15] for text in told[3:]] == ["1 of 3 files, 5", "3 of 3 files, 1"]
+    assert "Result" in plan
+    rows = [row["plan"] for row in db.sql(f"EXPLAIN {query}", [version])]
+    assert rows[:5] == about.splitlines()
+    assert (
+        db.sql("EXPLAIN ANALYZE FROM t", engine="duckdb").to_arrow()["plan"][0].as_py()
+        == "engine duckdb: engine= of the call"
+    )
+    said = firn.connect(tmp_path / "db", engine="duckdb").sql("FROM t").explain()
+    assert said.startswith("engine duckdb: engine= of the connection\n")
+    with db.begin() as tx:
+        assert (
+            tx.sql("FROM people").explain().startswith("engine duckdb: a transaction runs in this process\n")
+        )
 
 
 @pytest.mark.parametrize("value", ["DATE '10000-01-01'", "TIMESTAMP 'infinity'", "[TIMESTAMPTZ '-infinity']"])

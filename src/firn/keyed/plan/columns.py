@@ -18,6 +18,8 @@ class KeyedColumns:
     definition: KeyedDefinition
     names: tuple[str, ...]
 
+    warnings = ()
+
     @property
     def table(self) -> str:
         return self.definition.name

@@ -41,6 +41,7 @@ class LakeRead:
     places: Places
     keys: KeySpec | None = None
     hints: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     kind = "lake"
     kept_by = "the table's tombstone_grace or, of writers' catalogs, by prune's older_than"
@@ -58,6 +59,7 @@ class LakeRead:
             table.partition_spec,
             table.places,
             table.keys,
+            warnings=scan.snapshot.warnings,
         )
 
     @property
@@ -114,7 +116,7 @@ class LakeRead:
         return [Unit(lean_group(group), group.bytes) for group in self.groups()]
 
     def for_tasks(self) -> LakeRead:
-        return replace(self, files=())
+        return replace(self, files=(), warnings=())
 
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
         if self.keys is None:

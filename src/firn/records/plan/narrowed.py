@@ -27,6 +27,7 @@ class NarrowedRead:
 
     kind = "records"
     kept_by = "sweep's older_than"
+    warnings = ()
 
     @property
     def table(self) -> str:

@@ -87,6 +87,7 @@ class RecordChangesRead:
 
     kind = "records"
     kept_by = "sweep's orphans"
+    warnings = ()
 
     @staticmethod
     def of(
