@@ -78,7 +78,7 @@ def used_columns(tree: exp.Expression) -> Callable[[ColumnTypes], list[str]]:
     """For a table's columns those that a query may use: all that it names anywhere, at least one.
 
     All of them where the query has a `*` (but for `count(*)`), or anything else that takes columns unnamed: a
-    natural join, a pivot, a table's name in the place of a column.
+    natural join, a pivot, DESCRIBE or SUMMARIZE, a table's name in the place of a column.
     """
     names = _named(tree)
     if names is None:
@@ -94,7 +94,7 @@ def _named(tree: exp.Expression) -> set[str] | None:
     for node in tree.walk():
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
             return None
-        if isinstance(node, (exp.Pivot, exp.Columns)):
+        if isinstance(node, (exp.Pivot, exp.Columns, exp.Describe, exp.Summarize)):
             return None
         if isinstance(node, exp.Join) and (node.method or "").upper() == "NATURAL":
             return None

@@ -483,6 +483,12 @@ def test_columns_that_share_a_name_get_numbers(db: firn.Database) -> None:
     assert (result.count(), result.head(1).num_rows) == (1, 1)
 
 
+@pytest.mark.parametrize("verb", ["DESCRIBE", "SUMMARIZE"])
+def test_all_columns_are_described(verb: str, db: firn.Database) -> None:
+    db.create_table("t").append([{"n": 1, "m": "x"}])
+    assert [row["column_name"] for row in db.sql(f"SELECT column_name FROM ({verb} t)")] == ["n", "m"]
+
+
 def test_many_columns_of_one_name(db: firn.Database) -> None:
     columns = list(db.sql(f"SELECT {', '.join(['1 AS a'] * 5000)}, 2 AS a_7").columns)
     assert len(set(columns)) == 5001 and columns[:2] == ["a", "a_1"] and columns[-1] == "a_7"
