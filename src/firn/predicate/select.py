@@ -18,7 +18,7 @@ from firn.predicate.binder import cursor
 from firn.predicate.dialect import readable_depth
 from firn.predicate.functions import FUNCTIONS, TABLE_FUNCTIONS
 
-SCHEMAS = frozenset(("", "main"))
+SCHEMAS = frozenset(("firn", "main"))
 """Schemas that may stand before a table's name: all of them mean the database."""
 
 _NOT_OF_A_ROW = ("unnest", "generate_subscripts")
@@ -34,12 +34,15 @@ class Select:
     """One checked SELECT.
 
     `tables` are the names that it reads, as it spells them; those of its CTEs are left out. `conditions` are the
-    terms that its WHERE and ON clauses join by AND, as DuckDB reads them: see `condition`.
+    terms that its WHERE and ON clauses join by AND, as DuckDB reads them: see `condition`. `aliases` are the other
+    names in it, in small letters, and `schemas` the bytes at which a table with a schema begins.
     """
 
     text: str
     tables: tuple[str, ...]
     conditions: frozenset[str]
+    aliases: frozenset[str]
+    schemas: frozenset[int]
 
 
 def read_select(text: str, said: str | None = None) -> Select:
@@ -76,7 +79,14 @@ def read_select(text: str, said: str | None = None) -> Select:
         text = f"SELECT * FROM ({_without_end(text)}\n)"
     clauses = [node.get(key) for node in _nodes(tree) for key in ("where_clause", "condition")]
     conditions = frozenset(_plain(term) for clause in clauses if clause for term in _terms(clause))
-    return Select(_without_end(text), tuple(dict.fromkeys(_tables(tree, frozenset()))), conditions)
+    named = [node for node in _nodes(tree) if node.get("type") == "BASE_TABLE"]
+    return Select(
+        _without_end(text),
+        tuple(dict.fromkeys(_tables(tree, frozenset()))),
+        conditions,
+        frozenset(_aliases(tree)),
+        frozenset(node["query_location"] for node in named if node["schema_name"]),
+    )
 
 
 def condition(sql: str) -> str | None:
@@ -209,6 +219,17 @@ def _tables(tree: Any, ctes: frozenset[str]) -> Iterator[str]:
             yield from _tables(part, ctes)
 
 
+def _aliases(tree: Any) -> Iterator[str]:
+    """What a query names besides the tables behind a schema."""
+    for node in _nodes(tree):
+        if alias := node.get("alias"):
+            yield fold(alias)
+        if node.get("type") == "BASE_TABLE" and not node["schema_name"]:
+            yield fold(node["table_name"])
+        for entry in (node.get("cte_map") or {}).get("map", []):
+            yield fold(entry["key"])
+
+
 def _terms(clause: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if clause.get("type") == "CONJUNCTION_AND":
         for child in clause["children"]:
@@ -258,7 +279,7 @@ def _check(text: str, node: dict[str, Any]) -> None:
 
 
 def _check_table(text: str, node: dict[str, Any]) -> None:
-    if node.get("catalog_name") or node.get("schema_name") not in SCHEMAS:
+    if node.get("catalog_name") or fold(node.get("schema_name") or "main") not in SCHEMAS:
         path = ".".join(part for part in (node.get("catalog_name"), node.get("schema_name")) if part)
         raise TableNotFoundError(
             f"the query {shown(text)} reads {path}.{node['table_name']}; name a table of this database, without a "

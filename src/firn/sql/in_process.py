@@ -26,12 +26,12 @@ from firn.journal.model import ColumnTypes
 from firn.journal.typenames import canonical, quoted
 from firn.names import fold
 from firn.predicate.binder import cursor
-from firn.predicate.select import Select, condition, read_select, shown
+from firn.predicate.select import Select, condition, shown
 from firn.reads import TableRead
-from firn.sql.explain import preamble, warnings_of
 from firn.sql.instance import BATCH_ROWS, instance, renamed
 from firn.sql.limits import QueryLimits
 from firn.sql.relation import SCHEME, Relation, are_small, empty_relation, given_relation, relation_of
+from firn.sql.schemas import read_query, unknown_schema
 from firn.sql.tables import QueryTables, by_name, narrow, parsed, pin
 from firn.sql.time_travel import Parameters, time_travel
 
@@ -42,6 +42,8 @@ else:
     pc = DeferredModule("pyarrow.compute")
 
 _OBJECT = re.compile(rf"{SCHEME}firn%3A(\d+)/([\w/%.~-]+)")
+
+_UNKNOWN = re.compile(r'Referenced table "(.+)\.([^".]+)" not found')
 
 RETRIES = 5
 """How often a query looks again whose files were swept before it gave a row."""
@@ -70,7 +72,7 @@ class DuckQuery:
         because: who chose the engine.
 
     Raises:
-        InvalidInputError: see `read_select`; unknown columns, and what DuckDB says of types.
+        InvalidInputError: see `read_query`; unknown columns, and what DuckDB says of types.
         QueryTooLargeError: it would read more, or takes more memory, than it may; when rows are asked for.
         TableNotFoundError: a table that isn't there; the message names similar ones.
 
@@ -95,8 +97,8 @@ class DuckQuery:
         self._tables, self._versions, self._because = tables, versions or {}, because
         self._limits = limits or QueryLimits()
         text_run, self._past, self._parameters = time_travel(text, parameters)
-        self._said = said or (text if self._past else None)
-        self._select: Select = read_select(text_run, self._said)
+        self._written, self._said = text, said or (text if self._past else None)
+        self._select: Select = read_query(text_run, self._said)
         self._given = by_name(given or {}, self._select.tables)
         self._now = dt.datetime.now(dt.timezone.utc)
         self._look = self._new_look()
@@ -118,6 +120,8 @@ class DuckQuery:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the reads of tables leave out as broken, or show aside."""
+        from firn.sql.explain import warnings_of  # which few queries need
+
         return warnings_of(self._look.whole)
 
     def named(self, names: Sequence[str], kinds: ColumnTypes) -> DuckQuery:
@@ -167,6 +171,8 @@ class DuckQuery:
     def explain(self, *, analyze: bool = False) -> str:
         """The engine, what is read of each table, and DuckDB's plan; with `analyze` it runs, and the plan says how
         long each part took."""
+        from firn.sql.explain import preamble
+
         lines = []
         for batch in self._run(
             f"EXPLAIN {'ANALYZE ' * analyze}{self.text}",
@@ -276,9 +282,11 @@ class DuckQuery:
         reason, _, rest = str(error).partition("\n\nLINE ")
         if self._said is not None:
             return InvalidInputError(f"the statement {shown(self._said)} fails: {reason.strip()}")
+        if unknown := _UNKNOWN.search(reason):
+            return unknown_schema(self._written, *unknown.groups())
         line = f" (line {rest.partition(':')[0]})" if rest else ""
         reason = _OBJECT.sub(self._uri, reason)
-        return InvalidInputError(f"the query {shown(self.text)} fails: {reason.strip()}{line}")
+        return InvalidInputError(f"the query {shown(self._written)} fails: {reason.strip()}{line}")
 
     def _uri(self, path: re.Match[str]) -> str:
         """The name of an object that DuckDB knows by a path of `relation_of`."""

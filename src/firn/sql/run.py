@@ -26,6 +26,7 @@ from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
 from firn.sql.limits import QueryLimits
 from firn.sql.outcome import FixedRows, Outcome
 from firn.sql.result import BoundQuery
+from firn.sql.schemas import read_plainly
 from firn.sql.statements import (
     AlterTable,
     CallStatement,
@@ -109,11 +110,14 @@ class Statements:
         return self._change(statement, queries).rows()
 
     def _read(self, text: str) -> Any:
-        if self._session is None:
-            return read_statement(text)
-        from firn.sql.on_spark import spark_words
+        each = None
+        if self._session is not None:
+            from firn.sql.on_spark import spark_words
 
-        return read_statement(text, spark_words(text))
+            each = spark_words(text)
+        statement = read_statement(text, each)
+        plain = read_plainly(text, statement, each)
+        return statement if plain == text else self._read(plain)
 
     def _on_spark(
         self, statement: QueryStatement, parameters: Parameters, session: Callable[[], SparkSession]

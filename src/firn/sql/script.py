@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
 from firn.predicate.parameters import names_in
-from firn.predicate.select import read_select, shown
+from firn.predicate.select import shown
 from firn.predicate.words import WordReader, statements
 from firn.sql.heads import read_statement
 from firn.sql.kinds.kind import sql_kind
 from firn.sql.outcome import Outcome
 from firn.sql.result import Result
+from firn.sql.schemas import read_query
 from firn.sql.statements import (
     AlterTable,
     CopyTo,
@@ -121,7 +122,7 @@ class SqlScript:
         if isinstance(statement, (QueryStatement, CopyTo)):
             read = statement.text if isinstance(statement, QueryStatement) else statement.query
             text, past, _ = time_travel(read, parameters)
-            found = read_select(text, read if past else None).tables
+            found = read_query(text, read if past else None).tables
             names, changes = [past[name].table if name in past else name for name in found], False
         elif isinstance(statement, (ShowTables, ShowCreateTable)):
             return None
