@@ -125,6 +125,7 @@ class ReadPlanner(Protocol):
         at: Any,
         moment: QueryMoment | None,
         fields: ColumnTypes | None,
+        indexed: bool,
     ) -> TableRead: ...
 
 
@@ -136,15 +137,17 @@ def plan_read(
     at: Any = None,
     moment: QueryMoment | None = None,
     fields: ColumnTypes | None = None,
+    indexed: bool = False,
 ) -> TableRead:
     """Pin a version of a table, of any kind. Cost: the snapshot's requests.
 
     Args:
         moment: the tables of one query that have a log in common are read at one commit.
         fields: columns that are wanted of a table that may not have declared any.
+        indexed: whether a table without declared columns has one for each indexed field, as SQL sees it.
     """
     plan = cast("ReadPlanner", part_of(table.kind, "read"))
-    return plan(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
+    return plan(table, columns=columns, where=where, at=at, moment=moment, fields=fields, indexed=indexed)
 
 
 def spelled(table: str, known: ColumnTypes, columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -149,8 +149,13 @@ def test_views_of_all_tables(db: firn.Database, spark: SparkSession) -> None:
     with counts.open() as kv:
         kv.put("a", {"n": 3})
     db.create_table("empty")
+    notes = db.create_table("notes", kind="records", indices=["n", "home.zip"])
+    notes.insert("a", {"n": 5, "home": {"zip": "007"}})
     versions = db.views(spark)
-    assert sorted(versions) == ["Flights.Old", "counts", "people"]
+    assert sorted(versions) == ["Flights.Old", "counts", "notes", "people"]
+    query = "SELECT n + 1, `home.zip`, document LIKE '%007%' FROM notes WHERE n = 5"
+    assert [tuple(row) for row in spark.sql(query).collect()] == [(6, "007", True)]
+    assert db.sql(query).to_spark().collect() == spark.sql(query).collect()
     db.table("Flights.Old").append([{"n": 2}])
     query = "SELECT f.n, c.n, city FROM `flights.old` f, counts c, people"
     assert [tuple(row) for row in spark.sql(query).collect()] == [(1, 3, "London")]

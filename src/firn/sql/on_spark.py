@@ -148,7 +148,7 @@ def register_views(tables: QueryTables, session: SparkSession) -> dict[str, str]
             )
     moment = QueryMoment()
     found = {name: tables.table(name) for name in names}
-    reads = {name: plan_read(table, moment=moment) for name, table in found.items()}
+    reads = {name: plan_read(table, moment=moment, indexed=True) for name, table in found.items()}
     for name, read in reads.items():
         if read.known:
             frame_of(read, session).createOrReplaceTempView(f"`{name}`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -161,10 +162,19 @@ class Statements:
         from firn.sql.copying import FileRows
 
         by_name = not copy.columns and copy.options.get("header") is not False
-        known = {target.column(name): "" for name in copy.columns} or target.columns
-        kinds = {name: target.columns[name] for name in known if name in target.columns}
-        files = self._files().read(copy.path)
-        rows = FileRows(files, copy.path, copy.options, kinds, by_name=by_name, limits=self._limits)
+        named = [target.column(name) for name in copy.columns] or list(target.places)
+        kinds = {name: target.columns[name] for name in named if name in target.columns}
+        read = partial(
+            FileRows,
+            self._files().read(copy.path),
+            copy.path,
+            copy.options,
+            by_name=by_name,
+            limits=self._limits,
+        )
+        rows = read(kinds)
+        if sql_kind(target.table.kind).is_whole(target, rows):
+            rows = read({name: target.places.get(name, "VARCHAR") for name in named})
         return Insert(copy.table, "", copy.columns, by_name), rows
 
     def _written(self, copy: CopyTo, queries: _Queries) -> Outcome:
@@ -182,8 +192,11 @@ class Statements:
     def _target(self, name: str, queries: _Queries) -> Target:
         table = opened(self._tables, name)
         self._check_change(table)
+        read = plan_read(table, indexed=True)
+        loose = sql_kind(table.kind).untyped(read)
+        columns = {name: kind for name, kind in read.known.items() if name not in loose}
         return Target(
-            self._tables, table, plan_read(table).known, queries, said=queries.said, fence=self._fence
+            self._tables, table, columns, queries, said=queries.said, fence=self._fence, places=read.known
         )
 
     def _check_change(self, table: Any) -> None:
@@ -348,7 +361,7 @@ def _insertable(target: Target, query: SourceRows, statement: Insert) -> SourceR
     if statement.by_name or not (known or statement.columns):
         names = [target.column(name) if known else name for name in source]
     else:
-        names = [target.column(name) for name in statement.columns] or list(known)
+        names = [target.column(name) for name in statement.columns] or list(target.places)
         if len(names) != len(source):
             raise InvalidInputError(
                 f"the statement {shown(target.said)}: {len(source)} values for {len(names)} columns of "

@@ -58,7 +58,9 @@ def pin(
     moment = QueryMoment()  # all are open before a snapshot is taken, which then has them
     at = versions or {}
     return {
-        name: plan_read(table, moment=moment, at=past[name].at if name in past else at.get(table.name))
+        name: plan_read(
+            table, moment=moment, at=past[name].at if name in past else at.get(table.name), indexed=True
+        )
         for name, table in found.items()
     }
 

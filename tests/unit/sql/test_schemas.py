@@ -54,7 +54,7 @@ def test_another_schema_is_refused(db: firn.Database, query: str) -> None:
 
 
 def test_messages_have_the_text_as_written(db: firn.Database) -> None:
-    with pytest.raises(firn.InvalidInputError, match="SELECT firn.t.n, no FROM firn.t"):
+    with pytest.raises(firn.InvalidInputError, match=r"SELECT firn\.t\.n, no FROM firn\.t"):
         db.sql("SELECT firn.t.n,\nno FROM firn.t")
 
 

@@ -269,6 +269,44 @@ def test_records_with_any_field(db: firn.Database) -> None:
         db.sql("INSERT INTO p (email) VALUES ('q@x')")
 
 
+def test_indexed_fields_are_columns(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path / "db", allow_files=[tmp_path])
+    rows = {
+        "a": {"email": "a@x", "age": 3, "tags": ["x"], "home": {"zip": "007"}, "more": None},
+        "b": {"email": "b@x", "age": "?"},
+    }
+    for name in ("p", "q"):
+        db.sql(
+            f"CREATE TABLE {name} WITH (kind = 'records', indices = 'email unique, age, tags[], home.zip')"
+        )
+    db.table("p", kind="records").insert_many(rows)  # type: ignore[union-attr]
+
+    def documents(name: str = "q") -> dict[str, Any]:
+        return {row.id: row.document for row in db.table(name, kind="records").scan()}  # type: ignore[union-attr]
+
+    found = list(db.sql("SELECT * EXCLUDE (document) FROM p ORDER BY Email"))
+    assert found == [
+        {"_id": "a", "age": "3", "email": "a@x", "home.zip": "007", "tags": '["x"]'},
+        {"_id": "b", "age": "?", "email": "b@x", "home.zip": None, "tags": None},
+    ]
+    db.sql("INSERT INTO q SELECT * FROM p")
+    assert documents() == rows  # in the types that they had
+    db.sql("INSERT INTO q BY NAME SELECT _id, email, document FROM p ON CONFLICT DO UPDATE")
+    assert documents() == rows
+    db.sql("INSERT INTO q VALUES ('c', 5, 'c@x', NULL, NULL, '{\"n\": 1}')")
+    with db.begin() as tx:
+        tx.sql("UPDATE q SET Age = 6 WHERE email = 'c@x'")
+        assert list(tx.sql("SELECT age FROM q WHERE _id = 'c'")) == [{"age": "6"}]
+    assert documents()["c"] == {"n": 1, "age": 6, "email": "c@x"}
+    for kind in ("csv", "json", "parquet"):
+        db.sql("TRUNCATE q")
+        db.sql(f"COPY p TO '{tmp_path}/p.{kind}'")
+        db.sql(f"COPY q FROM '{tmp_path}/p.{kind}'")
+        assert documents() == rows
+    with pytest.raises(InvalidInputError, match="2 values for 6 columns of q: _id, age, email"):
+        db.sql("INSERT INTO q VALUES ('d', '{}')")
+
+
 def test_rows_alone_change_one_by_one(db: firn.Database) -> None:
     db.sql("CREATE TABLE p (n INTEGER) WITH (kind = 'records', isolation = 'row')")
     db.sql("INSERT INTO p VALUES ('a', 1), ('b', 2)")

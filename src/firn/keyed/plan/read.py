@@ -215,6 +215,7 @@ def plan(
     at: Any,
     moment: QueryMoment | None,
     fields: ColumnTypes | None,
+    indexed: bool,
 ) -> KeyedRead:
     """See `firn.reads.plan_read`."""
     return KeyedRead.of(table, columns=columns, where=where, at=at)

@@ -150,6 +150,7 @@ def plan(
     at: Any,
     moment: QueryMoment | None,
     fields: ColumnTypes | None,
+    indexed: bool,
 ) -> LakeRead:
     """See `firn.reads.plan_read`."""
     return LakeRead.of(table.scan(columns=columns, where=where, at=at))

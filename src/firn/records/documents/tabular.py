@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -13,8 +13,10 @@ from firn.arrow.pyvalues import shown
 from firn.arrow.types import arrow_schema
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes
+from firn.names import fold
 from firn.records.documents.documents import ID, Documents
 from firn.records.documents.fields import FieldType, field_type
+from firn.records.documents.predicates import value_at
 from firn.records.names.names import shown_id
 
 DOCUMENT: Final = "document"
@@ -38,7 +40,7 @@ def table_of(
 ) -> pa.Table:
     """An Arrow table of these columns: those of `own`, and those of documents, null where there is no body.
 
-    Without declared columns `document` is the JSON, and any other column the field of that name.
+    Without declared columns `document` is the JSON, and any other column the field of that name, or dotted path.
 
     Raises:
         InvalidInputError: such a field has a value that can't be of the column's type.
@@ -62,11 +64,12 @@ def table_of(
         parsed = parsed or orjson.loads(
             b"[%b]" % b",".join(b"null" if body is None else body for body in bodies)
         )
-        values = [document.get(field.name) if document else None for document in parsed]
         if documents.types is None:
+            values = [value_at(document, field.name) if document else None for document in parsed]
             values = _picked(values, own[ID], field.name, columns[field.name], documents.table)
             arrays.append(pa.array(values, field.type))
         else:
+            values = [document.get(field.name) if document else None for document in parsed]
             arrays.append(_declared(values, documents.types[field.name], field, bodies, documents))
     return pa.Table.from_arrays(arrays, schema=schema)
 
@@ -119,6 +122,21 @@ def _as(kind: FieldType, value: Any) -> Any:
     return found
 
 
-def row_columns(documents: Documents) -> ColumnTypes:
-    """The columns of a row: its id, and its document's."""
-    return {ID: "VARCHAR", **document_columns(documents)}
+def row_columns(documents: Documents, indexed: Sequence[str] = ()) -> ColumnTypes:
+    """The columns of a row: its id, fields as text, and its document's.
+
+    >>> list(row_columns(Documents("t"), ["city"]))
+    ['_id', 'city', 'document']
+    """
+    return {ID: "VARCHAR", **dict.fromkeys(indexed, "VARCHAR"), **document_columns(documents)}
+
+
+def indexed_columns(documents: Documents, fields: Iterable[str]) -> tuple[str, ...]:
+    """The indexed fields that are columns in SQL: where none are declared, those with a name of their own."""
+    if documents.columns is not None:
+        return ()
+    found: dict[str, str] = {}
+    for name in sorted(fields):
+        if fold(name) not in (ID, DOCUMENT):
+            found.setdefault(fold(name), name)
+    return tuple(found.values())

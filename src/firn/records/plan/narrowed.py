@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class NarrowedRead:
     """The columns `names` of the rows for which `sql` is true. `about_ids` are predicates over `_id` alone, by which
-    names of rows have been left out."""
+    names of rows have been left out. `indexed` are fields of documents without declared columns."""
 
     documents: Documents
     names: tuple[str, ...]
     sql: str | None = None
     about_ids: tuple[Predicate, ...] = field(default=())
+    indexed: tuple[str, ...] = ()
 
     kind = "records"
     kept_by = "sweep's older_than"

@@ -22,7 +22,7 @@ from firn.journal.model import ColumnTypes
 from firn.predicate.predicate import Predicate
 from firn.reads import QueryMoment, ReadPlanner, TableRead, Unit, spelled
 from firn.records.documents.documents import ID
-from firn.records.documents.tabular import row_columns, table_of
+from firn.records.documents.tabular import indexed_columns, row_columns, table_of
 from firn.records.names.layout import SUFFIX
 from firn.records.names.names import part_text
 from firn.records.plan.ids import ids_of
@@ -107,6 +107,7 @@ class RecordsRead(NarrowedRead):
         at: Any = None,
         moment: QueryMoment | None = None,
         fields: ColumnTypes | None = None,
+        indexed: bool = False,
     ) -> RecordsRead:
         """Pin a snapshot. As beginning a transaction; 1 GET more for one of the past whose record isn't in memory.
 
@@ -114,6 +115,7 @@ class RecordsRead(NarrowedRead):
             moment: for tables that are to be read at one snapshot.
             fields: columns that the reader wants to see, with their types: fields of documents, if the table has no
                 declared columns.
+            indexed: whether indexed fields are columns, if the table has no declared ones.
 
         Raises:
             InvalidInputError: `at` isn't the number of a commit, or the table has no versions.
@@ -127,6 +129,7 @@ class RecordsRead(NarrowedRead):
                 )
             layout = table.definition.layout(table.prefix)
             documents, version = table.definition.documents, ""
+            own: tuple[str, ...] = ()
             source: ManyRows = LoneRows(table.bucket, layout)
         else:
             store = table.session.store
@@ -136,7 +139,8 @@ class RecordsRead(NarrowedRead):
                 snapshot = snapshot_at(store, at)
             opened = snapshot.table(table.name)
             source, documents, version = TableAt.of(snapshot, opened), opened.documents, str(snapshot.number)
-        known = dict(row_columns(documents))
+            own = indexed_columns(documents, opened.state.fields) if indexed else ()
+        known = dict(row_columns(documents, own))
         hidden = {n: kind for n, kind in ASKED_FOR.items() if n not in known and (version or n != "_seq")}
         wanted = dict(fields or {})
         loose = {} if documents.columns is not None else wanted
@@ -146,7 +150,9 @@ class RecordsRead(NarrowedRead):
         asked = tuple(name for name in hidden if name in names or name in wanted)
         if columns is None:
             names += asked
-        read = RecordsRead(source, version, asked, tuple(loose.items()), documents=documents, names=names)
+        read = RecordsRead(
+            source, version, asked, tuple(loose.items()), documents=documents, names=names, indexed=own
+        )
         return read if where is None else read.where(where)
 
     @property
@@ -156,7 +162,7 @@ class RecordsRead(NarrowedRead):
     @property
     def known(self) -> ColumnTypes:
         asked = {name: ASKED_FOR[name] for name in self.asked}
-        return {**row_columns(self.documents), **dict(self.fields), **asked}
+        return {**row_columns(self.documents, self.indexed), **dict(self.fields), **asked}
 
     # -- planning
 
@@ -299,14 +305,17 @@ def _planned(
     at: Any,
     moment: QueryMoment | None,
     fields: ColumnTypes | None,
+    indexed: bool,
 ) -> TableRead:
     if isinstance(table, TransactionTable):
         if at is not None:
             raise InvalidInputError(
                 f"{table.name} is read at its transaction's snapshot, {table.transaction.snapshot}, and at no other."
             )
-        return TransactionRead.of(table, columns=columns, where=where)
-    return RecordsRead.of(table, columns=columns, where=where, at=at, moment=moment, fields=fields)
+        return TransactionRead.of(table, columns=columns, where=where, indexed=indexed)
+    return RecordsRead.of(
+        table, columns=columns, where=where, at=at, moment=moment, fields=fields, indexed=indexed
+    )
 
 
 PART: ReadPlanner = _planned

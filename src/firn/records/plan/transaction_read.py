@@ -17,7 +17,7 @@ from firn.bucket.base import Bucket
 from firn.journal.model import ColumnTypes
 from firn.reads import Unit, spelled
 from firn.records.documents.documents import ID, Record
-from firn.records.documents.tabular import row_columns, table_of
+from firn.records.documents.tabular import indexed_columns, row_columns, table_of
 from firn.records.plan.ids import ids_of
 from firn.records.plan.narrowed import NarrowedRead
 
@@ -47,10 +47,14 @@ class TransactionRead(NarrowedRead):
     source: TransactionTable
 
     @staticmethod
-    def of(table: TransactionTable, *, columns: Sequence[str] | None, where: str | None) -> TransactionRead:
+    def of(
+        table: TransactionTable, *, columns: Sequence[str] | None, where: str | None, indexed: bool
+    ) -> TransactionRead:
         documents = table.definition.documents
-        known = dict(row_columns(documents))
-        read = TransactionRead(table, documents=documents, names=spelled(table.name, known, columns))
+        state = table.session.store.log.head().catalog.get(table.name) if indexed else None
+        own = () if state is None else indexed_columns(documents, state.fields)
+        names = spelled(table.name, row_columns(documents, own), columns)
+        read = TransactionRead(table, documents=documents, names=names, indexed=own)
         return read if where is None else read.where(where)
 
     @property
@@ -63,7 +67,7 @@ class TransactionRead(NarrowedRead):
 
     @property
     def known(self) -> ColumnTypes:
-        return row_columns(self.documents)
+        return row_columns(self.documents, self.indexed)
 
     def units(self) -> list[Unit]:
         """The read as a whole: a transaction is of one process."""

@@ -77,7 +77,11 @@ class Queries(Protocol):
 
 
 class Target:
-    """The table that a statement changes, and the queries that it makes."""
+    """The table that a statement changes, and the queries that it makes.
+
+    `columns` are those whose types values are cast to, `places` all as queries have them, in the order of values
+    without names.
+    """
 
     def __init__(
         self,
@@ -88,9 +92,11 @@ class Target:
         *,
         said: str,
         fence: bool,
+        places: ColumnTypes,
     ) -> None:
         self.tables, self.table, self.columns, self._queries = tables, table, columns, queries
         self.said, self.fence = said, fence
+        self.places = places
         self.closed = sql_kind(table.kind).is_closed(table)
         self._given: dict[str, pa.Table] = {}
 
@@ -120,7 +126,7 @@ class Target:
 
     def column(self, name: str) -> str:
         """A column's name as the table spells it."""
-        for column in self.columns:
+        for column in self.places:
             if fold(column) == fold(name):
                 return column
         if not self.closed:
@@ -147,6 +153,14 @@ class SqlKind(ABC):
     def is_closed(self, table: Any) -> bool:
         """Whether rows have the table's columns and no others."""
         return True
+
+    def untyped(self, read: Any) -> Sequence[str]:
+        """The columns of a read to whose types no value is cast."""
+        return ()
+
+    def is_whole(self, target: Target, rows: SourceRows) -> bool:
+        """Whether rows have each value of a row twice, in a column of its own and in one of all."""
+        return False
 
     def transaction(self, table: Any) -> TransactionVerb | None:
         """The verb of a database that begins transactions over such a table."""
@@ -191,12 +205,12 @@ def placed(target: Target, clause: MergeClause) -> MergeClause:
     """The clause, its values by the columns that they are for where the statement names none."""
     if clause.values is None or not all(name.isdigit() for name in clause.values):
         return clause
-    if len(clause.values) != len(target.columns):
+    if len(clause.values) != len(target.places):
         raise InvalidInputError(
             f"the statement {shown(target.said)}: {len(clause.values)} values for {target.table.name}, which has the "
-            f"columns {', '.join(target.columns)}."
+            f"columns {', '.join(target.places)}."
         )
-    return replace(clause, values=dict(zip(target.columns, clause.values.values(), strict=True)))
+    return replace(clause, values=dict(zip(target.places, clause.values.values(), strict=True)))
 
 
 def sql_kind(kind: str) -> SqlKind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.predicate.select import shown
 from firn.records.definition.definition import Index
 from firn.records.documents.documents import ID
+from firn.records.documents.predicates import value_at
 from firn.records.load.rows import load_rows
 from firn.records.maintain.alter import definition_now
 from firn.records.plan.transaction_read import TransactionTable
@@ -30,6 +31,13 @@ class RecordsInSql(SqlKind):
 
     def is_closed(self, table: Any) -> bool:
         return table.definition.documents.columns is not None
+
+    def untyped(self, read: Any) -> Sequence[str]:
+        indexed: Sequence[str] = read.indexed
+        return indexed
+
+    def is_whole(self, target: Target, rows: SourceRows) -> bool:
+        return _is_whole(target, rows.columns)
 
     def transaction(self, table: Any) -> TransactionVerb | None:
         return "begin" if table.definition.isolation == "snapshot" else None
@@ -72,10 +80,12 @@ class RecordsInSql(SqlKind):
         if ID not in rows.columns:
             raise InvalidInputError(f"the statement {shown(target.said)}: each row needs an {ID}, its id.")
 
+        whole = self.is_whole(target, rows)
+
         def documents() -> dict[str, dict[str, Any]]:
             found: dict[str, dict[str, Any]] = {}
             for row in load_rows(rows.table(), table.definition.documents):
-                id, document = _document(target, *row)
+                id, document = _document(target, *row, whole=whole)
                 if id in found:
                     raise CardinalityError(
                         f"the statement {shown(target.said)}: several rows of the source have the id {id!r}."
@@ -150,7 +160,11 @@ def _applied(
     updates = {c.key[0]: c.values for c in changes if c.clause.action == "update"}
     there = get_many(list(updates)) if updates else {}
     updated = {
-        id: _changed(dict(there[id].document), values) for id, values in updates.items() if id in there
+        id: _document(target, id, dict(values), whole=True)[1]
+        if _is_whole(target, values)
+        else _changed(dict(there[id].document), values)
+        for id, values in updates.items()
+        if id in there
     }
     inserted: dict[str, dict[str, Any]] = {}
     for change in changes:
@@ -161,7 +175,8 @@ def _applied(
                 raise InvalidInputError(
                     f"the statement {shown(target.said)}: each row needs an {ID}, its id."
                 )
-            _, document = _document(target, str(id), _changed({}, fields))
+            whole = _is_whole(target, fields)
+            _, document = _document(target, str(id), fields if whole else _changed({}, fields), whole=whole)
             if str(id) in inserted and not keeps_first(merge):
                 raise CardinalityError(
                     f"the statement {shown(target.said)}: several rows of the source have the id {id!r}."
@@ -192,16 +207,41 @@ def _changed(document: dict[str, Any], values: Mapping[str, Any]) -> dict[str, A
     return document
 
 
-def _document(target: Target, id: str, row: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A row with its document, which may be given as one column of JSON."""
-    if target.closed or set(row) != {DOCUMENT}:
+def _is_whole(target: Target, names: Iterable[str]) -> bool:
+    """Whether these columns of an open table are its document, and indexed fields beside it."""
+    own = set(names) - {ID}
+    return not target.closed and DOCUMENT in own and own <= set(target.places)
+
+
+def _document(
+    target: Target, id: str, row: dict[str, Any], *, whole: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """A row with its document, which may be given as one column of JSON.
+
+    With `whole` indexed fields stand beside it, as queries have them; one that says something else than the document
+    counts.
+    """
+    if not whole:
         return id, row
     try:
-        return id, orjson.loads(row[DOCUMENT])
+        found = orjson.loads(row.pop(DOCUMENT, None) or "{}")
+        if isinstance(found, dict):
+            others = {
+                name: value
+                for name, value in row.items()
+                if name != ID and value is not None and _text(value_at(found, name)) != _text(value)
+            }
+            found = _changed(found, others)
+        return id, found
     except orjson.JSONDecodeError as error:
         raise InvalidInputError(
             f"the statement {shown(target.said)}: the document of {id!r} isn't JSON: {error}."
         ) from None
+
+
+def _text(value: Any) -> str | None:
+    """A value as the column of an indexed field has it."""
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _index(text: str) -> Index:
