@@ -20,7 +20,7 @@ from firn.database.kinds.kind import KindsAt, Place, check_kind, check_options
 from firn.database.tables import Tables
 from firn.database.transactions import Transactions
 from firn.database.upkeep import WriterUpkeep
-from firn.errors import DatabaseClosedError, FirnError, InvalidInputError
+from firn.errors import DatabaseClosedError, FirnError, InvalidInputError, UnsupportedError
 from firn.journal.lock import ExclusiveLock
 from firn.kinds import Kind
 from firn.names import check_name
@@ -598,6 +598,7 @@ class Database(Transactions, WriterUpkeep):
         fence: bool = False,
         script: bool = False,
         in_process: Size | None = None,
+        verify: bool = False,
     ) -> Result:
         """Run one query or statement over the database's tables, of all kinds: in this process on DuckDB, or a query
         on Spark.
@@ -617,6 +618,8 @@ class Database(Transactions, WriterUpkeep):
             script: whether the text may hold several statements, with `;` between, and transactions from BEGIN to
                 COMMIT. The first error ends it; the answer is the last one's. Parameters are by name.
             in_process: as many bytes as the query may read into this process; by default the connection's.
+            verify: read all files through Firn, which compares the checksums of their footers with the log's, where
+                DuckDB would read them itself. Takes some times as long; not on Spark.
 
         Raises:
             TableNotFoundError: a table that isn't there; the message names similar ones.
@@ -624,6 +627,7 @@ class Database(Transactions, WriterUpkeep):
             UnsupportedError: a statement that this kind of table, or Spark, doesn't have.
             QueryTooLargeError: a query would read more than `in_process`, or needs more memory than it may have.
             CardinalityError: two rows of a source would change one row of a table.
+            CorruptObjectError: with `verify`, a file isn't the one that was written; when rows are asked for.
 
         Cost: opening each table and its snapshot; then what the outputs read, or what the statement's verb costs.
 
@@ -646,10 +650,12 @@ class Database(Transactions, WriterUpkeep):
             from firn.sql.script import run_to_last
 
             named = cast("Mapping[str, Any] | None", parameters)
-            options = {"engine": engine, "fence": fence, "in_process": in_process}
+            options = {"engine": engine, "fence": fence, "in_process": in_process, "verify": verify}
             return run_to_last(self, query, named, tables=tables, **options)
         session = self.engines.session if (engine or self._engine) == "spark" else None
-        limits = self.engines.limits
+        if verify and session is not None:
+            raise UnsupportedError('verify=True: Spark reads files by itself. Use engine="duckdb" with it.')
+        limits = replace(self.engines.limits, verify=verify)
         if in_process is not None:
             limits = replace(limits, in_process=parse_size(in_process))
         because = "engine= of the call" if engine else self._chosen

@@ -255,7 +255,7 @@ class DuckQuery:
         """A DuckDB of this query's own: the tables' relations by their names, and no way to anything else. `text` is
         what reads their rows."""
         relations: dict[str, Relation] = {
-            name: relation_of(read, f"firn:{number}", failures)
+            name: relation_of(read, f"firn:{number}", failures, verify=self._limits.verify)
             for number, (name, read) in enumerate(self._look.reads.items())
         }
         if text is not None:

@@ -27,17 +27,19 @@ IN_PROCESS_REMOTE = "8GB"
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """What one statement may take in this process, and reach.
+    """What one statement may take in this process, and reach, and whether it looks twice.
 
     Attributes:
         in_process: bytes that it may read; None for any number.
         spill: where it puts rows that don't fit into memory; None to fail instead.
         files: gives the files outside of the database that COPY may reach; None for none.
+        verify: whether Firn reads all Parquet files, and so compares the checksums of footers.
     """
 
     in_process: int | None = None
     spill: SpillDirectory | None = None
     files: Callable[[], AllowedFiles] | None = None
+    verify: bool = False
 
     @staticmethod
     def of(

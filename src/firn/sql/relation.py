@@ -133,12 +133,15 @@ def are_small(reads: Iterable[TableRead], limit: int | None) -> bool:
     return files <= SMALL_FILES and size <= min(SMALL_BYTES, SMALL_BYTES if limit is None else limit)
 
 
-def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Relation:
+def relation_of(
+    read: TableRead, name: str, failures: list[BaseException], *, verify: bool = False
+) -> Relation:
     """The rows of a read. Cost: where it isn't files of a lake table, what planning its units costs.
 
     Args:
         name: a prefix for the names of its streams.
         failures: gets the errors of reads that DuckDB started.
+        verify: whether Firn reads all files, as DuckDB doesn't compare their footers' checksums.
     """
     found = Relation("")
     parts: list[str] = []
@@ -161,7 +164,8 @@ def relation_of(read: TableRead, name: str, failures: list[BaseException]) -> Re
         by_deletes: dict[tuple[str, ...], list[tuple[DataFile, str]]] = {}
         for file in files:
             deletes = _deletes(read, file)
-            path = _path(read, file, name) if _reads_alike(read, file, deletes) else None
+            alike = not verify and _reads_alike(read, file, deletes)
+            path = _path(read, file, name) if alike else None
             if path is not None:
                 by_deletes.setdefault(file.deletes, []).append((file, path))
             else:

@@ -247,6 +247,24 @@ def test_many_files_with_the_same_columns_are_looked_at_once(tmp_path: Path) -> 
     assert list(db.sql("SELECT sum(k) - 1099511627776 AS k FROM u")) == [{"k": sum(range(MANY_FILES))}]
 
 
+def test_verified_files_have_the_footers_of_the_log(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    table = db.create_table("t")
+    for n in (1, 2):
+        table.append([{"n": n, "s": "text"}])
+    file = table.snapshot().files[0]
+    body = bytearray(table.bucket.get(file.path).data)
+    at = body.rindex(b"created_by") if b"created_by" in body else body.rindex(b"parquet-cpp")
+    body[at] ^= 1  # nothing that a reader looks at
+    table.bucket.put(file.path, bytes(body))
+    assert list(db.sql("SELECT sum(n) AS n FROM t")) == [{"n": 3}]
+    with pytest.raises(firn.CorruptObjectError, match="footer is wrong"):
+        list(db.sql("SELECT sum(n) AS n FROM t", verify=True))
+    assert list(db.sql("SELECT 1; SELECT n FROM t WHERE n = 2", script=True, verify=True)) == [{"n": 2}]
+    with pytest.raises(UnsupportedError, match="verify"):
+        db.sql("FROM t", verify=True, engine="spark")
+
+
 @pytest.mark.parametrize(
     ("where", "files"), [("k = 2", 1), ("k >= 2", 2), ("k + 0 = 2", 3), ("k = 1 OR v = 30", 2)]
 )
