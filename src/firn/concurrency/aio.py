@@ -185,7 +185,7 @@ class Held(Protocol):
     ) -> None: ...
 
 
-H = TypeVar("H", bound=Held)
+H = TypeVar("H", bound=Held, covariant=True)
 
 
 class Opening(Awaitable[H]):

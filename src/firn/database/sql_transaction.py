@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from firn.arguments import checked
@@ -14,10 +14,13 @@ from firn.sql.run import Statements
 
 
 class SqlDatabase(Protocol):
-    """What a transaction needs of its database."""
+    """What a transaction, and what awaits it, need of a database."""
 
     @property
     def engines(self) -> DatabaseEngines: ...
+
+    @property
+    def sql(self) -> Callable[..., Result]: ...
 
     def table(self, name: str) -> Any: ...
 

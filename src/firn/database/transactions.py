@@ -11,9 +11,9 @@ from firn.records.definition.settings import ATTEMPTS
 from firn.units import Duration
 
 if TYPE_CHECKING:
+    from firn.database.aio import AsyncDatabase
     from firn.database.kinds.records import RecordTables
     from firn.database.sql_transaction import SqlDatabase, SqlTransaction
-    from firn.records.aio import AsyncTransactions
 
 T = TypeVar("T")
 
@@ -113,8 +113,9 @@ class Transactions:
         )
 
     @property
-    def aio(self) -> AsyncTransactions:
-        """The same for asyncio: `async with db.aio.begin() as tx`, `await db.aio.transact(work)`.
+    def aio(self) -> AsyncDatabase:
+        """The same for asyncio: `async with db.aio.begin() as tx`, `await db.aio.transact(work)`, and `await
+        db.aio.sql(query)`.
 
         Example:
             >>> import asyncio, firn
@@ -127,6 +128,7 @@ class Transactions:
             >>> asyncio.run(main())["planes"]
             5
         """
-        from firn.records.aio import AsyncTransactions
+        from firn.database.aio import AsyncDatabase
 
-        return AsyncTransactions(self._records.session)
+        database = cast("SqlDatabase", self)
+        return AsyncDatabase(self._records.session, database, database.sql)

@@ -181,8 +181,12 @@ class AsyncTransactions:
         [3, 7]
     """
 
+    _twin: Callable[[Any, Threads], AsyncTransaction] = AsyncTransaction
+    """Makes the transaction for asyncio of one that was begun."""
+
     def __init__(self, session: RecordSession) -> None:
         self._session = session
+        self._new: Mapping[str, Any] = {}
 
     def begin(
         self, *, serializable: bool = False, timeout: Duration = TIMEOUT_S, lock: bool = False
@@ -193,7 +197,7 @@ class AsyncTransactions:
 
         async def make() -> AsyncTransaction:
             threads = self._session.threads
-            return AsyncTransaction(await threads.run(self._session.begin, **options), threads)
+            return self._twin(await threads.run(self._session.begin, **options, **self._new), threads)
 
         return Opening(make)
 
