@@ -78,7 +78,8 @@ def used_columns(tree: exp.Expression) -> Callable[[ColumnTypes], list[str]]:
     """For a table's columns those that a query may use: all that it names anywhere, at least one.
 
     All of them where the query has a `*` (but for `count(*)`), or anything else that takes columns unnamed: a
-    natural join, a pivot, DESCRIBE or SUMMARIZE, a table's name in the place of a column.
+    natural join, a pivot, DESCRIBE or SUMMARIZE, a table's name in the place of a column, columns by their places
+    (`#2`, `t AS a(x, y)`).
     """
     names = _named(tree)
     if names is None:
@@ -91,10 +92,11 @@ def _named(tree: exp.Expression) -> set[str] | None:
     names: set[str] = set()
     aliases: set[str] = set()
     alone: set[str] = set()
+    unnamed = (exp.Pivot, exp.Columns, exp.Describe, exp.Summarize, exp.PositionalColumn)
     for node in tree.walk():
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
             return None
-        if isinstance(node, (exp.Pivot, exp.Columns, exp.Describe, exp.Summarize)):
+        if isinstance(node, unnamed) or _renames_table(node):
             return None
         if isinstance(node, exp.Join) and (node.method or "").upper() == "NATURAL":
             return None
@@ -105,6 +107,16 @@ def _named(tree: exp.Expression) -> set[str] | None:
         elif isinstance(node, exp.Column) and len(node.parts) == 1:
             alone.add(fold(node.name))
     return names if alone.isdisjoint(aliases) else None
+
+
+def _renames_table(node: exp.Expression) -> bool:
+    """Whether it gives the columns of a table new names, in their order."""
+    if not isinstance(node, exp.TableAlias) or not node.args.get("columns"):
+        return False
+    source = node.parent
+    while isinstance(source, exp.Subquery):
+        source = source.this
+    return isinstance(source, exp.Table)
 
 
 def argument(node: exp.Expression, name: str) -> exp.Expression | None:

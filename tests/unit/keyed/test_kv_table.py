@@ -493,3 +493,15 @@ def test_calls_that_cant_be_say_what_they_take():
                 kv.write(wrong)
         with pytest.raises(InvalidInputError, match="not a value"):
             kv.write([(b"a", 7)])
+
+
+def test_names_of_columns_have_dots():
+    db = firn.connect("memory://")
+    schema = {"a": "STRUCT(b BIGINT)", "a.b": "VARCHAR", ".": "BIGINT[]"}
+    table = new(db, key={"k.id": "BIGINT"}, schema=schema)
+    row = {"a": {"b": 1}, "a.b": "x", ".": [2]}
+    with table.open(compaction=False) as kv:
+        kv.put(5, row)
+        kv.flush()
+    assert table.reader().get(5) == row
+    assert list(db.sql('SELECT "k.id", "a.b" FROM t')) == [{"k.id": 5, "a.b": "x"}]

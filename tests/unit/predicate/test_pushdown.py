@@ -174,6 +174,12 @@ def test_a_struct_field_of_the_same_name_is_not_the_column() -> None:
         ("SELECT f FROM f", list(COLUMNS["f"])),
         ("SELECT a FROM f AS a", list(COLUMNS["f"])),
         ("FROM f", list(COLUMNS["f"])),
+        # columns by their places
+        ("SELECT #2 FROM f", list(COLUMNS["f"])),
+        ("SELECT k FROM f WHERE #2 = 5", list(COLUMNS["f"])),
+        ("SELECT f.v FROM f f(v)", list(COLUMNS["f"])),
+        ("SELECT k FROM ((f)) AS a(v, k)", list(COLUMNS["f"])),
+        ("WITH c(v, k) AS (SELECT k, v FROM f) SELECT k FROM c", ["k", "v"]),
     ],
 )
 def test_used_columns(query: str, used: list[str]) -> None:

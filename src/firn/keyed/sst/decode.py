@@ -63,15 +63,13 @@ class BlockDecoder:
         self._shapes: dict[tuple[str, ...] | None, _Shape] = {}
         try:
             self._metadata = pq.read_metadata(pa.BufferReader(footer))
+            names = self._metadata.schema.to_arrow_schema().names
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(f"its footer isn't Parquet's: {error}") from error
         self._probe = Probe(index, self._metadata)
-        names = [
-            self._metadata.schema.column(i).path.partition(".")[0] for i in range(self._metadata.num_columns)
-        ]
-        if list(dict.fromkeys(names)) != schema.names or self._metadata.num_row_groups != index.blocks:
+        if names != schema.names or self._metadata.num_row_groups != index.blocks:
             raise DamagedError(
-                f"it has the columns {', '.join(dict.fromkeys(names))} and the table's are {', '.join(schema.names)}"
+                f"it has the columns {', '.join(names)} and the table's are {', '.join(schema.names)}"
             )
 
     @cached_property
