@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
-from typer.testing import CliRunner
+from typer import testing
 
 import firn
 from firn.cli.app import app
 from firn.cli.commands import register
 
 register()  # before a test imports a module of commands by itself: the help has them in order
+
+# Typer would build all commands anew for each run, which takes longer than most of them. They keep nothing of a run.
+testing._get_command = cache(testing._get_command)
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Run:
 
 def run(*args: object, stdin: str | bytes | None = None) -> Run:
     """Run `firn` with arguments."""
-    result = CliRunner().invoke(app, [str(a) for a in args], input=stdin)
+    result = testing.CliRunner().invoke(app, [str(a) for a in args], input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Run(result.exit_code, result.stdout, result.stderr)
