@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from firn.keyed.maintain.compaction import CompactionReport
     from firn.keyed.read.changes import Changes
     from firn.keyed.read.reader import KeyedReader
-    from firn.keyed.read.scan import KeyedScan
+    from firn.keyed.read.reads import KeyedScan
     from firn.keyed.results import LoadReport
     from firn.keyed.table import KeyedTable
     from firn.keyed.write.batch import WriteBatch
@@ -203,7 +203,7 @@ _MODULES = (
     "firn.keyed.maintain.checkpoints",
     "firn.keyed.maintain.compaction",
     "firn.keyed.read.reader",
-    "firn.keyed.read.scan",
+    "firn.keyed.read.reads",
     "firn.keyed.table",
     "firn.keyed.write.writer",
     "firn.lake.results",

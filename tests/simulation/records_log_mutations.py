@@ -23,8 +23,7 @@ from firn.journal.sequence import (
 )
 from firn.journal.sequence.codec import encode_horizon, encode_pack, encode_record
 from firn.journal.sequence.model import Pack
-from firn.journal.sequence.opening import OpenedLog, open_log
-from firn.journal.sequence.probe import Probed
+from firn.journal.sequence.opening import OpenedLog, Probed, open_log
 from firn.journal.sequence.store import SequenceStore
 from firn.records.maintain import collection
 from firn.records.names.layout import RecordLayout

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import random
+import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -11,17 +13,18 @@ from os import PathLike
 from typing import Any, TypeVar
 
 import obstore
+import obstore.store
+from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 
 from firn.bucket import runtime
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
-from firn.bucket.connect import connect
-from firn.bucket.failures import Meaning, classify
+from firn.bucket.failures import Meaning, classify, scrub
 from firn.bucket.keys import check_key, check_prefix
-from firn.bucket.options import sort_options
+from firn.bucket.options import Options, sort_options
 from firn.bucket.presence import find
 from firn.bucket.ranges import check_range, fetch
 from firn.bucket.retry import Retrier
-from firn.bucket.urls import Kind, parse_url
+from firn.bucket.urls import Address, Kind, parse_url
 from firn.clock import Clock, SystemClock
 from firn.concurrency.parallel import in_flight
 from firn.errors import InvalidInputError, ObjectChangedError, UnsupportedError
@@ -352,3 +355,44 @@ def _just_before(prefix: str) -> str | None:
     while last > 0x20 and (chr(last) == "/" or last == 0x7F or 0xD800 <= last <= 0xDFFF):
         last -= 1
     return f"{prefix[:-1]}{chr(last)}~" if last > 0x20 else None
+
+
+_named: dict[str, Any] = {}
+_named_lock = threading.Lock()
+
+
+def connect(address: Address, options: Options) -> Any:
+    """The store behind an address. No request is made.
+
+    Raises:
+        InvalidInputError: an option that the store doesn't have, or a value it can't take.
+    """
+    if address.kind == "memory":
+        return _memory(address.name)
+    config = dict(options.store)
+    if address.account is not None:
+        config.setdefault("account_name", address.account)
+    arguments = {
+        "config": config,
+        "client_options": dict(options.client),
+        "retry_config": {"max_retries": 0},
+    }
+    try:
+        if address.kind == "s3":
+            return obstore.store.S3Store(address.name, **arguments)
+        if address.kind == "gcs":
+            return obstore.store.GCSStore(address.name, **arguments)
+        return obstore.store.AzureStore(address.name, **arguments)
+    except UnknownConfigurationKeyError as error:
+        found = re.search(r"'([^']*)'", str(error))
+        problem = f"unknown option {found[1] if found else ''}"
+    except (BaseError, ValueError, TypeError) as error:
+        problem = scrub(str(error).partition("\n")[0], options.secrets)
+    raise InvalidInputError(f"cannot open {address.root}: {problem}; see the names of obstore's options")
+
+
+def _memory(name: str) -> Any:
+    if not name:
+        return obstore.store.MemoryStore()
+    with _named_lock:
+        return _named.setdefault(name, obstore.store.MemoryStore())

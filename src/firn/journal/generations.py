@@ -2,7 +2,7 @@
 
 Requests that a process had under way for a dropped table land under the old generation's names, where the next
 table never looks. A definition has the generation, also that of a dropped table
-(`firn.database.kinds.tombstones`). Earlier versions kept the count of some kinds in `_firn/generations/<table>` of
+(`firn.database.kinds.definitions`). Earlier versions kept the count of some kinds in `_firn/generations/<table>` of
 the database, which is read where a definition may not tell.
 """
 

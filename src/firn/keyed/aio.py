@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from firn.concurrency.aio import AsyncVerbs, Threads, awaited, each
 from firn.keyed.read.reader import KeyedReader, KeyedSnapshot
-from firn.keyed.read.reads import Reads
-from firn.keyed.read.scan import KeyedScan
+from firn.keyed.read.reads import KeyedScan, Reads
 from firn.keyed.results import ReaderStats, WriterStats
 from firn.keyed.write.writer import KeyedWriter
 

@@ -23,8 +23,7 @@ from firn.keyed.encoding.keys import Keys
 from firn.keyed.encoding.values import Values
 from firn.keyed.merge.operators import Operator
 from firn.keyed.sst.cache import BlockCache
-from firn.keyed.sst.reader import SstReader
-from firn.keyed.sst.readers import SstReaders
+from firn.keyed.sst.reader import SstReader, SstReaders
 from firn.runner import Engines, InProcess
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from firn.records.names.names import check_id
 from firn.records.objects.listing import row_names
 from firn.records.objects.own_etags import check_etag, check_new
 from firn.records.objects.single_version_store import RowStore
-from firn.records.read.order import ALL, Order, OrderBy
-from firn.records.read.ordered import in_order
+from firn.records.read.order import ALL, Order, OrderBy, in_order
 from firn.records.read.rows import ROWS, Rows
 from firn.records.session import CALLS
 from firn.runner import Engines, InProcess

@@ -8,7 +8,7 @@ import pytest
 
 import firn
 from firn.keyed.read import sources
-from firn.keyed.sst.readers import SstReaders
+from firn.keyed.sst.reader import SstReaders
 
 SLOW = {"flush_ms": 3_600_000, "compression": "none"}
 ROWS = 20_000

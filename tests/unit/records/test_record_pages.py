@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from firn.errors import StaleObjectError
 from firn.records.names.names import id_part
-from firn.records.read.order import Order
-from firn.records.read.ordered import in_order
+from firn.records.read.order import Order, in_order
 from firn.records.write.transaction import begin
 from record_stores import Database
 

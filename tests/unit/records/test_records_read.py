@@ -18,7 +18,7 @@ from firn.records.apply.apply import settle
 from firn.records.maintain.collection import collect
 from firn.records.names.names import id_part
 from firn.records.plan import read as records_read
-from firn.records.plan.ids import ids_of
+from firn.records.plan.narrowed import ids_of
 from firn.records.table import RecordTable
 from record_worlds import World, ids, put, rows_of, spent
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from firn.journal.manifest.model import View
     from firn.keyed.encoding.keys import Keys
-    from firn.keyed.read.scan import KeyedScan
+    from firn.keyed.read.reads import KeyedScan
 
 
 @on_table(keyed, "keyed")

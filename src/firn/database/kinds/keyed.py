@@ -13,9 +13,8 @@ from firn.arrow.inputs import declared_columns
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
-from firn.database.kinds.definitions import change_definition, read_any
+from firn.database.kinds.definitions import change_definition, is_left, is_same, mark_dropped, read_any
 from firn.database.kinds.kind import Place, StoredDefinition, TableKind, Vacant
-from firn.database.kinds.tombstones import is_left, is_same, mark_dropped
 from firn.errors import CorruptObjectError, InvalidInputError, TableExistsError, TableNotFoundError
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations

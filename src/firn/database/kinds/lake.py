@@ -16,9 +16,14 @@ from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import SystemClock
 from firn.concurrency.once import Once
-from firn.database.kinds.definitions import change_definition, decode_definition
+from firn.database.kinds.definitions import (
+    change_definition,
+    decode_definition,
+    is_dropped,
+    is_left,
+    mark_dropped,
+)
 from firn.database.kinds.kind import Place, StoredDefinition, TableKind, TableNames, Vacant, wrong_kind
-from firn.database.kinds.tombstones import is_dropped, is_left, mark_dropped
 from firn.errors import (
     CorruptObjectError,
     InvalidInputError,

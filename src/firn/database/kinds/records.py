@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from firn.bucket.base import Bucket
 from firn.bucket.keys import key_below
 from firn.clock import Clock, SystemClock
-from firn.database.kinds.definitions import change_definition, read_current
+from firn.database.kinds.definitions import change_definition, mark_dropped, read_current
 from firn.database.kinds.kind import Place, StoredDefinition, TableKind, Vacant
-from firn.database.kinds.tombstones import mark_dropped
 from firn.errors import CorruptObjectError, TableExistsError, TableNotFoundError
 from firn.journal.definition import definition_key
 from firn.journal.generations import Generations

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from firn.inspect.dump.decoded import moment
 from firn.inspect.report.advice import keyed_advice
 from firn.inspect.report.keyed_facts import KeyedFacts, keyed_facts
-from firn.inspect.report.page import Html, bar, grid, panel, tag
-from firn.inspect.report.section import Section, TableSection
+from firn.inspect.report.page import Html, Section, TableSection, bar, grid, panel, tag
 from firn.inspect.report.words import known
 from firn.keyed.table import KeyedTable
 from firn.units import size_text

@@ -8,8 +8,7 @@ from typing import Any
 from firn.inspect.report.advice import lake_advice
 from firn.inspect.report.facts import CHANGES_DATA, Point, TableFacts, table_facts
 from firn.inspect.report.history_chart import COLOURS, colour, history_chart
-from firn.inspect.report.page import Html, bar, dot, grid, joined, legend, panel, tag
-from firn.inspect.report.section import Section, TableSection
+from firn.inspect.report.page import Html, Section, TableSection, bar, dot, grid, joined, legend, panel, tag
 from firn.inspect.report.words import count, duration, known, sentences
 from firn.journal.model import SUMMARY_TEXTS
 from firn.lake.table import LakeTable

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from firn.inspect.report.advice import Advice
 
 
 class Html(str):
@@ -74,3 +77,31 @@ def page(title: str, subtitle: str, body: Html, footer: str) -> str:
     top = tag("header", tag("h1", title), tag("p", subtitle))
     content = tag("body", tag("main", top, body, tag("footer", footer)))
     return f"<!doctype html>\n{tag('html', tag('head', *head), content, lang='en')}\n"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table's numbers by caption, what to know and to do, and the panels of its kind."""
+
+    url: str
+    numbers: Mapping[str, str]
+    sentences: Sequence[str]
+    advice: Iterable[Advice]
+    panels: Sequence[Html]
+
+    def html(self) -> list[Html]:
+        todo = [tag("p", a.why, " ", tag("code", a.command) if a.command else "") for a in self.advice] or [
+            tag("p", "Nothing: all is in order.")
+        ]
+        short = panel("In short", *(tag("p", s) for s in self.sentences))
+        return [
+            tag("p", self.url, class_="soft"),
+            cards(self.numbers),
+            short,
+            panel("What to do next", *todo),
+            *self.panels,
+        ]
+
+
+TableSection = Callable[[Any], Section]
+"""The section of a kind of table: the `PART` of `firn.inspect.report.<kind>_section`."""

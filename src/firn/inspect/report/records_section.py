@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from firn.inspect.report.advice import records_advice
-from firn.inspect.report.page import grid, panel
-from firn.inspect.report.section import Section, TableSection
+from firn.inspect.report.page import Section, TableSection, grid, panel
 from firn.records.row_tables import RowTable
 from firn.records.table import RecordTable
 from firn.units import size_text

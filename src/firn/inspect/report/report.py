@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from firn.database.database import Database
 from firn.errors import FirnError
 from firn.inspect.report.facts import Step
-from firn.inspect.report.page import Html, bar, grid, joined, legend, page, panel, tag
-from firn.inspect.report.section import Section, TableSection
+from firn.inspect.report.page import Html, Section, TableSection, bar, grid, joined, legend, page, panel, tag
 from firn.kinds import part_of
 from firn.units import size_text
 

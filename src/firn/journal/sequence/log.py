@@ -18,9 +18,8 @@ from firn.journal.sequence.catalog import after
 from firn.journal.sequence.codec import WHOLE_BYTES, is_large
 from firn.journal.sequence.layout import SequenceLayout
 from firn.journal.sequence.model import Catalog, Head, Horizon, LogRecord, LogTransaction
-from firn.journal.sequence.opening import OpenedLog, open_log
+from firn.journal.sequence.opening import OpenedLog, Probed, open_log, probe
 from firn.journal.sequence.overlay import Change, Overlay
-from firn.journal.sequence.probe import Probed, probe
 from firn.journal.sequence.store import SequenceStore
 
 FRESHNESS_S: Final = 30.0

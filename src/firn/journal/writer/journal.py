@@ -20,8 +20,8 @@ from firn.journal.model import (
     SweepReport,
     with_clocks,
 )
-from firn.journal.writer.commit.age import Age
 from firn.journal.writer.commit.local_writer import Author, BatchSeen, PendingCommit
+from firn.journal.writer.commit.pending import Age
 from firn.journal.writer.federation.definition import definition_of, seen_name
 from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.federation.union import seen_batch

@@ -14,8 +14,7 @@ from firn.concurrency.parallel import in_flight
 from firn.journal.manifest.model import SSTInfo, View
 from firn.keyed.context import KeyedContext
 from firn.keyed.read.runs import runs_of
-from firn.keyed.sst.reader import SstReader
-from firn.keyed.sst.readers import SstReaders
+from firn.keyed.sst.reader import SstReader, SstReaders
 
 SHORT_SHARE = 32
 """A scan of no more blocks than this part of the cache keeps them there, as point reads do."""

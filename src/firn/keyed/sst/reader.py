@@ -6,11 +6,13 @@ import threading
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from firn.arrow.bloom import Bloom, hash64
 from firn.bucket.base import Bucket, BytesLike
+from firn.concurrency.parallel import in_flight
 from firn.concurrency.single_flight import Flights
 from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
 from firn.keyed.encoding.entries import Entry
@@ -336,3 +338,34 @@ class SstReader:
                 f"{self._bucket.uri(self.key)} isn't the SST that was written: {error}. Restore the object from a "
                 "backup or an older version of it, or read the table at a checkpoint that doesn't need it."
             ) from error
+
+
+class SstReaders:
+    """One reader an object, shared by all of a table's readers in this process, with its index and its filter."""
+
+    def __init__(self, bucket: Bucket, cache: BlockCache, values: Values) -> None:
+        self.cache = cache
+        self._bucket, self._values = bucket, values
+        self._lock = threading.Lock()
+        self._known: WeakValueDictionary[str, SstReader] = WeakValueDictionary()
+
+    def __call__(self, key: str, size: int) -> SstReader:
+        """The reader of an object. No request."""
+        with self._lock:
+            found = self._known.get(key)
+            if found is None:
+                found = SstReader(self._bucket, key, size, self.cache, values=self._values)
+                self._known[key] = found
+            return found
+
+    def load(self, readers: Sequence[SstReader]) -> bool:
+        """See that all have their index: one after the other would take a round trip each. False if some can't be
+        had: those fail the reads that need them, and no others."""
+        return all(in_flight(_has_index, [reader for reader in readers if not reader.is_open]))
+
+
+def _has_index(reader: SstReader) -> bool:
+    try:
+        return reader.index is not None
+    except (CorruptObjectError, ObjectNotFoundError):
+        return False

@@ -25,8 +25,7 @@ from firn.records.documents.documents import ID
 from firn.records.documents.tabular import indexed_columns, row_columns, table_of
 from firn.records.names.layout import SUFFIX
 from firn.records.names.names import part_text
-from firn.records.plan.ids import ids_of
-from firn.records.plan.narrowed import NarrowedRead
+from firn.records.plan.narrowed import NarrowedRead, ids_of
 from firn.records.plan.transaction_read import TransactionRead, TransactionTable
 from firn.records.read.bulk import Found, LoneRows, ManyRows, Place, TableAt, Write, snapshot_at
 from firn.records.row_tables import RowTable

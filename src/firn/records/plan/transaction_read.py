@@ -18,8 +18,7 @@ from firn.journal.model import ColumnTypes
 from firn.reads import Unit, spelled
 from firn.records.documents.documents import ID, Record
 from firn.records.documents.tabular import indexed_columns, row_columns, table_of
-from firn.records.plan.ids import ids_of
-from firn.records.plan.narrowed import NarrowedRead
+from firn.records.plan.narrowed import NarrowedRead, ids_of
 
 if TYPE_CHECKING:
     from firn.records.definition.definition import RecordDefinition

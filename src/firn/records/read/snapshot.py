@@ -30,8 +30,7 @@ from firn.records.objects.listing import row_names, row_pages
 from firn.records.objects.row import Row, Version
 from firn.records.objects.store import RecordStore, Table
 from firn.records.read.candidates import LIST_COST, candidates, entries, newest
-from firn.records.read.order import ALL, KeySpan, Page
-from firn.records.read.ordered import in_order
+from firn.records.read.order import ALL, KeySpan, Page, in_order
 
 
 @dataclass(frozen=True)

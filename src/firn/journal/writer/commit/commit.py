@@ -26,9 +26,8 @@ from firn.errors import (
     UnsupportedError,
 )
 from firn.journal.writer.attempts import ATTEMPTS, persist
-from firn.journal.writer.commit.age import Age
 from firn.journal.writer.commit.claims import Claims
-from firn.journal.writer.commit.pending import NOTHING_SENT, Pending, Settled
+from firn.journal.writer.commit.pending import NOTHING_SENT, Age, Pending, Settled
 from firn.journal.writer.format import marker
 from firn.journal.writer.format.actions import Action, CatalogTransaction, CommitRecord, Remove, Upgrade
 from firn.journal.writer.format.identity import Ticket, new_uuid, prefix_of

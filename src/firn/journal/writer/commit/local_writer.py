@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from firn.clock import Clock
 from firn.errors import FirnError, HandleClosedError, InvalidInputError
 from firn.journal.writer.attempts import persist
-from firn.journal.writer.commit.age import Age
 from firn.journal.writer.commit.commit import Handle
+from firn.journal.writer.commit.pending import Age
 from firn.journal.writer.federation.federation import Federation, Union
 from firn.journal.writer.format.actions import Action
 from firn.journal.writer.format.identity import Ticket

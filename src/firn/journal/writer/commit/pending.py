@@ -1,4 +1,5 @@
-"""A transaction on its way to becoming a revision."""
+"""A transaction on its way to becoming a revision, and how old its files are: sweep takes those that nothing names
+for orphans."""
 
 from __future__ import annotations
 
@@ -6,10 +7,44 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firn.errors import NotFoundError, StoreError
-from firn.journal.writer.commit.age import Age
+from firn.clock import Clock, seconds_awake_or_not
+from firn.errors import AppendExpiredError, NotFoundError, StoreError
 from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.state import CatalogHead, CatalogState
+
+MARGIN_MS = 600_000
+"""A commit ends so long before its files may be swept, as requests take time to land."""
+
+
+class Age:
+    """The time since before the first data PUT of a change to a table. Made before that."""
+
+    def __init__(self, clock: Clock, what: str, orphan_age_ms: int) -> None:
+        self._clock, self._what, self._orphan_age_ms = clock, what, orphan_age_ms
+        self._started = seconds_awake_or_not(clock)
+
+    def backdate(self, seconds: float) -> None:
+        """Say that the first data PUT was so long ago: other processes made it."""
+        self._started -= max(0.0, seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether sweep may have deleted the first files, or will before a commit lands that is sent now."""
+        margin_ms = min(self._orphan_age_ms / 10, MARGIN_MS)
+        return self._elapsed() * 1000 >= self._orphan_age_ms - margin_ms
+
+    def check(self) -> None:
+        """`AppendExpiredError` where it is over."""
+        if self.is_over:
+            raise AppendExpiredError(
+                f"this {self._what} began {self._elapsed():.0f} s ago, and files that no transaction names are "
+                f"swept after {self._orphan_age_ms / 1000:.0f} s. Nothing of it is visible; start it over, in "
+                "smaller parts or with a larger orphan_age."
+            )
+
+    def _elapsed(self) -> float:
+        return seconds_awake_or_not(self._clock) - self._started
+
 
 NOTHING_SENT = (StoreError, NotFoundError)
 """Errors of a bucket that say that a write didn't happen."""

@@ -26,7 +26,7 @@ from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.metadata import FileRecord, read_metadata
 from firn.journal.writer.history.history import History
 from firn.journal.writer.history.listing import list_settled
-from firn.journal.writer.history.store_clock import store_now
+from firn.journal.writer.history.objects import store_now
 
 AT_ONCE = 256
 """Transactions held in memory while their files are noted."""

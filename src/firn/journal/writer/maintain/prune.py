@@ -20,8 +20,7 @@ from firn.journal.writer.history.checkpoint import write_checkpoint
 from firn.journal.writer.history.forks import Node
 from firn.journal.writer.history.history import History
 from firn.journal.writer.history.listing import alone, list_from
-from firn.journal.writer.history.objects import links_of
-from firn.journal.writer.history.store_clock import store_now
+from firn.journal.writer.history.objects import links_of, store_now
 from firn.journal.writer.unclaimed.branches import LostBranches, lost_nodes
 
 AT_ONCE = 256
