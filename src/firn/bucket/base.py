@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from firn.concurrency.forked import unheld
+from firn.concurrency.parallel import MAX_IN_FLIGHT
 
 BytesLike = bytes | bytearray | memoryview
 
@@ -168,3 +169,8 @@ class Bucket(Protocol):
     def uri(self, key: str) -> str:
         """The object's full URL, as Spark or a person would name it."""
         ...
+
+
+def at_once(bucket: Bucket) -> int:
+    """How many requests are sent at once; a bucket in this process's memory answers none later than asked."""
+    return MAX_IN_FLIGHT if bucket.capabilities.shareable else 1

@@ -13,7 +13,17 @@ from firn.errors import (
     ObjectExistsError,
     OutcomeUnknownError,
     StoreError,
+    UnsupportedError,
 )
+
+
+def check_conditional(bucket: Bucket) -> None:
+    """Refuse conditional puts where an option has switched them off."""
+    if not bucket.capabilities.conditional_put:
+        raise UnsupportedError(
+            f"{bucket.url}: conditional puts are switched off by the option conditional_put; without them only "
+            "leaderless and writer tables work"
+        )
 
 
 def create(bucket: Bucket, key: str, data: bytes, *, nonce: str, retry_for: float | None = None) -> str:

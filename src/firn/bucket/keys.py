@@ -40,6 +40,13 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
+def check_directory(prefix: str) -> None:
+    """Like `check_prefix` for a whole directory: the prefix is empty or ends in a slash."""
+    check_prefix(prefix)
+    if prefix and not prefix.endswith("/"):
+        raise InvalidInputError(f"the prefix {prefix!r} of list_dirs is neither '' nor ends in '/'")
+
+
 def _check(key: str, segments: list[str]) -> None:
     if not isinstance(key, str):
         raise InvalidInputError(f"{key!r} is not an object key; keys are strings")

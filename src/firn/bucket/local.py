@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
-from firn.bucket.keys import RESERVED, check_key, check_prefix
+from firn.bucket.conditional import check_conditional
+from firn.bucket.keys import RESERVED, check_directory, check_key, check_prefix
 from firn.bucket.options import sort_options
 from firn.bucket.ranges import check_range, fetch
 from firn.bucket.staging import Staging, etag_of, make_dirs, read_all, sync_dir
@@ -121,7 +122,7 @@ class LocalBucket:
         return self._write(key, data, place)
 
     def put_if_absent(self, key: str, data: BytesLike, *, retry_for: float | None = None) -> str:
-        self._check_conditional()
+        check_conditional(self)
 
         def place(temp: str, file: str) -> None:
             try:
@@ -147,7 +148,7 @@ class LocalBucket:
         return self._write(key, data, place, before=must_be_absent)
 
     def put_if_match(self, key: str, data: BytesLike, etag: str, *, retry_for: float | None = None) -> str:
-        self._check_conditional()
+        check_conditional(self)
 
         def compare(file: str) -> None:
             found = self._stat(key, file)
@@ -172,9 +173,7 @@ class LocalBucket:
         return Listing(tuple(found), atomic=False)
 
     def list_dirs(self, prefix: str) -> builtins.list[str]:
-        check_prefix(prefix)
-        if prefix and not prefix.endswith("/"):
-            raise InvalidInputError(f"the prefix {prefix!r} of list_dirs is neither '' nor ends in '/'")
+        check_directory(prefix)
         self._counters.add(list=1)
         with self._errors(prefix, "list"):
             names = [name for name, is_dir, _ in self._entries(prefix) if is_dir]
@@ -324,13 +323,6 @@ class LocalBucket:
                         status = entry.stat(follow_symlinks=False)
                         if stat.S_ISREG(status.st_mode):
                             yield _info(key, status)
-
-    def _check_conditional(self) -> None:
-        if not self._conditional:
-            raise UnsupportedError(
-                f"{self.url}: conditional puts are switched off by the option conditional_put; without them "
-                "only leaderless and writer tables work"
-            )
 
     @contextlib.contextmanager
     def _errors(self, key: str, verb: str) -> Iterator[None]:

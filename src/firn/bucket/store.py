@@ -18,8 +18,9 @@ from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 
 from firn.bucket import runtime
 from firn.bucket.base import Blob, BytesLike, Capabilities, Counters, Listing, ObjectInfo
+from firn.bucket.conditional import check_conditional
 from firn.bucket.failures import Meaning, classify, scrub
-from firn.bucket.keys import check_key, check_prefix
+from firn.bucket.keys import check_directory, check_key, check_prefix
 from firn.bucket.options import Options, sort_options
 from firn.bucket.presence import find
 from firn.bucket.ranges import check_range, fetch
@@ -144,11 +145,11 @@ class ObjectStoreBucket:
         return self._put(key, data, "overwrite", retry_for=retry_for)
 
     def put_if_absent(self, key: str, data: BytesLike, *, retry_for: float | None = None) -> str:
-        self._check_conditional()
+        check_conditional(self)
         return self._put(key, data, "create", refusal=Meaning.EXISTS, retry_for=retry_for)
 
     def put_if_match(self, key: str, data: BytesLike, etag: str, *, retry_for: float | None = None) -> str:
-        self._check_conditional()
+        check_conditional(self)
         mode = (lambda: self._generation(key, etag)) if self._kind == "gcs" else {"e_tag": etag}
         return self._put(key, data, mode, refusal=Meaning.CHANGED, retry_for=retry_for)
 
@@ -187,9 +188,7 @@ class ObjectStoreBucket:
         return Listing(tuple(found), atomic=attempts == 1 and pages <= 1, more=more)
 
     def list_dirs(self, prefix: str) -> builtins.list[str]:
-        check_prefix(prefix)
-        if prefix and not prefix.endswith("/"):
-            raise InvalidInputError(f"the prefix {prefix!r} of list_dirs is neither '' nor ends in '/'")
+        check_directory(prefix)
 
         def attempt() -> builtins.list[str]:
             try:
@@ -310,13 +309,6 @@ class ObjectStoreBucket:
             fetched += 1
             self._counters.add(list=1)
             yield chunk
-
-    def _check_conditional(self) -> None:
-        if not self._options.conditional_put:
-            raise UnsupportedError(
-                f"{self._root}: conditional puts are switched off by the option conditional_put; without "
-                "them only leaderless and writer tables work"
-            )
 
 
 def _body(data: BytesLike) -> BytesLike:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from firn.bucket.base import at_once
 from firn.concurrency.parallel import in_flight
 from firn.errors import CorruptObjectError, SnapshotTooOldError, TableExistsError, TableNotFoundError
 from firn.journal.entries import Entries
@@ -135,4 +136,4 @@ def _flushed(parent: KeyedContext, files: Sequence[L0File], first_run: int) -> l
             level=1, run=first_run + at, number=file.number, file="/" + file.key, size=file.bytes
         )
 
-    return in_flight(info, list(enumerate(files)), limit=32 if parent.bucket.capabilities.shareable else 1)
+    return in_flight(info, list(enumerate(files)), at_once(parent.bucket))

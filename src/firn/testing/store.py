@@ -8,7 +8,7 @@ from hashlib import md5
 from typing import Literal, NamedTuple
 
 from firn.bucket.base import Blob, BytesLike, ObjectInfo
-from firn.bucket.keys import check_key, check_prefix
+from firn.bucket.keys import check_directory, check_key, check_prefix
 from firn.errors import InvalidInputError, ObjectChangedError, ObjectExistsError, ObjectNotFoundError
 from firn.testing.client import Client, Solo, Timeline
 from firn.testing.faults import FaultPlan
@@ -147,9 +147,7 @@ class SimStore:
         return ListPage([stored[key].blob.info for key in self._keys[first:last]], last < end, atomic=True)
 
     def dirs_page(self, prefix: str, start: str) -> tuple[Sequence[str], str | None]:
-        check_prefix(prefix)
-        if prefix and not prefix.endswith("/"):
-            raise InvalidInputError(f"the prefix {prefix!r} of list_dirs is neither '' nor ends in '/'")
+        check_directory(prefix)
         at, end = self._span(prefix, start)
         names: list[str] = []
         for _ in range(self.page_size):

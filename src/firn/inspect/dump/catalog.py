@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from firn.errors import FirnError
 from firn.inspect.dump.decoded import SHOWN_BYTES, Decoded, when
 from firn.inspect.dump.wire import read_message
 from firn.journal.writer.format import catalog_pb2, frame, marker, metadata
@@ -61,17 +60,7 @@ def _framed(found: Decoded, data: bytes, *, is_checkpoint: bool) -> None:
     message = read_message(kind, payload, found.problems)
     (_checkpoint if is_checkpoint else _transaction)(message, found)
     decode: Callable[..., object] = decode_checkpoint if magic == frame.CHECKPOINT else decode_transaction
-    _judged(found, lambda: decode(data, where="the object"))
-
-
-def _judged(found: Decoded, read: Callable[[], object]) -> None:
-    """Add what a reader says to it: nothing here is refused."""
-    try:
-        read()
-    except FirnError as error:
-        found.problems.append(f"readers refuse it: {error}")
-    except Exception as error:
-        found.problems.append(f"readers fail on it: {error!r}")
+    found.judge(lambda: decode(data, where="the object"))
 
 
 # -- transactions
@@ -220,7 +209,7 @@ def _record(value: bytes, found: Decoded) -> None:
             ]
         else:
             found.fields[f"{metadata.KEY}: {name}"] = item
-    _judged(found, lambda: metadata.decode_record(value, where="the object"))
+    found.judge(lambda: metadata.decode_record(value, where="the object"))
 
 
 # -- words

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from firn.errors import FirnError
+
 Read = Callable[[int, int], bytes]
 """(start, length) → bytes."""
 
@@ -21,6 +23,15 @@ class Decoded:
     fields: dict[str, Any] = field(default_factory=dict)
     sections: dict[str, list[Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+
+    def judge(self, read: Callable[[], object]) -> None:
+        """Add what a reader says to it: nothing here is refused."""
+        try:
+            read()
+        except FirnError as error:
+            self.problems.append(f"readers refuse it: {error}")
+        except Exception as error:
+            self.problems.append(f"readers fail on it: {error!r}")
 
 
 def when(ms: Any) -> str:

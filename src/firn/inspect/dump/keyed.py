@@ -65,12 +65,7 @@ def decode_json(kind: str, name: str, data: bytes) -> Decoded:
         MANIFEST: lambda: decode_manifest(base, data, where="the object"),
         SNAPSHOT: lambda: decode_snapshot(data, where="the object"),
     }
-    try:
-        judges[kind]()
-    except FirnError as error:
-        found.problems.append(f"readers refuse it: {error}")
-    except Exception as error:
-        found.problems.append(f"readers fail on it: {error!r}")
+    found.judge(judges[kind])
     return found
 
 

@@ -105,9 +105,6 @@ class KeyedDefinition:
         # Tasks of a cluster get the definition alone, and make again what follows from it.
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update(state)
-
     @cached_property
     def settings(self) -> KeyedSettings:
         return KeyedSettings.from_properties(self.properties)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 
+from firn.bucket.base import at_once
 from firn.concurrency.parallel import in_flight
 from firn.errors import FirnError, ObjectChangedError, OutcomeUnknownError
 from firn.journal.manifest import CompactorSession, View
@@ -355,8 +356,7 @@ def _block_maps(table: KeyedContext, files: Sequence[RunFile]) -> list[BlockMap]
     def read(file: RunFile) -> BlockMap:
         return BlockMap.of(SstReader(table.bucket, file.key, file.bytes, cache, values=values).index)
 
-    limit = 32 if table.bucket.capabilities.shareable else 1
-    return in_flight(read, files, limit=limit)
+    return in_flight(read, files, at_once(table.bucket))
 
 
 def _older(view: View, plan: CompactionPlan) -> list[SSTInfo]:

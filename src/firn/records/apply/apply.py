@@ -135,13 +135,7 @@ def _apply_row(store: RecordStore, table: str, id: str, state: TableState, upto:
             else:
                 dropped = ()
             # Entries first: who finds a version in the row takes its entries for there.
-            store.bucket.put_many(
-                [
-                    (layout.entry_of_stem(stem, version.seq), b"")
-                    for version in fresh
-                    for stem in version.entries
-                ]
-            )
+            store.put_entries(layout, fresh)
             store.put_row(layout, row, stored.etag)
             drop_bodies(store, dropped)
             store.widest = max(store.widest, len(row.versions))

@@ -60,13 +60,7 @@ def put_anew(store: RecordStore, layout: RecordLayout, id: str, *, after: int, s
     # Entries of what no snapshot sees any more may have been deleted.
     anew = (row or Row(id)).mended(writes, max(after, since), since).pruned(horizon)[0]
     kept = _keep(store, layout, id, blob) if row is None and blob is not None else ""
-    store.bucket.put_many(
-        [
-            (layout.entry_of_stem(stem, version.seq), b"")
-            for version in anew.versions
-            for stem in version.entries
-        ]
-    )
+    store.put_entries(layout, anew.versions)
     store.put_row(layout, anew, None if blob is None else blob.info.etag)
     log.error(
         "%s was %s, and is put anew as commit %d left it%s",

@@ -112,9 +112,6 @@ class RecordDefinition:
         # Tasks of a cluster get the definition alone, and make again what follows from it.
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update(state)
-
     def check(self) -> None:
         """Refuse what can't be: properties, types of columns, the JSON schema, indices. No requests."""
         self.documents.check()

@@ -108,9 +108,6 @@ class Documents:
         # All else follows from these and is made again: types are functions, which can't be pickled.
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update(state)
-
     def check(self) -> None:
         """Refuse columns and schemas that can't be."""
         _ = self.types, self._json_schema

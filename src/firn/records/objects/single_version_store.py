@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 
-from firn.bucket.base import Blob, Bucket
+from firn.bucket.base import Blob, Bucket, at_once
 from firn.clock import Clock
-from firn.concurrency.parallel import MAX_IN_FLIGHT
 from firn.errors import (
     DuplicateKeyError,
     NoSuchKeyError,
@@ -46,8 +45,8 @@ class RowStore:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are sent at once; a bucket in this process's memory answers none later than asked."""
-        return MAX_IN_FLIGHT if self.bucket.capabilities.shareable else 1
+        """How many requests are sent at once."""
+        return at_once(self.bucket)
 
     def pages(self) -> Iterator[list[str]]:
         """The keys of all rows, a page of the LIST at a time."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
-from firn.bucket.base import Blob, Bucket
+from firn.bucket.base import Blob, Bucket, at_once
 from firn.bucket.keys import key_below
 from firn.clock import Clock
-from firn.concurrency.parallel import MAX_IN_FLIGHT
 from firn.errors import CorruptObjectError, SnapshotTooOldError, TableNotFoundError
 from firn.journal.backoff import Backoff, find_whole, whole
 from firn.journal.sequence import FRESHNESS_S, Catalog, GroupCommit, RowWrite, SequenceLog, TableState
@@ -128,8 +127,8 @@ class RecordStore:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are sent at once; a bucket in this process's memory answers none later than asked."""
-        return MAX_IN_FLIGHT if self.bucket.capabilities.shareable else 1
+        """How many requests are sent at once."""
+        return at_once(self.bucket)
 
     def backoff(self) -> Backoff:
         return Backoff(self.clock)
@@ -217,6 +216,11 @@ class RecordStore:
         if etag is None:
             return self.bucket.put_if_absent(key, data)
         return self.bucket.put_if_match(key, data, etag)
+
+    def put_entries(self, layout: RecordLayout, versions: Iterable[Version]) -> None:
+        """Put the index entries of versions of a row. 1 PUT each."""
+        entries = [layout.entry_of_stem(stem, each.seq) for each in versions for stem in each.entries]
+        self.bucket.put_many([(entry, b"") for entry in entries])
 
     def body(self, version: Version | RowWrite) -> bytes:
         """The body of a version that has one. No request, or 1 GET for a staged one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from firn.bucket.base import Bucket
 from firn.bucket.presence import find, is_there
 from firn.errors import (
     ConflictError,
@@ -15,16 +16,26 @@ from firn.errors import (
     HandleClosedError,
     ObjectExistsError,
     OutcomeUnknownError,
+    UnsupportedError,
 )
 from firn.journal.writer.attempts import ATTEMPTS
 from firn.journal.writer.commit.pending import NOTHING_SENT, Pending, Settled
 from firn.journal.writer.format.actions import CatalogTransaction
 from firn.journal.writer.format.identity import prefix_of
-from firn.journal.writer.format.layout import ObjectName
+from firn.journal.writer.format.layout import ObjectName, WriterLayout
 from firn.journal.writer.format.messages import decode_transaction
 from firn.journal.writer.format.state import CatalogHead
 from firn.journal.writer.history.listing import list_from
 from firn.journal.writer.history.objects import Reader
+
+
+def check_claims_can_be(bucket: Bucket, layout: WriterLayout, doing: str) -> None:
+    """Refuse to go on with a history that is kept by claims where this connection can't make any."""
+    if not bucket.capabilities.conditional_put:
+        raise UnsupportedError(
+            f"{bucket.uri(layout.root)} is kept by claims, and this connection has no conditional puts. {doing} it "
+            'without the option conditional_put="disabled".'
+        )
 
 
 class Claims:

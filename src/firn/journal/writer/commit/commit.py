@@ -23,10 +23,9 @@ from firn.errors import (
     OutcomeUnknownError,
     StoreError,
     StoreUnavailableError,
-    UnsupportedError,
 )
 from firn.journal.writer.attempts import ATTEMPTS, persist
-from firn.journal.writer.commit.claims import Claims
+from firn.journal.writer.commit.claims import Claims, check_claims_can_be
 from firn.journal.writer.commit.pending import NOTHING_SENT, Age, Pending, Settled
 from firn.journal.writer.format import marker
 from firn.journal.writer.format.actions import Action, CatalogTransaction, CommitRecord, Remove, Upgrade
@@ -175,13 +174,9 @@ class Handle:
     def _chosen_discipline(self) -> Discipline:
         """A history is kept by one discipline from its first transaction on: they don't see each other."""
         bucket, head = self.history.bucket, self.head
-        capable = bucket.capabilities.conditional_put
-        if head.claimed and not capable:
-            raise UnsupportedError(
-                f"{self.history.where} is kept by claims, and this connection has no conditional puts. Open it "
-                'without the option conditional_put="disabled".'
-            )
-        claimed = capable if head.uuid is None else head.claimed
+        if head.claimed:
+            check_claims_can_be(bucket, self.history.layout, "Open")
+        claimed = bucket.capabilities.conditional_put if head.uuid is None else head.claimed
         self._claimed = claimed
         return Claims(self.history.reader) if claimed else PutAndList(self.history.reader)
 

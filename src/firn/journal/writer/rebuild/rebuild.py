@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firn.bucket.base import Bucket
-from firn.errors import CorruptObjectError, UnsupportedError
+from firn.errors import CorruptObjectError
+from firn.journal.writer.commit.claims import check_claims_can_be
 from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.layout import LARGEST_REVISION, MarkerName, ObjectName, WriterLayout
@@ -484,11 +485,8 @@ def write_rebuild(bucket: Bucket, layout: WriterLayout, plan: Plan) -> None:
     Raises:
         UnsupportedError: the history is kept by claims, and this connection can't make any.
     """
-    if plan.claims and not bucket.capabilities.conditional_put:
-        raise UnsupportedError(
-            f"{bucket.uri(layout.root)} is kept by claims, and this connection has no conditional puts. Rebuild it "
-            'without the option conditional_put="disabled".'
-        )
+    if plan.claims:
+        check_claims_can_be(bucket, layout, "Rebuild")
     bucket.put_many([(layout.claim_key(t.revision), encode_transaction(t)) for t in plan.claims])
     bodies = [(layout.transaction_key(t.revision, t.uuid), encode_transaction(t)) for t in plan.transactions]
     for part in (bodies[:1], bodies[1:-1], bodies[1:][-1:]):

@@ -20,10 +20,9 @@ from firn.errors import (
     HandleClosedError,
     InvalidInputError,
     NotFoundError,
-    UnsupportedError,
 )
 from firn.journal.writer.attempts import persist
-from firn.journal.writer.commit.claims import Claims
+from firn.journal.writer.commit.claims import Claims, check_claims_can_be
 from firn.journal.writer.commit.pending import Pending
 from firn.journal.writer.format.actions import Add, CatalogTransaction, CommitRecord, Resolve
 from firn.journal.writer.format.identity import prefix_of
@@ -256,11 +255,8 @@ class _Repair:
     def _pending(self, state: CatalogState, resolves: tuple[Resolve, ...]) -> Pending:
         """The transaction to write: always the same one for the same tip, so that a second attempt is no rival."""
         head, layout = state.head, self.layout
-        if head.claimed and not self.bucket.capabilities.conditional_put:
-            raise UnsupportedError(
-                f"{self.history.where} is kept by claims, and this connection has no conditional puts. Repair it "
-                'without the option conditional_put="disabled".'
-            )
+        if head.claimed:
+            check_claims_can_be(self.bucket, layout, "Repair")
         named = "\0".join([layout.writer, layout.database, head.uuid or "", *map(str, resolves)])
         uuid = hashlib.sha256(f"repair\0{named}".encode()).hexdigest()[:32]
         record = CommitRecord(uuid, head.uuid, head.time_ms, "repair", claimed=head.claimed)
