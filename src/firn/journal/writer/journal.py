@@ -257,12 +257,7 @@ class WriterAppend:
         self._age.check()
 
     def commit(self, commit: Commit) -> str:
-        """Publish the files; the version.
-
-        Raises:
-            AppendExpiredError: so slow that sweep might have deleted its first files. Nothing is visible.
-            ForkError, OutcomeUnknownError: see `Handle.commit`.
-        """
+        """See `AppendTicket.commit` and `Handle.commit`."""
         assert commit.op in APPENDS, commit.op  # else streams wouldn't deliver it
         self.check_age()
         if commit.batch_id is not None and (seen := self._journal.seen_batch(commit.batch_id)) is not None:

@@ -78,17 +78,9 @@ def build_index(
 ) -> int:
     """Build an index on a field, or go on with a build that was interrupted; the commit from which it is used.
 
-    2 commits; as `apply`; 1 LIST sequence, 1 GET a row and 1 PUT a version that is kept, with `each` 1 PUT an element
-    of these; a unique one: 1 LIST sequence and 1 GET a row more.
-
-    Args:
-        choose: on which runner rows are read and entries put. A task may run twice, or not to its end: entries of one
-            version have one name, and only a build that came to its end makes the index usable.
-
-    Raises:
-        ConflictError: there is such an index.
-        InvalidInputError: a row has there what the index can't hold; the index is not made.
-        DuplicateKeyError: two rows have one value; the index is not made.
+    Cost and errors as `create_index`, after which the index is not made. `choose` tells on which runner rows are read
+    and entries put. A task may run twice, or not to its end: entries of one version have one name, and only a build
+    that came to its end makes the index usable.
     """
     opened = store.table(table, store.log.refresh().catalog)
     opened.documents.check_field(name, each=each)

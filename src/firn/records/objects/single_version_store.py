@@ -72,12 +72,7 @@ class RowStore:
         return found
 
     def insert(self, id: str, body: bytes) -> str:
-        """A new row; its ETag. 1 PUT; where the row was there before, 1 GET and 1 PUT more.
-
-        Raises:
-            DuplicateKeyError: there is such a row.
-            OutcomeUnknownError: nobody can tell.
-        """
+        """See `RowTable.insert`."""
         prior: SingleVersion = NEVER
         backoff = Backoff(self.clock)
         while True:

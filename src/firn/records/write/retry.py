@@ -38,16 +38,8 @@ def transact(
     attempts: int = ATTEMPTS,
     new: Callable[..., Transaction] | None = None,
 ) -> T:
-    """What `work` returns, when the transaction that it was given has committed; begun anew after a conflict, with
-    waits that grow. As `begin` and `Transaction.commit` each time.
-
-    An outcome that isn't known is found out before anything is done again, so `work` counts once.
-
-    Raises:
-        ConflictError: others were faster each time; nothing is visible.
-        OutcomeUnknownError: it may be committed, and that can't be found out now.
-        Exception: whatever `work` raises; nothing is visible, unless it has committed itself.
-    """
+    """See `Database.transact`. An outcome that isn't known is found out before anything is done again, so `work`
+    counts once."""
     tries = Attempts(store, attempts)
     while True:
         tx = begin(store, serializable=serializable, lock=lock, timeout_s=timeout_s, new=new)

@@ -52,15 +52,8 @@ def begin(
     timeout_s: float = TIMEOUT_S,
     new: Callable[..., Transaction] | None = None,
 ) -> Transaction:
-    """Begin at the end of the log as it is now. 1 GET and 1 a new record, 2 at most if there are several; see
-    `SequenceLog.refresh`.
-
-    Args:
-        serializable: commit only if nothing that was read has changed either.
-        lock: take advisory locks on rows before they are changed, so that conflicts show early.
-        timeout_s: after how many seconds the transaction can do nothing more.
-        new: makes the transaction: `Transaction`, or what adds verbs to it.
-    """
+    """See `Database.begin`. At the end of the log as it is now: as `SequenceLog.refresh`. `new` makes the
+    transaction: `Transaction`, or what adds verbs to it."""
     head = store.log.refresh()
     keep_up(store)
     return (new or Transaction)(store, head, serializable=serializable, lock=lock, timeout_s=timeout_s)

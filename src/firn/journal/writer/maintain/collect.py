@@ -79,16 +79,12 @@ def collect(
     Args:
         orphan_age_ms: longer than any append may take, from its first file to its commit; for all tables, or for
             each by its name.
-        dry_run: only say what would be deleted. Nothing is written but the object that tells the time.
+        dry_run: nothing is written but the object that tells the time.
         table: only files of this one, and files of dropped tables that were begun before the drop; of every table,
             and what lies among them, by default.
 
-    Raises:
-        ForkError: the history has a fork that nobody has decided. Nothing was deleted.
-        CorruptObjectError: a transaction or checkpoint is damaged, so it can't be told what it names. Nothing was
-            deleted.
-        ConflictError: others prune or collect at the same time.
-        StoreError, OutcomeUnknownError: collect again; it ends what this began.
+    Errors as `Database.sweep`, and `ConflictError` where others prune or collect at the same time. After a
+    `StoreError` or an `OutcomeUnknownError` collect again; it ends what this began.
     """
     try:
         return persist(

@@ -49,7 +49,8 @@ class _Stray(Exception):
 
 
 def prune(history: History, *, older_than_ms: int, dry_run: bool = False) -> PruneReport:
-    """Delete the transactions, checkpoints and claims of revisions that nobody needs to go back to.
+    """Delete the transactions, checkpoints and claims of revisions that nobody needs to go back to. See
+    `Database.prune` for arguments and errors.
 
     The floor is the newest revision that is `older_than_ms` old by the store's clock, and not the newest of all.
     Its checkpoint and one above it are read back and compared with a replay from an older one, or from the
@@ -59,17 +60,8 @@ def prune(history: History, *, older_than_ms: int, dry_run: bool = False) -> Pru
     anything goes: 1 GET a transaction from the oldest checkpoint to the second one, 1 GET for each of these
     checkpoints and for the hint, 1 PUT for each that has to be written, and one DELETE after the other; 1 LIST if
     there is no checkpoint above the floor.
-
-    Args:
-        older_than_ms: longer than any put may take to land, and than any reader stays with a version.
-        dry_run: only say what would be deleted and written. Nothing is, but the object that tells the time.
-
-    Raises:
-        ForkError: the history has a fork that nobody has decided. Nothing was deleted.
-        CorruptObjectError: a transaction is damaged, or a checkpoint isn't what the transactions before it say.
-            Nothing was deleted.
-        ConflictError: others prune at the same time.
-        StoreError, OutcomeUnknownError: prune again; it ends what this began.
+    With `dry_run` nothing is written, but the object that tells the time. After a `StoreError` or an
+    `OutcomeUnknownError` prune again; it ends what this began.
     """
     since = 0
 

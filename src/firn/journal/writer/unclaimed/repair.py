@@ -68,7 +68,8 @@ class RepairReport:
 
 
 def repair(bucket: Bucket, layout: WriterLayout, keep: str, *, dry_run: bool = False) -> RepairReport:
-    """Decide a fork: the branch that holds the transaction `keep` counts, and all others don't.
+    """Decide a fork: the branch that holds the transaction `keep` counts, and all others don't. See `Database.repair`
+    for arguments and errors.
 
     Run again after a crash, it sends the same bytes under the same name.
 
@@ -76,18 +77,8 @@ def repair(bucket: Bucket, layout: WriterLayout, keep: str, *, dry_run: bool = F
     of data files and 1 HEAD for each that lies elsewhere; then 1 DELETE and 2 PUTs, and opening it again. 2 PUTs
     more for each revision by which a branch that loses is longer. Where the branch is kept by claims, 1 PUT and 1
     GET more each.
-
-    Args:
-        keep: the uuid of a transaction, or so much of its beginning that it is the only one. If several
-            forks stand above one another, those below it are decided too.
-        dry_run: verify, and say what would be decided.
-
-    Raises:
-        InvalidInputError: there is no fork; `keep` isn't a uuid, means several, or is on no side of the fork.
-        NotFoundError: no such transaction at the fork or above.
-        CorruptObjectError: the branch lacks data files, or a transaction of it is damaged; nothing was written.
-        ForkError: another process still writes, or an earlier repair has kept another branch.
-        StoreError, OutcomeUnknownError: repair again.
+    If several forks stand above one another, those below `keep` are decided too. After a `StoreError` or an
+    `OutcomeUnknownError` repair again.
     """
     wanted = keep.replace("-", "").lower()
     if _KEEP.fullmatch(wanted) is None:
