@@ -291,7 +291,7 @@ def test_take_over_from_a_dead_holder() -> None:
         name = f"{t}_m_dead-1.jsonl"
         reservation = Log(name, t, notes={"op": "reserve"}, nonce="r")
         bucket.put(layout.log_key(name), encode(reservation))
-        state = LockState(9, "dead", "merge", layout.log_key(name), 30_000, "n")
+        state = LockState("n", 9, "dead", "merge", layout.log_key(name), 30_000)
         bucket.put(layout.lock_key, state.encode())
         bucket.clock.sleep(1)
 

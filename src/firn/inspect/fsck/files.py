@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import CorruptObjectError, ObjectNotFoundError, UnsupportedError
@@ -13,6 +14,8 @@ from firn.journal.model import DataFile
 from firn.lake.parquet.footer import read_footer
 
 THREADS = 16
+
+T = TypeVar("T")
 
 GONE = "Copy it back from a backup or an older version of the object; until then reads that need it fail"
 LOST = f"{GONE}. Or let it go, with its rows: `firn forget-files TABLE PATH`"
@@ -40,8 +43,13 @@ def check_files(
     Cost: 1 HEAD for each that isn't among the `listed`; with `footers` 1 or 2 ranged GETs for each that is live.
     """
     found.count("data files", len(expected))
+    check_each(lambda each: _check(bucket, each, listed, footers), expected, found)
+
+
+def check_each(check: Callable[[T], Iterable[Finding]], things: Sequence[T], found: Findings) -> None:
+    """Add the findings of a check of each of many things, several at a time."""
     with ThreadPoolExecutor(THREADS, thread_name_prefix="firn-fsck") as pool:
-        for findings in pool.map(lambda e: list(_check(bucket, e, listed, footers)), expected):
+        for findings in pool.map(lambda each: list(check(each)), things):
             found.add(*findings)
 
 

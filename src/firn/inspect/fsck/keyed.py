@@ -7,7 +7,6 @@ what the view says of it. Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from firn.errors import (
     SnapshotTooOldError,
     TableNotFoundError,
 )
-from firn.inspect.fsck.files import GONE, THREADS
+from firn.inspect.fsck.files import GONE, check_each
 from firn.inspect.fsck.findings import Finding, Findings, TableCheck, note, of_error, shown
 from firn.inspect.report.words import count
 from firn.journal.manifest.model import L0File, Manifest, SSTInfo, View
@@ -182,9 +181,7 @@ def _check_files(
 ) -> None:
     found.count("SSTs", sum(1 for f in files if f.sst is not None))
     found.count("flushes", sum(1 for f in files if f.flush is not None))
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="firn-fsck") as pool:
-        for findings in pool.map(lambda f: list(_check_file(table, f, listed, footers, blocks)), files):
-            found.add(*findings)
+    check_each(lambda file: _check_file(table, file, listed, footers, blocks), files, found)
 
 
 def _check_file(

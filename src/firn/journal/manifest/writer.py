@@ -67,10 +67,6 @@ class WriterSession:
         return self._info.starting_sst
 
     @property
-    def strict(self) -> bool:
-        return self._strict
-
-    @property
     def view(self) -> View:
         """The table as this writer knows it: the last manifest it has seen, and all its flushes that are up without a
         gap. No request."""

@@ -288,25 +288,17 @@ def _ddl(raw: Mapping[str, Any]) -> Ddl:
 
 
 def _table_fields(table: TableState) -> dict[str, Any]:
-    fields = {
-        name: {
-            "stage": index.stage,
-            "unique": index.unique,
-            "built": index.built,
-            "ready": index.ready,
-            "generation": index.generation,
-            **({"each": True} if index.each else {}),
-        }
-        for name, index in table.fields.items()
-    }
-    return {
-        "since": table.since,
-        "isolation": table.isolation,
-        "fields": fields,
-        "gone": dict(table.gone),
-        "generation": table.generation,
-        **({"properties": dict(table.properties)} if table.properties else {}),
-    }
+    fields = {**asdict(table), "fields": {name: _index_fields(each) for name, each in table.fields.items()}}
+    if not table.properties:
+        del fields["properties"]
+    return fields
+
+
+def _index_fields(index: IndexState) -> dict[str, Any]:
+    fields = asdict(index)
+    if not index.each:
+        del fields["each"]
+    return fields
 
 
 def _catalog_fields(catalog: Catalog) -> dict[str, Any]:

@@ -96,13 +96,10 @@ def _integer(name: str, lowest: int, highest: int) -> Convert:
     return convert
 
 
-def _of(name: str, kind: type) -> Convert:
-    def convert(value: Any, path: str) -> Any:
-        if type(value) is not kind:
-            raise refused(value, path, name)
-        return value
-
-    return convert
+def _bool(value: Any, path: str) -> bool:
+    if type(value) is not bool:
+        raise refused(value, path, "BOOLEAN")
+    return value
 
 
 def _text(value: Any, path: str) -> str:
@@ -268,7 +265,7 @@ _INTEGERS: Mapping[str, tuple[int, int]] = {
 }
 
 _SCALARS: Mapping[str, FieldType] = {
-    "BOOLEAN": FieldType("BOOLEAN", _of("BOOLEAN", bool), _same, bool),
+    "BOOLEAN": FieldType("BOOLEAN", _bool, _same, bool),
     "FLOAT": FieldType("FLOAT", _float, float, float),
     "DOUBLE": FieldType("DOUBLE", _double, float, float),
     "VARCHAR": FieldType("VARCHAR", _text, _same, str),

@@ -27,10 +27,6 @@ class CleanupPlan:
     rewrites: tuple[Log, ...]
     horizon_ms: int
 
-    @property
-    def empty(self) -> bool:
-        return not (self.data or self.logs)
-
 
 def plan_cleanup(state: ReplayedState, listed: Mapping[str, ObjectInfo], *, before_ms: int) -> CleanupPlan:
     """The files and logs that may be deleted: all that were tombstoned, effectively, before `before_ms` (rule

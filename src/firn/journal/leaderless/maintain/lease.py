@@ -39,32 +39,27 @@ _FIELDS = frozenset(("firn", "nonce", "epoch", "holder", "op", "intent", "lease_
 class LockState:
     """The lock object's content."""
 
+    nonce: str
     epoch: int
     holder: str | None
     op: str
     intent: str | None
     lease_ms: int
-    nonce: str
+
+    @staticmethod
+    def new(epoch: int, holder: str, op: str, lease_ms: int) -> LockState:
+        """Of one who takes the lock."""
+        return LockState(secrets.token_hex(16), epoch, holder, op, None, lease_ms)
 
     def encode(self) -> bytes:
-        return seal(
-            {
-                "firn": 1,
-                "nonce": self.nonce,
-                "epoch": self.epoch,
-                "holder": self.holder,
-                "op": self.op,
-                "intent": self.intent,
-                "lease_ms": self.lease_ms,
-            }
-        )
+        return seal({"firn": 1, **vars(self)})  # in the order of the fields
 
     @staticmethod
     def decode(data: bytes, where: str) -> LockState:
         try:
             raw = unseal(data, _FIELDS)
             return LockState(
-                int(raw["epoch"]), raw["holder"], raw["op"], raw["intent"], int(raw["lease_ms"]), raw["nonce"]
+                raw["nonce"], int(raw["epoch"]), raw["holder"], raw["op"], raw["intent"], int(raw["lease_ms"])
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptObjectError(
@@ -80,13 +75,8 @@ class Lease:
         self._state, self._etag = state, etag
         self._lost: LockLostError | None = None
         self._mutex = threading.RLock()
-        self._renewed = clock.monotonic()
         self._stop = threading.Event()
         self._keeper: threading.Thread | None = None
-
-    @property
-    def state(self) -> LockState:
-        return self._state
 
     def check(self) -> None:
         """Raise `LockLostError` if a renewal was refused. No request."""
@@ -123,7 +113,6 @@ class Lease:
                 )
                 raise self._lost from error
             self._state = state
-            self._renewed = self.clock.monotonic()
 
     def start_keeper(self) -> None:
         """Renew from a thread at every third of the lease, while the caller works."""
@@ -160,7 +149,7 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
     while True:
         blob = find(bucket, key)
         if blob is None:
-            state = LockState(1, holder, op, None, lease_ms, secrets.token_hex(16))
+            state = LockState.new(1, holder, op, lease_ms)
             try:
                 etag = create(bucket, key, state.encode(), nonce=state.nonce)
                 return Lease(bucket, key, clock, state, etag)
@@ -174,7 +163,7 @@ def acquire(bucket: Bucket, key: str, clock: Clock, *, op: str, lease_ms: int, w
         if free or now - seen[1] >= current.lease_ms / 1000:
             if current.intent is not None:
                 _settle_intent(bucket, current.intent)
-            state = LockState(current.epoch + 1, holder, op, None, lease_ms, secrets.token_hex(16))
+            state = LockState.new(current.epoch + 1, holder, op, lease_ms)
             try:
                 etag = swap(bucket, key, state.encode(), blob.info.etag, nonce=state.nonce)
                 return Lease(bucket, key, clock, state, etag)

@@ -40,10 +40,6 @@ class ReplayedState:
         return self.agreement.columns
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        return self.agreement.warnings
-
-    @property
     def live(self) -> tuple[DataFile, ...]:
         """As readers need them."""
         live = (
