@@ -272,6 +272,8 @@ class Statements:
                 f"the statement {shown(said)}: there is no procedure {call.verb!r}; there are {', '.join(CALLS)}."
             )
         verb = getattr(table, call.verb, None)
+        if call.verb == "copy" and (copy := getattr(self._tables, "copy", None)) is not None:
+            verb = partial(copy, table.name)
         if verb is None:
             raise UnsupportedError(f"the statement {shown(said)}: {table.name} has no {call.verb} here.")
         try:
@@ -279,6 +281,7 @@ class Statements:
         except TypeError as error:
             raise InvalidInputError(f"the statement {shown(said)}: {error}.") from None
         known = {name: getattr(done, name, None) for name in ("version", "files_added", "files_removed")}
+        known["rows_inserted"] = getattr(done, "rows", None) if call.verb == "copy" else None
         return Outcome(call.verb, **{name: value for name, value in known.items() if not callable(value)})
 
 
@@ -291,7 +294,9 @@ CALLS = (
     "rewrite",
     "remove_partitions",
     "register",
+    "forget_files",
     "compact",
+    "copy",
 )
 """The verbs of tables that CALL names."""
 

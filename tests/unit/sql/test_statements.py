@@ -228,6 +228,14 @@ def test_verbs_are_called(db: firn.Database) -> None:
         db.sql("CALL drop_everything(t)")
     with pytest.raises(InvalidInputError):
         db.sql("CALL merge(t, nope => 1)")
+    db.sql("CREATE TABLE people WITH (kind = 'records')")
+    db.sql("INSERT INTO people VALUES ('ann', '{}')")
+    copied = db.sql("CALL copy(people, target => 'history', changes => true)").outcome
+    assert copied is not None and (copied.op, copied.rows_inserted) == ("copy", 1)
+    assert [row["_kind"] for row in db.sql("FROM history")] == ["put"]
+    path = table.snapshot().files[0].path
+    with pytest.raises(InvalidInputError, match="can be read, so t keeps it"):
+        db.sql(f"CALL forget_files(t, paths => ['{path}'])")
 
 
 def test_given_rows_are_tables_of_one_statement(db: firn.Database) -> None:
