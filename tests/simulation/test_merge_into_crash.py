@@ -9,6 +9,7 @@ import pytest
 from firn.journal.leaderless import LeaderlessJournal
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
+from firn.lake.maintain import merge_source
 from firn.lake.maintain.merge_clauses import MergeClause
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.table import LakeTable
@@ -40,8 +41,11 @@ def content(table: LakeTable, at: str | None = None) -> list[tuple[Any, ...]]:
     return sorted((row["place"], row["id"], row["n"]) for row in table.scan(at=at).to_arrow().to_pylist())
 
 
+@pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("keys", [None, KeySpec(("id",))], ids=["plain", "key"])
-def test_struck_everywhere(keys: KeySpec | None) -> None:
+def test_struck_everywhere(keys: KeySpec | None, staged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if staged:
+        monkeypatch.setattr(merge_source, "IN_MEMORY_BYTES", 0)
     store = SimStore()
     bucket = store.bucket()
     for rows in (FIRST[:2], FIRST[2:]):
@@ -72,4 +76,4 @@ def test_struck_everywhere(keys: KeySpec | None) -> None:
             f.path for f in table.snapshot().files
         }
 
-    assert crash_points(lambda: store, operation, check, modes=MODES) > 15
+    assert crash_points(lambda: store, operation, check, modes=MODES) > (25 if staged else 15)

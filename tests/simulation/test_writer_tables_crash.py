@@ -18,6 +18,7 @@ from firn.errors import ConflictError, FirnError, SnapshotTooOldError
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.maintain.prune import prune
 from firn.lake.definition.definition import LakeDefinition
+from firn.lake.maintain import merge_source
 from firn.lake.partition.partition import PartitionSpec
 from firn.runner import InProcess, LocalRunner
 from firn.testing import CrashMode, CrashPoint, GatedBucket, SimStore, crash_points
@@ -115,6 +116,18 @@ OPERATIONS: dict[str, tuple[Operation, Content]] = {
         on("cpu", lambda t: t.restore("w=5")),
         {**BEFORE, "cpu": [(p, n) for p in "xy" for n in (1, 2, 3)]},
     ),
+    "merge into": (
+        on(
+            "cpu",
+            lambda t: t.merge_into(
+                [{"p": "y", "n": 9}, {"p": "z", "n": 4}],
+                on=["p"],
+                when_matched="update",
+                when_not_matched="insert",
+            ),
+        ),
+        {**BEFORE, "cpu": [("x", 1), ("x", 2), ("y", 9), ("z", 4)]},
+    ),
     "transaction": (
         lambda made: both(made) if ("z", 9) not in content_of(made) else None,
         {"cpu": [*BEFORE["cpu"], ("z", 9)], "mem": [("m", 8)]},
@@ -144,7 +157,8 @@ def persistently(operate: Operation, bucket: GatedBucket) -> None:
     ("name", "claims"),
     [*((name, True) for name in OPERATIONS), *((name, False) for name in ("append", "merge", "transaction"))],
 )
-def test_struck_anywhere(name: str, claims: bool) -> None:
+def test_struck_anywhere(name: str, claims: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_source, "IN_MEMORY_BYTES", 0)
     operate, after = OPERATIONS[name]
     after = {table: sorted(rows) for table, rows in after.items()}
     outcome = Outcome()
@@ -189,4 +203,4 @@ def _nothing_is_left_over(bucket: GatedBucket, after: Content) -> None:
         except SnapshotTooOldError:
             break
     stored = {info.key for info in bucket.list("db/w/db/data/").objects}
-    assert stored == needed
+    assert stored == needed and not bucket.list("db/w/db/_firn/staged/").objects

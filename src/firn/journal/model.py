@@ -269,20 +269,25 @@ class Namer(Places, Protocol):
         ...
 
 
-class AppendTicket(Protocol):
-    """An append under way; its clock runs since before the first data PUT."""
+class StagingTicket(Protocol):
+    """Files that no commit names, as long as a statement needs them; its clock runs since before their first PUT.
+    Sweep takes those that a crash leaves once they are as old as an append may be."""
 
     @property
     def namer(self) -> Namer:
-        """Names the append's files."""
-        ...
-
-    def backdate(self, seconds: float) -> None:
-        """Say that the first data PUT was so long ago: other processes made it."""
+        """Names the files."""
         ...
 
     def check_age(self) -> None:
-        """`AppendExpiredError` if the append has taken so long that its files may be gone."""
+        """`AppendExpiredError` if so long has passed that files may be gone."""
+        ...
+
+
+class AppendTicket(StagingTicket, Protocol):
+    """An append under way; its clock runs since before the first data PUT."""
+
+    def backdate(self, seconds: float) -> None:
+        """Say that the first data PUT was so long ago: other processes made it."""
         ...
 
     def commit(self, commit: Commit) -> str:
@@ -449,6 +454,10 @@ class LakeJournal(Protocol):
     def begin_append(self, namer: Namer | None = None) -> AppendTicket:
         """Start an append: before its first data PUT. `namer`: go on with one that another process began, and
         whose files this has named."""
+        ...
+
+    def begin_staging(self, what: str) -> StagingTicket:
+        """Start to write files that no commit is to name: before their first PUT. `what` they are for, for errors."""
         ...
 
     def exclusive(self, op: str) -> AbstractContextManager[Session]: ...

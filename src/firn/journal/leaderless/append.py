@@ -33,10 +33,11 @@ _CLAIM = frozenset(("firn", "batch", "log", "id"))
 
 
 class OpenAppend:
-    """One append under way. Made before its first data PUT: its age is the age of its files."""
+    """One append under way. Made before its first data PUT: its age is the age of its files. `what` it is, for
+    errors."""
 
-    def __init__(self, table: TableLog) -> None:
-        self.table = table
+    def __init__(self, table: TableLog, what: str = "append to") -> None:
+        self.table, self._what = table, what
         self.started = table.clock.monotonic()
         self.started_ms = table.clock.now_ms()
         self.namer = table.layout.namer(maintenance=False)
@@ -82,7 +83,7 @@ class OpenAppend:
         elapsed, orphan_age_ms = self._ages()
         if elapsed >= orphan_age_ms - self.table.settings.landing_delay_ms:
             raise AppendExpiredError(
-                f"this append to {self.table.layout.prefix} began {elapsed / 1000:.0f} s ago, and files "
+                f"this {self._what} {self.table.layout.prefix} began {elapsed / 1000:.0f} s ago, and files "
                 f"that no log names are swept after {orphan_age_ms / 1000:.0f} s. Nothing of it is "
                 "visible; start it over, in smaller parts or with a larger orphan_age."
             )

@@ -108,6 +108,11 @@ class LeaderlessJournal(TableLog):
         the same."""
         return OpenAppend(self)
 
+    def begin_staging(self, what: str) -> OpenAppend:
+        """Start to write files that no log is to name. They have names of appends: sweep takes parts of maintenance
+        that no log names at once, whatever their age."""
+        return OpenAppend(self, what)
+
     def columns(self, *, since: float | None = None) -> ColumnTypes:
         """The table's columns as appenders know them; see `KnownColumns`."""
         return self.known_columns.get(since=since)

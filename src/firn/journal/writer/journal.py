@@ -27,7 +27,7 @@ from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.federation.union import seen_batch
 from firn.journal.writer.format.actions import APPENDS, Action, Add, Columns, Define, Remove, Tombstones
 from firn.journal.writer.format.identity import Ticket
-from firn.journal.writer.format.layout import ChunkNamer
+from firn.journal.writer.format.layout import ChunkNamer, StagedNamer
 from firn.journal.writer.format.state import CatalogState, LiveFile
 from firn.journal.writer.maintain.collect import collect
 from firn.journal.writer.stream import WriterStream
@@ -83,6 +83,10 @@ class WriterJournal(WriterTable):
     def begin_append(self, namer: Namer | None = None) -> WriterAppend:
         """Start an append, or go on with the one whose files `namer` has named. Appends may overlap."""
         return WriterAppend(self, namer)
+
+    def begin_staging(self, what: str) -> WriterStaging:
+        """Start to write files that no transaction is to name."""
+        return WriterStaging(self, what)
 
     @contextmanager
     def exclusive(self, op: str) -> Iterator[WriterMaintenance]:
@@ -263,6 +267,18 @@ class WriterAppend:
         if commit.batch_id is not None and (seen := self._journal.seen_batch(commit.batch_id)) is not None:
             return seen
         return self._journal.publish(commit, self._ticket, self._age, defined=self._defined)
+
+
+class WriterStaging:
+    """Files that a statement needs until it ends. Made before their first PUT."""
+
+    def __init__(self, journal: WriterJournal, what: str) -> None:
+        self._age = journal.age(what)
+        chunks = journal.own.namer(journal.table, journal.own.begin())
+        self.namer: Namer = StagedNamer(chunks.layout, chunks.table, chunks.ticket)
+
+    def check_age(self) -> None:
+        self._age.check()
 
 
 class WriterMaintenance:

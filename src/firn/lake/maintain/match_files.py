@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
@@ -13,7 +15,8 @@ from firn.arrow.types import arrow_schema, columns_of
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.journal.typenames import quoted
-from firn.lake.maintain.matching import SOURCE_ROW, Matching
+from firn.lake.maintain.matching import Matching
+from firn.lake.maintain.merge_clauses import named_columns
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.prune.prune import Pruner
 from firn.names import fold
@@ -66,21 +69,8 @@ def deciding_columns(matching: Matching) -> ColumnTypes:
     """The target's columns by which the first pass decides: those that the condition of the match and the clauses'
     conditions name. Never none, so that rows can be counted."""
     texts = [matching.on, *(clause.condition for clause in matching.clauses if clause.condition)]
-    named: set[str] = set()
-    for text in texts:
-        try:
-            tree = parse(text, "condition", into=exp.Condition)
-        except InvalidInputError:
-            return matching.types
-        whole_row = any(
-            len(node.parts) == 1 and fold(node.name) == fold(matching.target)
-            for node in tree.find_all(exp.Column)
-        )
-        if whole_row or tree.find(exp.Star, exp.Columns):
-            return matching.types
-        named |= {fold(node.name) for node in tree.find_all(exp.Identifier)}
-    found = {name: kind for name, kind in matching.types.items() if fold(name) in named}
-    return found or dict(list(matching.types.items())[:1])
+    found = named_columns(texts, matching.types, matching.target)
+    return {name: matching.types[name] for name in found} or dict(list(matching.types.items())[:1])
 
 
 def equal_columns(on: str, target: str, source: str) -> list[str]:
@@ -107,7 +97,7 @@ def equal_columns(on: str, target: str, source: str) -> list[str]:
 
 def source_keys(matching: Matching, key: Sequence[str]) -> list[str] | None:
     """The source's columns of which the condition says that they equal these of the target; None if one has none."""
-    given = {} if matching.rows is None else columns_of(matching.rows.drop_columns([SOURCE_ROW]).schema)
+    given = _source_types(matching)
     found: dict[str, str] = {}
     with suppress(InvalidInputError):
         trusted = conditions(matching.on)
@@ -134,7 +124,7 @@ def _implied(matching: Matching) -> list[str]:
         trusted = conditions(matching.on)
     except InvalidInputError:
         return []
-    given = {} if matching.rows is None else columns_of(matching.rows.drop_columns([SOURCE_ROW]).schema)
+    given = _source_types(matching)
     found = []
     for term in conjuncts(tree):
         if condition(to_duckdb(term)) not in trusted:
@@ -164,6 +154,11 @@ def _implied(matching: Matching) -> list[str]:
     return found
 
 
+def _source_types(matching: Matching) -> ColumnTypes:
+    """The types of the source's columns as Arrow has them, by whose values files are chosen."""
+    return {} if matching.rows is None else columns_of(arrow_schema(matching.rows.types))
+
+
 def _compare_alike(one: str, other: str) -> bool:
     """Whether values of one type equal those of the other wherever their literals do: whole numbers of any width."""
     kinds = [field.type for field in arrow_schema({"one": one, "other": other})]
@@ -181,22 +176,32 @@ def _column(node: exp.Column, columns: ColumnTypes, table: str, *, bare: bool = 
 
 def _values(matching: Matching, target: str, source: str) -> list[str]:
     """The range of a column of the source, and its values if they are few."""
-    assert matching.rows is not None
-    kind = matching.rows[source].type
+    rows = matching.rows
+    assert rows is not None
+    kind = arrow_schema({source: rows.types[source]}).types[0]
     ordered = pt.is_integer(kind) or pt.is_string(kind) or pt.is_date(kind) or pt.is_timestamp(kind)
     if not ordered and not pt.is_decimal(kind):
         return []
-    values = pc.unique(matching.rows[source]).drop_null()
-    if not len(values):
+    few = pa.array([], kind)
+    lows: list[Any] = []
+    highs: list[Any] = []
+    for part in range(len(rows.parts)):
+        values = pc.unique(rows.read([source], part)[source]).drop_null()
+        if not len(values):
+            continue
+        if pt.is_timestamp(kind) and kind.unit == "ns":
+            return []
+        try:
+            ends = pc.min_max(values).as_py()
+        except OverflowError:  # a date or a time that Python hasn't
+            return []
+        lows.append(ends["min"])
+        highs.append(ends["max"])
+        if len(few) <= MAX_VALUES:
+            few = pc.unique(pa.chunked_array([few, values.slice(0, MAX_VALUES + 1)]))
+    if not lows:
         return ["false"]
-    if pt.is_timestamp(kind) and kind.unit == "ns":
-        return []
-    try:
-        ends = pc.min_max(values).as_py()
-        few = values.to_pylist() if len(values) <= MAX_VALUES else []
-    except OverflowError:  # a date or a time that Python hasn't
-        return []
-    found = [f"{quoted(target)} BETWEEN {literal(ends['min'])} AND {literal(ends['max'])}"]
-    if few:
-        found.append(f"{quoted(target)} IN ({', '.join(map(literal, few))})")
+    found = [f"{quoted(target)} BETWEEN {literal(min(lows))} AND {literal(max(highs))}"]
+    if len(few) <= MAX_VALUES:
+        found.append(f"{quoted(target)} IN ({', '.join(map(literal, few.to_pylist()))})")
     return found

@@ -19,28 +19,27 @@ from firn.errors import InvalidInputError
 from firn.journal.columns import is_cast
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import quoted
-from firn.lake.maintain.merge_clauses import Action, MergeClause, When
+from firn.lake.maintain.merge_clauses import Action, MergeClause, When, named_columns
+from firn.lake.maintain.merge_source import SOURCE_ROW, MergeSource, SourceInMemory, counted
 from firn.lake.read.decode import ReadSpec
 from firn.lake.read.read import read_files
 
-ROW, SOURCE_ROW, CLAUSE = "~row", "~source row", "~clause"
+ROW, CLAUSE = "~row", "~clause"
 _TARGET, _SOURCE = "~target", "~source"
 
 
 @dataclass(frozen=True)
 class Matching:
-    """A merge as tasks need it: names, the condition of a match, clauses with their values, and the source's rows,
-    which have their numbers in `SOURCE_ROW`; None where there is no source, and `on` alone decides. Picklable."""
+    """A merge as tasks need it: names, the condition of a match, clauses with their values, and the source's rows;
+    None where there is no source, and `on` alone decides. Picklable."""
 
     target: str
     source: str
     on: str
     clauses: Sequence[MergeClause]
-    rows: pa.Table | None
+    rows: MergeSource | None
     types: ColumnTypes = field(default_factory=dict)
     """The types of the target's columns."""
-    source_types: ColumnTypes = field(default_factory=dict)
-    """Those of the source's, where Arrow says less."""
 
     def of(self, when: When) -> list[tuple[int, MergeClause]]:
         """The clauses of one sort, with their numbers."""
@@ -66,9 +65,10 @@ class Matching:
                 tables,
                 what="the change",
             )
-        tables[_SOURCE] = self.rows
+        conditions = [c.condition for c in self.clauses if c.when != "not matched"]
+        tables[_SOURCE] = self.rows.read(self._source_columns([self.on, *conditions]))
         number = f"{source}.{quoted(SOURCE_ROW)} AS {quoted(SOURCE_ROW)}"
-        given = self._source(self.rows)
+        given = self._source(tables[_SOURCE])
         text = (
             f"SELECT {row}, {number}, {self.choice('matched')} AS {quoted(CLAUSE)} "
             f"FROM {self._target(rows)} JOIN {given} ON (\n{self.on}\n)"
@@ -79,6 +79,22 @@ class Matching:
                 f"{self._target(rows)} WHERE NOT EXISTS (FROM {given} WHERE (\n{self.on}\n))"
             )
         return run_query(text, tables, what="the merge")
+
+    def with_rows_of(self, changes: pa.Table) -> tuple[Matching, pa.Table]:
+        """The same with the source's rows at hand that updates of these changes take values from, and the changes by
+        their numbers there."""
+        if self.rows is None or isinstance(self.rows, SourceInMemory):
+            return self, changes
+        numbers = self.with_action(changes, "update")[SOURCE_ROW]
+        numbers = pc.unique(numbers.filter(pc.greater_equal(numbers, 0)))
+        columns = self._source_columns(
+            text for c in self.clauses if c.when == "matched" for text in (c.values or {}).values()
+        )
+        rows = self.rows.take(columns, numbers).drop_columns([SOURCE_ROW])
+        at_hand = SourceInMemory(rows, {name: self.rows.types[name] for name in columns})
+        there = pc.fill_null(pc.index_in(changes[SOURCE_ROW], numbers).cast(pa.int64()), -1)
+        place = changes.schema.get_field_index(SOURCE_ROW)
+        return replace(self, rows=at_hand), changes.set_column(place, SOURCE_ROW, there)
 
     def in_batches(self, tables: Iterable[pa.Table], changes: pa.Table) -> Iterator[pa.Table]:
         """Consecutive target rows, numbered from 0, after the changes."""
@@ -118,7 +134,13 @@ class Matching:
         return f"{_with_types(_TARGET, rows, self.types)} AS {quoted(self.target)}"
 
     def _source(self, rows: pa.Table) -> str:
-        return f"{_with_types(_SOURCE, rows, self.source_types)} AS {quoted(self.source)}"
+        types: ColumnTypes = {} if self.rows is None else self.rows.types
+        return f"{_with_types(_SOURCE, rows, types)} AS {quoted(self.source)}"
+
+    def _source_columns(self, texts: Iterable[str | None]) -> list[str]:
+        """The source's columns that expressions read."""
+        assert self.rows is not None
+        return named_columns([text for text in texts if text], self.rows.types, self.source)
 
     def set_columns(self) -> set[str]:
         """The columns that some clause updates."""
@@ -136,7 +158,10 @@ class Matching:
         Without the source's rows, expressions name the target's columns alone."""
         target, clause = quoted(self.target), f'"~changes".{quoted(CLAUSE)}'
         mine = {at: self.clauses[at].values or {} for at in numbers if self.clauses[at].action == "update"}
-        given = None if self.rows is None else self.rows.take(updates[SOURCE_ROW])
+        given = None
+        if self.rows is not None:
+            named = self._source_columns(text for values in mine.values() for text in values.values())
+            given = self.rows.take(named, updates[SOURCE_ROW])
         columns, found = [], {}
         for name, kind in self.types.items():
             texts = {at: values[name] for at, values in mine.items() if name in values}
@@ -163,33 +188,43 @@ class Matching:
 
     def _plain(self, texts: set[str], kind: str) -> str | None:
         """The source's column that these expressions name, if they are one, and that, of this very type."""
-        for one in () if self.rows is None else self.rows.schema:
-            if texts == {f"{quoted(self.source)}.{quoted(one.name)}"}:
-                return one.name if columns_of(pa.schema([one])).get(one.name) == kind else None
+        for name, its in {} if self.rows is None else self.rows.types.items():
+            if texts == {f"{quoted(self.source)}.{quoted(name)}"}:
+                return name if its == kind else None
         return None
 
-    def unmatched(self, matched: pa.Array) -> pa.Table:
-        """The source rows whose numbers aren't among `matched`, with their clauses."""
+    def unmatched(self, matched: pa.Array, part: int) -> pa.Table:
+        """The rows of a part of the source whose numbers aren't among `matched`: `SOURCE_ROW`, ascending, and
+        `CLAUSE`."""
         assert self.rows is not None
         source = quoted(self.source)
+        rows = self.rows.read(self._source_columns(c.condition for _, c in self.of("not matched")), part)
         text = (
             f"SELECT {source}.{quoted(SOURCE_ROW)} AS {quoted(SOURCE_ROW)}, {self.choice('not matched')} AS "
-            f"{quoted(CLAUSE)} FROM {self._source(self.rows)} "
-            f'ANTI JOIN "~matched" ON {source}.{quoted(SOURCE_ROW)} = "~matched".n'
+            f"{quoted(CLAUSE)} FROM {self._source(rows)} "
+            f'ANTI JOIN "~matched" ON {source}.{quoted(SOURCE_ROW)} = "~matched".n '
+            f"ORDER BY {source}.{quoted(SOURCE_ROW)}"
         )
-        tables = {_SOURCE: self.rows, "~matched": pa.table({"n": matched.cast(pa.int64())})}
+        tables = {_SOURCE: rows, "~matched": pa.table({"n": matched.cast(pa.int64())})}
         return run_query(text, tables, what="the merge")
 
-    def inserted(self, numbers: pa.Array, clause: MergeClause) -> pa.Table:
+    def insertions(self, chosen: pa.Table) -> pa.Table:
+        """The rows that clauses make of source rows, by `SOURCE_ROW` and `CLAUSE`."""
+        parts = [
+            self.inserted(mine[SOURCE_ROW], clause)
+            for at, clause in self.of("not matched")
+            if (mine := chosen.filter(pc.equal(chosen[CLAUSE], at))).num_rows
+        ]
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    def inserted(self, numbers: pa.ChunkedArray, clause: MergeClause) -> pa.Table:
         """The rows that one clause makes of source rows."""
-        number = f"{quoted(self.source)}.{quoted(SOURCE_ROW)}"
-        columns = ", ".join(f"(\n{text}\n) AS {quoted(name)}" for name, text in (clause.values or {}).items())
-        text = (
-            f"SELECT {columns} FROM {self._source(self.rows)} "
-            f'SEMI JOIN "~numbers" ON {number} = "~numbers".n ORDER BY {number}'
-        )
-        tables = {_SOURCE: self.rows, "~numbers": pa.table({"n": numbers.cast(pa.int64())})}
-        rows = run_query(text, tables, what="what the merge inserts")
+        assert self.rows is not None
+        values = clause.values or {}
+        given = self.rows.take(self._source_columns(values.values()), numbers)
+        columns = ", ".join(f"(\n{text}\n) AS {quoted(name)}" for name, text in values.items())
+        text = f"SELECT {columns} FROM {self._source(given)}"
+        rows = run_query(text, {_SOURCE: given}, what="what the merge inserts")
         kinds = columns_of(rows.schema)
         casts = {}
         for name, kind in self.types.items():
@@ -224,13 +259,6 @@ def numbered(tables: Iterator[pa.Table], columns: ColumnTypes) -> pa.Table:
         parts = [arrow_schema(columns).empty_table()]
     rows = pa.concat_tables(parts)
     return rows.append_column(ROW, counted(rows.num_rows))
-
-
-def counted(rows: int) -> pa.Array:
-    """The numbers of so many rows."""
-    import numpy as np
-
-    return pa.array(np.arange(rows, dtype=np.int64))
 
 
 def _with_types(name: str, rows: pa.Table, types: ColumnTypes) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from firn.errors import InvalidInputError
+from firn.names import fold
 
 When = Literal["matched", "not matched", "not matched by source"]
 Action = Literal["update", "insert", "delete", "nothing", "error"]
@@ -77,3 +78,25 @@ def clauses_of(
             "a merge needs a clause: when_matched=, when_not_matched= or when_not_matched_by_source=."
         )
     return found
+
+
+def named_columns(texts: Iterable[str], columns: Iterable[str], table: str) -> list[str]:
+    """Those of a table's columns that expressions may read, by any name that stands in them; all of them where the
+    parser can't tell. `table` is what they call the table."""
+    from sqlglot import exp
+
+    from firn.predicate.dialect import parse
+
+    named: set[str] = set()
+    for text in texts:
+        try:
+            tree = parse(text, "expression", into=exp.Condition)
+        except InvalidInputError:
+            return list(columns)
+        whole_row = any(
+            len(node.parts) == 1 and fold(node.name) == fold(table) for node in tree.find_all(exp.Column)
+        )
+        if whole_row or tree.find(exp.Star, exp.Columns):
+            return list(columns)
+        named |= {fold(node.name) for node in tree.find_all(exp.Identifier)}
+    return [name for name in columns if fold(name) in named]

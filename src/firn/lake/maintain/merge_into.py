@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from firn.arrow.inputs import InputRows, to_reader
 from firn.arrow.pyvalues import python_rows
-from firn.arrow.types import conform
+from firn.arrow.types import arrow_schema, conform
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
+from firn.journal.columns import evolve
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
@@ -28,16 +29,22 @@ from firn.lake.maintain.match_files import deciding_columns, equal_columns, look
 from firn.lake.maintain.matching import (
     CLAUSE,
     ROW,
-    SOURCE_ROW,
     MatchContext,
     Matching,
-    counted,
     error_of,
     match_task,
     numbered,
 )
 from firn.lake.maintain.merge_clauses import MergeClause
-from firn.lake.maintain.tasks import ReplaceContext, replace_task
+from firn.lake.maintain.merge_source import (
+    SOURCE_ROW,
+    MergeSource,
+    SourceInMemory,
+    Staging,
+    counted,
+    source_data,
+)
+from firn.lake.maintain.tasks import InsertContext, ReplaceContext, insert_task, replace_task
 from firn.lake.read.decode import ReadSpec
 from firn.lake.read.scan import Scan
 from firn.lake.results import ChangeResult
@@ -72,30 +79,24 @@ def merge_into(
     condition = on if isinstance(on, str) else _equal(on, target, source_name)
     names = equal_columns(on, target, source_name) if isinstance(on, str) else on
     if source is not None and table.keys is not None and _is_upsert(table.keys, names, clauses):
-        snapshot = table.journal.snapshot()
-        rows, _ = write_source(table, source(snapshot))
-        _named(table, _settable(snapshot), rows, MergeClause("not matched", "insert"), source_name)
-        _refuse_repeated(table, rows, table.keys.key, "the source")
-        return _upserted(table, rows)
+        return _upserted(table, table.keys, source, source_name)
     for clause in clauses:
         clause.check()
-    with table.journal.exclusive(op) as session:
+    with table.journal.exclusive(op) as session, Staging(table, op) as staging:
         snapshot = session.snapshot
-        rows, types = (None, {}) if source is None else write_source(table, source(snapshot))
+        rows = None if source is None else staging.keep(source(snapshot))
         columns = dict(snapshot.columns)
         if not columns:
             raise InvalidInputError(
                 f"{table.name} has no columns yet: give it rows by append, or a schema when it is created."
             )
-        if rows is not None:
-            rows = rows.append_column(SOURCE_ROW, counted(rows.num_rows))
         named = [_named(table, _settable(snapshot), rows, clause, source_name) for clause in clauses]
-        matching = Matching(target, source_name, condition, named, rows, columns, types)
+        matching = Matching(target, source_name, condition, named, rows, columns)
         _check(matching)
         said = {"on": outline_of(condition)} if summary is None else summary
         if table.keys is not None:
-            return _by_key(table, session, op, matching, table.keys.bound(columns), said)
-        return _by_file(table, session, op, matching, said)
+            return _by_key(table, session, staging, op, matching, table.keys.bound(columns), said)
+        return _by_file(table, session, staging, op, matching, said)
 
 
 def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: bool) -> ChangeResult:
@@ -111,22 +112,6 @@ def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: 
     return merge_into(table, None, on=where, clauses=[clause], target=table.name, op="update")
 
 
-def write_source(table: LakeContext, data: Any) -> tuple[pa.Table, ColumnTypes]:
-    """The rows of a source in memory, and the types of their columns."""
-    if table.engines.is_dataframe(data):
-        data = data.toArrow()
-    elif hasattr(data, "to_arrow") and not isinstance(data, pa.Table):
-        data = data.to_arrow()
-    known = table.journal.columns()
-    given = to_reader(data, known=known)
-    rows = pa.Table.from_batches(given.batches(), given.schema)
-    columns, kinds = given.columns, {fold(name): kind for name, kind in known.items()}
-    for name in rows.column_names:
-        # one of nothing but null has no type of its own, and is a column all the same
-        columns.setdefault(name, kinds.get(fold(name)) or given.types.get(name, "INTEGER"))
-    return conform(rows, {name: columns[name] for name in rows.column_names}), columns
-
-
 def _equal(names: Sequence[str], target: str, source: str) -> str:
     return " AND ".join(
         f"{quoted(target)}.{quoted(name)} = {quoted(source)}.{quoted(name)}" for name in names
@@ -139,12 +124,12 @@ def _settable(snapshot: Snapshot) -> ColumnTypes:
 
 
 def _named(
-    table: LakeContext, columns: ColumnTypes, rows: pa.Table | None, clause: MergeClause, source: str
+    table: LakeContext, columns: ColumnTypes, rows: MergeSource | None, clause: MergeClause, source: str
 ) -> MergeClause:
     """The clause with its values by the table's names of columns, `*` written out."""
     if clause.action not in ("update", "insert"):
         return clause
-    given = {} if rows is None else {fold(name): name for name in rows.column_names if name != SOURCE_ROW}
+    given = {} if rows is None else {fold(name): name for name in rows.types}
     if clause.values is None and clause.when == "not matched by source":
         raise InvalidInputError(
             f"{table.name}: an update of rows that no source row matches needs values: for * there is no row."
@@ -184,28 +169,36 @@ def _check(matching: Matching) -> None:
     for text in (*texts, *(text for c in matching.clauses for text in (c.values or {}).values())):
         check_expression(text)
     empty = numbered(iter(()), matching.types)
-    none = None if matching.rows is None else matching.rows.slice(0, 0)
+    types = {} if matching.rows is None else matching.rows.types
+    none = None if matching.rows is None else SourceInMemory(arrow_schema(types).empty_table(), types)
     trial = replace(matching, rows=none)
     pairs = trial.pairs(empty)
     trial.new_values(empty, pairs, [at for at, _ in matching.of("matched")])
     alone = [at for at, _ in matching.of("not matched by source")]  # their values see the target's row only
     replace(trial, rows=None).new_values(empty, pairs, alone)
     if none is not None:
-        trial.unmatched(pa.array([], pa.int64()))
+        trial.unmatched(pa.array([], pa.int64()), 0)
         for _, clause in matching.of("not matched"):
             if clause.action == "insert":
-                trial.inserted(pa.array([], pa.int64()), clause)
+                trial.inserted(pa.chunked_array([], pa.int64()), clause)
 
 
 def _by_file(
-    table: LakeContext, session: Session, op: str, matching: Matching, said: Mapping[str, Any]
+    table: LakeContext,
+    session: Session,
+    staging: Staging,
+    op: str,
+    matching: Matching,
+    said: Mapping[str, Any],
 ) -> ChangeResult:
     """Files with a change are replaced by files without it."""
     snapshot = session.snapshot
     files = may_match(matching, snapshot, table.partition_spec)
+    weights = [file.size for file in files]
+    if matching.rows is not None:
+        matching = replace(matching, rows=staging.for_tasks(matching.rows, sum(weights)))
     read = ReadSpec.of(snapshot)
     deciding = MatchContext(matching, ReadSpec.of(snapshot, columns=deciding_columns(matching)))
-    weights = [file.size for file in files]
     found = run_tasks(table, session, match_task, files, deciding, weights, op)
     inserts = _inserts(table, matching, found)
     changes = {
@@ -214,22 +207,46 @@ def _by_file(
         if (changed := _changes(table, matching, pairs, op)).num_rows
     }
     mine, others = by_owner(table, [file for file in files if file.path in changes])
-    counts = _counts(matching, [changes[file.path] for file in mine])
-    context = ReplaceContext(
-        WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside), read, matching
-    )
+    counts = _counts(matching, [*(changes[file.path] for file in mine), *inserts.values()])
+    spec = WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside)
+    context = ReplaceContext(spec, read, matching)
     tasks = [(file, changes[file.path]) for file in mine]
     change = rewritten(table, session, op, replace_task, tasks, [[f] for f in mine], context, len(others))
-    if inserts is not None:
-        written, _ = write(table, _insertable(inserts, matching), session.namer, aside=snapshot.aside)
-        change = replace(change, adds=[*change.adds, *written.files], columns=written.columns)
-        counts["insert"] = inserts.num_rows
-    return _published(table, session, op, change, counts, said)
+    if inserts:
+        change = _with_inserts(
+            table,
+            session,
+            op,
+            change,
+            InsertContext(spec, matching, table.definition, table.journal.columns(), table.explicit_types),
+            inserts,
+        )
+    return _published(table, session, staging, op, change, counts, said)
+
+
+def _with_inserts(
+    table: LakeContext,
+    session: Session,
+    op: str,
+    change: FileChange,
+    context: InsertContext,
+    inserts: Mapping[int, pa.Table],
+) -> FileChange:
+    """The change with the files of inserted rows, written by a task a part of the source."""
+    assert context.matching.rows is not None
+    weights = [context.matching.rows.parts[part].weight for part in inserts]
+    columns: ColumnTypes = {}
+    adds = [*change.adds]
+    for result in run_tasks(table, session, insert_task, [*inserts.values()], context, weights, op):
+        adds += result.adds
+        columns = evolve(columns, result.columns, allow_widening=True)
+    return replace(change, adds=adds, columns=columns)
 
 
 def _by_key(
     table: LakeContext,
     session: Session,
+    staging: Staging,
     op: str,
     matching: Matching,
     keys: KeySpec,
@@ -240,13 +257,15 @@ def _by_key(
     named = source_keys(matching, keys.key)
     if named is not None and matching.rows is not None and op != "delete":
         by = list(dict.fromkeys(named))  # one column of the source may equal two of the key
-        _refuse_repeated(table, matching.rows.select(by).drop_null(), by, "the source")
+        rows = matching.rows.read(by).select(by)
+        _refuse_repeated(table, rows.drop_null(), by, "the source")
     where = looked_at(matching, matching.types)
     rows = numbered(iter([Scan(table, where=where, snapshot=snapshot).to_arrow()]), matching.types)
     pairs = matching.pairs(rows)
-    inserts = _inserts(table, matching, [pairs])
+    chosen = _inserts(table, matching, [pairs])
+    inserts = matching.insertions(pa.concat_tables(chosen.values())) if chosen else None
     changes = _changes(table, matching, pairs, op)
-    counts = _counts(matching, [changes])
+    counts = _counts(matching, [changes, *chosen.values()])
     of = {action: matching.with_action(changes, action) for action in ("update", "delete")}
     updated = None
     if of["update"].num_rows:
@@ -259,7 +278,6 @@ def _by_key(
         _refuse_repeated(table, inserts, keys.key, "what is inserted")
         written, _ = write(table, _insertable(inserts, matching), session.namer, aside=snapshot.aside)
         adds, columns = [*written.files], written.columns
-        counts["insert"] = inserts.num_rows
     if updated is not None:
         adds += write_batches(table.bucket, spec, [conform(updated, matching.types)])
     if of["delete"].num_rows:
@@ -273,23 +291,24 @@ def _by_key(
         gone = gone.append_column(DELETED, pa.repeat(pa.scalar(now, pa.int64()), gone.num_rows))
         lean = WriteSpec.of(table, {**bound, DELETED: HIDDEN[DELETED]}, session.namer)
         adds += write_batches(table.bucket, lean, [gone])
-    return _published(table, session, op, FileChange(adds, columns=columns), counts, said)
+    return _published(table, session, staging, op, FileChange(adds, columns=columns), counts, said)
 
 
-def _inserts(table: LakeContext, matching: Matching, found: Sequence[pa.Table]) -> pa.Table | None:
-    """The rows that are to be inserted, of source rows that nothing matches; None for none."""
+def _inserts(table: LakeContext, matching: Matching, found: Sequence[pa.Table]) -> dict[int, pa.Table]:
+    """The source rows to be inserted, which nothing matches, by their part: `SOURCE_ROW` and `CLAUSE`."""
     if matching.rows is None or not matching.of("not matched"):
-        return None
+        return {}
     numbers = [chunk for pairs in found for chunk in pairs[SOURCE_ROW].cast(pa.int64()).chunks]
-    rest = matching.unmatched(pc.unique(pa.chunked_array(numbers, pa.int64())))
-    parts = []
-    for at, clause in matching.of("not matched"):
-        mine = rest.filter(pc.equal(rest[CLAUSE], at))
-        if mine.num_rows and clause.action == "error":
-            raise error_of(table.name, at)
-        if mine.num_rows and clause.action == "insert":
-            parts.append(matching.inserted(mine[SOURCE_ROW].combine_chunks(), clause))
-    return pa.concat_tables(parts, promote_options="permissive") if parts else None
+    matched = pc.unique(pa.chunked_array(numbers, pa.int64()))
+    chosen = {}
+    for part in range(len(matching.rows.parts)):
+        rest = matching.unmatched(matched, part)
+        for at in pc.unique(rest[CLAUSE]).to_pylist():
+            if at >= 0 and matching.clauses[at].action == "error":
+                raise error_of(table.name, at)
+        if (mine := matching.with_action(rest, "insert")).num_rows:
+            chosen[part] = mine
+    return chosen
 
 
 def _insertable(inserts: pa.Table, matching: Matching) -> InputRows:
@@ -317,7 +336,7 @@ def _changes(table: LakeContext, matching: Matching, pairs: pa.Table, op: str) -
     row = twice[0].as_py()["values"]
     numbers = chosen.filter(pc.equal(chosen[ROW], row))[SOURCE_ROW].to_pylist()[:2]
     assert matching.rows is not None
-    both = _told(matching.rows.drop_columns([SOURCE_ROW]).take(pa.array(numbers)))
+    both = _told(matching.rows.take([*matching.rows.types], pa.array(numbers)).drop_columns([SOURCE_ROW]))
     raise CardinalityError(
         f"{table.name}: two rows of the source change one row of the table: {both[0]} and {both[1]}. Nothing was "
         "changed. Make the source's rows unique, for instance by GROUP BY, or add a condition."
@@ -343,6 +362,7 @@ def _counts(matching: Matching, changes: Sequence[pa.Table]) -> dict[str, int]:
 def _published(
     table: LakeContext,
     session: Session,
+    staging: Staging,
     op: str,
     change: FileChange,
     counts: dict[str, int],
@@ -350,6 +370,7 @@ def _published(
 ) -> ChangeResult:
     summary = {**said, **{f"rows_{verb}": counts[action] for action, verb in _VERBS.items()}}
     changed = bool(change.adds or change.removes)
+    staging.check_age()
     result = publish(table, session, op, change, summary) if changed else nothing(op, change.foreign)
     return replace(
         result,
@@ -370,10 +391,19 @@ def _is_upsert(keys: KeySpec, equal: Sequence[str], clauses: Sequence[MergeClaus
     return len(clauses) == 2 and plain == {("matched", "update"), ("not matched", "insert")}
 
 
-def _upserted(table: LakeContext, rows: pa.Table) -> ChangeResult:
+def _upserted(table: LakeContext, keys: KeySpec, source: Source, source_name: str) -> ChangeResult:
     from firn.lake.write.append import append
 
-    done = append(table, rows, batch_id=None, query=None)
+    with Staging(table, "merge_into") as staging:
+        snapshot = table.journal.snapshot()
+        data = source(snapshot)
+        rows = staging.keep(data)
+        _named(table, _settable(snapshot), rows, MergeClause("not matched", "insert"), source_name)
+        parts = {fold(part) for part in keys.key}
+        key = [name for name in rows.types if fold(name) in parts]
+        _refuse_repeated(table, rows.read(key), keys.key, "the source")
+        staging.check_age()
+        done = append(table, source_data(table, rows, on_spark=table.engines.is_dataframe(data)))
     return replace(
         ChangeResult("merge_into", done.version, None, None, 0),
         files_added=done.files,

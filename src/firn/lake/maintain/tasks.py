@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from firn.arrow.engine import run_query
+from firn.arrow.inputs import InputRows
 from firn.arrow.types import arrow_schema, columns_of, conform
 from firn.bucket.base import Bucket
 from firn.concurrency.prefetch import ahead
@@ -27,6 +28,7 @@ from firn.errors import InvalidInputError
 from firn.journal.columns import join
 from firn.journal.model import ColumnTypes, DataFile
 from firn.journal.typenames import quoted
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import CLOCK, HIDDEN, KeySpec
 from firn.lake.parquet.source import WHOLE_BYTES, ParquetSource, open_parquet
 from firn.lake.partition.partition import directory_of
@@ -34,6 +36,7 @@ from firn.lake.partition.placement import scattered_by
 from firn.lake.read.decode import FileMask, ReadSpec, rows_of
 from firn.lake.read.latest import LatestSpec, fold_files
 from firn.lake.read.read import read_files
+from firn.lake.write.append import target_columns
 from firn.lake.write.sort import sort_keys
 from firn.lake.write.write import Order, WriteSpec, marker_for, write_batches, write_partition
 from firn.names import fold
@@ -97,6 +100,17 @@ class ReplaceContext:
     write: WriteSpec
     read: ReadSpec
     matching: Matching
+
+
+@dataclass(frozen=True)
+class InsertContext:
+    """What `matching` inserts is written, in the types that `target_columns` gives by the last three."""
+
+    write: WriteSpec
+    matching: Matching
+    definition: LakeDefinition
+    known: ColumnTypes
+    explicit: ColumnTypes
 
 
 @dataclass(frozen=True)
@@ -187,7 +201,7 @@ def replace_task(bucket: Bucket, context: ReplaceContext, task: tuple[DataFile, 
     file, changes = task
     write = _in_place_of(context.write, [file])
     read = _had(context.read, [file])
-    matching = replace(context.matching, types=read.columns)
+    matching, changes = replace(context.matching, types=read.columns).with_rows_of(changes)
     set_ = matching.set_columns()
     spec = replace(write, columns=read.columns)
     marker = _marker_of([file], write)
@@ -198,6 +212,18 @@ def replace_task(bucket: Bucket, context: ReplaceContext, task: tuple[DataFile, 
         resorts = not set_.isdisjoint(name for name, _ in sort_keys(spec.sort_by, spec.columns))
         order: Order = "sort" if resorts else _order(spec, source)
         return _write_in_place(bucket, spec, tables, [file], directory, marker, order)
+
+
+def insert_task(bucket: Bucket, context: InsertContext, chosen: pa.Table) -> TaskResult:
+    """Write the rows that a merge makes of source rows, as an append writes its own; `chosen` are of one part of the
+    source."""
+    rows = context.matching.insertions(chosen)
+    given = InputRows(rows.schema, lambda: iter(rows.to_batches()), True, None, None, context.matching.types)
+    # What holds nothing that tells its type, like an empty list, has the table's.
+    incoming = {name: given.columns.get(name, context.matching.types[name]) for name in rows.column_names}
+    columns = target_columns(context.definition, context.known, incoming, context.explicit)
+    spec = replace(context.write, columns=columns)
+    return TaskResult(write_batches(bucket, spec, given.batches()), columns)
 
 
 def _filter(bucket: Bucket, write: WriteSpec, read: ReadSpec, file: DataFile, stays: str) -> TaskResult:

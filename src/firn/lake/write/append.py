@@ -13,6 +13,7 @@ from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictErr
 from firn.journal.columns import check_new_names, evolve
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
 from firn.lake.context import LakeContext, Written
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import check_columns
 from firn.lake.partition.placement import refuse_moves
 from firn.lake.results import AppendResult
@@ -96,7 +97,7 @@ def directories_of(table: LakeContext, data: Any) -> set[str]:
         )
     known = table.journal.columns()
     rows = to_reader(data, known=known)
-    columns = target_columns(table, known, _incoming(table, known, rows))
+    columns = target_columns(table.definition, known, _incoming(table, known, rows), table.explicit_types)
     return {
         part.directory
         for batch in rows.batches()
@@ -143,15 +144,16 @@ def agreed_columns(
     brought it since it `began`: 1 LIST, and newer logs. The first append of all tells what is no column of the sort
     order; `names` are those that the rows have, `incoming` those whose type is known.
     """
+    explicit = table.explicit_types
     with suppress(SchemaConflictError):
-        found = target_columns(table, known, incoming)
+        found = target_columns(table.definition, known, incoming, explicit)
         spelled = {fold(name) for name in known}
         if all(fold(name) in spelled for name in incoming):
             return found
     known = table.journal.columns(since=began)
     if not known:
         _refuse_unknown_order(table, names)
-    return target_columns(table, known, incoming)
+    return target_columns(table.definition, known, incoming, explicit)
 
 
 def _refuse_unknown_order(table: LakeContext, names: Sequence[str]) -> None:
@@ -164,33 +166,34 @@ def _refuse_unknown_order(table: LakeContext, names: Sequence[str]) -> None:
         )
 
 
-def target_columns(table: LakeContext, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:
-    """The types under which `incoming` columns are written: the table's, widened where that is allowed.
+def target_columns(
+    definition: LakeDefinition, known: ColumnTypes, incoming: ColumnTypes, explicit: ColumnTypes
+) -> dict[str, str]:
+    """The types under which `incoming` columns are written: the table's, widened where that is allowed. `explicit`
+    are the types that were set for columns. Pure.
 
     Raises:
         SchemaConflictError: types that nothing joins; nothing was written.
         InvalidInputError: a column of the partitions is missing, or of a type by which rows can't be dealt out.
     """
     check_new_names(known, incoming)
-    evolved = evolve(
-        known, incoming, allow_widening=not table.definition.shared, explicit=table.explicit_types
-    )
+    evolved = evolve(known, incoming, allow_widening=not definition.shared, explicit=explicit)
     spelled = {fold(c): c for c in evolved}
-    if missing := [c for c in table.created.required_columns if fold(c) not in spelled]:
-        role = "its key is made of" if table.keys is not None else "the table is partitioned by"
+    if missing := [c for c in definition.required_columns if fold(c) not in spelled]:
+        role = "its key is made of" if definition.keys is not None else "the table is partitioned by"
         raise InvalidInputError(
-            f"{table.name}: the column {missing[0]!r}, which {role}, is neither in the "
+            f"{definition.name}: the column {missing[0]!r}, which {role}, is neither in the "
             f"table nor in these rows (they have: {', '.join(incoming) or 'none'})."
         )
-    for field in table.partition_spec.fields:
+    for field in definition.partition.fields:
         name = spelled[fold(field.source)]
         if evolved[name] != known.get(name):
-            field.check_type(evolved[name], table.name)
-    if table.keys is not None:
-        check_columns(table.keys, evolved)
-        refuse_moves(table.name, table.partition_spec, known, evolved)
+            field.check_type(evolved[name], definition.name)
+    if definition.keys is not None:
+        check_columns(definition.keys, evolved)
+        refuse_moves(definition.name, definition.partition, known, evolved)
     # Rows that lack a column by which they are placed have null there, and go to the null partition.
-    names = dict.fromkeys([spelled[fold(c)] for c in (*incoming, *table.created.required_columns)])
+    names = dict.fromkeys([spelled[fold(c)] for c in (*incoming, *definition.required_columns)])
     return {name: evolved[name] for name in names}
 
 

@@ -18,6 +18,7 @@ from firn.arrow.types import columns_of
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, Namer, Snapshot
 from firn.lake.context import LakeContext, Written
+from firn.lake.maintain.merge_source import staging_spec
 from firn.lake.write.append import agreed_columns
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
@@ -72,14 +73,30 @@ def write_dataframe(
     present = table.journal.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
     with conf(spark, batch_limits(frame, present)):
-        parts = each_partition(
-            frame,
-            table.bucket,
-            partial(write_batches, table.bucket, spec),
-            description="firn: write",
-            progress=table.engines.progress(f"write {table.name}"),
-        )
-        return Written([file for files in parts for file in files], columns)
+        return _written(table, frame, spec)
+
+
+def stage_dataframe(table: LakeContext, frame: DataFrame, namer: Namer) -> Written:
+    """Write the rows as they come, in types of their own, for a statement that reads them. 1 PUT a file, at least one
+    each partition that isn't empty."""
+    known: ColumnTypes = table.journal.columns()
+    incoming = incoming_columns(frame.schema, known)
+    kinds = {fold(name): kind for name, kind in known.items()}
+    columns = {name: incoming.get(name) or kinds.get(fold(name), "INTEGER") for name in frame.columns}
+    frame = frame.select(*[quote(name) for name in incoming or columns])
+    with conf(frame.sparkSession, {ARROW_BATCH_CONF: str(ARROW_BATCH_ROWS)}):
+        return _written(table, frame, staging_spec(namer, columns))
+
+
+def _written(table: LakeContext, frame: DataFrame, spec: WriteSpec) -> Written:
+    parts = each_partition(
+        frame,
+        table.bucket,
+        partial(write_batches, table.bucket, spec),
+        description="firn: write",
+        progress=table.engines.progress(f"write {table.name}"),
+    )
+    return Written([file for files in parts for file in files], spec.columns)
 
 
 def batch_limits(frame: DataFrame, present: Snapshot) -> dict[str, str]:

@@ -12,7 +12,7 @@ from firn.lake.plan.read import LakeRead
 from firn.lake.read.scan import Scan
 from firn.lake.table import LakeTable
 from firn.reads import TableRead
-from firn.spark.lake.append import write_dataframe
+from firn.spark.lake.append import stage_dataframe, write_dataframe
 from firn.spark.lake.follow import LakeFollower
 from firn.spark.lake.scan import read_to_spark
 from firn.spark.plan import SparkKind, frame_of
@@ -39,8 +39,17 @@ class LakeOnSpark(SparkKind):
         return read_to_spark(read, spark)
 
     def load(
-        self, table: LakeContext, frame: DataFrame, *, namer: Namer, query: str | None, aside: frozenset[str]
+        self,
+        table: LakeContext,
+        frame: DataFrame,
+        *,
+        namer: Namer,
+        query: str | None = None,
+        aside: frozenset[str] = frozenset(),
+        staged: bool = False,
     ) -> Written:
+        if staged:
+            return stage_dataframe(table, frame, namer)
         return write_dataframe(table, frame, namer, query=query, aside=aside)
 
     def changes(

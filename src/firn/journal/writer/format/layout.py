@@ -7,6 +7,7 @@
     <root>/markers/<revision>.<uuid>.parquet                what data files can't tell of a transaction
     <root>/_firn/newest-checkpoint                          where readers may begin to list
     <root>/_firn/clock                                      written to learn the store's time
+    <root>/_firn/staged/<table>/<revision>.<uuid>.parquet   rows that a statement needs until it ends
 
 `<root>` is `<url prefix>/<writer>/<database>`, `<revision>` has 20 digits, `<uuid>` the first 8 of 32
 hexadecimal digits. A chunk begins with those 8 too, of the transaction that its file was begun for, and with the
@@ -42,6 +43,7 @@ ObjectKind = Literal["transaction", "checkpoint"]
 
 _NAME = re.compile(r"(\d{20})\.([0-9a-f]{8})\.(transaction|checkpoint)")
 _CLAIM = re.compile(r"\d{20}", re.ASCII)
+_STAGED = re.compile(r"(.+)/(\d{20})\.([0-9a-f]{32})\.parquet")
 _MARKER = re.compile(r"(\d{20})\.([0-9a-f]{8})\.parquet")
 _PLACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _ENCODED_PART = re.compile(r"(?:[A-Za-z0-9_.~=-]|%[0-9A-F]{2})+")
@@ -78,6 +80,13 @@ class MarkerName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{padded(self.revision)}.{self.prefix}.parquet"
+
+
+class StagedName(NamedTuple):
+    """A parsed key below `_firn/staged/`: the table, and the revision that its statement was begun for."""
+
+    table: str
+    revision: int
 
 
 class DataName(NamedTuple):
@@ -192,6 +201,16 @@ class WriterLayout:
     @property
     def clock_key(self) -> str:
         return f"{self.root}/{FIRN_DIR}/clock"
+
+    @property
+    def staged_prefix(self) -> str:
+        """Outside of `data/`, where rebuild would take what it finds for rows of a lost transaction."""
+        return f"{self.root}/{FIRN_DIR}/staged/"
+
+    def parse_staged(self, key: str) -> StagedName | None:
+        """The parts of a key that a LIST of `staged_prefix` gave; None for what no Firn writes."""
+        match = _STAGED.fullmatch(key[len(self.staged_prefix) :])
+        return None if match is None else StagedName(match[1], int(match[2]))
 
     def transaction_key(self, revision: int, uuid: str) -> str:
         return self.object_key(ObjectName(revision, prefix_of(uuid), "transaction"))
@@ -349,3 +368,22 @@ class ChunkNamer:
             extra=extra,
         )
         return encode_record(record)
+
+
+@dataclass(frozen=True)
+class StagedNamer:
+    """Makes the keys of rows that a statement on a table needs until it ends; picklable, see
+    `firn.journal.model.Namer`. Nothing ever looks for such files again but sweep."""
+
+    layout: WriterLayout
+    table: str
+    ticket: Ticket
+
+    def directory_of(self, path: str) -> str | None:
+        return None
+
+    def __call__(self, partition: str, *, crc: int = 0, filters_crc: int = 0) -> str:
+        return f"{self.layout.staged_prefix}{self.table}/{padded(self.ticket.revision)}.{new_uuid()}.parquet"
+
+    def metadata(self, partition: str, columns: ColumnTypes, **options: Any) -> dict[str, str]:
+        return {}

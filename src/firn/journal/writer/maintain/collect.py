@@ -1,4 +1,5 @@
-"""Collecting garbage: data files and markers that no retained revision needs (rules 24 to 27).
+"""Collecting garbage: data files and markers that no retained revision needs (rules 24 to 27), and what statements
+that died have staged.
 
 Collect lists the data files before the history: a file that is committed in between is named by then. It deletes a
 file before the files that replaced it, so that the remaining files tell rebuild which rows count.
@@ -70,7 +71,7 @@ def collect(
     commits of one writer may be under way, and a file may wait for its own. Prune first, to make garbage of what
     old revisions read.
 
-    Cost: 4 LIST sequences (with claims 5), 1 PUT and 1 HEAD for the store's clock. Where anything isn't live and
+    Cost: 5 LIST sequences (with claims 6), 1 PUT and 1 HEAD for the store's clock. Where anything isn't live and
     is old enough: 1 GET each retained transaction and checkpoint, 1 GET each file that none of them names and
     each marker of a transaction that is gone, 1 HEAD each file outside of the catalog that garbage has replaced,
     and the DELETEs, ascending: those of one revision go together; 1 PUT each marker that is left and has
@@ -145,6 +146,7 @@ class _Collection:
         self.now = store_now(self.bucket, self.layout)
         self.data = self.bucket.list(self.layout.data_prefix).objects
         self.marked = self.bucket.list(self.layout.markers_prefix).objects
+        self.staged = self.bucket.list(self.layout.staged_prefix).objects
         # The head before the names: of a revision below it, all that was ever committed is among them.
         self.version = history.decided("which files are needed", "collect")
         self.names = list_settled(self.bucket, self.layout, 0)
@@ -166,12 +168,16 @@ class _Collection:
         state = self.version.state
         remainders = [(info, found, found.remainder(self.layout, state, existing)) for info, found in markers]
         useless = [info for info, _, left in remainders if left is None]
+        left_over = list(self._left_over())
         floor = min([*self.names.transactions, *self.names.checkpoints], default=0)
         report = CatalogCollection(
             tuple(g.info.key for g in doomed if g.record.revision < floor),
-            tuple(g.info.key for g in doomed if g.record.revision >= floor),
+            (
+                *(g.info.key for g in doomed if g.record.revision >= floor),
+                *(info.key for info in left_over),
+            ),
             tuple(info.key for info in useless),
-            sum(g.info.size for g in doomed) + sum(info.size for info in useless),
+            sum(info.size for info in (*(g.info for g in doomed), *useless, *left_over)),
             tuple(sorted(self.kept_foreign)),
             tuple(g.info.key for g in waiting),
             self.dry_run,
@@ -179,6 +185,7 @@ class _Collection:
         if not self.dry_run:
             for wave in waves:
                 self.bucket.delete_many([entry.info.key for entry in wave])
+            self.bucket.delete_many([info.key for info in left_over])
             for key in report.markers:
                 self.bucket.delete(key)
             for info, found, left in remainders:
@@ -288,6 +295,20 @@ class _Collection:
         """The files outside of the catalog that they replaced and that still exist: Firn doesn't delete those."""
         paths = {path for g in garbage for path in g.record.replaces if not self.layout.owns(path)}
         return {path for path in sorted(paths) if is_there(self.bucket, path)}
+
+    def _left_over(self) -> Iterator[ObjectInfo]:
+        """What statements have staged that were begun for a revision below the head, as `_garbage` takes files. Free
+        of requests."""
+        for info in self.staged:
+            name = self.layout.parse_staged(info.key)
+            if name is None:
+                self.kept_foreign.append(info.key)
+            elif (
+                name.revision < self.version.head.revision
+                and self._is_chosen(name.table)
+                and self._is_old(info, name.table)
+            ):
+                yield info
 
     # -- markers
 
