@@ -202,11 +202,14 @@ class LakeTable:
 
         Raises:
             CardinalityError: two rows of the source change one row.
+            AppendExpiredError: it took so long that sweep may have deleted what was kept of the source; nothing was
+                changed.
             InvalidInputError: an expression or a column that can't be; nothing was changed.
             LockHeldError: other maintenance is under way.
 
         Cost: the lock (1 GET + 2 PUTs), the GETs of files that may match, twice for those that change, 1 PUT a file
-        that is written, and 3 PUTs to publish.
+        that is written, and 3 PUTs to publish. If the source has more than 256 MB, or tasks run on Spark, it is kept in
+        files until the end: 1 PUT and 1 DELETE a file more, and GETs of the columns that tasks need.
 
         Example:
             >>> import firn
