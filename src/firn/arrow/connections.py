@@ -111,12 +111,13 @@ def connect(
     files: Sequence[str] = (),
     file_system: Any = None,
     spill: str | None = None,
+    progress: bool = False,
 ) -> Any:
     """A new in-memory DuckDB. It may read `files`, by their exact paths, and nothing else outside.
 
     A `file_system` of fsspec's has those files whose paths begin with its protocol. Such a connection, and the
     readers of its results, have to be closed before the interpreter ends. `spill` is a directory for rows that don't
-    fit into memory.
+    fit into memory. With `progress` it can be asked how far a query is.
 
     Texts without an offset are times in UTC, whatever the machine's zone; this is set globally, as cursors don't
     inherit what a session sets.
@@ -135,6 +136,8 @@ def connect(
         settings.insert(0, "parquet_metadata_cache = true")  # each look at a file would ask for its footer
         with suppress(duckdb.CatalogException):  # DuckDB 2.0 has it
             connection.sql(f"SET parquet_prefetch_column_gap = {NEAR_BYTES}")
+    if progress:
+        settings += ["enable_progress_bar = true", "enable_progress_bar_print = false"]
     remote = all(file_system is not None and path.startswith(f"{file_system.protocol}://") for path in files)
     if remote and spill is None:
         settings.append("disabled_filesystems = 'LocalFileSystem'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from firn.bucket.base import Bucket
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from firn.sql.files.allowed import AllowedFiles
-    from firn.sql.limits import QueryLimits
+    from firn.sql.limits import QueryLimits, Watch
 
 SPARK_FROM_BYTES = 64 * 2**20
 """A plan that reads more runs on Spark even if no session is active yet."""
@@ -41,11 +42,12 @@ class DatabaseEngines:
         self._limits = Once(lambda: limits(self))
         self.closed = False
         self.on_progress: Progress | None = None
+        self.on_query: Watch | None = None
 
     @property
     def limits(self) -> QueryLimits:
         """What a query may take of this process."""
-        return self._limits()
+        return self._limits() if self.on_query is None else replace(self._limits(), watch=self.on_query)
 
     def session(self) -> SparkSession:
         from firn.spark.session.session import active_or_start

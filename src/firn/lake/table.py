@@ -208,8 +208,8 @@ class LakeTable:
             LockHeldError: other maintenance is under way.
 
         Cost: the lock (1 GET + 2 PUTs), the GETs of files that may match, twice for those that change, 1 PUT a file
-        that is written, and 3 PUTs to publish. If the source has more than 256 MB, or tasks run on Spark, it is kept in
-        files until the end: 1 PUT and 1 DELETE a file more, and GETs of the columns that tasks need.
+        that is written, and 3 PUTs to publish. If the source has more than 256 MB, or tasks run on Spark, it is kept
+        in files until the end: 1 PUT and 1 DELETE a file more, and GETs of the columns that tasks need.
 
         Example:
             >>> import firn

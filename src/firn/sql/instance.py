@@ -36,7 +36,7 @@ def instance(
     """
     memory, spill = memory_limit(), None if limits.spill is None else limits.spill.path()
     with ExitStack() as stack:
-        if not objects and not alone:
+        if not objects and not alone and limits.watch is None:
             yield stack.enter_context(connection(memory, threads=threads(), files=files, spill=spill))
             return
         stored = None
@@ -50,8 +50,13 @@ def instance(
             files=[*files, *objects],
             file_system=stored,
             spill=spill,
+            progress=limits.watch is not None,
         )
-        yield stack.enter_context(closing(made))
+        stack.enter_context(closing(made))
+        if limits.watch is not None:
+            stack.callback(limits.watch, None)
+            limits.watch(made.query_progress)
+        yield made
 
 
 def renamed(text: str, names: Sequence[str], kinds: ColumnTypes) -> str:

@@ -21,25 +21,30 @@ if TYPE_CHECKING:
     from firn.sql.files.spill import SpillDirectory
     from firn.sql.relation import Relation
 
+Watch = Callable[[Callable[[], float] | None], None]
+
 IN_PROCESS_LOCAL = "64GB"
 IN_PROCESS_REMOTE = "8GB"
 
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """What one statement may take in this process, and reach, and whether it looks twice.
+    """What one statement may take in this process, and reach, whether it looks twice, and who watches it.
 
     Attributes:
         in_process: bytes that it may read; None for any number.
         spill: where it puts rows that don't fit into memory; None to fail instead.
         files: gives the files outside of the database that COPY may reach; None for none.
         verify: whether Firn reads all Parquet files, and so compares the checksums of footers.
+        watch: is given a function that tells how many percent of a query are done, -1 for unknown, when it begins,
+            and None when it ends.
     """
 
     in_process: int | None = None
     spill: SpillDirectory | None = None
     files: Callable[[], AllowedFiles] | None = None
     verify: bool = False
+    watch: Watch | None = None
 
     @staticmethod
     def of(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal
 
 from firn.cli.terminal import output
@@ -22,10 +24,11 @@ class Format:
     limit: int | None = None
 
 
-def print_answer(result: Result, chosen: Format) -> None:
-    """Print a query's rows, or what a statement changed."""
+def print_answer(result: Result, chosen: Format, before: Callable[[], None] = lambda: None) -> None:
+    """Print a query's rows, or what a statement changed. `before` is called when there is something to print."""
     outcome = result.outcome
     if outcome is not None and chosen.name == "table":
+        before()
         counts = [
             output.plural(n, noun) + f" {verb}"
             for n, noun, verb in (
@@ -44,4 +47,7 @@ def print_answer(result: Result, chosen: Format) -> None:
     # One row more than is shown, to know of more.
     shown = chosen.limit if json or as_csv or chosen.limit is not None else 101
     batches = result.to_batches() if shown is None else iter(result.head(shown).to_batches())
+    first = list(islice(batches, 1))
+    before()
+    batches = chain(first, batches)
     output.print_rows(result.schema(), batches, json=json, as_csv=as_csv, limit=chosen.limit)

@@ -91,9 +91,14 @@ def sql(
     database = opened(must_exist=not makes, allow_files=roots)
     if engine == "spark":
         waiting.start_spark()
-    for result in run_script(database, text, given, engine=cast("Engine", engine), fence=fence):
-        with waiting.spinner("running the query"):
-            print_answer(result, chosen)
+    results = run_script(database, text, given, engine=cast("Engine", engine), fence=fence)
+    quiet, more = json and not sys.stdout.isatty(), True
+    while more:
+        with waiting.working(database, quiet=quiet) as answered:
+            result = next(results, None)
+            more = result is not None
+            if result is not None:
+                print_answer(result, chosen, answered)
 
 
 def _read(file: Path | None) -> str:

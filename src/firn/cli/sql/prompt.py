@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from firn.cli.sql.answers import Format, FormatName, print_answer
-from firn.cli.terminal import output
+from firn.cli.terminal import output, waiting
 from firn.errors import FirnError, InvalidInputError
 from firn.names import fold
 from firn.predicate.words import WordReader, statements, words
@@ -94,7 +94,9 @@ class Prompt:
             for one in statements(text):
                 if WordReader(one).peek() == "DROP" and not self._is_sure(one):
                     continue
-                print_answer(self._script.sql(one, engine=self._engine, fence=self._fence), self._format)
+                with waiting.working(self._database) as answered:
+                    result = self._script.sql(one, engine=self._engine, fence=self._fence)
+                    print_answer(result, self._format, answered)
         except (FirnError, KeyboardInterrupt) as error:
             output.error(str(error) or "interrupted")
             if in_block and not self._script.in_block:

@@ -267,13 +267,16 @@ def print_rows(
     """Print rows as JSON lines, CSV, or a table of at most `shown` rows unless a limit is given."""
     if json:
         names = unique(schema.names)
-        for row in rows_of(batches, limit):
-            _write(encode(dict(zip(names, row, strict=True))) + b"\n")
+        for batch in limited(batches, limit):
+            for row in rows_of([batch], None):
+                _write(encode(dict(zip(names, row, strict=True))) + b"\n")
+            sys.stdout.flush()  # a pipe has the first rows while others are computed
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(schema.names)
         for batch in limited(batches, limit):
             writer.writerows(zip(*map(_csv_cells, batch.columns), strict=True))
+            sys.stdout.flush()
     else:
         _print_table(schema, batches, limit, shown)
     sys.stdout.flush()

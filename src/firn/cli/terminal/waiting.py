@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -55,6 +56,75 @@ def spinner(title: str) -> Iterator[None]:
             yield
     else:
         yield
+
+
+@contextmanager
+def working(db: Database, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """A line on standard error about statements that take longer than a second: the time, and how far they are where
+    that is known. It goes with the block, or when the function that the block is given is called: before an answer is
+    printed. Nothing without a terminal, or if `quiet`."""
+    if quiet or not output.stderr().is_terminal:
+        yield lambda: None
+        return
+    line = WorkLine(sys.stderr)
+    engines = cast("Any", db.engines)
+    engines.on_progress, engines.on_query = line.tasks, line.query
+    try:
+        yield line.end
+    finally:
+        engines.on_progress = engines.on_query = None
+        line.end()
+
+
+class WorkLine:
+    """Says how long work has taken, and how far it is, until it ends."""
+
+    first_s = 1.0
+    """After how many seconds it is there."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream, self._began, self._done = stream, time.monotonic(), threading.Event()
+        self._lock, self._shown = threading.Lock(), False
+        self._percent: Callable[[], float] | None = None
+        self._tasks = ""
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def query(self, percent: Callable[[], float] | None) -> None:
+        """See `QueryLimits.watch`."""
+        with self._lock:  # a query isn't asked any more once it has ended
+            self._percent = percent
+
+    def tasks(self, done: int, total: int) -> None:
+        """See `firn.runner.Progress`."""
+        self._tasks = f", {done:,} of {total:,} tasks"
+
+    def end(self) -> None:
+        """Take the line away. Again is fine."""
+        self._done.set()
+        self._thread.join()
+        if self._shown:
+            self._shown = False
+            self._stream.write(_CLEARED)
+            self._stream.flush()
+
+    def _follow(self) -> None:
+        wait_s = self.first_s
+        while not self._done.wait(wait_s):
+            self._shown = True
+            self._stream.write(f"{_CLEARED}{self.text()}")
+            self._stream.flush()
+            wait_s = 0.2
+
+    def text(self) -> str:
+        """What the line says now."""
+        with self._lock:
+            percent = -1.0 if self._percent is None else self._percent()
+        far = f", {percent:.0f} %" if 0 <= percent <= 100 else self._tasks
+        return f"{time.monotonic() - self._began:.0f} s{far}"
+
+
+_CLEARED = "\r\x1b[2K"
 
 
 def start_spark(*, brief: bool = False) -> SparkSession:
