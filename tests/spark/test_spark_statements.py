@@ -123,10 +123,23 @@ def test_versions_in_sparks_words(db: firn.Database) -> None:
     about = db.sql("SELECT * FROM t WHERE n = 2").explain()
     assert about.startswith("engine spark: the connection's session\nt at ")
     assert ": 1 of 2 files, " in about and "Physical Plan" in about
-    joined = db.sql(
-        "SELECT count(*) AS n FROM t VERSION AS OF :v old FULL JOIN t USING (n)".replace(":v", f"'{first}'")
-    )
-    assert list(joined) == [{"n": 2}]
+    query = "SELECT count(*) AS n FROM t VERSION AS OF :v old FULL JOIN t USING (n) WHERE n < :n"
+    assert list(db.sql(query, {"v": first, "n": 5})) == [{"n": 2}]
+    times = [then, then.replace(tzinfo=None), then.isoformat()]  # one without a zone is UTC
+    for time in times:
+        assert list(db.sql("SELECT * FROM t TIMESTAMP AS OF :at", {"at": time})) == [{"n": 1}]
+    query = "SELECT * FROM t TIMESTAMP AS OF (:at + INTERVAL 0 DAYS)"
+    assert list(db.sql(query, {"at": then})) == [{"n": 1}]
+    for wrong, given, says in [
+        ("FROM t VERSION AS OF :v", {"w": first}, "no value for its parameter :v"),
+        ("FROM t VERSION AS OF :v", None, "no value for its parameter :v"),
+        ("FROM t VERSION AS OF ?", [first], "by name"),
+        ("FROM t VERSION AS OF :v", {"v": None}, "can't be"),
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            db.sql(f"SELECT * {wrong}", given)
+    db.sql("INSERT INTO t SELECT n + :more FROM t VERSION AS OF :v", {"v": first, "more": 8})
+    db.sql("DELETE FROM t WHERE n = 9")
     db.sql(
         f"MERGE INTO t USING (SELECT * FROM t VERSION AS OF '{first}') s ON t.n = s.n WHEN MATCHED THEN DELETE"
     )

@@ -73,7 +73,8 @@ class SparkQuery:
         versions: Mapping[str, Any] | None = None,
         because: str = "the connection's session",
     ) -> None:
-        text, past = without_versions(text, spark_words(text), "`", lambda sql: _value(session, sql))
+        value = partial(_value, session, parameters, text)
+        text, past = without_versions(text, spark_words(text), "`", value)
         self.text, tree = _read(text)
         named = dict.fromkeys(node.name for node in table_nodes(tree))
         rows = by_name(given or {}, list(named))
@@ -173,10 +174,20 @@ def spark_words(text: str) -> list[Word]:
     return found
 
 
-def _value(session: SparkSession, expression: str) -> Any:
-    """The value of an expression over no table."""
+def _value(session: SparkSession, parameters: Parameters, text: str, expression: str) -> Any:
+    """The value of an expression over no table: a parameter's as it is, for Spark would read a time by its zone."""
+    named = parameters if isinstance(parameters, Mapping) else None
+    words = spark_words(expression)
+    if "?" in [word.text for word in words]:
+        raise InvalidInputError(
+            f"the query {shown(text)} asks for a version by ?: give its parameters by name, VERSION AS OF :v."
+        )
+    if expression[:1] == ":" and len(words) == 2:
+        if named is None or words[1].text not in named:
+            raise InvalidInputError(f"the query {shown(text)} has no value for its parameter {expression}.")
+        return named[words[1].text]
     _read(f"SELECT {expression}")
-    return _run(session, f"SELECT {expression}", {}, None).toArrow().column(0)[0].as_py()
+    return _run(session, f"SELECT {expression}", {}, named).toArrow().column(0)[0].as_py()
 
 
 def _read(text: str) -> tuple[str, exp.Expression]:
