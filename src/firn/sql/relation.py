@@ -21,7 +21,7 @@ from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, par
 from firn.lake.parquet.footer import corrupt, data_file, read_footer
 from firn.lake.plan.read import LakeRead
 from firn.lake.prune.nans import may_hold_nan
-from firn.lake.prune.soft_deletes import predicates
+from firn.lake.prune.soft_deletes import lives, predicates
 from firn.lake.read.latest import VersionGroup
 from firn.predicate.predicate import Predicate
 from firn.reads import TableRead
@@ -270,7 +270,7 @@ def _parquet(read: LakeRead, members: Sequence[tuple[DataFile, str]]) -> str:
     if not deletes:
         return rows
     wanted = ", ".join(quoted(name) for name in read.columns)
-    living = " AND ".join(f"TRY({predicate.sql}) IS NOT TRUE" for predicate in deletes)
+    living = " AND ".join(lives(predicate) for predicate in deletes)
     return f"SELECT {wanted} FROM ({rows}) WHERE {living}"
 
 

@@ -96,6 +96,17 @@ def test_rows_are_deleted_at_once_where_soft_deletes_cant_be(db):
     assert table.scan().count() == 1
 
 
+def test_a_predicate_that_no_soft_delete_keeps_is_written_otherwise():
+    table = firn.connect("memory://", writer="w").create_table("flights", journal="writer")
+    table.append(ROWS)
+    for instead, soft in (("delay IN [66]", True), ("delay = ANY([95])", False)):
+        with advises(
+            "write IN […] or NOT IN […], or use delete(where, soft=False), which rewrites", names="ANY"
+        ):
+            table.delete("delay = ANY([66])", soft=True)
+        table.delete(instead, soft=soft)
+
+
 def test_merge_makes_files_that_other_engines_read():
     table = firn.connect("memory://", writer="w").create_table("flights", journal="writer")
     table.append(ROWS)

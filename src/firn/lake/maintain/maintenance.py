@@ -44,7 +44,7 @@ from firn.lake.maintain.tasks import (
 from firn.lake.partition.partition import directory_of
 from firn.lake.partition.placement import refuse_moves, scattered_by
 from firn.lake.prune.prune import Pruner
-from firn.lake.prune.soft_deletes import frozen
+from firn.lake.prune.soft_deletes import can_be_kept, frozen
 from firn.lake.read.decode import ReadSpec
 from firn.lake.read.read import read_file
 from firn.lake.results import ChangeResult, Partition
@@ -127,18 +127,31 @@ def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) 
             f"{table.name} can't keep soft deletes: other readers of its log would show the rows. Use "
             "delete(where, soft=False), which rewrites the files that hold them; tables of writer catalogs can."
         )
-    softly = table.journal.soft_deletes if soft is None else soft
     if dry_run:
         snapshot = table.journal.snapshot()
+        softly = _is_soft(table, snapshot, where, soft)
         return planned("delete", (_soft_change if softly else _files_of)(table, snapshot, where))
     with table.journal.exclusive("delete") as session:
-        if softly:
+        if _is_soft(table, session.snapshot, where, soft):
             change = _soft_change(table, session.snapshot, where)
         else:
             change = _delete_rows(table, session, session.snapshot, where)
         if not change.removes and not change.soft_deletes:
             return nothing("delete", change.foreign)
         return publish(table, session, "delete", change, {"where": outline(where)})
+
+
+def _is_soft(table: LakeContext, snapshot: Snapshot, where: str, soft: bool | None) -> bool:
+    """Whether a delete keeps its predicate; where nobody said so, if the journal and the predicate allow it."""
+    if not (table.journal.soft_deletes if soft is None else soft):
+        return False
+    kept = can_be_kept(Predicate.parse(where, snapshot.columns))
+    if soft and not kept:
+        raise UnsupportedError(
+            f"the predicate {where!r} has ANY or ALL, which no soft delete can keep: write IN […] or NOT IN […], or "
+            "use delete(where, soft=False), which rewrites the files that hold the rows."
+        )
+    return kept
 
 
 def _files_of(table: LakeContext, snapshot: Snapshot, where: str) -> FileChange:

@@ -68,6 +68,29 @@ def frozen(predicate: Predicate, columns: ColumnTypes, reads: Reads | None = Non
     return to_duckdb(predicate.ast.copy().transform(cast))
 
 
+def can_be_kept(predicate: Predicate) -> bool:
+    """Whether a predicate may be a soft delete. ANY and ALL of a list may not: DuckDB makes subqueries of them, which
+    can fail on a row and not stand in a TRY.
+
+    >>> [can_be_kept(Predicate.parse(text, {"x": "BIGINT"})) for text in ("x IN [1]", "x = ANY([1])", "x < ALL([1])")]
+    [True, False, False]
+    """
+    found = predicate.ast.find_all(exp.Any, exp.All, exp.Anonymous)
+    return all(isinstance(node, exp.Anonymous) and node.name.upper() not in _QUANTIFIERS for node in found)
+
+
+_QUANTIFIERS = ("ANY", "SOME", "ALL")
+
+
+def lives(predicate: Predicate) -> str:
+    """The condition for the rows that a soft delete leaves; of one that older Firns have kept with ANY or ALL, too.
+
+    >>> print(lives(Predicate.parse("x = 5", {"x": "BIGINT"})))
+    TRY("x" = 5) IS NOT TRUE
+    """
+    return f"{'TRY' if can_be_kept(predicate) else ''}({predicate.sql}) IS NOT TRUE"
+
+
 def predicates(
     deletes: Sequence[str], columns: ColumnTypes, uri: str, own: Mapping[str, str | None] | None = None
 ) -> tuple[Predicate, ...]:
@@ -108,7 +131,7 @@ def living(
     """
     if not deletes:
         return where
-    parts = [f"TRY({predicate.sql}) IS NOT TRUE" for predicate in predicates(deletes, columns, uri, own)]
+    parts = [lives(predicate) for predicate in predicates(deletes, columns, uri, own)]
     if where is not None:
         parts.insert(0, f"(\n{where}\n) IS TRUE")
     return " AND ".join(parts)
