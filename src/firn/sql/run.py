@@ -44,6 +44,7 @@ from firn.sql.statements import (
 )
 from firn.sql.tables import opened
 from firn.sql.time_travel import Parameters
+from firn.sql.values import inserted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +147,8 @@ class Statements:
             statement, read = self._copied(statement, target)
             return replace(kind.insert(target, _insertable(target, read, statement), statement), op="copy")
         if isinstance(statement, Insert):
-            rows = _insertable(target, target.source(statement.query), statement)
+            source = target.source(statement.query) if queries.on_spark else inserted_rows(target, statement)
+            rows = _insertable(target, source, statement)
             if statement.overwrite != "no" or statement.replace_where is not None:
                 return kind.overwrite(target, rows, statement)
             return kind.insert(target, rows, statement)

@@ -171,6 +171,38 @@ def test_types_of_literals_dont_widen_columns() -> None:
     assert db.table("t").snapshot().columns["b"] != "BIGINT"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "found"),
+    [
+        ("VARCHAR", "(1), (2.50)", ["1", "2.50"]),
+        ("VARCHAR", "(true), ('x')", ["true", "x"]),
+        ("VARCHAR", "(DATE '2024-01-01'), (TIMESTAMP '2024-01-01')", ["2024-01-01", "2024-01-01 00:00:00"]),
+        ("DOUBLE", "(1.5), ('inf')", [1.5, float("inf")]),
+        ("INTEGER", "('5' -- five\n), (2)", [5, 2]),
+        ("DATE", "('2024-01-01'), (DATE '2024-01-02')", [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]),
+        ("BLOB", "('a'), ('b'::BLOB)", [b"a", b"b"]),
+        ("STRUCT(a DOUBLE, b VARCHAR)", "({'a': 1, 'b': 2}), ({'a': '2', 'b': 'x'})",
+         [{"a": 1.0, "b": "2"}, {"a": 2.0, "b": "x"}]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("table", ["lake", "keyed"])
+def test_each_value_is_cast_by_itself(table: str, kind: str, values: str, found: list[Any]) -> None:
+    db = firn.connect("memory://")
+    db.sql(f"CREATE TABLE t (k BIGINT, x {kind}, PRIMARY KEY (k)) WITH (kind = '{table}')")
+    each = values.replace("(", "(1, ", 1).replace("), (", "), (2, ")
+    db.sql(f"INSERT INTO t VALUES {each}", fence=True)
+    assert [row["x"] for row in db.sql("FROM t ORDER BY k")] == found
+
+
+def test_a_value_beside_a_cast_one_widens_its_column(db: firn.Database) -> None:
+    db.sql("CREATE TABLE t (n INTEGER, m INTEGER)")
+    db.sql("INSERT INTO t VALUES (2.5, '5'), (1, 2)")
+    assert list(db.sql("FROM t")) == [{"n": Decimal("2.5"), "m": 5}, {"n": Decimal("1.0"), "m": 2}]
+    for wrong in ("('x'), (1)", "(nosuch), (1)"):
+        with pytest.raises(InvalidInputError, match="x|nosuch"):
+            db.sql(f"INSERT INTO t (m) VALUES {wrong}")
+
+
 def test_tables_are_made_told_and_dropped(db: firn.Database) -> None:
     texts = [
         "CREATE TABLE a (\n  date TIMESTAMP,\n  origin VARCHAR,\n  delay INTEGER\n)\nPARTITIONED BY (month(date))\n"
