@@ -199,7 +199,7 @@ def test_a_value_beside_a_cast_one_widens_its_column(db: firn.Database) -> None:
     db.sql("INSERT INTO t VALUES (2.5, '5'), (1, 2)")
     assert list(db.sql("FROM t")) == [{"n": Decimal("2.5"), "m": 5}, {"n": Decimal("1.0"), "m": 2}]
     for wrong in ("('x'), (1)", "(nosuch), (1)"):
-        with pytest.raises(InvalidInputError, match="x|nosuch"):
+        with pytest.raises(InvalidInputError, match=r"x|nosuch"):
             db.sql(f"INSERT INTO t (m) VALUES {wrong}")
 
 
