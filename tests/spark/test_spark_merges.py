@@ -21,7 +21,7 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(rows, "id BIGINT, g STRING, n INT").repartition(2)
 
 
-@pytest.mark.parametrize("seed", seeds(40, short=3))
+@pytest.mark.parametrize("seed", seeds(40, short=2))
 @pytest.mark.parametrize("kind", ["plain", "placed", "key"])
 def test_random_merges(db: firn.Database, spark: SparkSession, kind: str, seed: int) -> None:
     if seed % 2:

@@ -71,7 +71,7 @@ def _null_is_true(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_on(patch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
-    patch.setattr(merge_into, "_check", lambda m: object.__setattr__(m, "on", change(m.on)))
+    patch.setattr(merge_into, "check_bound", lambda m: object.__setattr__(m, "on", change(m.on)))
 
 
 def _null_equals_null(patch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 
 from firn.arrow.inputs import InputRows, to_reader
 from firn.arrow.pyvalues import python_rows
-from firn.arrow.types import arrow_schema, conform
+from firn.arrow.types import conform
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.journal.columns import evolve
 from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot
-from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec
 from firn.lake.maintain.change import FileChange, by_owner, nothing, publish, rewritten, run_tasks
@@ -35,11 +34,10 @@ from firn.lake.maintain.matching import (
     match_task,
     numbered,
 )
+from firn.lake.maintain.merge_binding import check_bound, equal_condition, named_clause, settable
 from firn.lake.maintain.merge_clauses import MergeClause
 from firn.lake.maintain.merge_source import (
     SOURCE_ROW,
-    MergeSource,
-    SourceInMemory,
     Staging,
     counted,
     source_data,
@@ -51,7 +49,6 @@ from firn.lake.results import ChangeResult
 from firn.lake.write.append import write
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
-from firn.predicate.select import check_expression
 from firn.predicate.words import outline_of
 
 Source = Callable[[Snapshot], Any]
@@ -76,7 +73,7 @@ def merge_into(
             f"{table.name}: the table and the source are both called {target!r}, so nobody could tell whose columns "
             "are meant: give one of them another alias, as in MERGE INTO … AS t USING … AS s."
         )
-    condition = on if isinstance(on, str) else _equal(on, target, source_name)
+    condition = on if isinstance(on, str) else equal_condition(on, target, source_name)
     names = equal_columns(on, target, source_name) if isinstance(on, str) else on
     if source is not None and table.keys is not None and _is_upsert(table.keys, names, clauses):
         return _upserted(table, table.keys, source, source_name)
@@ -90,9 +87,9 @@ def merge_into(
             raise InvalidInputError(
                 f"{table.name} has no columns yet: give it rows by append, or a schema when it is created."
             )
-        named = [_named(table, _settable(snapshot), rows, clause, source_name) for clause in clauses]
+        named = [named_clause(table, settable(snapshot), rows, clause, source_name) for clause in clauses]
         matching = Matching(target, source_name, condition, named, rows, columns)
-        _check(matching)
+        check_bound(matching)
         said = {"on": outline_of(condition)} if summary is None else summary
         if table.keys is not None:
             return _by_key(table, session, staging, op, matching, table.keys.bound(columns), said)
@@ -110,77 +107,6 @@ def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: 
         return ChangeResult("update", rows_updated=rows, dry_run=True)
     clause = MergeClause("matched", "update", values=set_)
     return merge_into(table, None, on=where, clauses=[clause], target=table.name, op="update")
-
-
-def _equal(names: Sequence[str], target: str, source: str) -> str:
-    return " AND ".join(
-        f"{quoted(target)}.{quoted(name)} = {quoted(source)}.{quoted(name)}" for name in names
-    )
-
-
-def _settable(snapshot: Snapshot) -> ColumnTypes:
-    """The columns that clauses set: those of values that were set aside end with their last file."""
-    return {name: kind for name, kind in snapshot.columns.items() if name not in snapshot.aside}
-
-
-def _named(
-    table: LakeContext, columns: ColumnTypes, rows: MergeSource | None, clause: MergeClause, source: str
-) -> MergeClause:
-    """The clause with its values by the table's names of columns, `*` written out."""
-    if clause.action not in ("update", "insert"):
-        return clause
-    given = {} if rows is None else {fold(name): name for name in rows.types}
-    if clause.values is None and clause.when == "not matched by source":
-        raise InvalidInputError(
-            f"{table.name}: an update of rows that no source row matches needs values: for * there is no row."
-        )
-    if clause.values is None:
-        wanted = list(columns) or list(given.values())
-        missing = [name for name in wanted if fold(name) not in given]
-        if missing:
-            raise InvalidInputError(
-                f"{table.name}: the source has no column {missing[0]!r}, which * sets; name the columns to "
-                f"set. It has: {', '.join(given.values()) or 'none'}."
-            )
-        values = {name: f"{quoted(source)}.{quoted(given[fold(name)])}" for name in wanted}
-    else:
-        values = {}
-        for given_name, text in clause.values.items():
-            name = table.column_of(given_name, columns) if columns else given_name
-            if name in values:
-                raise InvalidInputError(f"{table.name}: the column {name!r} is set twice.")
-            values[name] = text
-    if clause.action == "update" and table.keys is not None:
-        same = {name for name, text in values.items() if clause.values is None and name in table.keys.key}
-        values = {name: text for name, text in values.items() if name not in same}
-        if key := [name for name in values if name in table.keys.key]:
-            raise InvalidInputError(
-                f"{key[0]!r} is part of the key of {table.name}, by which a row is known: delete the row, and insert "
-                "it under its new key."
-            )
-    if clause.action == "update" and not values:
-        raise InvalidInputError(f"{table.name}: an update sets at least one column.")
-    return replace(clause, values=values)
-
-
-def _check(matching: Matching) -> None:
-    """Bind everything once, over no rows: names, types and what expressions may do."""
-    texts = [matching.on, *(c.condition for c in matching.clauses if c.condition)]
-    for text in (*texts, *(text for c in matching.clauses for text in (c.values or {}).values())):
-        check_expression(text)
-    empty = numbered(iter(()), matching.types)
-    types = {} if matching.rows is None else matching.rows.types
-    none = None if matching.rows is None else SourceInMemory(arrow_schema(types).empty_table(), types)
-    trial = replace(matching, rows=none)
-    pairs = trial.pairs(empty)
-    trial.new_values(empty, pairs, [at for at, _ in matching.of("matched")])
-    alone = [at for at, _ in matching.of("not matched by source")]  # their values see the target's row only
-    replace(trial, rows=None).new_values(empty, pairs, alone)
-    if none is not None:
-        trial.unmatched(pa.array([], pa.int64()), 0)
-        for _, clause in matching.of("not matched"):
-            if clause.action == "insert":
-                trial.inserted(pa.chunked_array([], pa.int64()), clause)
 
 
 def _by_file(
@@ -301,8 +227,9 @@ def _inserts(table: LakeContext, matching: Matching, found: Sequence[pa.Table]) 
     numbers = [chunk for pairs in found for chunk in pairs[SOURCE_ROW].cast(pa.int64()).chunks]
     matched = pc.unique(pa.chunked_array(numbers, pa.int64()))
     chosen = {}
-    for part in range(len(matching.rows.parts)):
-        rest = matching.unmatched(matched, part)
+    for part, (first, rows, _) in enumerate(matching.rows.parts):
+        here = pc.and_(pc.greater_equal(matched, first), pc.less(matched, first + rows))
+        rest = matching.unmatched(matched.filter(here), part)
         for at in pc.unique(rest[CLAUSE]).to_pylist():
             if at >= 0 and matching.clauses[at].action == "error":
                 raise error_of(table.name, at)
@@ -398,7 +325,7 @@ def _upserted(table: LakeContext, keys: KeySpec, source: Source, source_name: st
         snapshot = table.journal.snapshot()
         data = source(snapshot)
         rows = staging.keep(data)
-        _named(table, _settable(snapshot), rows, MergeClause("not matched", "insert"), source_name)
+        named_clause(table, settable(snapshot), rows, MergeClause("not matched", "insert"), source_name)
         parts = {fold(part) for part in keys.key}
         key = [name for name in rows.types if fold(name) in parts]
         _refuse_repeated(table, rows.read(key), keys.key, "the source")
