@@ -27,14 +27,19 @@ else:
     pc = DeferredModule("pyarrow.compute")
 
 
+_IN_ARROW = " in arrow"
+
+
 def run_query(
     sql: str,
     tables: Mapping[str, pa.Table | pa.RecordBatchReader],
     *,
     memory: int = MEMORY,
     what: str | None = None,
+    types: ColumnTypes | None = None,
 ) -> pa.Table:
-    """The result of one SELECT over `tables`, by name. Errors call it `what`, where nobody wrote its text.
+    """The result of one SELECT over `tables`, by name. Errors call it `what`, where nobody wrote its text. `types`
+    are those of the tables' columns, as far as they have others than Arrow's.
 
     A `RecordBatchReader` is streamed where the query mentions it once, and read into memory first where it
     mentions it more often. Column types are the ones `firn.arrow.types.arrow_type` gives for DuckDB's
@@ -53,7 +58,12 @@ def run_query(
         try:
             _check_select(duck, sql)
             for name, table in tables.items():
-                duck.register(name, _scannable(name, table, sql, failures))
+                rows = _scannable(name, table, sql, failures)
+                casts = casts_of(rows.schema.names, types or {})
+                duck.register(name + _IN_ARROW if casts else name, rows)
+                if casts:
+                    typed = f"SELECT * REPLACE ({casts}) FROM {quoted(name + _IN_ARROW)}"
+                    duck.execute(f"CREATE TEMP VIEW {quoted(name)} AS {typed}")
             relation = duck.sql(sql)
             columns = _result_columns(relation, sql)
             return conform(relation.to_arrow_table(), columns)
@@ -62,8 +72,12 @@ def run_query(
                 raise failures[0] from None
             raise _failure(error, what or f"the query {sql!r}") from None
         finally:
-            for name in tables:
-                duck.unregister(name)
+            for name, table in tables.items():
+                if casts_of(table.schema.names, types or {}):
+                    duck.execute(f"DROP VIEW IF EXISTS {quoted(name)}")
+                    duck.unregister(name + _IN_ARROW)
+                else:
+                    duck.unregister(name)
 
 
 def filter_table(

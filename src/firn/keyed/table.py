@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from firn.alter import AlterResult
 from firn.arguments import checked, documented
 from firn.concurrency.aio import Opening
+from firn.errors import DatabaseClosedError
 from firn.journal.manifest import View
 from firn.keyed import founding
 from firn.keyed.aio import AsyncKeyedReader, AsyncKeyedWriter
@@ -63,6 +64,7 @@ class KeyedTable(KeyedContext):
             poll_every: how often to look whether another writer has come; by default a third of `poll_max`.
 
         Raises:
+            DatabaseClosedError: the connection that gave the table was closed.
             TableNotFoundError: the table was dropped.
             OutcomeUnknownError: the store answers nothing.
 
@@ -78,6 +80,8 @@ class KeyedTable(KeyedContext):
             ...     kv.get(b"DTW")
             b'70'
         """
+        if self.engines.closed:  # which would close it no more
+            raise DatabaseClosedError(f"the connection that gave {self.name} is closed: connect again.")
         gaps = parse_duration(wait_for_gaps)
         every = self.settings.poll_max / POLLS if poll_every is None else parse_duration(poll_every)
         session = founding.founded(

@@ -30,6 +30,7 @@ def test_closing_flushes_writers_and_applies_commits(tmp_path: Path) -> None:
 def test_a_closed_connection_refuses_everything(tmp_path: Path) -> None:
     db = firn.connect(tmp_path)
     people = db.create_table("people", kind="records")
+    counts = db.create_table("counts", kind="keyed")
     db.close()
     db.close()
     for call in (
@@ -44,6 +45,7 @@ def test_a_closed_connection_refuses_everything(tmp_path: Path) -> None:
         lambda: db.drop_table("people"),
         lambda: people.insert("ada", {}),
         lambda: people.get("ada"),
+        counts.open,
         db.writers,
         db.writer_transaction,
         db.__enter__,

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 
@@ -436,6 +437,11 @@ def test_integers_of_128_bits_without_a_sign(db: firn.Database) -> None:
 
 
 def test_polars_has_no_intervals(db: firn.Database) -> None:
+    result = db.sql("SELECT 1 AS n, [INTERVAL 1 DAY] AS i")
+    for read in (polars.from_arrow, polars.DataFrame):
+        with pytest.raises(UnsupportedError, match=r"'i' is INTERVAL.*VARCHAR"):
+            read(result)
+    assert pa.table(result).num_rows == 1
     with pytest.raises(UnsupportedError, match=r"'x' is INTERVAL\[\]"):
         db.sql("SELECT [INTERVAL 1 DAY] AS x").to_polars()
 

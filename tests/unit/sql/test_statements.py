@@ -294,6 +294,16 @@ def test_a_keyed_table_is_changed_by_its_writer(tmp_path: Path) -> None:
             db.sql("UPDATE t SET id = 5")
 
 
+def test_rows_of_one_key_are_stored_and_counted_once(tmp_path: Path) -> None:
+    db = firn.connect(tmp_path)
+    db.sql(CREATE["keyed"])
+    rows = "VALUES (1, 'a', 1), (2, 'b', 1), (1, 'c', 2)"
+    for statement in (f"INSERT INTO t {rows}", f"INSERT INTO t {rows} ON CONFLICT DO UPDATE"):
+        done = db.sql(statement, fence=True).outcome
+        assert done is not None and done.rows_inserted == 2
+        assert sorted(tuple(row.values()) for row in db.sql("FROM t")) == [(1, "c", 2), (2, "b", 1)]
+
+
 def test_records_with_any_field(db: firn.Database) -> None:
     db.sql("CREATE TABLE p WITH (kind = 'records', indices = 'email unique')")
     db.sql("INSERT INTO p (_id, email, age) VALUES ('a', 'a@x', 3), ('b', 'b@x', NULL)")
@@ -591,6 +601,20 @@ def test_expressions_have_the_columns_types() -> None:
         f"MERGE INTO t USING {source} s ON t.h // 2 = s.h // 2 WHEN MATCHED THEN UPDATE SET h = s.h // 2 + 10"
     )
     assert [row["h"] for row in db.sql("SELECT h FROM t ORDER BY id")] == [3, 13]
+
+
+def test_queries_of_verbs_compute_in_the_types_of_columns(db: firn.Database) -> None:
+    db.sql("CREATE TABLE t (id INTEGER, h HUGEINT, u UUID, mood ENUM ('ok', 'sad'))")
+    table: Any = db.table("t")
+    for n in (1, 2):
+        db.sql(f"INSERT INTO t SELECT {n}, 7, uuid(), 'sad'")
+    whole = "h // 2 = 3 AND typeof(h) = 'HUGEINT' AND typeof(u) = 'UUID' AND mood > 'ok'"
+    before = table.snapshot().columns
+    table.merge(query=f"SELECT * FROM source_files WHERE {whole}")
+    table.rewrite(query=f"SELECT * REPLACE (h // 2 AS h) FROM _rows WHERE {whole}")
+    table.append(db.sql("SELECT id, h FROM t"), query="SELECT id, h // 2 AS h FROM _rows WHERE id = 1")
+    assert table.snapshot().columns == before
+    assert sorted((row["id"], row["h"]) for row in db.sql("FROM t")) == [(1, 1), (1, 3), (2, 3)]
 
 
 def test_sources_have_values_that_python_has_none_for() -> None:

@@ -48,11 +48,13 @@ class ReviseContext:
 def revise_task(bucket: Bucket, context: ReviseContext, group: VersionGroup) -> list[DataFile]:
     """Write new versions of a group's rows. Cost: that of `read_latest`, and 1 PUT a file."""
 
-    def revised() -> Iterator[pa.Table]:
+    def rows_of_group() -> Iterator[pa.Table]:
         for rows in read_latest(bucket, group, context.latest):
-            yield conform(run_query(context.query, {SOURCE: rows}, what=context.what), context.write.columns)
+            types = context.latest.read.columns
+            revised = run_query(context.query, {SOURCE: rows}, what=context.what, types=types)
+            yield conform(revised, context.write.columns)
 
-    return write_batches(bucket, context.write, revised())
+    return write_batches(bucket, context.write, rows_of_group())
 
 
 def require_keys(table: LakeContext, verb: str) -> KeySpec:

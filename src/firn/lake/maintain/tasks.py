@@ -278,7 +278,7 @@ def _read(bucket: Bucket, files: Sequence[DataFile], spec: ReadSpec) -> Iterable
 def _query(query: str, source: str, tables: Iterable[pa.Table], columns: ColumnTypes) -> pa.Table:
     schema = arrow_schema(columns)
     batches = (batch for table in tables for batch in table.to_batches())
-    return run_query(query, {source: pa.RecordBatchReader.from_batches(schema, batches)})
+    return run_query(query, {source: pa.RecordBatchReader.from_batches(schema, batches)}, types=columns)
 
 
 def _write_result(

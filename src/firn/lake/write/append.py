@@ -202,7 +202,7 @@ def _transformed(rows: InputRows, query: str, known: ColumnTypes) -> InputRows:
 
     text = Query.parse(query, "_rows").sql
     table = pa.Table.from_batches(rows.batches(), rows.schema)
-    return to_reader(run_query(text, {"_rows": table}), known=known)
+    return to_reader(run_query(text, {"_rows": table}, types=rows.columns), known=known)
 
 
 def _result(version: str, files: Sequence[DataFile]) -> AppendResult:

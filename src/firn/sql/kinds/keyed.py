@@ -80,13 +80,13 @@ class KeyedInSql(SqlKind):
         if found.nbytes > table.settings.memtable_size // 2:
             report = table.load(found)
             return Outcome("insert", table.version, rows_inserted=report.rows)
+        stored = dict(_entry(table, row) for row in python_rows(found, maps=True))  # the last of each key
         batch = WriteBatch()
-        for row in python_rows(found, maps=True):
-            key, value = _entry(table, row)
+        for key, value in stored.items():
             batch.put(key, value)
         with _writer(target) as kv:
             kv.write(batch)
-            return Outcome("insert", kv.version, rows_inserted=found.num_rows)
+            return Outcome("insert", kv.version, rows_inserted=len(stored))
 
     def change(self, target: Target, merge: Merge) -> Outcome:
         table: KeyedTable = target.table
