@@ -124,6 +124,11 @@ def split_table_url(url: str) -> tuple[str, str]:
     return base, name
 
 
+def _check_engine(engine: str | None) -> None:
+    if engine not in (None, "duckdb", "spark"):
+        raise InvalidInputError(f"engine={engine!r}: it can be 'duckdb' or 'spark'.")
+
+
 @checked
 class Database(Transactions, WriterUpkeep):
     """Tables of one prefix. Made by `connect`; safe to share between threads."""
@@ -147,6 +152,7 @@ class Database(Transactions, WriterUpkeep):
         self.url = os.fspath(url)
         self.options: Mapping[str, Any] = StoreOptions(options or {})
         self.lock = lock
+        _check_engine(engine)
         self._engine: Engine = engine or ("duckdb" if spark is None else "spark")
         self._chosen = (
             "engine= of the connection"
@@ -646,6 +652,7 @@ class Database(Transactions, WriterUpkeep):
         from firn.sql.run import Statements
 
         self._must_be_open()
+        _check_engine(engine)
         if script:
             from firn.sql.script import run_to_last
 

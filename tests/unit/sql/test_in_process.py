@@ -590,6 +590,12 @@ def test_bad_queries_are_refused_at_once(db: firn.Database, query: str, error: A
         db.sql(query)
 
 
+def test_there_are_two_engines(db: firn.Database) -> None:
+    for call in (lambda: db.sql("SELECT 1", engine="polars"), lambda: firn.connect("memory://", engine="")):  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="'duckdb' or 'spark'"):
+            call()
+
+
 def test_an_error_of_a_row_comes_with_the_rows(db: firn.Database) -> None:
     db.create_table("t").append([{"s": "1"}, {"s": "x"}])
     result = db.sql("SELECT CAST(s AS INTEGER) AS n FROM t")

@@ -353,6 +353,10 @@ def test_indexed_fields_are_columns(tmp_path: Path) -> None:
         db.sql(f"COPY p TO '{tmp_path}/p.{kind}'")
         db.sql(f"COPY q FROM '{tmp_path}/p.{kind}'")
         assert documents() == rows
+    db.sql("UPDATE q SET document = '{\"n\": 2}' WHERE _id = 'b'")
+    assert documents()["b"] == {"n": 2}
+    with pytest.raises(InvalidInputError, match="sets a document to NULL"):
+        db.sql("UPDATE q SET document = NULL")
     with pytest.raises(InvalidInputError, match="2 values for 6 columns of q: _id, age, email"):
         db.sql("INSERT INTO q VALUES ('d', '{}')")
 

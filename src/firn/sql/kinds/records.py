@@ -158,6 +158,10 @@ def _applied(
     tx: Any,
 ) -> Outcome:
     updates = {c.key[0]: c.values for c in changes if c.clause.action == "update"}
+    if not target.closed and any(values.get(DOCUMENT, "") is None for values in updates.values()):
+        raise InvalidInputError(
+            f"the statement {shown(target.said)} sets a document to NULL: delete the row, or set a field to NULL."
+        )
     there = get_many(list(updates)) if updates else {}
     updated = {
         id: _document(target, id, dict(values), whole=True)[1]
