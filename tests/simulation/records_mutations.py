@@ -18,7 +18,7 @@ from firn.journal.sequence import Catalog, Head, Horizon, LogRecord, SequenceLog
 from firn.journal.sequence.catalog import after
 from firn.journal.sequence.store import SequenceStore
 from firn.records.apply import apply as applying
-from firn.records.apply import commit_applier, lost
+from firn.records.apply import commit_applier, damage
 from firn.records.documents.documents import Documents
 from firn.records.maintain import collection, indexes
 from firn.records.maintain import ddl as definitions
@@ -140,7 +140,7 @@ def commit_to_tables_that_are_gone(patch: pytest.MonkeyPatch) -> None:
 
 def take_dropped_rows_for_lost(patch: pytest.MonkeyPatch) -> None:
     """Rows go with their table."""
-    patch.setattr(lost, "is_there", lambda store, layout: True)
+    patch.setattr(damage, "is_there", lambda store, layout: True)
 
 
 def move_for_commits_only(patch: pytest.MonkeyPatch) -> None:

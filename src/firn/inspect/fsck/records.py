@@ -12,7 +12,7 @@ from firn.errors import FirnError, InvalidInputError, ObjectNotFoundError, Snaps
 from firn.inspect.fsck.findings import Findings, TableCheck
 from firn.journal.backoff import whole
 from firn.journal.sequence.history import history
-from firn.records.apply.lost import lost_row
+from firn.records.apply.damage import lost_row
 from firn.records.load.copy_cursor import decode_cursor
 from firn.records.names.layout import IndexEntry
 from firn.records.names.names import id_part

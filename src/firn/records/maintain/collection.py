@@ -12,7 +12,7 @@ from firn.errors import CorruptObjectError, ObjectChangedError, OutcomeUnknownEr
 from firn.journal.sequence import Horizon, truncate
 from firn.journal.sequence.history import chunks
 from firn.records.apply.apply import drop_bodies, drop_entries, settle
-from firn.records.apply.lost import is_there, lost_row
+from firn.records.apply.damage import is_there, lost_row
 from firn.records.names.layout import RecordLayout, index_part
 from firn.records.names.names import id_part
 from firn.records.objects.listing import row_objects

@@ -9,7 +9,7 @@ from typing import Any
 
 from firn.errors import InvalidInputError, NoSuchKeyError
 from firn.journal.sequence import Head, RowWrite
-from firn.records.apply.lost import must_have
+from firn.records.apply.damage import must_have
 from firn.records.documents.documents import ID, Record
 from firn.records.documents.predicates import (
     Contains,
