@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from firn.errors import TableNotFoundError
 from firn.names import fold
 from firn.predicate.select import SCHEMAS, Select, read_select, shown
 from firn.predicate.words import Word, words
-from firn.sql.statements import Insert, Merge, Statement
+
+if TYPE_CHECKING:
+    from firn.sql.statements import Statement
 
 _STANDS = re.compile(r"\b(?:firn|main)[\"`]?\s*\.", re.IGNORECASE)
 
@@ -42,6 +45,8 @@ def read_query(text: str, said: str | None = None) -> Select:
 
 def read_plainly(text: str, statement: Statement, each: Sequence[Word] | None = None) -> str:
     """The text of a statement without the schemas before columns of the table that it changes, and of its source."""
+    from firn.sql.statements import Insert, Merge
+
     if not _STANDS.search(text) or not isinstance(statement, (Insert, Merge)):
         return text
     names, others = {fold(statement.table)}, set[str]()
