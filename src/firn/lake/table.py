@@ -11,26 +11,35 @@ from firn.alter import AlterResult
 from firn.arguments import checked
 from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
+from firn.deferred import DeferredModule
 from firn.journal.model import CommitInfo, LakeJournal, Places, Snapshot, SweepReport
 from firn.lake.context import LakeContext
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
-from firn.lake.maintain import alter as altering
-from firn.lake.maintain import key_verbs, maintenance
-from firn.lake.maintain.alter import ColumnConflict, TableDefinition
-from firn.lake.maintain.lost_files import forget_files
-from firn.lake.maintain.merge_clauses import MergeClause, clauses_of
-from firn.lake.maintain.retention import expire
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.read.scan import Scan
-from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
-from firn.lake.write.append import append
-from firn.lake.write.register import register
 from firn.runner import Engines, InProcess
 from firn.units import Duration, parse_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from firn.lake.maintain import alter as altering
+    from firn.lake.maintain import key_verbs, lost_files, maintenance, merge_clauses, retention
+    from firn.lake.maintain.alter import ColumnConflict, TableDefinition
+    from firn.lake.maintain.merge_clauses import MergeClause
+    from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
+    from firn.lake.write import append as appends
+    from firn.lake.write import register as registered
+else:  # reads don't need these
+    altering = DeferredModule("firn.lake.maintain.alter")
+    appends = DeferredModule("firn.lake.write.append")
+    key_verbs = DeferredModule("firn.lake.maintain.key_verbs")
+    lost_files = DeferredModule("firn.lake.maintain.lost_files")
+    maintenance = DeferredModule("firn.lake.maintain.maintenance")
+    merge_clauses = DeferredModule("firn.lake.maintain.merge_clauses")
+    registered = DeferredModule("firn.lake.write.register")
+    retention = DeferredModule("firn.lake.maintain.retention")
 
 At = str | int | datetime | None
 Size = int | str
@@ -114,7 +123,7 @@ class LakeTable:
             >>> flights.append([{"origin": "DTW", "delay": 66}, {"origin": "HNL", "delay": 95}]).files
             2
         """
-        return append(self.context, data, batch_id=batch_id, query=query)
+        return appends.append(self.context, data, batch_id=batch_id, query=query)
 
     def upsert(self, data: Any, *, batch_id: str | None = None, query: str | None = None) -> AppendResult:
         """Add rows to a table with a key, each in place of the row of its key: `append`, by the name that says
@@ -228,7 +237,8 @@ class LakeTable:
             self.context,
             lambda snapshot: source,
             on=on,
-            clauses=clauses or clauses_of(when_matched, when_not_matched, when_not_matched_by_source),
+            clauses=clauses
+            or merge_clauses.clauses_of(when_matched, when_not_matched, when_not_matched_by_source),
             target=target,
             source_name=source_name,
         )
@@ -289,7 +299,7 @@ class LakeTable:
 
         Cost: 1 or 2 ranged GETs a file, for its footer, + 1 PUT.
         """
-        return register(self.context, paths)
+        return registered.register(self.context, paths)
 
     # -- reading
 
@@ -523,7 +533,7 @@ class LakeTable:
     def expire(self, older_than: Duration | None = None, *, dry_run: bool = False) -> ChangeResult:
         """Remove partitions of a time whose end is older than `older_than`, or than the table's `retention`
         (the papers' TTL). Needs a field like `month(date)` in partition_by."""
-        return expire(self.context, older_than, dry_run=dry_run)
+        return retention.expire(self.context, older_than, dry_run=dry_run)
 
     def forget_files(self, paths: str | Sequence[str], *, dry_run: bool = False) -> ForgetResult:
         """Let data files go that are lost or damaged, so that the others can be read. Their rows are lost; the
@@ -555,7 +565,7 @@ class LakeTable:
             >>> t.forget_files(lost).rows, t.scan().count()
             (1, 1)
         """
-        return forget_files(self.context, paths, dry_run=dry_run)
+        return lost_files.forget_files(self.context, paths, dry_run=dry_run)
 
     def restore(self, at: At, *, dry_run: bool = False) -> ChangeResult:
         """Make the table as it was at a version or time. Itself a commit: history stays, and can be restored.
