@@ -59,7 +59,8 @@ def test_a_dataframe_never_comes_to_the_driver(
     upserted = db.create_table("k", key=["id"])
     upserted.append([{"id": 1, "n": 1}])
     numbers = spark.range(3).selectExpr("id", "id * 10 AS n")
-    upserted.merge_into(numbers, on=["id"], when_matched="update", when_not_matched="insert")
+    result = db.sql("SELECT * FROM numbers", tables={"numbers": numbers}, engine="spark")
+    upserted.merge_into(result, on=["id"], when_matched="update", when_not_matched="insert")
     assert sorted(row["n"] for row in upserted.scan().to_arrow().to_pylist()) == [0, 10, 20]
     with pytest.raises(CardinalityError, match="have the key"):
         upserted.merge_into(

@@ -192,6 +192,10 @@ class Result:
         """The rows as `append` takes them, with the types that Arrow has no name for."""
         return InputRows(self.schema(), self.to_batches, False, None, None, self.columns)
 
+    def _dataframe(self) -> DataFrame | None:
+        """Of a query on Spark its DataFrame, for statements: its rows needn't come to this process."""
+        return self.to_spark() if self._query.lazy else None
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)

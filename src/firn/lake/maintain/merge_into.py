@@ -40,6 +40,7 @@ from firn.lake.maintain.merge_source import (
     SOURCE_ROW,
     Staging,
     counted,
+    lazily,
     source_data,
 )
 from firn.lake.maintain.tasks import InsertContext, ReplaceContext, insert_task, replace_task
@@ -323,7 +324,7 @@ def _upserted(table: LakeContext, keys: KeySpec, source: Source, source_name: st
 
     with Staging(table, "merge_into") as staging:
         snapshot = table.journal.snapshot()
-        data = source(snapshot)
+        data = lazily(source(snapshot))
         rows = staging.keep(data)
         named_clause(table, settable(snapshot), rows, MergeClause("not matched", "insert"), source_name)
         parts = {fold(part) for part in keys.key}

@@ -192,7 +192,7 @@ class Staging:
 
     def keep(self, data: Any) -> SourceInMemory | StagedSource:
         """The rows of `data`, computed once. Spark's tasks write those of a DataFrame."""
-        table = self._table
+        table, data = self._table, lazily(data)
         if table.engines.is_dataframe(data):
             if table.bucket.capabilities.shareable:
                 written = table.engines.load(table, data, namer=self._namer(), staged=True)
@@ -248,6 +248,12 @@ def source_data(table: LakeContext, source: SourceInMemory | StagedSource, *, on
         at = Snapshot("", 0, source.types, tuple(source.files))
         return table.engines.to_spark(rows, columns=None, where=None, at=at)
     return InputRows(arrow_schema(source.types), source.batches, True, None, None, source.types)
+
+
+def lazily(data: Any) -> Any:
+    """The rows of a query on Spark as its DataFrame, any others as they are."""
+    frame = data._dataframe() if hasattr(type(data), "_dataframe") else None
+    return data if frame is None else frame
 
 
 def counted(rows: int) -> pa.Array:
