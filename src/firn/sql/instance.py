@@ -18,6 +18,10 @@ REQUEST_THREADS = 16
 """Threads of a query over objects in a bucket: most of them wait for the store."""
 
 
+_INTERRUPTED = "Query interrupted"
+"""What DuckDB says, as a RuntimeError, where Ctrl-C came while it ran."""
+
+
 @contextmanager
 def instance(
     limits: QueryLimits,
@@ -56,7 +60,12 @@ def instance(
         if limits.watch is not None:
             stack.callback(limits.watch, None)
             limits.watch(made.query_progress)
-        yield made
+        try:
+            yield made
+        except RuntimeError as error:
+            if str(error) != _INTERRUPTED:
+                raise
+            raise KeyboardInterrupt from None
 
 
 def renamed(text: str, names: Sequence[str], kinds: ColumnTypes) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -588,6 +590,21 @@ def test_bad_queries_are_refused_at_once(db: firn.Database, query: str, error: A
         db.create_table(name).append([{"a": 1}])
     with pytest.raises(error, match=says):
         db.sql(query)
+
+
+def test_ctrl_c_interrupts_a_query(db: firn.Database) -> None:
+    def press(percent: Callable[[], float]) -> None:
+        while percent() < 0:  # it hasn't begun
+            pass
+        signal.raise_signal(signal.SIGINT)
+
+    def watch(percent: Callable[[], float] | None) -> None:
+        if percent is not None:
+            threading.Thread(target=press, args=[percent], daemon=True).start()
+
+    db.engines.on_query = watch
+    with pytest.raises(KeyboardInterrupt):
+        list(db.sql("SELECT count(*) AS n FROM range(100000000000) t(i) WHERE hash(i) = 1"))
 
 
 def test_there_are_two_engines(db: firn.Database) -> None:
