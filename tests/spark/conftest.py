@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+CONF = str(HERE / "conf")
+"""What Spark's JVM is told in all tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,6 +30,7 @@ def spark() -> Iterator[SparkSession]:
     from firn.spark.session.session import active_or_start
 
     # Workers import the functions and classes that tests define.
+    os.environ["SPARK_CONF_DIR"] = CONF
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     session = active_or_start(
         master="local[2,4]", config={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
@@ -72,6 +75,7 @@ def child_environment() -> dict[str, str]:
     return {
         **os.environ,
         "JAVA_HOME": find_java(),
+        "SPARK_CONF_DIR": CONF,
         "PYTHONPATH": os.pathsep.join([source, str(HERE), os.environ.get("PYTHONPATH", "")]),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONUNBUFFERED": "1",
