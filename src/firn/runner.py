@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from firn.bucket.base import Bucket
@@ -100,6 +102,25 @@ class LocalRunner:
             yield fn(bucket, context, task)
             if progress is not None:
                 progress(done, len(tasks))
+
+
+_here: ContextVar[bool] = ContextVar("firn_here", default=False)
+
+
+@contextmanager
+def in_this_process() -> Iterator[None]:
+    """Tasks of verbs that are called in the block run in this process, however large they are: those of a statement
+    in DuckDB's SQL. A runner that the connection was given counts all the same."""
+    token = _here.set(True)
+    try:
+        yield
+    finally:
+        _here.reset(token)
+
+
+def must_run_here() -> bool:
+    """Whether a caller asked for `in_this_process`."""
+    return _here.get()
 
 
 class Engines(Protocol):

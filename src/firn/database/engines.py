@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from firn.bucket.base import Bucket
 from firn.concurrency.once import Once
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.runner import LocalRunner, Progress, Runner
+from firn.runner import LocalRunner, Progress, Runner, must_run_here
 from firn.units import Size, parse_size
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class DatabaseEngines:
     def runner(self, input_bytes: int) -> Runner:
         if self._runner is not None:
             return self._runner
-        if not self._bucket.capabilities.shareable:
+        if must_run_here() or not self._bucket.capabilities.shareable:
             return LocalRunner()
         spark = self._spark or _active_session()
         if spark is None and input_bytes > SPARK_FROM_BYTES and _spark_installed():

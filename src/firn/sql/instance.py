@@ -41,22 +41,22 @@ def instance(
     memory, spill = memory_limit(), None if limits.spill is None else limits.spill.path()
     with ExitStack() as stack:
         if not objects and not alone and limits.watch is None:
-            yield stack.enter_context(connection(memory, threads=threads(), files=files, spill=spill))
-            return
-        stored = None
-        if objects:
-            from firn.sql.files.objects import BucketFiles  # fsspec is loaded for buckets only
+            made = stack.enter_context(connection(memory, threads=threads(), files=files, spill=spill))
+        else:
+            stored = None
+            if objects:
+                from firn.sql.files.objects import BucketFiles  # fsspec is loaded for buckets only
 
-            stored = stack.enter_context(closing(BucketFiles(objects, failures)))
-        made = connect(
-            memory=memory,
-            threads=REQUEST_THREADS if objects else threads(),
-            files=[*files, *objects],
-            file_system=stored,
-            spill=spill,
-            progress=limits.watch is not None,
-        )
-        stack.enter_context(closing(made))
+                stored = stack.enter_context(closing(BucketFiles(objects, failures)))
+            made = connect(
+                memory=memory,
+                threads=REQUEST_THREADS if objects else threads(),
+                files=[*files, *objects],
+                file_system=stored,
+                spill=spill,
+                progress=limits.watch is not None,
+            )
+            stack.enter_context(closing(made))
         if limits.watch is not None:
             stack.callback(limits.watch, None)
             limits.watch(made.query_progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from firn.arrow.types import arrow_schema
 from firn.journal.model import ColumnTypes
 from firn.predicate.parameters import plain, with_values
 from firn.predicate.words import WordReader
+from firn.runner import in_this_process
 from firn.sql.in_process import DuckQuery
 from firn.sql.limits import QueryLimits
 from firn.sql.outcome import FixedRows
@@ -90,7 +92,9 @@ class Statements:
             statement = self._read(text)
         elif self._session is None and (told := with_values(text, parameters)) != text:
             statement = self._read(told)
-        return Changes(self._tables, fence=self._fence, limits=self._limits).run(statement, queries).rows()
+        changes = Changes(self._tables, fence=self._fence, limits=self._limits)
+        with nullcontext() if queries.on_spark else in_this_process():
+            return changes.run(statement, queries).rows()
 
     def _read(self, text: str) -> Any:
         from firn.sql.heads import read_statement

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import firn
+from firn.database import engines
 from firn.errors import (
     CardinalityError,
     DuplicateKeyError,
@@ -727,3 +728,25 @@ def test_a_result_keeps_its_types_when_it_is_appended() -> None:
     t.append(db.sql("FROM t"))
     new.append(db.sql("FROM t"))
     assert db.sql("FROM t").columns == db.sql("FROM new").columns == kinds
+
+
+def test_tasks_of_a_statement_in_duckdbs_sql_run_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a session is active; verbs go to it."""
+    asked = []
+    monkeypatch.setattr(engines, "_active_session", lambda: asked.append(True))
+    db = firn.connect(tmp_path)
+    db.sql("CREATE TABLE t (n INTEGER)")
+    db.sql("INSERT INTO t VALUES (1), (2)")
+    for text in (
+        "UPDATE t SET n = n + 1 WHERE n = 1",
+        "MERGE INTO t USING (SELECT 2 AS n) s ON t.n = s.n WHEN MATCHED THEN DELETE",
+        "DELETE FROM t WHERE n = 3",
+        "CALL merge(t)",
+    ):
+        db.sql(text)
+        assert asked == []
+    db.sql("INSERT INTO t VALUES (1)")
+    db.table("t").update(where="n = 1", set={"n": "2"})
+    assert asked
