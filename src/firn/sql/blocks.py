@@ -6,9 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from firn.errors import TableNotFoundError, UnsupportedError
+from firn.predicate.select import shown
 from firn.records.write.transaction import Transaction
-from firn.sql.kinds.kind import sql_kind
-from firn.sql.tables import QueryTables
+from firn.sql.heads import read_statement
+from firn.sql.kinds.kind import TransactionVerb, sql_kind
+from firn.sql.schemas import read_query
+from firn.sql.statements import (
+    AlterTable,
+    CopyTo,
+    CreateTable,
+    DropTable,
+    QueryStatement,
+    ShowCreateTable,
+    ShowTables,
+)
+from firn.sql.tables import QueryTables, opened
+from firn.sql.time_travel import Parameters, time_travel
 
 
 class _Block:
@@ -86,3 +99,40 @@ class WriterBlockTables(_Block):
                 f"the transaction is over tables of writers' catalogs, and can't change {table.name}, which is none: "
                 "change it after the commit."
             )
+
+
+def transaction_for(database: QueryTables, query: str, parameters: Parameters) -> TransactionVerb | None:
+    """The verb of a database that begins the transaction which the first statement of a block calls for; None where
+    it only reads tables that have none.
+
+    Raises:
+        UnsupportedError: it changes definitions, or a table without transactions.
+    """
+    statement = read_statement(query)
+    if isinstance(statement, (QueryStatement, CopyTo)):
+        read = statement.text if isinstance(statement, QueryStatement) else statement.query
+        text, past, _ = time_travel(read, parameters)
+        found = read_query(text, read if past else None).tables
+        names, changes = [past[name].table if name in past else name for name in found], False
+    elif isinstance(statement, (ShowTables, ShowCreateTable)):
+        return None
+    elif isinstance(statement, (CreateTable, AlterTable, DropTable)):
+        raise UnsupportedError(
+            f"the statement {shown(query)} changes definitions, which no transaction does."
+        )
+    else:
+        names, changes = [statement.table], True
+    for name in names:
+        try:
+            table = opened(database, name)
+        except TableNotFoundError:
+            continue  # one of the query's own, or it says so itself
+        verb = sql_kind(table.kind).transaction(table)
+        if verb == "begin" or (verb is not None and changes):
+            return verb
+        if changes:
+            raise UnsupportedError(
+                f"the statement {shown(query)}: {table.name} has no transactions; record tables have, and those "
+                "with journal='writer'. Change it before BEGIN, or after COMMIT."
+            )
+    return None

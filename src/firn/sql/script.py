@@ -6,26 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Protocol
 
-from firn.errors import InvalidInputError, TableNotFoundError, UnsupportedError
+from firn.errors import InvalidInputError, UnsupportedError
 from firn.predicate.parameters import names_in
-from firn.predicate.select import shown
 from firn.predicate.words import WordReader, statements
-from firn.sql.heads import read_statement
-from firn.sql.kinds.kind import sql_kind
 from firn.sql.outcome import Outcome
 from firn.sql.result import Result
-from firn.sql.schemas import read_query
-from firn.sql.statements import (
-    AlterTable,
-    CopyTo,
-    CreateTable,
-    DropTable,
-    QueryStatement,
-    ShowCreateTable,
-    ShowTables,
-)
-from firn.sql.tables import opened
-from firn.sql.time_travel import Parameters, time_travel
+from firn.sql.time_travel import Parameters
 
 
 class SqlTransactions(Protocol):
@@ -116,38 +102,11 @@ class SqlScript:
 
     def _begun(self, query: str, parameters: Parameters) -> Any:
         """The transaction that the statement calls for; None where it only reads tables that have none."""
-        statement = read_statement(query)
-        block = self._block
-        assert block is not None
-        if isinstance(statement, (QueryStatement, CopyTo)):
-            read = statement.text if isinstance(statement, QueryStatement) else statement.query
-            text, past, _ = time_travel(read, parameters)
-            found = read_query(text, read if past else None).tables
-            names, changes = [past[name].table if name in past else name for name in found], False
-        elif isinstance(statement, (ShowTables, ShowCreateTable)):
-            return None
-        elif isinstance(statement, (CreateTable, AlterTable, DropTable)):
-            raise UnsupportedError(
-                f"the statement {shown(query)} changes definitions, which no transaction does."
-            )
-        else:
-            names, changes = [statement.table], True
-        for name in names:
-            try:
-                table = opened(self._database, name)
-            except TableNotFoundError:
-                continue  # one of the query's own, or it says so itself
-            verb = sql_kind(table.kind).transaction(table)
-            if verb == "begin":
-                return block.enter_context(self._database.begin())
-            if verb is not None and changes:
-                return block.enter_context(self._database.writer_transaction())
-            if changes:
-                raise UnsupportedError(
-                    f"the statement {shown(query)}: {table.name} has no transactions; record tables have, and those "
-                    "with journal='writer'. Change it before BEGIN, or after COMMIT."
-                )
-        return None
+        from firn.sql.blocks import transaction_for
+
+        assert self._block is not None
+        verb = transaction_for(self._database, query, parameters)
+        return None if verb is None else self._block.enter_context(getattr(self._database, verb)())
 
     def __enter__(self) -> SqlScript:
         return self

@@ -227,8 +227,8 @@ def _csv_cells(column: pa.Array) -> list[str]:
         texts = column.cast(pa.string())
     else:
         return ["" if value is None else cell(value) for value in _readable(column).to_pylist()]
-    found: list[str] = pc.fill_null(texts, "").to_pylist()
-    return found
+    # pc.fill_null(texts, "") would load pandas, where it is installed
+    return ["" if text is None else text for text in texts.to_pylist()]
 
 
 def _readable(column: pa.Array) -> pa.Array:
