@@ -43,6 +43,18 @@ HOSTILE = [
 ]
 
 
+def fill(place: Place, names: list[str]) -> None:
+    """Objects of one byte. moto gets them without a request: it takes 2 ms for each."""
+    if place.kind != "s3-moto":
+        place.open().put_many([(name, b"x") for name in names])
+        return
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    for name in names:
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(place.url.removeprefix("s3://"), name, b"x")
+
+
 def keys(bucket: Bucket, prefix: str, after: str | None = None) -> list[str]:
     return [info.key for info in bucket.list(prefix, after=after).objects]
 
@@ -314,11 +326,11 @@ def test_after_is_exclusive(bucket: Bucket, after: str) -> None:
 def test_a_listing_longer_than_a_page(place: Place, bucket: Bucket) -> None:
     names = [f"p/{i:05}" for i in range(2001)]
     bucket.put("q", b"")
-    bucket.put_many([(name, b"x") for name in names[:1000]])
+    fill(place, names[:1000])
     reader = place.open()
     assert len(reader.list("p/").objects) == 1000
     assert reader.counters.list == 1, "a page that is just full"
-    bucket.put_many([(name, b"x") for name in names[1000:]])
+    fill(place, names[1000:])
     reader = place.open()
     listing = reader.list("p/")
     assert [info.key for info in listing.objects] == names
@@ -387,8 +399,8 @@ def test_many_at_once_keep_their_order(bucket: Bucket) -> None:
     assert [b.info.etag for b in found] == etags[::-1]
 
 
-def test_delete_many(bucket: Bucket) -> None:
-    bucket.put_many([(f"m/{i:04}", b"") for i in range(1010)])
+def test_delete_many(place: Place, bucket: Bucket) -> None:
+    fill(place, [f"m/{i:04}" for i in range(1010)])
     bucket.delete_many(key for key in [f"m/{i:04}" for i in range(1009)] + ["m/missing", "m/0001"])
     assert keys(bucket, "") == ["m/1009"]
 
@@ -440,7 +452,8 @@ def test_counters_agree_with_what_the_server_saw(place: Place, bucket: Bucket) -
     if place.kind != "s3-moto":
         assert place.seen == []
         return
-    bucket.put_many([(f"p/{i:04}", b"x") for i in range(1001)])
+    fill(place, [f"p/{i:04}" for i in range(1001)])
+    bucket.put_many([(f"p/{i:04}", b"y") for i in range(50)])
     bucket.put("huge", bytes(33 * 2**20))
     bucket.list("p/")
     bucket.list("p/1")

@@ -34,6 +34,7 @@ Order = tuple[bool, int, str]
 State = dict[tuple[Any, ...], tuple[Order, Row | None]]
 """Key → its newest version: where it stands in the order of versions, and the row, None if it is deleted."""
 
+JUDGE = duckdb.connect()  # to open one takes longer than what it is asked
 EXAMPLES = int(os.environ.get("FIRN_EXAMPLES", "0"))
 COLUMNS = {"id": "BIGINT", "place": "VARCHAR", "n": "INTEGER", "s": "VARCHAR", "v": "BIGINT"}
 SPECS: dict[str, tuple[list[str], list[str]]] = {
@@ -147,7 +148,7 @@ class KeyedTableMachine(RuleBasedStateMachine):
         if not rows:
             return []
         source = pa.Table.from_pylist(rows, arrow_schema(COLUMNS))
-        with duckdb.connect() as connection:
+        with JUDGE.cursor() as connection:
             connection.register("source", source)
             hits = connection.execute(f"SELECT ({where}) IS TRUE FROM source").fetchall()
         return [row for row, (hit,) in zip(rows, hits, strict=True) if hit]
@@ -156,7 +157,7 @@ class KeyedTableMachine(RuleBasedStateMachine):
         source = pa.Table.from_pylist(rows, arrow_schema(COLUMNS))
         values = {name.lower(): value for name, value in set_.items()}
         columns = ", ".join(f"({values.get(name, name)})::{kind} AS {name}" for name, kind in COLUMNS.items())
-        with duckdb.connect() as connection:
+        with JUDGE.cursor() as connection:
             connection.register("source", source)
             return connection.sql(f"SELECT {columns} FROM source").to_arrow_table().to_pylist()
 

@@ -35,6 +35,7 @@ from firn.testing import SimStore
 Row = dict[str, Any]
 
 NOWHERE = "1000000000000_nohost-ffffffffffffffff"
+JUDGE = duckdb.connect()  # to open one takes longer than what it is asked
 EXAMPLES = int(os.environ.get("FIRN_EXAMPLES", "0"))
 COLUMNS = {
     "id": "BIGINT",
@@ -180,7 +181,7 @@ class LakeTableMachine(RuleBasedStateMachine):
         if not rows:
             return []
         source = pa.Table.from_pylist(rows, arrow_schema(self._columns()))
-        with duckdb.connect() as connection:
+        with JUDGE.cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.register("source", source)
             found = connection.execute(f"SELECT ({where}) IS TRUE FROM source").fetchall()

@@ -457,7 +457,7 @@ LITERALS: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def duck() -> Iterator[Any]:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -578,20 +578,28 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_statements_keep_the_types_of_columns(kind: str) -> None:
+def test_statements_keep_the_types_of_columns() -> None:
     db = firn.connect("memory://")
-    db.sql(f"CREATE TABLE t (id INTEGER, x {kind})")
-    db.sql(f"INSERT INTO t VALUES (1, {KINDS[kind]})")
-    db.sql(f"INSERT INTO t BY NAME SELECT CAST({KINDS[kind]} AS {kind}) AS x, 2 AS id")
-    merge = "MERGE INTO t USING (SELECT {} AS id, {} AS x) s ON t.id = s.id {}"
-    db.sql(merge.format(3, f"CAST({KINDS[kind]} AS {kind})", "WHEN NOT MATCHED THEN INSERT *"))
-    db.sql(merge.format(4, "'y'", f"WHEN NOT MATCHED THEN INSERT VALUES (4, {KINDS[kind]})"))
-    db.sql(merge.format(3, KINDS[kind], "AND t.x = s.x WHEN MATCHED THEN UPDATE SET x = s.x"))
-    db.sql("UPDATE t SET x = x WHERE id = 1")
+    names = {f"x{n}": (kind, value) for n, (kind, value) in enumerate(KINDS.items())}
+    values = ", ".join(KINDS.values())
+    cast = ", ".join(f"CAST({value} AS {kind}) AS {name}" for name, (kind, value) in names.items())
+    texts = ", ".join(f"'y' AS {name}" for name in names)
+    bare = ", ".join(f"{value} AS {name}" for name, (_, value) in names.items())
+    same = " AND ".join(f"t.{name} = s.{name}" for name in names)
+    db.sql(f"CREATE TABLE t (id INTEGER, {', '.join(f'{name} {kind}' for name, (kind, _) in names.items())})")
+    db.sql(f"INSERT INTO t VALUES (1, {values})")
+    db.sql(f"INSERT INTO t BY NAME SELECT {cast}, 2 AS id")
+    merge = "MERGE INTO t USING (SELECT {} AS id, {}) s ON t.id = s.id {}"
+    db.sql(merge.format(3, cast, "WHEN NOT MATCHED THEN INSERT *"))
+    db.sql(merge.format(4, texts, f"WHEN NOT MATCHED THEN INSERT VALUES (4, {values})"))
+    sets = ", ".join(f"{name} = s.{name}" for name in names)
+    merged = db.sql(merge.format(3, bare, f"AND {same} WHEN MATCHED THEN UPDATE SET {sets}")).outcome
+    assert merged is not None and merged.rows_updated == 1
+    db.sql(f"UPDATE t SET {', '.join(f'{name} = {name}' for name in names)} WHERE id = 1")
     db.sql("INSERT OVERWRITE t FROM t")
-    assert list(db.sql("SELECT DISTINCT typeof(x) AS kind, count(*) AS n FROM t GROUP BY ALL")) == [
-        {"kind": kind, "n": 4}
+    kinds = ", ".join(f"typeof({name}) AS {name}" for name in names)
+    assert list(db.sql(f"SELECT DISTINCT {kinds}, count(*) AS n FROM t GROUP BY ALL")) == [
+        {**{name: kind for name, (kind, _) in names.items()}, "n": 4}
     ]
 
 
