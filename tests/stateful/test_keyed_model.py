@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -381,13 +382,22 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) else value
 
 
+def keyed_settings(examples: int) -> settings:
+    return settings(
+        max_examples=EXAMPLES or examples,
+        stateful_step_count=30,
+        deadline=None,
+        derandomize=not EXAMPLES,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 TestKeyedTable = KeyedTableMachine.TestCase
-TestKeyedTable.settings = settings(
-    max_examples=EXAMPLES or 15,
-    stateful_step_count=30,
-    deadline=None,
-    derandomize=not EXAMPLES,
-    database=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestKeyedTable.settings = keyed_settings(8)
+
+
+@pytest.mark.long
+class TestKeyedTableAtLength(KeyedTableMachine.TestCase):  # type: ignore[misc,name-defined]
+    settings = keyed_settings(25)

@@ -459,9 +459,9 @@ def _settings(examples: int) -> settings:
 
 
 TestKeyedTable = KeyedMachine.TestCase
-TestKeyedTable.settings = _settings(20)
+TestKeyedTable.settings = _settings(12)
 TestAsyncKeyedTable = AsyncKeyedMachine.TestCase
-TestAsyncKeyedTable.settings = _settings(8)
+TestAsyncKeyedTable.settings = _settings(4)
 
 
 @pytest.mark.long

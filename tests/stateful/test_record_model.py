@@ -88,11 +88,25 @@ STEPS = st.one_of(
 """What one of three transactions does next, or somebody else."""
 
 
-@settings(max_examples=200)
-@given(
+TRANSACTIONS = given(
     st.lists(st.tuples(st.integers(0, 2), STEPS), min_size=15, max_size=60), st.tuples(*3 * [st.booleans()])
 )
+
+
+@settings(max_examples=80)
+@TRANSACTIONS
 def test_transactions_are_those_of_the_model(steps, serializable):
+    _run(steps, serializable)
+
+
+@pytest.mark.long
+@settings(max_examples=400)
+@TRANSACTIONS
+def test_transactions_are_those_of_the_model_at_length(steps, serializable):
+    _run(steps, serializable)
+
+
+def _run(steps, serializable):
     records = Records()
     for slot, (verb, *arguments) in steps:
         if verb in ("apply", "pass_time", "collect"):

@@ -38,9 +38,19 @@ from firn.testing import SimStore
 from merge_oracle import COLUMNS, check, stored, table_of
 
 
-@pytest.mark.parametrize("kind", ["plain", "placed", "writer", "key"])
-def test_random_merges(kind: str) -> None:
-    for seed in range(30):
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [
+        ("plain", range(30)),  # what takes a rule left out to be noticed
+        *((kind, range(10)) for kind in ("placed", "writer", "key")),
+        *(
+            pytest.param(k, range(10, 60), marks=pytest.mark.long)
+            for k in ("plain", "placed", "writer", "key")
+        ),
+    ],
+)
+def test_random_merges(kind: str, seeds: range) -> None:
+    for seed in seeds:
         check(kind, seed)
 
 

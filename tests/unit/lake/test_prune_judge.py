@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,12 @@ from prune_grammar import COLUMNS, FIELDS, WIDER, equalities, predicates, tables
 
 CONNECTION = duckdb.connect(config={"threads": 1})
 FILTERED = sorted(name for name, kind in COLUMNS.items() if has_filters(kind))
-EXAMPLES = int(os.environ.get("FIRN_PRUNE_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("FIRN_PRUNE_EXAMPLES", "0"))
+
+
+def budget(examples: int) -> settings:
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    return settings(max_examples=EXAMPLES or examples, suppress_health_check=slow)
 
 
 def _nan_columns(table: pa.Table) -> frozenset[str]:
@@ -56,12 +62,20 @@ def _columns_now(draw: st.DrawFn) -> dict[str, str]:
     return columns
 
 
-@settings(
-    max_examples=EXAMPLES,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
+@budget(80)
 @given(st.data())
 def test_pruning_never_loses_a_row(data: st.DataObject) -> None:
+    _pruned(data)
+
+
+@pytest.mark.long
+@budget(400)
+@given(st.data())
+def test_pruning_never_loses_a_row_at_length(data: st.DataObject) -> None:
+    _pruned(data)
+
+
+def _pruned(data: st.DataObject) -> None:
     fields = data.draw(st.lists(st.sampled_from(FIELDS), max_size=2))
     try:
         spec = PartitionSpec.parse(fields, COLUMNS)
@@ -89,13 +103,20 @@ def test_pruning_never_loses_a_row(data: st.DataObject) -> None:
     assert predicate == pickle.loads(pickle.dumps(predicate))
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
+@budget(80)
 @given(st.data())
 def test_filters_alone_never_lose_a_row(data: st.DataObject) -> None:
+    _filtered(data)
+
+
+@pytest.mark.long
+@budget(400)
+@given(st.data())
+def test_filters_alone_never_lose_a_row_at_length(data: st.DataObject) -> None:
+    _filtered(data)
+
+
+def _filtered(data: st.DataObject) -> None:
     CONNECTION.execute("SET TimeZone = 'UTC'")
     names = data.draw(st.lists(st.sampled_from(FILTERED), min_size=1, max_size=2, unique=True))
     columns = {**COLUMNS, **{n: data.draw(st.sampled_from([COLUMNS[n], *WIDER.get(n, [])])) for n in names}}
