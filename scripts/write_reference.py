@@ -61,7 +61,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "firn.keyed.write.batch.WriteBatch",
             "firn.keyed.read.reads.Reads",
             "firn.keyed.read.reader.KeyedReader",
-            "firn.keyed.read.scan.KeyedScan",
+            "firn.keyed.read.reads.KeyedScan",
             "firn.keyed.table.AsyncKeyedTable",
             "firn.keyed.aio.AsyncKeyedWriter",
             "firn.keyed.aio.AsyncKeyedReader",

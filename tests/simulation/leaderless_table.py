@@ -54,7 +54,7 @@ def clean(journal: LeaderlessJournal) -> bool:
     before = journal.clock.now_ms() - s.grace_ms - 2 * s.max_skew_ms
     loaded = journal.loader.load(every=True)
     plan = plan_cleanup(journal.fold(loaded.logs), loaded.listed, before_ms=before)
-    if plan.empty:
+    if not (plan.data or plan.logs):
         return False
     now = journal.clock.now_ms()
     record(journal.log_bucket, journal.layout, horizon_ms=plan.horizon_ms, report=SweepReport(), now=now)

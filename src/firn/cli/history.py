@@ -9,7 +9,7 @@ import typer
 
 from firn.cli.app import READ, app
 from firn.cli.kind import LogOptions, shell_kind
-from firn.cli.lake.history import check_known, detail, newest, time_text
+from firn.cli.lake.history import detail, newest, time_text
 from firn.cli.options import option
 from firn.cli.target import (
     At,
@@ -63,10 +63,11 @@ def log(
 
 def _database_log(database: Database, asked: LogOptions) -> None:
     from firn.inspect.transactions import transaction_lines
+    from firn.journal.writer.federation.federation import check_known
 
     known, writer = database.writers(), asked.writer
     if writer is not None:
-        check_known(writer, known, database)
+        check_known([writer], [each.name for each in known], database.url)
         known = [each for each in known if each.name == writer]
     lines: Sequence[TransactionLine] = newest(
         transaction_lines(database, writer=writer, at=asked.at), asked.limit

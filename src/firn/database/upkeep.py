@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from firn.arguments import checked
 from firn.bucket.base import Bucket
 from firn.database.engines import DatabaseEngines
-from firn.errors import NotFoundError
 from firn.units import Duration, parse_duration_ms
 
 if TYPE_CHECKING:
@@ -228,13 +227,12 @@ class WriterUpkeep:
 
     def _history_of(self, writer: str | None) -> History:
         """The writer's that was named, or the connection's own."""
+        from firn.journal.writer.federation.federation import check_known
+
         tables = self._writer_tables
         if writer is None or writer == tables.writer:
             return tables.own.history
-        if writer not in (known := tables.federation.writers()):
-            raise NotFoundError(
-                f"{self.url} has no writer {writer!r}; there are: {', '.join(known) or 'none'}."
-            )
+        check_known([writer], tables.federation.writers(), self.url)
         return tables.federation.history(writer)
 
 

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from firn.database.database import Database
-from firn.errors import CorruptObjectError, FirnError, NotFoundError, UnsupportedError
-from firn.journal.writer.federation.federation import DEGRADES, Federation, default_name
+from firn.errors import CorruptObjectError, FirnError, UnsupportedError
+from firn.journal.writer.federation.federation import DEGRADES, Federation, check_known, default_name
 from firn.journal.writer.format.actions import Add, CatalogTransaction, Define, Drop, Remove, Tombstones
 from firn.journal.writer.format.layout import ObjectName
 from firn.journal.writer.history.forks import Node
@@ -59,11 +59,7 @@ def chosen_writers(federation: Federation, writer: str | None = None) -> list[st
     names = federation.writers()
     if writer is None:
         return names
-    if writer not in names:
-        raise NotFoundError(
-            f"{federation.bucket.uri(federation.prefix)} has no writer {writer!r}; there are: "
-            f"{', '.join(names) or 'none'}."
-        )
+    check_known([writer], names, federation.bucket.uri(federation.prefix))
     return [writer]
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from firn.cli.terminal import output
-from firn.errors import InvalidInputError, NotFoundError
+from firn.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from firn.cli.kind import LogOptions
     from firn.database.database import Database
     from firn.journal.model import CommitInfo
-    from firn.journal.writer.federation.federation import WriterInfo
     from firn.lake.table import LakeTable
 
 LOG_WIDTH = 150
@@ -28,6 +27,8 @@ def newest(lines: Sequence[Any], limit: int | None) -> Sequence[Any]:
 
 def print_commits(database: Database, table: LakeTable, asked: LogOptions) -> None:
     """The history of one table."""
+    from firn.journal.writer.federation.federation import check_known
+
     history: Sequence[CommitInfo] = table.history()
     writer, at = asked.writer, asked.at
     if table.context.definition.journal == "writer":
@@ -38,7 +39,7 @@ def print_commits(database: Database, table: LakeTable, asked: LogOptions) -> No
                     f"the writer {each.name} is left out beyond revision {each.revision}: {each.detail}"
                 )
         if writer is not None:
-            check_known(writer, known, database)
+            check_known([writer], [each.name for each in known], database.url)
             history = [c for c in history if _place(c.version)[0] == writer]
         if at is not None:
             heads = dict(map(_place, table.snapshot(at).version.split(",")))
@@ -112,10 +113,3 @@ def detail(summary: Mapping[str, Any]) -> str:
         elif name == "bytes":
             shown.append(output.size(value))
     return ", ".join(shown)
-
-
-def check_known(writer: str, known: Sequence[WriterInfo], database: Database) -> None:
-    if writer not in (names := [each.name for each in known]):
-        raise NotFoundError(
-            f"{database.url} has no writer {writer!r}; there are: {', '.join(names) or 'none'}."
-        )

@@ -81,7 +81,7 @@ def load(table: KeyedContext, data: Any, *, runner: Runner | None = None) -> Loa
     rows = LoadRows(table.definition, table.clock.now_ms())
     source = to_reader(data, known=rows.columns)
     runs: list[list[SSTInfo]] = []
-    for number, chunks in enumerate(_ascending(rows.chunks(source.batches(), 0))):
+    for number, chunks in enumerate(_ascending(rows.chunks(source.batches()))):
         context = job.context(job.session.reserve_ssts(PART_SSTS))
         with _writer(
             table.bucket, context, range(context.first_number, context.first_number + PART_SSTS)

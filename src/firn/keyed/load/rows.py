@@ -36,10 +36,10 @@ class LoadRows:
         self.columns = {**key_columns, **value_columns}
         """Name → DuckDB type of the columns that rows have."""
 
-    def chunks(self, batches: Iterable[pa.RecordBatch], seq: int) -> Iterator[pa.RecordBatch]:
+    def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows in any order as entries, sorted within each batch that comes out, which is of about `CHUNK_BYTES`.
 
-        The last row of a key in a batch stays. Raises as `entries`.
+        Their seq is 0, until the caller knows it. The last row of a key in a batch stays. Raises as `entries`.
         """
         held: list[pa.RecordBatch] = []
         size = 0
@@ -48,10 +48,10 @@ class LoadRows:
                 held.append(batch)
                 size += batch.nbytes
             if size >= CHUNK_BYTES:
-                yield self._sorted(held, seq)
+                yield self._sorted(held)
                 held, size = [], 0
         if held:
-            yield self._sorted(held, seq)
+            yield self._sorted(held)
 
     def entries(self, batches: Iterable[pa.RecordBatch], seq: int) -> Iterator[pa.RecordBatch]:
         """Rows in the order of their keys as entries; of neighbours with one key the last stays.
@@ -81,8 +81,8 @@ class LoadRows:
         if held is not None:
             yield held
 
-    def _sorted(self, batches: list[pa.RecordBatch], seq: int) -> pa.RecordBatch:
-        made = self._entries(pa.Table.from_batches(batches), seq)
+    def _sorted(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        made = self._entries(pa.Table.from_batches(batches), 0)
         keys = made.column(0)
         if len(keys) > 1 and pc.any(pc.less_equal(keys.slice(1), keys.slice(0, len(keys) - 1))).as_py():
             position = pa.array(range(len(keys)), pa.int64())

@@ -49,6 +49,13 @@ _COMMITS = "_commits"
 _COMPONENT = re.compile(r"([^=,\s]+)=(\d{1,19})")
 
 
+def check_known(named: Iterable[str], known: Sequence[str], url: str) -> None:
+    """`NotFoundError` for the first of the writers named that the database at `url` doesn't have."""
+    for name in named:
+        if name not in known:
+            raise NotFoundError(f"{url} has no writer {name!r}; there are: {', '.join(known) or 'none'}.")
+
+
 def has_table(dirs: Iterable[str]) -> bool:
     """Whether a directory with these in it is a table's: it has a definition or a log. A database of record tables
     has objects of its own, too, but commits beside them.
@@ -234,12 +241,7 @@ class Federation:
             return self._union(
                 {name: lambda h: _at_time(h, time_ms) for name in self.writers()}, SnapshotTooOldError
             )
-        known = self.writers()
-        if missing := [name for name in vector if name not in known]:
-            raise NotFoundError(
-                f"{self.bucket.uri(self.prefix)} has no writer {missing[0]!r}; there are: "
-                f"{', '.join(known) or 'none'}."
-            )
+        check_known(vector, self.writers(), self.bucket.uri(self.prefix))
         readers = {
             name: (lambda h, r=revision: _at_revision(h, r)) for name, revision in sorted(vector.items())
         }
