@@ -54,6 +54,12 @@ def appended(journal: str) -> None:
     db.create_table("flights", journal=journal).append([{"delay": 66}])
 
 
+def queried() -> None:
+    db = firn.connect("memory://")
+    db.create_table("flights").append([{"delay": 66}])
+    assert db.sql("SELECT delay FROM flights WHERE delay > 60").to_arrow().num_rows == 1
+
+
 def put() -> None:
     with firn.connect("memory://").create_table("flights", kind="keyed").open() as kv:
         kv.put(b"DTW", b"66")
@@ -74,6 +80,7 @@ def transacted() -> None:
         ("A writer's catalog", lambda: appended("writer")),
         ("The manifest", put),
         ("The sequence", transacted),
+        ("A query", queried),
     ],
 )
 def test_a_commit_goes_as_the_page_says(section: str, commit: Callable[[], None]) -> None:
