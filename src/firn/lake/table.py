@@ -241,6 +241,7 @@ class LakeTable:
             or merge_clauses.clauses_of(when_matched, when_not_matched, when_not_matched_by_source),
             target=target,
             source_name=source_name,
+            before_lock=not isinstance(source, Scan),
         )
 
     def delete_keys(self, data: Any, *, dry_run: bool = False) -> ChangeResult:

@@ -10,7 +10,7 @@ from firn.predicate.select import shown
 from firn.records.write.transaction import Transaction
 from firn.sql.heads import read_statement
 from firn.sql.kinds.kind import TransactionVerb, sql_kind
-from firn.sql.schemas import read_query
+from firn.sql.schemas import tables_in
 from firn.sql.statements import (
     AlterTable,
     CopyTo,
@@ -21,7 +21,7 @@ from firn.sql.statements import (
     ShowTables,
 )
 from firn.sql.tables import QueryTables, opened
-from firn.sql.time_travel import Parameters, time_travel
+from firn.sql.time_travel import Parameters
 
 
 class _Block:
@@ -111,9 +111,7 @@ def transaction_for(database: QueryTables, query: str, parameters: Parameters) -
     statement = read_statement(query)
     if isinstance(statement, (QueryStatement, CopyTo)):
         read = statement.text if isinstance(statement, QueryStatement) else statement.query
-        text, past, _ = time_travel(read, parameters)
-        found = read_query(text, read if past else None).tables
-        names, changes = [past[name].table if name in past else name for name in found], False
+        names, changes = tables_in(read, parameters), False
     elif isinstance(statement, (ShowTables, ShowCreateTable)):
         return None
     elif isinstance(statement, (CreateTable, AlterTable, DropTable)):

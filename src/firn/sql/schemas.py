@@ -14,6 +14,7 @@ from firn.errors import TableNotFoundError
 from firn.names import fold
 from firn.predicate.select import SCHEMAS, Select, read_select, shown
 from firn.predicate.words import Word, words
+from firn.sql.time_travel import Parameters, time_travel
 
 if TYPE_CHECKING:
     from firn.sql.statements import Statement
@@ -41,6 +42,13 @@ def read_query(text: str, said: str | None = None) -> Select:
         if len(text[: word.start].encode()) in select.schemas or _is_described(each, at):
             found = found[: word.start] + "main".ljust(word.end - word.start) + found[word.end :]
     return read_select(found, said) if found != text else select
+
+
+def tables_in(text: str, parameters: Parameters = None) -> list[str]:
+    """The tables that a query names, by their own names where it asks for a version."""
+    plain, past, _ = time_travel(text, parameters)
+    found = read_query(plain, text if past else None).tables
+    return [past[name].table if name in past else name for name in found]
 
 
 def read_plainly(text: str, statement: Statement, each: Sequence[Word] | None = None) -> str:

@@ -14,6 +14,7 @@ import pytest
 import firn
 from firn.clock import SystemClock
 from firn.errors import AppendExpiredError, CardinalityError, InvalidInputError
+from firn.journal.leaderless.journal import LeaderlessJournal
 from firn.journal.writer.format.layout import WriterLayout
 from firn.lake.maintain import merge_source
 from firn.lake.maintain.merge_source import StagedSource, Staging
@@ -214,7 +215,7 @@ def test_a_source_that_is_too_old_publishes_nothing(
     def slow(self: StagedSource, *args: Any) -> Any:
         now = SystemClock().monotonic() + 8 * DAY_S
         monkeypatch.setattr(SystemClock, "monotonic", lambda self: now)
-        monkeypatch.setattr("firn.journal.writer.commit.age.seconds_awake_or_not", lambda clock: now)
+        monkeypatch.setattr("firn.journal.writer.commit.pending.seconds_awake_or_not", lambda clock: now)
         return take(self, *args)
 
     monkeypatch.setattr(StagedSource, "take", slow)
@@ -256,3 +257,36 @@ def test_a_staged_source_keeps_its_types(kind: str, staged: None) -> None:
     )
     first, second = db.sql("SELECT x, said FROM t ORDER BY id")
     assert first["x"] == second["x"] is not None and first["said"] == kind
+
+
+@pytest.mark.parametrize(
+    ("source", "before"),
+    [
+        ("(SELECT 1 AS id, 9 AS n)", True),
+        ("other", True),
+        ("(SELECT id, n + 1 AS n FROM T)", False),
+        ("(SELECT 1 AS id, (SELECT max(n) FROM firn.t) AS n)", False),
+        ("(SELECT id, 9 AS n FROM t AT (TIMESTAMP => now()))", False),
+    ],
+)
+def test_a_source_that_does_not_read_the_table_is_computed_before_the_lock(
+    source: str, before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = firn.connect("memory://")
+    for name in ("t", "other"):
+        db.create_table(name).append([{"id": 1, "n": 1}])
+    order: list[str] = []
+    keep, exclusive = Staging.keep, LeaderlessJournal.exclusive
+
+    def kept(self: Staging, data: Any) -> Any:
+        order.append("source")
+        return keep(self, data)
+
+    def locked(self: LeaderlessJournal, op: str) -> Any:
+        order.append("lock")
+        return exclusive(self, op)
+
+    monkeypatch.setattr(Staging, "keep", kept)
+    monkeypatch.setattr(LeaderlessJournal, "exclusive", locked)
+    db.sql(f"MERGE INTO t USING {source} AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = s.n")
+    assert order == (["source", "lock"] if before else ["lock", "source"])

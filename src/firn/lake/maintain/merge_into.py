@@ -9,6 +9,7 @@ seen, stay, and aren't matched. See docs/design/0014-merge-into.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -52,8 +53,8 @@ from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.predicate.words import outline_of
 
-Source = Callable[[Snapshot], Any]
-"""Gives the source's rows, of the snapshot that is changed where it reads the table itself."""
+Source = Callable[[Snapshot | None], Any]
+"""Gives the source's rows, of the snapshot that is changed where it reads the table itself; None before the lock."""
 
 
 def merge_into(
@@ -66,9 +67,11 @@ def merge_into(
     source_name: str = "s",
     op: str = "merge_into",
     summary: Mapping[str, Any] | None = None,
+    before_lock: bool = False,
 ) -> ChangeResult:
     """See `LakeTable.merge_into`. `op` is "merge_into", "update" or "delete", which differ by name; a row may be
-    deleted by several source rows. `summary` is what the log keeps besides the counts, by default the condition."""
+    deleted by several source rows. `summary` is what the log keeps besides the counts, by default the condition.
+    `before_lock`: the source doesn't read the table, so that nobody has to wait while it is computed."""
     if source is not None and fold(target) == fold(source_name):
         raise InvalidInputError(
             f"{table.name}: the table and the source are both called {target!r}, so nobody could tell whose columns "
@@ -80,9 +83,13 @@ def merge_into(
         return _upserted(table, table.keys, source, source_name)
     for clause in clauses:
         clause.check()
-    with table.journal.exclusive(op) as session, Staging(table, op) as staging:
+    with ExitStack() as stack:
+        staging = stack.enter_context(Staging(table, op))
+        rows = staging.keep(source(None)) if source is not None and before_lock else None
+        session = stack.enter_context(table.journal.exclusive(op))
         snapshot = session.snapshot
-        rows = None if source is None else staging.keep(source(snapshot))
+        if source is not None and not before_lock:
+            rows = staging.keep(source(snapshot))
         columns = dict(snapshot.columns)
         if not columns:
             raise InvalidInputError(

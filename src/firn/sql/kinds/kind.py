@@ -18,6 +18,7 @@ from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.in_process import DuckQuery
 from firn.sql.outcome import Outcome
+from firn.sql.schemas import tables_in
 from firn.sql.statements import AlterTable, CreateTable, Insert, Merge
 
 
@@ -107,6 +108,12 @@ class Target:
     def source(self, text: str, versions: Mapping[str, str] | None = None) -> SourceRows:
         """A query in the SQL of the engine that the statement runs on."""
         return self._queries.source(text, versions)
+
+    def is_read_by(self, text: str) -> bool:
+        """Whether a source may read the table itself."""
+        if self._queries.on_spark:
+            return True  # nobody has looked into it yet
+        return fold(self.table.name) in map(fold, tables_in(text))
 
     def outline(self) -> str:
         """The statement without its values, for the log."""

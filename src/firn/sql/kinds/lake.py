@@ -92,8 +92,9 @@ class LakeInSql(SqlKind):
             return outcome("delete", table.delete(merge.on))
         text = merge.source
 
-        def source(snapshot: Snapshot) -> Any:
-            return target.source(text or "", {table.name: snapshot.version}).data()
+        def source(snapshot: Snapshot | None) -> Any:
+            at = None if snapshot is None else {table.name: snapshot.version}
+            return target.source(text or "", at).data()
 
         from firn.lake.maintain.merge_into import merge_into
 
@@ -106,6 +107,7 @@ class LakeInSql(SqlKind):
             source_name=merge.source_alias,
             op=merge.op,
             summary={"statement": target.outline()},
+            before_lock=text is not None and not target.is_read_by(text),
         )
         return outcome(merge.op, done)
 
