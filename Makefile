@@ -12,12 +12,15 @@ VENV_TOOLS := .venv-tools
 BIN := $(VENV)/bin
 UV := $(VENV_TOOLS)/bin/uv
 
-# Rooms whose files are shared out to a process a core; then those that start Spark, which needs all cores itself.
+# Tests are shared out to a process a core; then come those that start Spark, which needs all cores itself. A process
+# begins with a share of the files, and takes over what another hasn't begun when it is through.
 WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
-ROOMS := $(wildcard tests/unit tests/format tests/regressions tests/conformance tests/stateful tests/simulation)
 SPARK_ROOMS := tests/docs tests/spark
-LONG := 'long and not stores and not soak'
+ROOMS := $(wildcard tests/unit tests/format tests/regressions tests/conformance tests/stateful tests/simulation) $(SPARK_ROOMS)
+SHORT := not long and not stores and not soak
+LONG := long and not stores and not soak
 PYTEST := $(BIN)/python -m pytest
+SHARED := $(PYTEST) -n $(WORKERS) --dist worksteal
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
@@ -56,14 +59,14 @@ demo: setup ## Load flights and airports into ./demo-db, change them, query them
 ##@ Check
 
 .PHONY: test
-test: setup ## Run all tests that need no service, but for those that take long (nine minutes on two cores)
-	$(PYTEST) -n $(WORKERS) --dist loadfile $(PYTEST_ARGS) $(ROOMS)
-	$(PYTEST) $(PYTEST_ARGS) $(SPARK_ROOMS)
+test: setup ## Run all tests that need no service, but for those that take long (six minutes on two cores)
+	$(SHARED) -m '$(SHORT) and not spark' $(PYTEST_ARGS) $(ROOMS)
+	$(PYTEST) -m '$(SHORT) and spark' $(PYTEST_ARGS) $(SPARK_ROOMS)
 
 .PHONY: test-long
 test-long: setup ## Run the simulations, crash tests, benchmarks and runs of Spark that take long
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m $(LONG) $(PYTEST_ARGS) $(ROOMS)
-	$(PYTEST) -m $(LONG) $(PYTEST_ARGS) $(SPARK_ROOMS)
+	$(SHARED) -m '$(LONG) and not spark' $(PYTEST_ARGS) $(ROOMS)
+	$(PYTEST) -m '$(LONG) and spark' $(PYTEST_ARGS) $(SPARK_ROOMS)
 
 .PHONY: lint
 lint: setup ## Formatting, lints, types, and the direction of imports
