@@ -13,6 +13,8 @@ from kv_tables import new_table
 class Elsewhere:
     """What a database with a cluster gives: nothing of a writer's own may get there."""
 
+    closed = False
+
     def runner(self, input_bytes: int) -> LocalRunner:
         raise AssertionError("a writer's own compaction asked for a cluster")
 
