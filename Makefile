@@ -59,7 +59,7 @@ demo: setup ## Load flights and airports into ./demo-db, change them, query them
 ##@ Check
 
 .PHONY: test
-test: setup ## Run all tests that need no service, but for those that take long (six minutes on two cores)
+test: setup ## Run all tests that need no service, but for those that take long (seven minutes on two cores)
 	$(SHARED) -m '$(SHORT) and not spark' $(PYTEST_ARGS) $(ROOMS)
 	$(PYTEST) -m '$(SHORT) and spark' $(PYTEST_ARGS) $(SPARK_ROOMS)
 
