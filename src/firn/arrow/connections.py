@@ -86,6 +86,8 @@ def connection(
         raise
     finally:
         cursor.close()
+        if not ended and not _answers(kept.database):
+            ended = [kept]
         if not ended:
             with _idle_lock:
                 pool.append(kept)
@@ -93,6 +95,15 @@ def connection(
                 del pool[: len(ended)]
         for one in ended:
             one.database.close()
+
+
+def _answers(database: Any) -> bool:
+    """Whether a database still works: an internal error of DuckDB's ends it."""
+    try:
+        database.execute("SELECT 1")
+    except duckdb.Error:
+        return False
+    return True
 
 
 @atexit.register
@@ -112,12 +123,14 @@ def connect(
     file_system: Any = None,
     spill: str | None = None,
     progress: bool = False,
+    without: Sequence[str] = (),
 ) -> Any:
     """A new in-memory DuckDB. It may read `files`, by their exact paths, and nothing else outside.
 
     A `file_system` of fsspec's has those files whose paths begin with its protocol. Such a connection, and the
     readers of its results, have to be closed before the interpreter ends. `spill` is a directory for rows that don't
-    fit into memory. With `progress` it can be asked how far a query is.
+    fit into memory. With `progress` it can be asked how far a query is. `without` are optimizers that it goes without,
+    as far as it has them.
 
     Texts without an offset are times in UTC, whatever the machine's zone; this is set globally, as cursors don't
     inherit what a session sets.
@@ -126,6 +139,9 @@ def connect(
     if files:  # which are told before the way out is closed
         del config["enable_external_access"]
     connection = duckdb.connect(":memory:", config=config)
+    if without:
+        with suppress(duckdb.Error):  # of a version that has no optimizer of that name
+            connection.sql(f"SET disabled_optimizers = '{','.join(without)}'")
     if file_system is not None:
         connection.register_filesystem(file_system)
     settings = ["GLOBAL TimeZone = 'UTC'", "GLOBAL Calendar = 'gregorian'"]

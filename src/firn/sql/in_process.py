@@ -223,10 +223,11 @@ class DuckQuery:
         return _Rows(self._computed(text, columns, reads))
 
     def _computed(self, text: str, columns: Any, reads: bool) -> Generator[pa.RecordBatch]:
+        careful = False
         for left in reversed(range(RETRIES)):
             returned = False
             failures: list[BaseException] = []
-            with self._instance(failures, text if reads else None) as (duck, files):
+            with self._instance(failures, text if reads else None, careful) as (duck, files):
                 try:
                     reader = duck.sql(text, params=self._parameters).to_arrow_reader(BATCH_ROWS)
                     for batch in reader:
@@ -237,6 +238,9 @@ class DuckQuery:
                             returned = True
                     return
                 except (duckdb.Error, OSError, pa.ArrowException) as error:
+                    if isinstance(error, duckdb.InternalException) and left and not (returned or careful):
+                        careful = True
+                        continue
                     lost = _lost(failures, files)
                     if lost is None:
                         raise (failures[0] if failures else self._failure(error)) from None
@@ -250,10 +254,10 @@ class DuckQuery:
 
     @contextmanager
     def _instance(
-        self, failures: list[BaseException], text: str | None = None
+        self, failures: list[BaseException], text: str | None = None, careful: bool = False
     ) -> Iterator[tuple[Any, list[str]]]:
         """A DuckDB of this query's own: the tables' relations by their names, and no way to anything else. `text` is
-        what reads their rows."""
+        what reads their rows; `careful` as of `instance`."""
         relations: dict[str, Relation] = {
             name: relation_of(read, f"firn:{number}", failures, verify=self._limits.verify)
             for number, (name, read) in enumerate(self._look.reads.items())
@@ -264,7 +268,7 @@ class DuckQuery:
             relations[name] = given_relation(rows, f"firn:given:{number}")
         files = [path for relation in relations.values() for path in relation.files]
         objects = {path: file for relation in relations.values() for path, file in relation.objects.items()}
-        with instance(self._limits, files, objects, failures) as duck:
+        with instance(self._limits, files, objects, failures, careful=careful) as duck:
             _define_clock(duck, self._now, self.text)
             for name, relation in relations.items():
                 for label, stream in relation.streams.items():

@@ -616,6 +616,21 @@ def test_an_error_of_a_row_comes_with_the_rows(db: firn.Database) -> None:
         result.to_arrow()
 
 
+def test_a_query_in_which_duckdbs_optimizer_fails(tmp_path: Path) -> None:
+    """DuckDB 2.0.1 has an internal error here, over columns that are computed from those of a file."""
+    db = firn.connect(tmp_path)
+    db.sql(
+        "CREATE TABLE t AS SELECT i AS id, i % 3 AS k, i::DOUBLE AS x, [i::DOUBLE] AS l FROM range(10) r(i)"
+    )
+    db.sql("CREATE TABLE u AS SELECT i AS n, 'nan'::DOUBLE AS x FROM range(3) r(i)")
+    query = (
+        "SELECT a.id, b.id AS other FROM t a, LATERAL (SELECT * FROM t b WHERE a.id = b.k) b "
+        "LEFT JOIN u c ON b.id = c.n WHERE c.x > b.x ORDER BY ALL"
+    )
+    assert list(db.sql(query)) == [{"id": n, "other": n} for n in range(3)]
+    assert (db.sql(query).count(), len(db.sql(query).head(2))) == (3, 2)
+
+
 def test_an_error_of_the_store_is_raised_as_it_is(db: firn.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     table = db.create_table("t")
     table.append([{"n": 1}])
