@@ -129,8 +129,8 @@ def connect(
 
     A `file_system` of fsspec's has those files whose paths begin with its protocol. Such a connection, and the
     readers of its results, have to be closed before the interpreter ends. `spill` is a directory for rows that don't
-    fit into memory. With `progress` it can be asked how far a query is. `without` are optimizers that it goes without,
-    as far as it has them.
+    fit into memory. With `progress` it can be asked how far a query is. `without` are optimizers that it goes
+    without, as far as it has them.
 
     Texts without an offset are times in UTC, whatever the machine's zone; this is set globally, as cursors don't
     inherit what a session sets.
