@@ -8,6 +8,8 @@ from typing import Any
 
 import duckdb
 import pytest
+from answers import Answers
+from random_queries import Queries
 
 import firn
 from firn.errors import FirnError
@@ -37,6 +39,8 @@ VALUES = {
 }  # fmt: skip
 
 
+COLUMNS = {"_id": "VARCHAR", "g": "VARCHAR", "n": "INTEGER", "x": "DOUBLE", "d": "DATE"}
+
 NAN = {True: ["'NaN'::DOUBLE"], False: []}
 """JSON has no NaN."""
 
@@ -52,6 +56,8 @@ class Pair:
         self.duck = duckdb.connect()
         self.duck.execute("CREATE TABLE t (_id VARCHAR, g VARCHAR, n INTEGER, x DOUBLE, d DATE)")
         self.next = 0
+        self.answers = Answers(self.db, self.duck)
+        self.queries = Queries(self.rng, {"t": COLUMNS}, "n")
 
     @property
     def unique(self) -> bool:
@@ -117,6 +123,10 @@ class Pair:
         assert (ours is None) == (theirs is None), f"{ours}\n{theirs}\n{script}"
         assert self.rows(self.db) == self.theirs(), script
 
+    def ask(self) -> None:
+        """A query of any shape."""
+        self.answers.check(self.queries.query(), ";\n".join(self.said))
+
     def run_block(self) -> None:
         """Some statements in a transaction of both, which is committed, rolled back, or fails."""
         before = self.rows(self.db)
@@ -165,6 +175,7 @@ def test_the_same_text_does_the_same(kind: str, seed: int) -> None:
     pair = Pair(kind, seed)
     for _ in range(10):
         pair.run()
+        pair.ask()
 
 
 @pytest.mark.parametrize("kind", ["records", "writer"])

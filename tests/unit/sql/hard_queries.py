@@ -1,0 +1,227 @@
+"""Queries that decide about rows by what isn't there: conditions over outer joins, names that stand for other things,
+comparisons across types, NULL and NaN.
+
+One a line, over the tables of `test_random_queries.test_hard_queries`, whose files hold one row each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUERIES: Final = r"""
+SELECT a.k FROM t a LEFT JOIN u b ON a.k=b.k WHERE b.k IS NULL
+SELECT a.k FROM t a LEFT JOIN u b ON a.k=b.k WHERE (b.n = 1) IS NOT TRUE
+SELECT a.k FROM t a LEFT JOIN u b ON a.k=b.k WHERE b.n = 1 OR b.n IS NULL
+SELECT a.k FROM t a LEFT JOIN u b ON a.k=b.k WHERE b.n IS DISTINCT FROM 0
+SELECT a.k FROM t a LEFT JOIN u b ON a.k=b.k WHERE coalesce(b.n, 1) = 1
+SELECT a.k FROM t a LEFT JOIN u b ON a.k=b.k WHERE NOT (b.n = 0) IS TRUE
+SELECT a.k FROM t a LEFT JOIN u b ON a.k=b.k WHERE b.n NOT IN (0) IS NOT FALSE
+SELECT a.k, b.k FROM t a FULL JOIN u b ON a.k=b.k WHERE a.n IS NULL
+SELECT a.k, b.k FROM t a LEFT JOIN u b ON a.k=b.k AND a.n = 1 AND b.n = 1
+SELECT a.k, b.k FROM t a LEFT JOIN u b USING (k) WHERE b.x IS NULL
+SELECT n AS k FROM t WHERE k = 1
+SELECT n AS k FROM t WHERE k = 1 ORDER BY k
+SELECT k + 1 AS q, q * 2 AS n FROM t WHERE q = 3 AND n = 1
+SELECT k % 2 AS n, n AS r FROM t WHERE r = 1
+SELECT a.k, b.k AS bk FROM t a LEFT JOIN u b ON a.k=b.k AND b.n=1 WHERE a.n = 1
+SELECT a.k, b.k AS bk FROM t a LEFT JOIN u b ON a.k=b.k AND a.n=1
+SELECT a.k, b.k AS bk FROM t a LEFT JOIN u b ON a.k=b.k AND a.n=1 WHERE b.k IS NULL
+SELECT a.k, b.k AS bk FROM t a RIGHT JOIN u b ON a.k=b.k AND b.n=1 WHERE a.k IS NULL
+SELECT a.k, b.k AS bk FROM t a FULL JOIN u b ON a.k=b.k WHERE a.n <> 1
+SELECT a.k, b.k AS bk FROM t a FULL JOIN u b ON a.k=b.k WHERE a.n = 1 OR b.n = 2
+SELECT a.k, b.k AS bk FROM t a FULL JOIN u b USING (k) WHERE a.k = 3
+SELECT k FROM t a FULL JOIN u b USING (k) WHERE k = 1
+SELECT k FROM t a RIGHT JOIN u b USING (k) WHERE a.k = 3
+SELECT k FROM u a RIGHT JOIN t b USING (k) WHERE a.k = 3
+SELECT k FROM u a RIGHT JOIN t b USING (k) WHERE a.k IS NOT NULL
+SELECT k FROM u a LEFT JOIN t b USING (k, n) WHERE b.n >= 1
+SELECT a.k FROM t a, u b LEFT JOIN t c ON b.k = c.k + 2 WHERE c.n = 1 AND a.k = b.k
+SELECT a.k FROM t a LEFT JOIN u b ON a.k = b.k JOIN t c ON a.k = c.k AND c.n = 1
+SELECT a.k FROM t a LEFT JOIN (u b JOIN t c ON b.k = c.k) ON a.k = b.k WHERE c.n = 1
+WITH t AS (SELECT * FROM t WHERE k > 1) SELECT k FROM t t2 WHERE k < 4
+WITH t AS (SELECT * FROM t WHERE k > 1), w AS (SELECT * FROM t WHERE k < 4) SELECT k FROM w
+WITH t AS (SELECT * FROM u WHERE k > 1), u AS (SELECT * FROM t WHERE k < 4) SELECT k FROM u
+WITH u AS (SELECT 5::BIGINT AS k) SELECT t.k FROM t, u WHERE u.k = 5 AND t.k = 1
+SELECT k FROM t WHERE k > 1 AND EXISTS (WITH t AS (SELECT 5 AS k) SELECT 1 FROM t WHERE k = 5)
+SELECT k FROM t WHERE k > 1 AND EXISTS (WITH t AS (SELECT 5 AS k) SELECT 1 FROM t WHERE k = 6)
+SELECT (WITH t AS (SELECT * FROM u) SELECT min(k) FROM t WHERE k = 3) AS q, k FROM t WHERE k = 1
+WITH t AS (SELECT k FROM t WHERE k=1 UNION ALL SELECT k FROM t WHERE k=2) FROM t
+WITH RECURSIVE r AS (SELECT k FROM t WHERE k = 1 UNION ALL SELECT r.k + 1 FROM r JOIN t ON t.k = r.k + 1) FROM r
+WITH RECURSIVE t(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM t WHERE k < 4) FROM t WHERE k > 2
+WITH RECURSIVE u AS (SELECT k FROM t WHERE k = 1), t AS (SELECT 7 AS k) SELECT u.k, t.k FROM u, t WHERE t.k = 7
+SELECT k FROM t WHERE (SELECT max(k) FROM u WHERE u.k = t.k AND t.n = 2) = 5
+SELECT k FROM t WHERE k IN (SELECT k FROM u WHERE n = 1 AND t.n = 1)
+SELECT k FROM t WHERE k NOT IN (SELECT n FROM u)
+SELECT k FROM t WHERE k NOT IN (SELECT n FROM u WHERE n IS NOT NULL)
+SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.n = 1)
+SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE n = 1 AND k = t.k)
+SELECT k FROM t k WHERE k.k = 1
+SELECT k FROM t n WHERE n.k = 1
+SELECT k.n FROM t k WHERE k.n = 1
+SELECT o.k FROM t o WHERE o.k = 1
+SELECT o.a FROM t o WHERE o.a = 1
+SELECT o.k FROM t WHERE o.k = 1
+SELECT a.k FROM t a JOIN u o ON a.k = o.k WHERE o.k = 3
+SELECT a.k FROM t a JOIN u o ON a.k = o.k WHERE o.a = 3
+SELECT k FROM t WHERE NOT k = 1
+SELECT k FROM t WHERE (k = 1) = true
+SELECT k FROM t WHERE k = 1 = true
+SELECT k FROM t WHERE k <= 1 IS TRUE
+SELECT k FROM t WHERE k BETWEEN 1 AND 2 AND n = 1
+SELECT k FROM t WHERE k BETWEEN 1 AND 2 OR n = 2
+SELECT k FROM t WHERE k = 1 AND n = 1 OR k = 2 AND n = 2
+SELECT k FROM t WHERE k = '1'
+SELECT k FROM t WHERE k IN (1, '2')
+SELECT k FROM t WHERE k IN (1, 2.0, 3e0)
+SELECT k FROM t WHERE s = 5
+SELECT k FROM t WHERE s IN ('a', 'A')
+SELECT k FROM t WHERE k = true
+SELECT k FROM t WHERE ok = 1
+SELECT k FROM t WHERE ok
+SELECT k FROM t WHERE ok IS NOT TRUE
+SELECT k FROM t WHERE d = '2024-01-02 '
+SELECT k FROM t WHERE d = '2024-1-2'
+SELECT k FROM t WHERE d = DATE '2024-1-2'
+SELECT k FROM t WHERE d >= TIMESTAMP '2024-01-02 12:00:00'
+SELECT k FROM t WHERE t > DATE '2024-01-02'
+SELECT k FROM t WHERE t > '2024-01-02'
+SELECT k FROM t WHERE z > '2024-01-02'
+SELECT k FROM t WHERE z > TIMESTAMP '2024-01-02 00:00:00'
+SELECT k FROM t WHERE z > DATE '2024-01-02'
+SELECT k FROM t WHERE z = TIMESTAMPTZ '2024-01-02 00:00:00+02'
+SELECT k FROM t WHERE c > '02:00:00'
+SELECT k FROM t WHERE c > TIME '02:00:00'
+SELECT k FROM t WHERE x > 1
+SELECT k FROM t WHERE x = 0
+SELECT k FROM t WHERE x = -0.0
+SELECT k FROM t WHERE x <> 'nan'
+SELECT k FROM t WHERE x <= 1.5
+SELECT k FROM t WHERE NOT x <= 1.5
+SELECT k FROM t WHERE f = 0.1
+SELECT k FROM t WHERE f = 0.1::FLOAT
+SELECT k FROM t WHERE f = 16777217
+SELECT k FROM t WHERE f >= 16777217
+SELECT k FROM t WHERE f < 0.1
+SELECT k FROM t WHERE f <= 0.1
+SELECT k FROM t WHERE m = 1.25
+SELECT k FROM t WHERE m = 1.250
+SELECT k FROM t WHERE m > 1.2555555555555555555555555555555
+SELECT k FROM t WHERE m = 1.25e0
+SELECT k FROM t WHERE m IN (1.25, 2)
+SELECT k FROM t WHERE k = n
+SELECT a.k FROM t a JOIN u b ON a.k = b.n
+SELECT k FROM t WHERE k = 1 -- OR k = 2
+SELECT k FROM t WHERE k = 1 /* AND n = 5 */ OR k = 3
+SELECT k FROM t WHERE k = 1--1
+SELECT k FROM t WHERE s = $$a$$
+SELECT k FROM t WHERE s = E'a'
+SELECT k FROM t WHERE s = 'a' COLLATE NOCASE
+SELECT k FROM t WHERE s COLLATE NOCASE = 'a'
+SELECT k FROM t WHERE s COLLATE NOCASE IN ('a')
+SELECT k FROM (SELECT k, s COLLATE NOCASE AS s FROM t) WHERE s = 'a'
+SELECT k FROM t WHERE s LIKE 'a' COLLATE NOCASE
+SELECT k FROM t WHERE s LIKE 'a%'
+SELECT k FROM t WHERE s NOT LIKE 'a%'
+SELECT k FROM t WHERE s LIKE '%'
+SELECT k FROM t WHERE s > ''
+SELECT k FROM t WHERE (k, n) = (1, 1)
+SELECT k FROM t WHERE (k, n) IN ((1, 1), (2, 2))
+SELECT k FROM t WHERE k = 1 OR 1 = 1
+SELECT k FROM t WHERE k = 1 OR NULL
+SELECT k FROM t WHERE k IS NULL OR k = 1
+SELECT k FROM t WHERE coalesce(k = 1, true)
+SELECT k FROM t WHERE CASE WHEN k = 1 THEN false ELSE true END
+SELECT k FROM t WHERE if(k = 1, n = 5, n = 1)
+SELECT k FROM t WHERE xor(k, 1) = 0
+FROM t SELECT k WHERE k = 1
+FROM t WHERE k = 1 SELECT k
+SELECT k FROM t WHERE k = 1 UNION ALL SELECT k FROM t WHERE k = 2
+SELECT k FROM t WHERE k < 3 EXCEPT SELECT k FROM t WHERE k = 2
+SELECT k FROM t WHERE k < 3 INTERSECT SELECT k FROM t WHERE n = 2
+(SELECT k FROM t WHERE k = 1) UNION (SELECT k FROM t WHERE n = 0) ORDER BY k LIMIT 2
+SELECT k, count(*) OVER () AS c FROM t WHERE n = 1 QUALIFY c > 1
+SELECT k, lag(k) OVER (ORDER BY k) AS c FROM t QUALIFY k = 3
+SELECT n, count(*) FROM t GROUP BY n HAVING n = 1
+SELECT a.k, b.k AS bk FROM t a ASOF JOIN u b ON a.k >= b.k WHERE b.n = 1
+SELECT a.k, b.k AS bk FROM t a ASOF LEFT JOIN u b ON a.k >= b.k WHERE a.n = 1
+SELECT a.k, b.k AS bk FROM (FROM t ORDER BY k) a POSITIONAL JOIN (FROM u ORDER BY k) b WHERE b.k = 3
+SELECT a.k FROM t a SEMI JOIN u b ON a.k = b.k AND b.n = 1
+SELECT a.k FROM t a ANTI JOIN u b ON a.k = b.k AND b.n = 1
+SELECT a.k FROM t a ANTI JOIN u b USING (k) WHERE a.n = 1
+SELECT a.k FROM t a NATURAL JOIN u b WHERE a.n = 1
+SELECT a.k FROM t a NATURAL LEFT JOIN u b WHERE b.n = 1
+SELECT a.k, q.c FROM t a, LATERAL (SELECT count(*) AS c FROM u b WHERE b.k > a.k AND b.n = 1) q WHERE a.n = 1
+SELECT a.k, q.c FROM t a LEFT JOIN LATERAL (SELECT b.k AS c FROM u b WHERE b.k = a.k AND n = 1) q ON true
+SELECT a.k, q.c FROM t a LEFT JOIN LATERAL (SELECT b.k AS c FROM u b WHERE b.k = a.k AND a.n = 1) q ON q.c > 2
+PIVOT (SELECT k, n FROM t WHERE k > 1) ON n IN (0, 1, 2) USING sum(k)
+SELECT * FROM (PIVOT t ON n IN (0, 1, 2) USING sum(k) GROUP BY ok) WHERE "1" > 3
+SELECT * FROM t PIVOT (sum(k) FOR n IN (0, 1, 2) GROUP BY ok) WHERE "1" > 3
+SELECT * FROM (UNPIVOT (SELECT k, n FROM t) ON k, n INTO NAME a VALUE b) WHERE b = 1
+SELECT k FROM t WHERE k = 1 AND (SELECT count(*) FROM t WHERE k = 2) = 1
+SELECT max(k) FROM t WHERE n = (SELECT max(n) FROM t)
+SELECT k FROM t WHERE k = ANY (SELECT k FROM u WHERE n = 1)
+SELECT k FROM t WHERE k > ALL (SELECT k FROM u WHERE n = 1)
+SELECT k FROM t TABLESAMPLE 100% WHERE k = 1
+SELECT k FROM t WHERE k = 1 USING SAMPLE 100%
+SELECT DISTINCT ON (n) n, k FROM t WHERE k > 1 ORDER BY n, k
+SELECT k FROM t WHERE k > 1 ORDER BY k LIMIT 1 OFFSET 1
+SELECT k FROM t ORDER BY n NULLS FIRST, k LIMIT 3
+SELECT count(*) FILTER (WHERE k = 1), count(*) FROM t
+SELECT k FROM t WHERE struct_extract(o, 'k') = 1
+SELECT k FROM t WHERE o = {'a': 1, 'k': 4}
+SELECT k FROM t WHERE k - 1 = 0
+SELECT k FROM t WHERE -k = -1
+SELECT k FROM t WHERE k = -1 + 2
+SELECT k FROM t WHERE k = (1)
+SELECT k FROM t WHERE (k) = 1
+SELECT k FROM t WHERE k = 1_0 - 9
+SELECT k FROM t WHERE k < 99999999999999999999999
+SELECT k FROM t WHERE k > -99999999999999999999999
+SELECT k FROM t WHERE k = 1.0000000000000000000000000001
+SELECT k FROM t WHERE k IN (SELECT unnest([1, 2]))
+SELECT k FROM t WHERE k IN (VALUES (1), (2))
+SELECT k FROM t WHERE [k] = [1]
+SELECT t.k FROM t JOIN u ON t.k = u.k AND t.n = 1 AND u.n = 1
+SELECT t.k FROM t JOIN u ON (t.k = u.k OR t.n = 2) AND t.n > 0
+SELECT t.k FROM t JOIN u ON t.n = 1 WHERE u.k = 3
+SELECT t.k FROM t CROSS JOIN u WHERE t.n = 1 AND u.k = 3
+SELECT k FROM t WHERE n = 1 AND NOT (k = 1)
+SELECT k FROM t WHERE n IN (1) IS TRUE
+SELECT k FROM t WHERE n IN (1) = false
+SELECT "K" FROM t WHERE "K" = 1
+SELECT T.K FROM T WHERE T.K = 1
+SELECT k FROM main.t WHERE main.t.k = 1
+SELECT k FROM main.t WHERE t.k = 1
+SELECT main.t.k FROM main.t, main.u WHERE main.t.k = main.u.k AND u.n = 1
+SELECT k FROM t WHERE k = 1 AND t.s = 'a' AND d = DATE '2024-01-02'
+SELECT k FROM t WHERE d BETWEEN DATE '2024-01-02' AND DATE '2024-01-04'
+SELECT k FROM t WHERE d < DATE 'infinity' AND d > DATE '-infinity'
+SELECT k FROM t WHERE t < TIMESTAMP 'infinity'
+SELECT k FROM t WHERE k IS DISTINCT FROM 1
+SELECT k FROM t WHERE n IS NOT DISTINCT FROM NULL
+SELECT k FROM t WHERE n IS NULL
+SELECT k FROM t WHERE n ISNULL
+SELECT k FROM t WHERE n NOTNULL
+SELECT k FROM t WHERE n != 1
+SELECT k FROM t WHERE n ^@ 1
+SELECT * FROM (SELECT * FROM t a LEFT JOIN u b ON a.k = b.k) q WHERE q.n = 1
+SELECT * FROM (SELECT a.*, b.n AS bn FROM t a LEFT JOIN u b ON a.k = b.k WHERE b.n = 1) q WHERE q.bn IS NULL
+SELECT k FROM t GROUP BY k HAVING max(n) = 1
+SELECT sum(k) FROM t WHERE k = 1 GROUP BY ()
+SELECT count(*) FROM t WHERE k = 77
+SELECT max(k), min(n), count(*) FROM t WHERE k = 77 AND n = 1
+SELECT any_value(k) FROM t WHERE false
+SELECT k FROM t WHERE true AND k = 1
+SELECT k FROM t WHERE NULL
+SELECT unnest([k, n]) AS q FROM t WHERE k = 1
+SELECT k FROM t, unnest([1, 2]) q(k2) WHERE k = k2
+SELECT k FROM t, range(3) r(n2) WHERE k = 1 AND n2 = 1
+SELECT k FROM t JOIN range(3) r(n) ON t.k = r.n WHERE t.n = 1
+SELECT [e FOR e IN [k, n] IF e = 1] AS q FROM t WHERE k = 1
+SELECT list_filter([1, 2], lambda k: k = 1) AS q, n FROM t WHERE n = 2
+SELECT n FROM t WHERE len(list_filter([1, 2], lambda k: k = 1)) = 1 AND n = 2
+SELECT k FROM t WHERE CAST(k AS VARCHAR) = '1'
+SELECT k FROM t WHERE k::VARCHAR = '1' AND n = 1
+DESCRIBE SELECT k FROM t WHERE k = 1
+SUMMARIZE SELECT k FROM t WHERE k > 1
+"""
