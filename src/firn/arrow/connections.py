@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -68,9 +68,9 @@ def connection(
     Opening a database takes 15 ms, so it is kept for later calls that need no other files; not after an interrupt or
     a failing reader.
     """
-    wanted = frozenset(files)
+    wanted, limits = frozenset(files), (memory, threads, spill)
     with _idle_lock:
-        pool = _idle.setdefault((memory, threads, spill), [])
+        pool = _idle.setdefault(limits, [])
         kept = next((one for one in reversed(pool) if one.files >= wanted), None)
         if kept is not None:
             pool.remove(kept)
@@ -91,7 +91,8 @@ def connection(
         if not ended:
             with _idle_lock:
                 pool.append(kept)
-                ended = pool[: -_KEPT_WITH_FILES if wanted else -_KEPT]
+                keeps = _idle.get(limits) is pool  # else it was closed meanwhile
+                ended = pool[: (-_KEPT_WITH_FILES if wanted else -_KEPT) if keeps else None]
                 del pool[: len(ended)]
         for one in ended:
             one.database.close()
@@ -106,11 +107,16 @@ def _answers(database: Any) -> bool:
     return True
 
 
+def close_spilling(spill: str) -> None:
+    """Close what is kept for a directory that nobody will spill to again: each has threads and memory of its own."""
+    _close_idle(lambda where: where == spill)
+
+
 @atexit.register
-def _close_idle() -> None:
+def _close_idle(of: Callable[[str | None], bool] = lambda where: True) -> None:
     """A connection that outlives the interpreter's modules complains of leaks as it goes."""
     with _idle_lock:
-        pools = [_idle.pop(key) for key in list(_idle)]
+        pools = [_idle.pop(key) for key in list(_idle) if of(key[2])]
     for kept in (one for pool in pools for one in pool):
         kept.database.close()
 

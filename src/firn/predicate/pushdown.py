@@ -91,7 +91,7 @@ def _named(tree: exp.Expression) -> set[str] | None:
     """All names in a query; None where it takes columns unnamed."""
     names: set[str] = set()
     aliases: set[str] = set()
-    alone: set[str] = set()
+    alone: list[tuple[str, str]] = []
     unnamed = (exp.Pivot, exp.Columns, exp.Describe, exp.Summarize, exp.PositionalColumn)
     for node in tree.walk():
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
@@ -104,9 +104,23 @@ def _named(tree: exp.Expression) -> set[str] | None:
             names.add(fold(node.name))
         elif isinstance(node, (exp.Table, exp.Subquery, exp.CTE)):
             aliases.add(fold(node.alias_or_name))
-        elif isinstance(node, exp.Column) and len(node.parts) == 1:
-            alone.add(fold(node.name))
-    return names if alone.isdisjoint(aliases) else None
+        elif isinstance(node, exp.Column):
+            alone.append((fold(node.table), fold(node.name)))
+        elif isinstance(node, exp.TimeUnit) and isinstance(node.args.get("unit"), exp.Var):
+            names |= _units(node.args["unit"].name)
+    rows = (name for before, name in alone if before in _SCHEMAS or before not in aliases)
+    return names if aliases.isdisjoint(rows) else None
+
+
+_SCHEMAS = ("", "main", "temp", "firn")
+"""What stands before the name of a table, besides nothing."""
+
+
+def _units(unit: str) -> set[str]:
+    """The columns that sqlglot may have taken for a unit of time, as in `date_trunc(unit, time)`: it writes short
+    names out, and all in capitals."""
+    short = exp.TimeUnit.UNABBREVIATED_UNIT_NAME.items()
+    return {fold(unit), *(fold(name) for name, long in short if long == unit)}
 
 
 def _renames_table(node: exp.Expression) -> bool:

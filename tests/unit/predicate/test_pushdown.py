@@ -173,6 +173,7 @@ def test_a_struct_field_of_the_same_name_is_not_the_column() -> None:
         ("SELECT count(*) FROM f NATURAL JOIN g", list(COLUMNS["f"])),
         ("SELECT f FROM f", list(COLUMNS["f"])),
         ("SELECT a FROM f AS a", list(COLUMNS["f"])),
+        ("SELECT main.f FROM f", list(COLUMNS["f"])),
         ("FROM f", list(COLUMNS["f"])),
         # columns by their places
         ("SELECT #2 FROM f", list(COLUMNS["f"])),
@@ -209,3 +210,10 @@ def test_bytes_with_escapes_are_the_same_bytes_in_spark() -> None:
 
     tree = parse(r"SELECT * FROM f WHERE y IN ('a\x00\xff'::BLOB, 'b')", "query")
     assert to_spark(tree) == "SELECT * FROM `f` WHERE `y` IN (X'6100ff', 'b')"
+
+
+def test_a_column_in_the_place_of_a_unit_of_time_is_used() -> None:
+    """sqlglot takes it for the unit itself, and writes short ones out."""
+    tree = parse("SELECT date_trunc(unit, at), date_diff(h, at, at) FROM t", "query")
+    assert used_columns(tree)(dict.fromkeys(("unit", "h", "hour", "at", "x"), "VARCHAR"))[:2] == ["unit", "h"]
+    assert "x" not in used_columns(tree)({"at": "TIMESTAMP", "x": "BIGINT"})

@@ -695,6 +695,17 @@ def test_a_kept_duckdb_shows_nothing_of_the_query_before(
     assert len(opened) == 4
 
 
+def test_a_kept_duckdb_ends_with_the_directory_that_it_spills_to(tmp_path: Path) -> None:
+    with firn.connect(tmp_path / "db", spill=tmp_path / "spill") as db:
+        db.create_table("t").append([{"n": 1}])
+        assert list(db.sql("FROM t")) == [{"n": 1}]
+        where = db.engines.limits.spill
+        assert where is not None
+        path = where.path()
+        assert [key for key in connections._idle if key[2] == path]
+    assert [key for key in connections._idle if key[2] == path] == []
+
+
 def test_no_jvm_and_no_spark(tmp_path: Path) -> None:
     program = (
         "import sys, firn\n"

@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from firn.arrow.connections import close_spilling
 from firn.concurrency.at_exit import unclosed
 from firn.concurrency.once import Once
 from firn.errors import InvalidInputError
@@ -52,5 +53,10 @@ class SpillDirectory:
         except OSError as error:
             reason = error.strerror or error
             raise InvalidInputError(f"nothing can be spilled to {self._parent}: {reason}.") from None
-        self._removal = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+        self._removal = weakref.finalize(self, _remove, path)
         return path
+
+
+def _remove(path: str) -> None:
+    close_spilling(path)
+    shutil.rmtree(path, ignore_errors=True)
