@@ -21,6 +21,7 @@ from firn.kinds import FORMAT_VERSIONS, KINDS, PARTS, part_of
 from firn.lake.table import LakeTable
 from firn.reads import ReadPlanner
 from firn.spark.plan import SparkKind
+from firn.sql.kinds.kind import SqlKind
 
 SOURCE = Path(firn.__file__).parent
 
@@ -113,6 +114,7 @@ def test_a_kind_has_all_its_parts(kind: Any) -> None:
         assert protocol in found.__mro__
         verbs = {name for name, verb in vars(protocol).items() if inspect.isfunction(verb) and name[0] != "_"}
         assert verbs - vars(found).keys() <= answered, part  # by the protocol itself
+    assert not inspect.isabstract(type(part_of(kind, "sql"))) and isinstance(part_of(kind, "sql"), SqlKind)
     asked = inspect.signature(part_of(kind, "check")).parameters
     assert set(inspect.signature(TableCheck.__call__).parameters) - {"self"} <= asked.keys()
     assert callable(part_of(kind, "report"))

@@ -2,8 +2,8 @@
 
 A command parses its arguments, calls one public verb and prints the answer: a table or a line for people, one
 JSON document for programs (`--json`). The work of a verb belongs into the rooms below. `app` holds the commands'
-frame and the answers to errors, `call` what commands on one table share, `target` how tables are named, `output` all
-printing. Start reading in `read`.
+frame and the answers to errors, `call` what commands on one table share, `target` how tables are named,
+`terminal/output` all printing. Start reading in `read`.
 """
 
 from __future__ import annotations

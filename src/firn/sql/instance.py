@@ -1,4 +1,4 @@
-"""A DuckDB of one statement's own, and what its queries are made with."""
+"""The DuckDB that a statement runs on, and what its queries are made with."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def instance(
     alone: bool = False,
     careful: bool = False,
 ) -> Iterator[Any]:
-    """A connection of this statement's own to a DuckDB that reaches `files`, and `objects` by their paths, and
-    nothing else. It is closed at the end.
+    """A connection of this statement's own to a DuckDB that reaches `files`, and `objects` by their paths. A DuckDB
+    that is kept may reach files of earlier statements, too; nothing else. The connection is closed at the end.
 
     Args:
         failures: takes the errors of objects, of which DuckDB passes on the text alone.

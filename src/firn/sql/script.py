@@ -71,6 +71,11 @@ class SqlScript:
                 self._transaction = self._begun(query, parameters)
             if self._transaction is None:
                 return self._database.sql(query, parameters, tables=tables, **options)
+            if ignored := [name for name in ("in_process", "verify") if options.get(name)]:
+                raise UnsupportedError(
+                    f"{ignored[0]}= isn't for statements of a transaction: leave it out, or run the statement before "
+                    "BEGIN or after COMMIT."
+                )
             found: Result = self._transaction.sql(query, parameters, tables=tables)
             return found
         except BaseException:

@@ -223,3 +223,11 @@ def test_a_script_reads_records_at_one_commit(db: firn.Database) -> None:
         assert not script.in_block
     with pytest.raises(InvalidInputError):
         db.sql("BEGIN; FROM stock", script=True)
+
+
+@pytest.mark.parametrize("option", [{"verify": True}, {"in_process": "1GB"}])
+def test_a_block_takes_no_option_that_it_would_ignore(db: firn.Database, option: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError, match=f"{min(option)}= isn't for statements of a transaction"):
+        db.sql("BEGIN; UPDATE stock SET pairs = 0; COMMIT", script=True, **option)
+    assert 0 not in stock(db).values()
+    assert db.sql("FROM stock; FROM stock", script=True, **option).count() == 2
