@@ -37,6 +37,7 @@ PROGRAMS = (
     Program("merge_spark", True, ("--rows", "60000", "--changes", "10000", "--rounds", "1")),
     Program("sql_objects", False, ("--rows", "200000", "--small", "40", "--rounds", "1")),
     Program("sql_suites", False, ("--scale", "0.1", "--rounds", "1")),
+    Program("sql_spill", False, ("--gb", "0.1")),
     Program("many_files", False, ("--files", "100", "--rounds", "1")),
     Program(
         "small_appends",

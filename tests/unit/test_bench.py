@@ -73,6 +73,11 @@ def test_first_answer(run):
     assert all(m["cpu_s"] > 0 for m in found.values())
 
 
+def test_sql_spill(run):
+    found = measures(run("sql_spill", "--gb", "0.001"))
+    assert {m["answer"] for m in found.values()} == {67_108, 33_554} and len(found) == 2
+
+
 def test_merge_into(run):
     sizes = ("--rows", "600", "--changes", "100", "--files", "2", "--rounds", "1", "--appenders", "2")
     found = measures(run("merge_into", *sizes))
