@@ -8,6 +8,7 @@ import pytest
 from sqlglot.dialects.duckdb import DuckDB
 
 from firn.errors import InvalidInputError, UnsupportedError
+from firn.predicate.binder import constant
 from firn.predicate.dialect import parse
 from firn.predicate.grammar import ExpressionSQL, FirnSQL
 from firn.predicate.predicate import Predicate, Query, parse_rewrite
@@ -262,6 +263,12 @@ def test_queries_over_the_rows_run_in_duckdb(text: str) -> None:
 def test_queries_that_read_anything_else_are_refused(text: str, problem: str) -> None:
     with pytest.raises(InvalidInputError, match=problem):
         Query.parse(text, "_rows")
+
+
+def test_a_constant_that_cant_be_computed_has_no_value() -> None:
+    """It fails on the rows that it is asked of, if there are any: no file is left out for it."""
+    assert constant("9223372036854775807 + 1") is None
+    assert constant("1 + 1").as_py() == 2
 
 
 def test_rewrite_takes_a_predicate_or_a_query() -> None:
