@@ -1,7 +1,8 @@
-"""The page on commits: each function that it names is called, in its order."""
+"""The page on commits and reads: each function that it names is called, in its order."""
 
 from __future__ import annotations
 
+import random
 import re
 import sys
 import threading
@@ -65,6 +66,18 @@ def put() -> None:
         kv.put(b"DTW", b"66")
 
 
+def got() -> None:
+    table = firn.connect("memory://read-by-key").create_table("flights", kind="keyed")
+    with table.open() as kv:
+        for n in range(400):  # more than is fetched whole
+            kv.put(b"%d" % n, random.Random(n).randbytes(1000), durable=False)
+        kv.flush()
+    table.compact()
+    other = firn.connect("memory://read-by-key")  # which has nothing in its cache
+    with other.table("flights", kind="keyed").reader() as kv:
+        assert kv.get(b"66") == random.Random(66).randbytes(1000)
+
+
 def transacted() -> None:
     db = firn.connect("memory://")
     flights = db.create_table("flights", kind="records")
@@ -80,6 +93,7 @@ def transacted() -> None:
         ("A writer's catalog", lambda: appended("writer")),
         ("The manifest", put),
         ("The sequence", transacted),
+        ("A key", got),
         ("A query", queried),
     ],
 )

@@ -106,6 +106,9 @@ def test_a_kind_has_all_its_parts(kind: Any) -> None:
     table = part_of(kind, "table")
     assert issubclass(table, TableKind) and not inspect.isabstract(table)
     assert table.name == kind
+    statements = type(part_of(kind, "sql"))
+    assert issubclass(statements, SqlKind) and not inspect.isabstract(statements)
+    assert statements.title == table.title
     for part, protocol, answered in (
         ("shell", ShellKind, {"key"}),
         ("spark", SparkKind, {"dataframe", "fields", "frame"}),
@@ -114,7 +117,6 @@ def test_a_kind_has_all_its_parts(kind: Any) -> None:
         assert protocol in found.__mro__
         verbs = {name for name, verb in vars(protocol).items() if inspect.isfunction(verb) and name[0] != "_"}
         assert verbs - vars(found).keys() <= answered, part  # by the protocol itself
-    assert not inspect.isabstract(type(part_of(kind, "sql"))) and isinstance(part_of(kind, "sql"), SqlKind)
     asked = inspect.signature(part_of(kind, "check")).parameters
     assert set(inspect.signature(TableCheck.__call__).parameters) - {"self"} <= asked.keys()
     assert callable(part_of(kind, "report"))

@@ -630,7 +630,8 @@ class Database(Transactions, WriterUpkeep):
         Raises:
             TableNotFoundError: a table that isn't there; the message names similar ones.
             InvalidInputError: text that can't be parsed, or reaches outside of the tables; unknown columns.
-            UnsupportedError: a statement that this kind of table, or Spark, doesn't have.
+            UnsupportedError: a statement that this kind of table, or Spark, doesn't have; in a transaction of a
+                script `in_process` or `verify`.
             QueryTooLargeError: a query would read more than `in_process`, or needs more memory than it may have.
             CardinalityError: two rows of a source would change one row of a table.
             CorruptObjectError: with `verify`, a file isn't the one that was written; when rows are asked for.

@@ -256,8 +256,9 @@ class DuckQuery:
     def _instance(
         self, failures: list[BaseException], text: str | None = None, careful: bool = False
     ) -> Iterator[tuple[Any, list[str]]]:
-        """A DuckDB of this query's own: the tables' relations by their names, and no way to anything else. `text` is
-        what reads their rows; `careful` as of `instance`."""
+        """A connection of this query's own: it has the tables' relations by their names, and reaches their files. See
+        `instance`, which may reach files of earlier queries, too. `text` is what reads their rows;
+        `careful` as of `instance`."""
         relations: dict[str, Relation] = {
             name: relation_of(read, f"firn:{number}", failures, verify=self._limits.verify)
             for number, (name, read) in enumerate(self._look.reads.items())

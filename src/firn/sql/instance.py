@@ -1,4 +1,4 @@
-"""The DuckDB that a statement runs on, and what its queries are made with."""
+"""The connection to DuckDB that one statement computes with."""
 
 from __future__ import annotations
 
@@ -36,12 +36,16 @@ def instance(
     alone: bool = False,
     careful: bool = False,
 ) -> Iterator[Any]:
-    """A connection of this statement's own to a DuckDB that reaches `files`, and `objects` by their paths. A DuckDB
-    that is kept may reach files of earlier statements, too; nothing else. The connection is closed at the end.
+    """A connection of this statement's own to a DuckDB that reaches `files`, and `objects` by their paths. It is
+    closed at the end.
+
+    Without `objects`, a DuckDB that was kept may do: it reaches the files of an earlier statement, too, if these
+    include `files`. That the statement names none of them is for the check of its text. Nothing else is in reach,
+    but for the directory to spill into.
 
     Args:
         failures: takes the errors of objects, of which DuckDB passes on the text alone.
-        alone: whether no other statement may get this DuckDB later, which reaches the files, too.
+        alone: whether the DuckDB is this statement's, too: it reaches no other files, and isn't kept.
         careful: whether to go without what an internal error of DuckDB's may come from.
     """
     memory, spill = memory_limit(), None if limits.spill is None else limits.spill.path()

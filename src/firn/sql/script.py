@@ -57,7 +57,11 @@ class SqlScript:
         tables: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Result:
-        """As `Database.sql`, and BEGIN, COMMIT and ROLLBACK."""
+        """As `Database.sql`, and BEGIN, COMMIT and ROLLBACK.
+
+        Raises:
+            UnsupportedError: besides, an option that a transaction's statements don't take.
+        """
         reader = WordReader(query)
         head = reader.peek()
         if head in _MARKS:
@@ -71,11 +75,7 @@ class SqlScript:
                 self._transaction = self._begun(query, parameters)
             if self._transaction is None:
                 return self._database.sql(query, parameters, tables=tables, **options)
-            if ignored := [name for name in ("in_process", "verify") if options.get(name)]:
-                raise UnsupportedError(
-                    f"{ignored[0]}= isn't for statements of a transaction: leave it out, or run the statement before "
-                    "BEGIN or after COMMIT."
-                )
+            _check_options(options)
             found: Result = self._transaction.sql(query, parameters, tables=tables)
             return found
         except BaseException:
@@ -166,6 +166,16 @@ def run_to_last(
                 pass
     assert last is not None
     return last
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what `Database.sql` takes and a transaction's `sql` doesn't. `fence` is harmless: a transaction changes
+    no keyed table."""
+    for name in ("in_process", "verify"):
+        if (given := options.get(name)) is not None and given is not False:
+            raise UnsupportedError(
+                f"{name}={given!r}: statements of a transaction don't take it. Run the transaction without it."
+            )
 
 
 class _RolledBack(Exception):

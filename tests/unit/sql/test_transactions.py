@@ -174,6 +174,22 @@ def test_a_script_that_fails_leaves_nothing(db: firn.Database, script: str, says
     db.sql("UPDATE stock SET pairs = 1 WHERE _id = 'skis'")
 
 
+@pytest.mark.parametrize(("name", "value"), [("in_process", 1), ("in_process", 0), ("verify", True)])
+def test_a_transaction_drops_no_option_in_silence(db: firn.Database, name: str, value: Any) -> None:
+    options: dict[str, Any] = {name: value}
+    with pytest.raises(UnsupportedError, match=f"{name}={value!r}: statements of a transaction"):
+        db.sql("BEGIN; UPDATE stock SET pairs = 0; COMMIT", script=True, **options)
+    assert stock(db) == {"poles": 7, "skis": 5}
+    db.sql("BEGIN; SELECT count(*) FROM lake; COMMIT", script=True, **options)  # without a transaction
+
+
+def test_fence_is_for_the_statements_around_a_transaction(db: firn.Database) -> None:
+    db.create_table("kv", kind="keyed", key={"k": "BIGINT"}, schema={"v": "BIGINT"})
+    db.sql("BEGIN; UPDATE stock SET pairs = 0; COMMIT; INSERT INTO kv VALUES (1, 1)", script=True, fence=True)
+    with pytest.raises(UnsupportedError, match="can't change kv"):
+        db.sql("BEGIN; FROM stock; INSERT INTO kv VALUES (2, 2); COMMIT", script=True, fence=True)
+
+
 def test_a_script_shares_its_parameters_out(db: firn.Database) -> None:
     db.sql(
         "UPDATE stock SET pairs = $n; UPDATE stock SET pairs = pairs + $nn; SELECT '$n'",
@@ -223,11 +239,3 @@ def test_a_script_reads_records_at_one_commit(db: firn.Database) -> None:
         assert not script.in_block
     with pytest.raises(InvalidInputError):
         db.sql("BEGIN; FROM stock", script=True)
-
-
-@pytest.mark.parametrize("option", [{"verify": True}, {"in_process": "1GB"}])
-def test_a_block_takes_no_option_that_it_would_ignore(db: firn.Database, option: dict[str, Any]) -> None:
-    with pytest.raises(UnsupportedError, match=f"{min(option)}= isn't for statements of a transaction"):
-        db.sql("BEGIN; UPDATE stock SET pairs = 0; COMMIT", script=True, **option)
-    assert 0 not in stock(db).values()
-    assert db.sql("FROM stock; FROM stock", script=True, **option).count() == 2
