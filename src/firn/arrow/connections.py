@@ -79,7 +79,8 @@ def connection(
     ended = [kept]
     cursor = kept.database.cursor()
     try:
-        yield cursor
+        with interruptible():
+            yield cursor
         ended = []
     except InvalidInputError:
         ended = []
@@ -105,6 +106,17 @@ def _answers(database: Any) -> bool:
     except duckdb.Error:
         return False
     return True
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Have Ctrl-C be a `KeyboardInterrupt`: where it meets a running query, DuckDB raises a `RuntimeError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from None
 
 
 def close_spilling(spill: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
-from firn.arrow.connections import connect, connection
+from firn.arrow.connections import connect, connection, interruptible
 from firn.journal.model import ColumnTypes
 from firn.journal.typenames import quoted
 from firn.sql.limits import QueryLimits, memory_limit, threads
@@ -20,10 +20,6 @@ REQUEST_THREADS = 16
 FRAGILE = ("projection_pullup",)
 """Optimizers of DuckDB's that can fail. 2.0 loses count of columns in this one, where joins stand in subqueries over
 tables whose columns are cast, as Firn's are."""
-
-
-_INTERRUPTED = "Query interrupted"
-"""What DuckDB says, as a RuntimeError, where Ctrl-C came while it ran."""
 
 
 @contextmanager
@@ -71,12 +67,8 @@ def instance(
         if limits.watch is not None:
             stack.callback(limits.watch, None)
             limits.watch(made.query_progress)
-        try:
+        with interruptible():
             yield made
-        except RuntimeError as error:
-            if str(error) != _INTERRUPTED:
-                raise
-            raise KeyboardInterrupt from None
 
 
 def renamed(text: str, names: Sequence[str], kinds: ColumnTypes) -> str:
