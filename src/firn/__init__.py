@@ -206,6 +206,7 @@ _MODULES = (
     "firn.keyed.read.reads",
     "firn.keyed.table",
     "firn.keyed.write.writer",
+    "firn.lake.maintain.merge_clauses",
     "firn.lake.results",
     "firn.lake.read.scan",
     "firn.lake.table",

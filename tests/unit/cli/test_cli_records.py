@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -370,7 +371,7 @@ def test_copy_follows(airports: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         if len(paused) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("firn.cli.records.load.time.sleep", pause)
+    monkeypatch.setattr("firn.cli.records.load.time", SimpleNamespace(sleep=pause))
     stopped = run("records", "copy", airports, "history", "--changes", "--follow", "5s", "--json")
     assert [line["rows"] for line in stopped.lines if "rows" in line] == [3, 1]
     assert paused == [5, 5, 5]

@@ -106,3 +106,7 @@ assert [command.callback.__name__ for command in app.registered_commands] == ["s
         below(loaded(program), "firn.keyed.table", "firn.records.table", "google.protobuf", "pyspark")
         == set()
     )
+
+
+def test_each_public_name_is_found_in_a_fresh_process() -> None:
+    loaded("import firn\nfor name in firn.__all__: getattr(firn, name)")
