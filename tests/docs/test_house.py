@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -155,6 +156,18 @@ def test_no_two_test_modules_have_one_name():
     alone = [path for path in (ROOT / "tests").rglob("*.py") if not (path.parent / "__init__.py").exists()]
     names = [path.stem for path in alone if path.stem != "conftest"]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_folders_are_small_and_say_where_to_begin():
+    folders = {path.parent for path in (ROOT / "src/firn").rglob("*.py")}
+    crowded = {folder.name for folder in folders if len(list(folder.glob("*.py"))) > 1 + 16}
+    assert crowded == set()
+    silent = [folder.name for folder in folders if not _docstring(folder / "__init__.py")]
+    assert silent == []
+
+
+def _docstring(module: Path) -> str | None:
+    return ast.get_docstring(ast.parse(module.read_text("utf-8")))
 
 
 def test_workflows_run_commands_that_there_are():

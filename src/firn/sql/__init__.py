@@ -2,7 +2,6 @@
 
 The engine that runs a query is the one whose SQL it is written in: DuckDB in this process, or Spark. Nothing is
 translated. The tables of a database enter by a protocol (`tables.QueryTables`), `Database` itself never. Begin at
-`run.Statements`, and at `in_process.DuckQuery`, a query. `changes.Changes` runs what `heads.read_statement` has read.
-What a kind of table does with statements is its `kinds.kind.SqlKind`. To add a statement: a frozen class in
-`statements`, a function in `heads` or `row_heads`, and a case of `Changes.run`.
+`run.Statements`, and at `in_process.DuckQuery`, a query. `changes.Changes` runs what `syntax` has read. What a kind
+of table does with statements is its `kinds.kind.SqlKind`. docs/design/0016-add-a-statement.md tells how to add one.
 """

@@ -8,10 +8,10 @@ from typing import Any
 from firn.errors import TableNotFoundError, UnsupportedError
 from firn.predicate.select import shown
 from firn.records.write.transaction import Transaction
-from firn.sql.heads import read_statement
 from firn.sql.kinds.kind import TransactionVerb, sql_kind
-from firn.sql.schemas import tables_in
-from firn.sql.statements import (
+from firn.sql.syntax.heads import read_statement
+from firn.sql.syntax.schemas import tables_in
+from firn.sql.syntax.statements import (
     AlterTable,
     CopyTo,
     CreateTable,
@@ -20,8 +20,8 @@ from firn.sql.statements import (
     ShowCreateTable,
     ShowTables,
 )
+from firn.sql.syntax.time_travel import Parameters
 from firn.sql.tables import QueryTables, opened
-from firn.sql.time_travel import Parameters
 
 
 class _Block:

@@ -1,4 +1,4 @@
-"""Runs statements that change tables, or make and drop them: heads that `heads` reads, with queries of the engine."""
+"""Runs statements that change tables, or make and drop them: what `syntax` reads, with queries of the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from firn.sql.in_process import DuckQuery
 from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
 from firn.sql.limits import QueryLimits
 from firn.sql.outcome import Outcome
-from firn.sql.statements import (
+from firn.sql.syntax.statements import (
     AlterTable,
     CallStatement,
     CopyFrom,
@@ -33,8 +33,8 @@ from firn.sql.statements import (
     Merge,
     Truncate,
 )
+from firn.sql.syntax.time_travel import Parameters
 from firn.sql.tables import opened
-from firn.sql.time_travel import Parameters
 from firn.sql.values import inserted_rows
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from firn.reads import TableRead
 from firn.sql.instance import BATCH_ROWS, instance, renamed
 from firn.sql.limits import QueryLimits
 from firn.sql.relation import SCHEME, Relation, are_small, empty_relation, given_relation, relation_of
-from firn.sql.schemas import read_query, unknown_schema
+from firn.sql.syntax.schemas import read_query, unknown_schema
+from firn.sql.syntax.time_travel import Parameters, time_travel
 from firn.sql.tables import QueryTables, by_name, narrow, parsed, pin
-from firn.sql.time_travel import Parameters, time_travel
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

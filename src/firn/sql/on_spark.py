@@ -31,8 +31,8 @@ from firn.spark.frames import frame_of_table
 from firn.spark.plan import frame_of
 from firn.spark.session.types import columns_of_schema, spark_schema
 from firn.sql.explain import preamble, warnings_of
+from firn.sql.syntax.time_travel import Parameters, without_versions
 from firn.sql.tables import QueryTables, by_name, narrow, pin, table_nodes
-from firn.sql.time_travel import Parameters, without_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

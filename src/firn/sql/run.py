@@ -18,13 +18,13 @@ from firn.sql.in_process import DuckQuery
 from firn.sql.limits import QueryLimits
 from firn.sql.outcome import FixedRows
 from firn.sql.result import BoundQuery
-from firn.sql.time_travel import Parameters
+from firn.sql.syntax.time_travel import Parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from firn.sql.kinds.kind import StatementTables
-    from firn.sql.statements import QueryStatement
+    from firn.sql.syntax.statements import QueryStatement
 
 Given = Mapping[str, Any]
 
@@ -71,7 +71,7 @@ class Statements:
     def _other(self, text: str, parameters: Parameters) -> BoundQuery:
         from firn.sql.changes import ChangeQueries, Changes, shared_out
         from firn.sql.kinds.kind import sql_kind
-        from firn.sql.statements import QueryStatement, ShowCreateTable, ShowTables
+        from firn.sql.syntax.statements import QueryStatement, ShowCreateTable, ShowTables
         from firn.sql.tables import opened
 
         statement = self._read(text)
@@ -97,8 +97,8 @@ class Statements:
             return changes.run(statement, queries).rows()
 
     def _read(self, text: str) -> Any:
-        from firn.sql.heads import read_statement
-        from firn.sql.schemas import read_plainly
+        from firn.sql.syntax.heads import read_statement
+        from firn.sql.syntax.schemas import read_plainly
 
         each = None
         if self._session is not None:

@@ -11,7 +11,7 @@ from firn.predicate.parameters import names_in
 from firn.predicate.words import WordReader, statements
 from firn.sql.outcome import Outcome
 from firn.sql.result import Result
-from firn.sql.time_travel import Parameters
+from firn.sql.syntax.time_travel import Parameters
 
 
 class SqlTransactions(Protocol):

@@ -14,7 +14,7 @@ from firn.predicate.predicate import Predicate
 from firn.predicate.pushdown import argument, conjuncts_by_table, used_columns
 from firn.predicate.trees import exp
 from firn.reads import QueryMoment, TableRead, plan_read
-from firn.sql.time_travel import Past
+from firn.sql.syntax.time_travel import Past
 
 T = TypeVar("T")
 

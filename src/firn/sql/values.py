@@ -13,7 +13,7 @@ from firn.journal.columns import is_cast
 from firn.predicate.domain import family_of
 from firn.predicate.words import WordReader
 from firn.sql.kinds.kind import SourceRows, Target
-from firn.sql.statements import Insert
+from firn.sql.syntax.statements import Insert
 
 
 def inserted_rows(target: Target, statement: Insert) -> SourceRows:

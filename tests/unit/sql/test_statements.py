@@ -26,8 +26,8 @@ from firn.errors import (
 )
 from firn.predicate.parameters import literal, with_values
 from firn.predicate.words import statements, words
-from firn.sql.heads import read_statement
-from firn.sql.statements import CreateTable, Insert, Merge, QueryStatement
+from firn.sql.syntax.heads import read_statement
+from firn.sql.syntax.statements import CreateTable, Insert, Merge, QueryStatement
 
 CREATE = {
     "lake": "CREATE TABLE t (id BIGINT, city VARCHAR, n INTEGER)",

@@ -21,7 +21,7 @@ from firn.predicate.select import shown
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, refuse_lake_clauses
 from firn.sql.kinds.matches import row_changes
 from firn.sql.outcome import Outcome
-from firn.sql.statements import AlterTable, CreateTable, Insert, Merge
+from firn.sql.syntax.statements import AlterTable, CreateTable, Insert, Merge
 
 EXCLUDED = "excluded"
 """What ON CONFLICT calls the row that wasn't inserted."""

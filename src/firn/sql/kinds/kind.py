@@ -18,8 +18,8 @@ from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.in_process import DuckQuery
 from firn.sql.outcome import Outcome
-from firn.sql.schemas import tables_in
-from firn.sql.statements import AlterTable, CreateTable, Insert, Merge
+from firn.sql.syntax.schemas import tables_in
+from firn.sql.syntax.statements import AlterTable, CreateTable, Insert, Merge
 
 
 class StatementTables(Protocol):

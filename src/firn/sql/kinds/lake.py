@@ -15,7 +15,7 @@ from firn.predicate.select import shown
 from firn.predicate.words import words
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, placed
 from firn.sql.outcome import Outcome
-from firn.sql.statements import AlterTable, CreateTable, Insert, Merge
+from firn.sql.syntax.statements import AlterTable, CreateTable, Insert, Merge
 
 
 class LakeInSql(SqlKind):

@@ -19,7 +19,7 @@ from firn.lake.maintain.merge_clauses import MergeClause
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.sql.kinds.kind import Target, placed
-from firn.sql.statements import Merge
+from firn.sql.syntax.statements import Merge
 
 _CLAUSE, _SOURCE, _ROW = '"firn clause"', '"firn source"', '"firn row"'
 

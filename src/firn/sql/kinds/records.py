@@ -21,7 +21,7 @@ from firn.sql.kinds.keyed import keeps_first, merge_of, refuse_key
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, refuse_lake_clauses
 from firn.sql.kinds.matches import RowChange, row_changes
 from firn.sql.outcome import Outcome
-from firn.sql.statements import CreateTable, Insert, Merge
+from firn.sql.syntax.statements import CreateTable, Insert, Merge
 
 DOCUMENT = "document"
 

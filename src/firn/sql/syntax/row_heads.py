@@ -11,8 +11,8 @@ from firn.lake.maintain.merge_clauses import MergeClause, When
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.predicate.words import WordReader
-from firn.sql.statements import CopyFrom, CopyTo, Insert, Merge, Statement, Truncate
-from firn.sql.time_travel import clause_end, constant
+from firn.sql.syntax.statements import CopyFrom, CopyTo, Insert, Merge, Statement, Truncate
+from firn.sql.syntax.time_travel import clause_end, constant
 
 QUERY_WORDS = (
     "SELECT",

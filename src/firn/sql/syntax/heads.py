@@ -12,8 +12,8 @@ from firn.errors import UnsupportedError
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.predicate.words import Word, WordReader
-from firn.sql.row_heads import ROW_HEADS, value_of
-from firn.sql.statements import (
+from firn.sql.syntax.row_heads import ROW_HEADS, value_of
+from firn.sql.syntax.statements import (
     AlterTable,
     CallStatement,
     CreateTable,

@@ -14,10 +14,10 @@ from firn.errors import TableNotFoundError
 from firn.names import fold
 from firn.predicate.select import SCHEMAS, Select, read_select, shown
 from firn.predicate.words import Word, words
-from firn.sql.time_travel import Parameters, time_travel
+from firn.sql.syntax.time_travel import Parameters, time_travel
 
 if TYPE_CHECKING:
-    from firn.sql.statements import Statement
+    from firn.sql.syntax.statements import Statement
 
 _STANDS = re.compile(r"\b(?:firn|main)[\"`]?\s*\.", re.IGNORECASE)
 
@@ -53,7 +53,7 @@ def tables_in(text: str, parameters: Parameters = None) -> list[str]:
 
 def read_plainly(text: str, statement: Statement, each: Sequence[Word] | None = None) -> str:
     """The text of a statement without the schemas before columns of the table that it changes, and of its source."""
-    from firn.sql.statements import Insert, Merge
+    from firn.sql.syntax.statements import Insert, Merge
 
     if not _STANDS.search(text) or not isinstance(statement, (Insert, Merge)):
         return text
