@@ -7,6 +7,7 @@ beside threads that append ten rows at a time until the merge has ended, and how
 
 from __future__ import annotations
 
+import argparse
 import random
 import tempfile
 import threading
@@ -27,12 +28,18 @@ NAME = "merge, half updates and half inserts"
 MERGE = "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
 
-def main(argv: Sequence[str] | None = None) -> Figures:
-    parser = arguments(__doc__)
+def sizes(doc: str | None) -> argparse.ArgumentParser:
+    """The arguments that say how large a merge is."""
+    parser = arguments(doc)
     parser.add_argument("--rows", type=int, default=6_000_000)
     parser.add_argument("--changes", type=int, default=1_000_000)
     parser.add_argument("--files", type=int, default=6, help="appends that load the table")
     parser.add_argument("--rounds", type=int, default=3)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> Figures:
+    parser = sizes(__doc__)
     parser.add_argument("--appenders", type=int, default=8)
     options = parser.parse_args(argv)
     figures = Figures("merge_into", {k: v for k, v in vars(options).items() if k != "out"})

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.figures import FIRN, Figures, arguments, finish, rotated
+from bench.figures import FIRN, Figures, finish, rotated
 from bench.memory_watch import processor_seconds
-from bench.merge_into import MERGE, loads, source
+from bench.merge_into import MERGE, loads, sizes, source
 from bench.spark_engines import DELTA, ICEBERG, session
 
 if TYPE_CHECKING:
@@ -32,11 +32,7 @@ Work = tuple[Callable[[], object], Callable[[], int]]
 
 
 def main(argv: Sequence[str] | None = None) -> Figures:
-    parser = arguments(__doc__)
-    parser.add_argument("--rows", type=int, default=6_000_000)
-    parser.add_argument("--changes", type=int, default=1_000_000)
-    parser.add_argument("--files", type=int, default=6, help="appends that load the table")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = sizes(__doc__)
     options = parser.parse_args(argv)
     figures = Figures("merge_spark", {k: v for k, v in vars(options).items() if k != "out"})
     engines = [FIRN, IN_PROCESS] + ([] if options.no_peers else [DELTA, ICEBERG])

@@ -14,6 +14,7 @@ import firn
 from firn.errors import CardinalityError
 from firn.journal.writer.journal import WriterJournal
 from firn.lake.maintain.merge_clauses import MergeClause
+from firn.lake.maintain.merge_source import Staging
 from firn.lake.table import LakeTable
 
 Row = dict[str, Any]
@@ -200,3 +201,16 @@ def left_over(table: LakeTable) -> list[str]:
         layout = table.journal.federation.layout(table.journal.own.writer)
         return [info.key for info in table.bucket.list(layout.staged_prefix).objects]
     return list(table.sweep(orphans="0s", dry_run=True).orphans)
+
+
+def noted_sources(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The sources that merges from now on keep, in memory or staged."""
+    kept: list[Any] = []
+    keep = Staging.keep
+
+    def noted(self: Staging, data: Any) -> Any:
+        kept.append(keep(self, data))
+        return kept[-1]
+
+    monkeypatch.setattr(Staging, "keep", noted)
+    return kept

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 import firn
 from firn.errors import CardinalityError
-from firn.lake.maintain.merge_source import StagedSource, Staging
-from merge_oracle import check, left_over, stored
+from firn.lake.maintain.merge_source import StagedSource
+from merge_oracle import check, left_over, noted_sources, stored
 from seeds import seeds
 
 if TYPE_CHECKING:
@@ -33,14 +33,7 @@ def test_random_merges(db: firn.Database, spark: SparkSession, kind: str, seed: 
 def test_a_dataframe_never_comes_to_the_driver(
     db: firn.Database, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: list[Any] = []
-    keep = Staging.keep
-
-    def noted(self: Staging, data: Any) -> Any:
-        kept.append(keep(self, data))
-        return kept[-1]
-
-    monkeypatch.setattr(Staging, "keep", noted)
+    kept = noted_sources(monkeypatch)
     monkeypatch.setattr(type(spark.range(1)), "toArrow", lambda self: pytest.fail("the driver has all rows"))
     table = db.create_table("t", schema={"id": "BIGINT", "r": "DOUBLE", "again": "DOUBLE"})
     table.append([{"id": n} for n in range(100)])

@@ -21,7 +21,7 @@ from firn.lake.maintain.merge_source import StagedSource, Staging
 from firn.lake.maintain.rebuild import rebuild
 from firn.lake.table import LakeTable
 from firn.runner import LocalRunner
-from merge_oracle import check, left_over
+from merge_oracle import check, left_over, noted_sources
 
 DAY_S = 86_400
 
@@ -83,14 +83,7 @@ def test_a_stream_is_staged_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None
     table = stock()
     batches = [pa.record_batch({"id": [n, n + 1], "n": [70, 71]}) for n in (0, 2, 4)]
     reader = pa.RecordBatchReader.from_batches(batches[0].schema, iter(batches))
-    kept: list[Any] = []
-    keep = Staging.keep
-
-    def noted(self: Staging, data: Any) -> Any:
-        kept.append(keep(self, data))
-        return kept[-1]
-
-    monkeypatch.setattr(Staging, "keep", noted)
+    kept = noted_sources(monkeypatch)
     done = table.merge_into(reader, on=["id"], when_matched="update", when_not_matched="insert")
     assert isinstance(kept[0], StagedSource) and (done.rows_updated, done.rows_inserted) == (4, 2)
     assert rows_of(table) == [(n, 70 + n % 2) for n in range(6)]
