@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import firn
+from firn.journal.model import KnownColumns
 
 GOLDEN = Path(__file__).parent / "golden-definitions"
 ROWS: dict[str, list[dict[str, Any]]] = {
@@ -24,9 +25,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 def blindly(table: firn.LakeTable, rows: list[dict[str, Any]]) -> None:
     """Append as if the table had no columns."""
-    table.journal.columns = lambda **_: {}  # type: ignore[method-assign]
+    table.journal.known = lambda **_: KnownColumns({})  # type: ignore[method-assign]
     table.append(rows)
-    del table.journal.columns
+    del table.journal.known
 
 
 def make(directory: Path) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from firn.journal.model import KnownColumns
 from firn.lake.table import LakeTable
 
 
@@ -19,7 +20,7 @@ def next_millisecond() -> None:
 def append_late(table: LakeTable, rows: list[dict[str, Any]], known: Mapping[str, str] | None = None) -> None:
     """Append in a later millisecond, as a process that looked when the table had the columns `known`, or none."""
     next_millisecond()
-    columns = dict(known or {})
-    table.journal.columns = lambda **_: columns  # type: ignore[method-assign]
+    columns = KnownColumns(dict(known or {}))
+    table.journal.known = lambda **_: columns  # type: ignore[method-assign]
     table.append(rows)
-    del table.journal.columns
+    del table.journal.known

@@ -153,7 +153,7 @@ def test_lake_01_an_append_that_raises_has_committed_nothing() -> None:
     """Two threads that share one handle."""
     for _ in range(20):
         table = firn.connect("memory://").create_table("t")
-        table.journal.columns()
+        table.journal.known()
         refused = append_at_once(table, [5, "five"])
         assert sorted(map(str, shown(table))) == sorted(str(v) for v in (5, "five") if v not in refused)
 

@@ -13,6 +13,7 @@ import pytest
 import firn
 from firn.arrow.types import arrow_type
 from firn.journal.columns import join
+from firn.journal.model import KnownColumns
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.partition.placement import placed_as
 from firn.lake.table import LakeTable
@@ -84,10 +85,10 @@ def test_after_a_race_of_two_types_each_key_is_one_and_a_merge_brings_it_home(
     writer = "w" if lake.journal == "leaderless" else "v"
     other = lake.connect(writer).table("t")
     for table in (t, other):
-        assert not table.journal.columns()
+        assert not table.journal.known().columns
     t.upsert(rows(INT64, 1))
-    known: dict[str, str] = {}
-    other.journal.columns = lambda **_: known  # type: ignore[method-assign]
+    known = KnownColumns({})
+    other.journal.known = lambda **_: known  # type: ignore[method-assign]
     other.upsert(rows(kind, 2, range(2, 10)))
     t = lake.connect("w").table("t")
     expected = shown(t)  # of two that didn't see each other, clocks and names say which is newer

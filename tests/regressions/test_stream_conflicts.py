@@ -49,7 +49,7 @@ def test_a_stream_of_writers_sets_aside_what_does_not_fit(merged: bool) -> None:
     url = f"memory://{uuid4().hex}"
     zed = firn.connect(url, writer="zed").create_table("t", journal="writer")
     abe = firn.connect(url, writer="abe").table("t")
-    abe.journal.columns()
+    abe.journal.known()
     zed.append([{"c": 1}])
     reader = firn.connect(url).table("t")
     stream = StreamPosition(reader.journal.stream())

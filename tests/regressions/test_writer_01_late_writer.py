@@ -31,7 +31,7 @@ def late(url: str, **properties: str) -> tuple[LakeTable, LakeTable]:
     """`zed` and `abe`, who knows the table from when it had no columns."""
     zed = firn.connect(url, writer="zed").create_table("t", journal="writer", properties=properties)
     abe = firn.connect(url, writer="abe").table("t")
-    abe.journal.columns()
+    abe.journal.known()
     zed.append([{"c": n} for n in range(5)])
     append_late(abe, [{"c": "oops"}])
     return zed, abe

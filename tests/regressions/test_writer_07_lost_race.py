@@ -19,7 +19,7 @@ VERBS: dict[str, Callable[[firn.Database, LakeTable], object]] = {
     "delete": lambda db, t: t.delete("id = 1"),
     "overwrite": lambda db, t: t.overwrite([{"id": 7}]),
     "transaction": lambda db, t: db.writer_transaction().table("t"),
-    "columns": lambda db, t: t.journal.columns(),
+    "columns": lambda db, t: t.journal.known().columns,
     "sweep": lambda db, t: t.sweep(),
     "create": lambda db, t: db.create_table("u", journal="writer"),
     "drop": lambda db, t: db.drop_table("t"),

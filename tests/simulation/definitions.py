@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import firn
+from firn.journal.model import KnownColumns
 from firn.lake.table import LakeTable
 
 COLUMNS = ("a", "b")
@@ -83,13 +84,13 @@ class Program:
             rows.append(row)
         blind = self.rng.random() < 0.7
         if blind:
-            table.journal.columns = lambda **_: {"id": "BIGINT"}  # type: ignore[method-assign]
+            table.journal.known = lambda **_: KnownColumns({"id": "BIGINT"})  # type: ignore[method-assign]
         try:
             table.append(rows)
         except firn.SchemaConflictError:
             return
         finally:
-            table.journal.__dict__.pop("columns", None)
+            table.journal.__dict__.pop("known", None)
         self.rows.update({row["id"]: row for row in rows})
         self.owners.update({row["id"]: at for row in rows})
         self.past.append((table.snapshot().version, dict(self.rows)))

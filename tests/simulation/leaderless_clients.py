@@ -125,7 +125,7 @@ class Clients:
         batch: str | None,
     ) -> None:
         if client.random.random() < 0.3:
-            journal.columns()
+            journal.known()
         ticket = journal.begin_append()
         files = [put_rows(journal, p, ids, maintenance=False) for p, ids in rows.items()]
         columns = {"id": "BIGINT"} | ({op.column: "BIGINT"} if op.column else {})

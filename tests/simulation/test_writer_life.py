@@ -381,7 +381,7 @@ class Life:
         with pytest.raises(HandleClosedError):
             table.append(self.fresh(tables))
         self.patch.setattr(Handle, "commit", commit)
-        self.rng.choice([table.snapshot, table.merge, tables.writer_transaction, table.journal.columns])()
+        self.rng.choice([table.snapshot, table.merge, tables.writer_transaction, table.journal.known])()
 
     def look_back(self) -> None:
         """A reader that was open all the time sees what a new one sees."""

@@ -6,7 +6,8 @@ type, `delay~double`. Its name follows from these two alone, so it is the same f
 merges write it. See docs/design/0012-conflicting-types.md.
 
 Pure. `agree` settles the columns; `Agreement.reads` then tells of a file, by the types that it has, which of its
-own columns each of the table's is read from. All readers ask it.
+own columns each of the table's is read from. All readers ask it. Rules and sources have physical names; agreements
+show columns as they are called.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from firn.journal.columns import OnConflict, converts, join, join_loose
+from firn.journal.columns import OnConflict, converts, join, join_loose, older_types
 from firn.journal.entries import INTO, PROPERTY, TYPE, Entries
-from firn.journal.model import ColumnTypes, Conflict, DataFile, Reads
+from firn.journal.model import LACKING, ColumnTypes, Conflict, DataFile, Reads
+from firn.journal.naming import PLAIN, Naming, name_columns
 from firn.journal.typenames import NULL, Scalar, parse
 from firn.names import fold
 
@@ -35,6 +37,8 @@ class Rules:
         explicit: types that were set since, by column.
         into: columns whose values are another column's, by that.
         key: the columns of its key, which are never set aside; nor is `version_by`.
+        definition: the entries that say how columns are called.
+        noted: physical name → name, as commits that brought new columns say it.
     """
 
     declared: ColumnTypes = field(default_factory=dict)
@@ -43,6 +47,8 @@ class Rules:
     key: tuple[str, ...] = ()
     version_by: str | None = None
     on_conflict: OnConflict = "aside"
+    definition: Entries = field(default_factory=Entries)
+    noted: Mapping[str, str] = field(default_factory=dict)
 
     def altered(self, definition: Entries) -> Rules:
         """As the definition's entries have changed them."""
@@ -51,6 +57,7 @@ class Rules:
         properties = definition.of(PROPERTY)
         return replace(
             self,
+            definition=definition,
             explicit=definition.present(TYPE),
             into=definition.present(INTO),
             on_conflict=(properties["on_conflict"] or "aside")
@@ -72,7 +79,8 @@ class Source(NamedTuple):
 class Agreement:
     """`columns` are those shown, with their types; `aside` those of them that hold what was set aside; `loose` those
     that are read from types which don't widen to theirs. `refusal` is why reading is refused, where
-    `on_conflict="error"` asks for that."""
+    `on_conflict="error"` asks for that. `stored` are all columns under their physical names, `beside` those of them
+    that hold what was set aside."""
 
     columns: dict[str, str]
     aside: frozenset[str] = frozenset()
@@ -80,31 +88,55 @@ class Agreement:
     conflicts: tuple[Conflict, ...] = ()
     warnings: tuple[str, ...] = ()
     refusal: str | None = None
+    naming: Naming = PLAIN
+    stored: Mapping[str, str] = field(default_factory=dict)
+    beside: frozenset[str] = frozenset()
     _places: Mapping[tuple[str, str], str] = field(default_factory=dict)
     _spelled: Mapping[str, str] = field(default_factory=dict)
     _into: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
+    _seen: dict[tuple[tuple[str, str], ...], Reads] = field(default_factory=dict, compare=False)
+
     @property
     def plain(self) -> bool:
         """Whether every file's columns are read as they are called, and exactly."""
+        return self.settled and not self.naming
+
+    @property
+    def settled(self) -> bool:
+        """Whether every file's columns are read exactly, under whatever name."""
         return not (self.conflicts or self.loose or self.aside or self._into)
+
+    def differing(self, columns: ColumnTypes) -> dict[str, str]:
+        """Those of a file's columns that have another type than the table has, and those with a default that it
+        lacks."""
+        found = older_types(columns, self.stored)
+        if self.naming.defaults:
+            own = {fold(name) for name in columns}
+            lacking = (
+                name for name in map(self.naming.physical, self.naming.defaults) if fold(name) not in own
+            )
+            found.update(dict.fromkeys(lacking, LACKING))
+        return found
 
     def as_read(self, file: DataFile) -> DataFile:
         """A file as readers need it, whose `types` are noted: with its reads, and statistics and Bloom filters of
         columns as they are read. They say nothing about values that are read as another type."""
         extra = file.extra or {}
-        reads = {} if self.plain else self.reads(file.types)
+        reads = physical = {} if self.plain else self._reads(file.types)
+        if file.cols is not None:
+            reads = self._in_file(reads, file.cols)
         if not reads:
             return file
-        seen = dict(extra, reads=reads)
+        seen, defaults = dict(extra, reads=reads), self.naming.defaults
         for key in ("stats", "bloom"):
             known = extra.get(key)
             if isinstance(known, Mapping):
                 told = {name: entry for name, entry in known.items() if name not in reads}
-                for place, own in reads.items():
+                for place, own in physical.items():
                     if len(own) == 1 and own[0] in known and place not in self.loose:
                         told[place] = known[own[0]]
-                    elif not own and key == "stats" and file.rows is not None:
+                    elif key == "stats" and not own and file.rows is not None and place not in defaults:
                         told[place] = [None, None, file.rows]
                 seen[key] = told
         return file._replace(extra=seen)
@@ -112,12 +144,45 @@ class Agreement:
     def reads(self, types: ColumnTypes) -> Reads:
         """How a file is read whose columns have the table's types, but for those in `types`: for each column of the
         table that isn't simply the file's own of its name, those own ones that it is read from (the first that
-        isn't null), none where it is null in all rows."""
+        isn't null), none where it is null in all rows, or has its default."""
+        own = self._physical_reads(types)
+        if not self.naming:
+            return own
+        named = {name: (physical,) for name, physical in self.naming.stored.items()}
+        shown = {
+            self.naming.shown(name): tuple(names)
+            for name, names in own.items()
+            if name not in self.naming.hidden
+        }
+        return {**named, **shown}
+
+    def _reads(self, types: ColumnTypes) -> Reads:
+        """`reads`, once for all files that are alike."""
+        key = tuple(types.items())
+        found = self._seen.get(key)
+        if found is None:
+            found = self._seen[key] = self.reads(types)
+        return found
+
+    def _in_file(self, reads: Reads, cols: Mapping[str, str]) -> Reads:
+        """Reads of a file whose columns are called otherwise than their physical names."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name in self.columns:
+            own = tuple(cols[each] for each in reads.get(name, (name,)) if each in cols)
+            if own != (name,):
+                found[name] = own
+        return found
+
+    def _physical_reads(self, types: ColumnTypes) -> Reads:
         given = {fold(name): (name, kind) for name, kind in types.items()}
         found: dict[str, list[str]] = {}
         odd: dict[str, None] = {}
         for folded, (name, kind) in given.items():
             home = self._spelled.get(folded)
+            if kind == LACKING and home is not None:
+                found.setdefault(home, [])
+                odd[home] = None
+                continue
             place = self._places.get((folded, kind), home)
             if place is None:
                 continue
@@ -131,11 +196,11 @@ class Agreement:
             if folded not in given:
                 found.setdefault(place, []).append(name)
                 odd[place] = None
-                if name in self.columns:  # for the sake of other types of it
+                if name in self.stored:  # for the sake of other types of it
                     found.setdefault(name, [])
                     odd[name] = None
         for place in odd:
-            if fold(place) not in given and fold(place) not in self._into and place not in self.aside:
+            if fold(place) not in given and fold(place) not in self._into and place not in self.beside:
                 found[place].insert(0, place)
         return {place: tuple(found[place]) for place in odd}
 
@@ -177,8 +242,8 @@ def agree_streamed(rules: Rules, now: Agreement, table: str, sources: Iterable[S
     >>> found.reads({"x": "DATE"})
     {'x~date': ('x',), 'x': ()}
     """
-    shown = {name: kind for name, kind in now.columns.items() if name not in now.aside}
-    beside = {name: kind for name, kind in now.columns.items() if name in now.aside}
+    shown = {name: kind for name, kind in now.stored.items() if name not in now.beside}
+    beside = {name: kind for name, kind in now.stored.items() if name in now.beside}
     return agree(rules, [Source(f"the table {table}", shown, beside), *sources])
 
 
@@ -222,7 +287,8 @@ class _Union:
     def take(self, source: Source) -> None:
         if source.beside:
             for name, kind in source.beside.items():
-                self._take(name, str(parse(kind)), source.name, beside=True)
+                if kind != LACKING:
+                    self._take(name, str(parse(kind)), source.name, beside=True)
         if source.columns == self._previous:
             return
         self._previous = source.columns
@@ -281,6 +347,9 @@ class _Union:
     def agreement(self) -> Agreement:
         """Find each type's place, now that all columns have theirs."""
         rules = self.rules
+        for name, kind in rules.explicit.items():  # of columns that were added, and no file has yet
+            if fold(name) not in self.columns:
+                self._take(name, kind, DECLARED)
         into = {fold(a): fold(b) for a, b in rules.into.items() if fold(b) in self.columns}
         into = {a: b for a, b in into.items() if a in self.columns and a != b}
         aside = {c.name for folded, c in self.columns.items() if folded not in self.proper}
@@ -313,14 +382,26 @@ class _Union:
             column, beside = self.columns[fold(name)], self.columns.get(fold(name.rpartition("~")[0]))
             if beside is not None:
                 conflicts.append(_conflict(beside, column.type, name, column.owner))
-        columns = {column.name: column.type for column in self.columns.values()}
+        stored = {column.name: column.type for column in self.columns.values()}
+        naming = name_columns(
+            stored, rules.definition, declared=rules.declared, aside=aside, noted=rules.noted
+        )
+        shown = {name: naming.shown(name) for name in stored if name not in naming.hidden}
+        seen = [
+            each._replace(column=shown.get(each.column, each.column), aside=shown[each.aside])
+            for each in conflicts
+            if each.aside in shown
+        ]
         return Agreement(
-            columns,
+            {name: stored[physical] for physical, name in shown.items()},
+            frozenset(shown[name] for name in aside & shown.keys()),
+            frozenset(shown[name] for name in self.loose & shown.keys()),
+            tuple(seen),
+            (*self.warned.values(), *naming.warnings, *map(str, seen)),
+            _refusal(seen[0]) if seen and rules.on_conflict == "error" else None,
+            naming,
+            stored,
             frozenset(aside),
-            frozenset(self.loose & columns.keys()),
-            tuple(conflicts),
-            (*self.warned.values(), *map(str, conflicts)),
-            _refusal(conflicts[0]) if conflicts and rules.on_conflict == "error" else None,
             places,
             {folded: column.name for folded, column in self.columns.items()},
             moved,

@@ -15,6 +15,14 @@ from typing import Any, Final, NamedTuple
 from firn.errors import CorruptObjectError
 
 PROPERTY: Final = "prop"
+NAME: Final = "name"
+DROP: Final = "drop"
+COMMENT: Final = "comment"
+DEFAULT: Final = "default"
+CHECK: Final = "check"
+SPEC: Final = "spec"
+PARTITION: Final = "partition"
+SORT_BY: Final = "sort_by"
 TYPE: Final = "type"
 INTO: Final = "into"
 SEEN: Final = "seen"
@@ -22,7 +30,7 @@ TIME: Final = "time"
 FEATURE: Final = "feature"
 """Kinds of entries. Frozen: they stand in logs and catalogs."""
 
-_LEAST = frozenset(("default", "spec", SEEN))
+_LEAST = frozenset((DEFAULT, SPEC, SEEN))
 
 LIMIT: Final = 10_000
 """Entries of one definition: it is read with each maintenance log."""

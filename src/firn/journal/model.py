@@ -13,28 +13,35 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from firn.bucket.base import Bucket
 from firn.journal.entries import Entries
+from firn.journal.naming import PLAIN, Naming
 
 ColumnTypes = Mapping[str, str]
 """Column name → DuckDB type name, in column order."""
 
 
+LACKING = '"NULL"'
+"""Among the types of a file's columns: it lacks this one, whose default its rows have."""
+
 Reads = Mapping[str, Sequence[str]]
 """Column of the table → the file's own columns that it is read from: the first that isn't null counts, and none
-means that it is null in all rows. Columns that aren't in it are read from the file's own of their name."""
+means that it is null in all rows, or has its default. Columns that aren't in it are read from the file's own of
+their name."""
 
 
 class DataFile(NamedTuple):
     """One Parquet file of a table.
 
     `path` is the whole key in the bucket. `extra` is what Firn adds to the reference's marker, as decoded JSON, or
-    None (the reference's own files, or extras it dropped): keys `rows` (int), `stats` (column → [min, max, nulls],
-    encoded by `firn.predicate.stats`), `crc` (CRC-32 of the Parquet footer), `spec` (id of the partition spec it
-    was written under), `part` (partition values, only where the path can't tell them), `bloom` (column → [type,
-    filters], encoded by `firn.predicate.bloom`). Missing means unknown, never empty. `deletes` and `reads`, which a
-    journal sets as it loads, are the soft deletes on the file, and how its columns are read; `stats` and `bloom`
-    are then of the columns as they are read. Tables with a key also have `clock` (text, the file's place in the
-    order of commits; the journal adds it as it publishes) or `clocks` (least and greatest of a merged file's rows),
-    `fold` (files of one id share no key) and `key_deletes` (True where some rows say that their keys are deleted).
+    None (the reference's own files, or extras it dropped): keys `rows` (int), `stats` (column → [min, max,
+    nulls], encoded by `firn.predicate.stats`), `crc` (CRC-32 of the Parquet footer), `spec` (id of the partition
+    spec it was written under), `part` (partition values, only where the path can't tell them), `cols` (of a file
+    that was registered where columns aren't called as in files: physical name → the file's own, complete),
+    `bloom` (column → [type, filters], encoded by `firn.predicate.bloom`). Missing means unknown, never empty.
+    `deletes` and `reads`, which a journal sets as it loads, are the soft deletes on the file, and how its columns
+    are read; `stats` and `bloom` are then of the columns as they are read. Tables with a key also have `clock`
+    (text, the file's place in the order of commits; the journal adds it as it publishes) or `clocks` (least and
+    greatest of a merged file's rows), `fold` (files of one id share no key) and `key_deletes` (True where some
+    rows say that their keys are deleted).
     """
 
     path: str
@@ -80,6 +87,11 @@ class DataFile(NamedTuple):
         """Predicates, as DuckDB's texts over the file's own columns: rows for which any of them is true don't exist
         for any reader."""
         return () if self.extra is None else tuple(self.extra.get("deletes") or ())
+
+    @property
+    def cols(self) -> Mapping[str, str] | None:
+        """Physical name → the file's own, of all columns that it has; None where they are the same."""
+        return None if self.extra is None else self.extra.get("cols")
 
     @property
     def types(self) -> Mapping[str, str]:
@@ -128,7 +140,8 @@ class Snapshot:
 
     `conflicts` say which values are set aside, and `aside` are the columns that hold them; `loose` are those that
     are read from types which don't widen to theirs. `refusal` is why the rows aren't to be shown, where
-    `on_conflict="error"` asks for that. `definition` has the changes of the table's definition up to then.
+    `on_conflict="error"` asks for that. `definition` has the changes of the table's definition up to then, and
+    `naming` says what columns are called in files, where `stored` are their types, of those too that aren't shown.
     """
 
     version: str
@@ -141,6 +154,8 @@ class Snapshot:
     conflicts: tuple[Conflict, ...] = ()
     refusal: str | None = None
     definition: Entries = field(default_factory=Entries)
+    naming: Naming = PLAIN
+    stored: ColumnTypes = field(default_factory=dict)
 
     @property
     def time(self) -> datetime | None:
@@ -148,6 +163,15 @@ class Snapshot:
         from datetime import timezone
 
         return datetime.fromtimestamp(self.time_ms / 1000, timezone.utc) if self.time_ms else None
+
+
+@dataclass(frozen=True)
+class KnownColumns:
+    """A table's columns as an appender knows them, and the definition by which it writes them."""
+
+    columns: ColumnTypes
+    naming: Naming = PLAIN
+    definition: Entries = field(default_factory=Entries)
 
 
 @dataclass(frozen=True)
@@ -167,7 +191,7 @@ class Commit:
 
     With `clocked` the journal gives each file that has no clock yet its own: see `with_clocks`. `definition` is
     joined with the table's. `aside` are those of `columns` that hold what was set aside: files say which of them they
-    have.
+    have. `columns` and `aside` are physical names; `names` are those of new columns that are called otherwise.
     """
 
     op: str
@@ -181,6 +205,7 @@ class Commit:
     clocked: bool = False
     definition: Entries | None = None
     aside: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def with_clocks(commit: Commit, clock: str) -> Sequence[DataFile]:
@@ -462,7 +487,7 @@ class LakeJournal(Protocol):
 
     def exclusive(self, op: str) -> AbstractContextManager[Session]: ...
 
-    def columns(self, *, since: float | None = None) -> ColumnTypes:
+    def known(self, *, since: float | None = None) -> KnownColumns:
         """The table's columns as an appender knows them: as they were some seconds ago at worst, or at `since`, a
         time that `moment` told."""
         ...

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from firn.bucket.base import Bucket
 from firn.errors import InvalidInputError
-from firn.journal.entries import TYPE
-from firn.journal.model import ColumnTypes, DataFile, LakeJournal, Places, Snapshot
+from firn.journal.model import ColumnTypes, DataFile, KnownColumns, LakeJournal, Places, Snapshot
+from firn.journal.naming import PLAIN, Naming
 from firn.kinds import Kind
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
@@ -25,7 +25,7 @@ from firn.runner import Engines
 @dataclass(frozen=True, eq=False)
 class LakeContext:
     """A table as its verbs need it. `created` is the definition that it was created with. If the table is shared with
-    the reference, it is the definition as this process has read it."""
+    the reference, it is the definition as this process has read it. `defined` is the one of a snapshot, see `at`."""
 
     kind: ClassVar[Kind] = "lake"
 
@@ -34,10 +34,17 @@ class LakeContext:
     created: LakeDefinition
     journal: LakeJournal
     engines: Engines
+    defined: LakeDefinition | None = None
+
+    def at(self, seen: Snapshot | KnownColumns) -> LakeContext:
+        """The table as it is in a snapshot, or as an appender knows it: by that definition, and under these names."""
+        return replace(self, defined=self.created.altered(seen.definition, seen.naming))
 
     @property
     def definition(self) -> LakeDefinition:
         """The definition, with what was changed since the table's creation as far as this process has read."""
+        if self.defined is not None:
+            return self.defined
         return self.created.altered(self.journal.definition)
 
     @property
@@ -51,17 +58,12 @@ class LakeContext:
 
     @property
     def partition_spec(self) -> PartitionSpec:
-        return self.created.partition
+        return self.definition.partition
 
     @property
     def keys(self) -> KeySpec | None:
         """The key by which rows are versions of one row, if the table has one."""
-        return self.created.keys
-
-    @property
-    def explicit_types(self) -> ColumnTypes:
-        """The types that were set for columns: these take in what converts."""
-        return self.journal.definition.present(TYPE)
+        return self.definition.keys
 
     def column_of(self, name: str, columns: Collection[str]) -> str:
         """The one of these columns that has the name, in this case if it can be. `InvalidInputError` for none."""
@@ -94,7 +96,8 @@ class LakeContext:
 
 @dataclass(frozen=True)
 class Written:
-    """Files that tasks wrote and nobody sees yet, and the columns that they hold."""
+    """Files that tasks wrote and nobody sees yet, and the columns that they hold, by the table's `naming`."""
 
     files: Sequence[DataFile]
     columns: ColumnTypes
+    naming: Naming = PLAIN

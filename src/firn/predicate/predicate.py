@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +115,25 @@ def parse_value(text: str, columns: ColumnTypes) -> str:
         _refuse(tree, f"expression {text!r}")
         _resolve(tree, columns, f"expression {text!r}")
         return to_duckdb(tree)
+
+
+def renamed(text: str, name: Callable[[str], str]) -> str:
+    """A predicate with other names of its columns.
+
+    >>> print(renamed("delay > 5 AND s.delay = 1", {"delay": "late", "s": "s"}.__getitem__))
+    "late" > 5 AND "s"."delay" = 1
+    """
+    tree = parse(text, "predicate", into=exp.Condition)
+    for column in list(tree.find_all(exp.Column)):
+        first = column.parts[0]
+        first.replace(exp.to_identifier(name(first.name), quoted=True))
+    return to_duckdb(tree)
+
+
+def columns_in(text: str) -> frozenset[str]:
+    """The names of columns in a predicate, as it has them."""
+    tree = parse(text, "predicate", into=exp.Condition)
+    return frozenset(column.parts[0].name for column in tree.find_all(exp.Column))
 
 
 def outline(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from firn.bucket.base import Bucket
 from firn.errors import FirnError, InvalidInputError, SchemaConflictError
 from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
+from firn.journal.naming import PLAIN, Naming
 from firn.lake.table import LakeTable
 from firn.lake.write.append import agreed_columns
 from firn.lake.write.write import WriteSpec, write_batches
@@ -95,10 +96,17 @@ class WrittenFiles(WriterCommitMessage):  # type: ignore[misc]
 
     files: tuple[DataFile, ...]
     columns: ColumnTypes
+    naming: Naming
     error: FirnError | None
     began_ms: int
     query_id: str | None = None
     namer: Namer | None = None
+
+    def commit(self, op: str) -> Commit:
+        columns = self.columns if self.files else {}
+        return Commit(
+            op, self.files, columns=self.naming.in_files(columns), names=self.naming.brought(columns)
+        )
 
 
 class TableWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -128,14 +136,14 @@ def plan_write(table: LakeTable, schema: StructType) -> WriteSpec:
     """Check the columns against the table's, before any task runs. Files are named as an append's even for an
     overwrite: those of maintenance are safe from sweep only while the lock is held."""
     began = table.journal.moment()
-    known = table.journal.columns()
-    incoming = incoming_columns(schema, known)
+    known = table.journal.known()
+    incoming = incoming_columns(schema, known.columns)
     if not incoming:
         raise SchemaConflictError(
             f"the rows for {table.name} have no column with a type: there is nothing to store"
         )
-    columns = agreed_columns(table.context, known, incoming, began, schema.names)
-    return WriteSpec.of(table.context, columns, table.journal.begin_append().namer)
+    context, columns = agreed_columns(table.context.at(known), known, incoming, began, schema.names)
+    return WriteSpec.of(context, columns, table.journal.begin_append().namer)
 
 
 def write_task(
@@ -150,7 +158,7 @@ def write_task(
     named = (batch.rename_columns(list(names)) for batch in batches)
     outcome = PartitionOutcome(bucket, lambda: write_batches(bucket, spec, named))
     files = () if outcome.error is not None else tuple(outcome.result)
-    return WrittenFiles(files, dict(spec.columns), outcome.error, began_ms, query_id, spec.namer)
+    return WrittenFiles(files, dict(spec.columns), spec.naming, outcome.error, began_ms, query_id, spec.namer)
 
 
 def collect(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:
@@ -159,15 +167,16 @@ def collect(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:
     columns: ColumnTypes = {}
     began_ms = time.time_ns() // 1_000_000
     query_id = namer = None
+    naming = PLAIN
     for message in messages:
         if not isinstance(message, WrittenFiles):
             continue
         if message.error is not None:
             raise message.error
         files.extend(message.files)
-        columns, query_id, namer = message.columns, message.query_id, message.namer
+        columns, naming, query_id, namer = message.columns, message.naming, message.query_id, message.namer
         began_ms = min(began_ms, message.began_ms)
-    return WrittenFiles(tuple(files), columns, None, began_ms, query_id, namer)
+    return WrittenFiles(tuple(files), columns, naming, None, began_ms, query_id, namer)
 
 
 def commit_files(table: LakeTable, written: WrittenFiles, *, overwrite: bool, batch_id: str | None) -> None:
@@ -182,11 +191,10 @@ def commit_files(table: LakeTable, written: WrittenFiles, *, overwrite: bool, ba
     ticket = table.journal.begin_append(written.namer)
     ticket.backdate(time.time_ns() / 1e9 - written.began_ms / 1000)
     if not overwrite:
-        ticket.commit(Commit("append", files, columns=written.columns, batch_id=batch_id, clocked=clocked))
+        ticket.commit(replace(written.commit("append"), batch_id=batch_id, clocked=clocked))
         return
     with table.journal.exclusive("overwrite") as session:
         ticket.check_age()
         replaced = [file.path for file in session.snapshot.files if table.journal.owns(file.path)]
         if files or replaced:
-            columns = written.columns if files else {}
-            session.publish(Commit("overwrite", files, replaced, columns, clocked=clocked))
+            session.publish(replace(written.commit("overwrite"), removes=replaced, clocked=clocked))

@@ -44,8 +44,8 @@ def rows(table: LakeTable, **scan: Any) -> list[dict[str, Any]]:
 
 def conflicting(opens: Open) -> LakeTable:
     one, other = opens(), opens()
-    one.journal.columns()
-    other.journal.columns()
+    one.journal.known()
+    other.journal.known()
     one.append([{"x": n} for n in (1, 2)])
     append_late(other, [{"x": 2.5}])
     return one
@@ -87,8 +87,8 @@ def test_a_change_survives_merges_sweeps_and_other_writers(opens: Open) -> None:
 
 def test_two_changes_that_dont_know_of_each_other_both_count(opens: Open) -> None:
     one, other = opens(), opens()
-    one.journal.columns()
-    other.journal.columns()
+    one.journal.known()
+    other.journal.known()
     one.alter(set_properties={"codec": "snappy"})
     other.alter(set_properties={"retention": "1d"})
     assert opens().definition().properties == {"codec": "snappy", "retention": "1d"}

@@ -12,6 +12,7 @@ import pytest
 
 import firn
 from firn.clock import SystemClock
+from firn.journal.model import KnownColumns
 from firn.lake.table import LakeTable
 
 
@@ -181,7 +182,7 @@ def torn(db: firn.Database) -> firn.Database:
     a, b = db.create_table("t"), db.table("t")
     b.journal.clock = LaterClock()  # type: ignore[attr-defined]
     a.append([{"x": 1}])
-    b.journal.columns = lambda **_: {}  # type: ignore[method-assign]
+    b.journal.known = lambda **_: KnownColumns({})  # type: ignore[method-assign]
     b.append([{"x": "one"}])
     return db
 

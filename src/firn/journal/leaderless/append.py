@@ -58,7 +58,7 @@ class OpenAppend:
                 return seen
             version = self._publish(commit)
         # A batch may turn out to be another process's commit.
-        self.table.known_columns.note(commit.columns, version if commit.batch_id is None else None)
+        self.table.known_columns.note(commit, version if commit.batch_id is None else None)
         self.table.loader.saw(self.started_ms)
         return version
 
@@ -129,6 +129,8 @@ def append_log(commit: Commit, ms: int) -> Log:
         notes["batch"] = commit.batch_id
     if commit.summary:
         notes["summary"] = dict(commit.summary)
+    if commit.names:
+        notes["names"] = dict(commit.names)
     name = new_log_name(ms, maintenance=False)
     adds = with_clocks(commit, version_of(name))
     return Log(name, ms, commit.columns, adds, notes=notes, nonce=secrets.token_hex(16))

@@ -16,7 +16,7 @@ from firn.journal.leaderless.replay.horizon import read_horizon, replace_horizon
 from firn.journal.leaderless.replay.loader import write_checkpoint
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.leaderless.stream import LeaderlessStream
-from firn.journal.model import ColumnTypes, Namer, SweepReport
+from firn.journal.model import KnownColumns, Namer, SweepReport
 
 
 class LeaderlessJournal(TableLog):
@@ -113,8 +113,8 @@ class LeaderlessJournal(TableLog):
         that no log names at once, whatever their age."""
         return OpenAppend(self, what)
 
-    def columns(self, *, since: float | None = None) -> ColumnTypes:
-        """The table's columns as appenders know them; see `KnownColumns`."""
+    def known(self, *, since: float | None = None) -> KnownColumns:
+        """The table's columns as appenders know them; see `ColumnsMemory`."""
         return self.known_columns.get(since=since)
 
     def moment(self) -> float:

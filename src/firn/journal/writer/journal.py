@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from firn.errors import ConflictError, InvalidInputError
-from firn.journal.entries import SEEN, Entries
+from firn.journal.entries import NAME, SEEN, Entries
 from firn.journal.model import (
     Commit,
     Namer,
@@ -200,10 +200,13 @@ class WriterJournal(WriterTable):
             if commit.adds and fold(name) not in declared and name not in commit.aside
         }
         brought = {key: value for key, value in brought.items() if key not in entries.map}
+        named = {(NAME, physical): name for physical, name in commit.names.items()}
+        if named := {key: name for key, name in named.items() if key not in entries.map}:
+            entries = entries.changed(named, self.own.writer)
         if brought:
             # First commits that haven't seen each other come in the order of their times.
             entries = entries.changed(brought, self.own.writer, clock=self.clock.now_ms())
-        if table is not None and not brought and entries.without(SEEN) == own.without(SEEN):
+        if table is not None and not brought and not named and entries.without(SEEN) == own.without(SEEN):
             return ()
         return (Define(self.table, replace(self._definition, entries=entries).encode()),)
 
@@ -250,7 +253,7 @@ class WriterAppend:
         self._ticket = namer.ticket if isinstance(namer, ChunkNamer) else journal.own.begin()
         self._defined = journal.has_table()
         if not self._defined:  # the commit brings the definition, which must not bring a dropped table back
-            journal.columns(since=journal.moment())
+            journal.known(since=journal.moment())
             self._defined = journal.has_table()
         self.namer: Namer = journal.own.namer(journal.table, self._ticket)
 
@@ -332,9 +335,11 @@ class WriterMaintenance:
         files = {} if table is None else table.files
         named = [*commit.removes, *(path for soft in commit.soft_deletes for path in soft.paths)]
         expected = {path: files[path] for path in named}
+        seen = self.snapshot
+        beside = frozenset(map(seen.naming.physical, seen.aside))
         if not commit.columns:  # what takes others' places has all columns that the table has
-            commit = replace(commit, columns=self.snapshot.columns)
-        commit = replace(commit, aside=self.snapshot.aside | commit.aside)
+            commit = replace(commit, columns=seen.naming.in_files(seen.columns))
+        commit = replace(commit, aside=beside | commit.aside)
         published = self._journal.publish(
             commit, self._ticket, self._age, expected=expected, defined=table is not None
         )

@@ -15,11 +15,7 @@ from firn.degraded import warn_degraded
 from firn.errors import NotFoundError, TableNotFoundError
 from firn.journal.agreement import Rules
 from firn.journal.entries import PROPERTY, Entries
-from firn.journal.model import (
-    ColumnTypes,
-    CommitInfo,
-    Snapshot,
-)
+from firn.journal.model import CommitInfo, KnownColumns, Snapshot
 from firn.journal.writer.commit.local_writer import Author
 from firn.journal.writer.federation.definition import WriterDefinition, definition_of, each_definition
 from firn.journal.writer.federation.federation import Federation, Union
@@ -133,14 +129,15 @@ class WriterTable:
         if union.versions and not union.broken and not self._is_in(union):
             raise self._dropped()
 
-    def columns(self, *, since: float | None = None) -> ColumnTypes:
+    def known(self, *, since: float | None = None) -> KnownColumns:
         """The state of all writers as of at most `schema_refresh` ago, or at the moment `since`, and of this one
         now."""
         union = self._recent(since)
         if self._own is not None:
             union = union.with_state(self._own.state)
         self._learn(union)
-        return agreement_of(union, self.table, self.rules).columns
+        found = agreement_of(union, self.table, self.rules)
+        return KnownColumns(found.columns, found.naming, definition_of(union, self.table).entries)
 
     def _load(self) -> Union:
         return self.federation.load() if self._own is None else self._own.load()

@@ -15,19 +15,32 @@ from firn.errors import CorruptObjectError, InvalidInputError, UnsupportedError
 from firn.journal.agreement import Rules
 from firn.journal.columns import ON_CONFLICT
 from firn.journal.definition import create_object, read_object
-from firn.journal.entries import PROPERTY, TIME, Entries
+from firn.journal.entries import (
+    CHECK,
+    COMMENT,
+    PARTITION,
+    PROPERTY,
+    SORT_BY,
+    SPEC,
+    TIME,
+    TYPE,
+    Entries,
+)
 from firn.journal.leaderless.format.settings import PROPERTIES as LEADERLESS_PROPERTIES
 from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.model import ColumnTypes
+from firn.journal.naming import PLAIN, Naming, name_columns
 from firn.journal.sealed import seal, unseal
 from firn.journal.writer.settings import DURATIONS as WRITER_DURATIONS
 from firn.journal.writer.settings import PROPERTIES as WRITER_PROPERTIES
 from firn.journal.writer.settings import WriterSettings
 from firn.lake.definition.keys import KeySpec
+from firn.lake.definition.order import split_order
 from firn.lake.parquet.encode import AUTO, CODECS, BloomColumns
 from firn.lake.partition.partition import PartitionSpec
 from firn.names import fold
 from firn.predicate.bloom import has_filters
+from firn.predicate.predicate import renamed
 from firn.units import parse_duration, parse_size
 
 FORMAT_VERSION = 1  # frozen
@@ -78,6 +91,9 @@ class LakeDefinition:
     `rev` is how often the object was altered, and `times` are the values of protocol times by property and Unix ms as
     `time_entry` names them, the first one at 0; both of shared tables alone. So is `erased`: the table was dropped,
     and what is there now is the reference's.
+
+    What was changed since the table's creation is in the last ones, under the names that columns are called by: the
+    types that were set, checks, comments ("" for the table's), and how columns are called in files.
     """
 
     name: str
@@ -94,6 +110,10 @@ class LakeDefinition:
     rev: int = 0
     times: Mapping[str, int] = field(default_factory=dict)
     erased: bool = False
+    explicit: ColumnTypes = field(default_factory=dict)
+    checks: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
+    naming: Naming = PLAIN
 
     @property
     def time_entries(self) -> Entries:
@@ -126,14 +146,62 @@ class LakeDefinition:
         keys = () if self.keys is None else self.keys.columns
         return tuple(dict.fromkeys([*keys, *(f.source for f in self.partition.fields)]))
 
-    def altered(self, definition: Entries) -> LakeDefinition:
-        """With the properties that were set since; None stands for the default."""
-        changes = definition.of(PROPERTY)
-        if not changes:
+    def altered(self, definition: Entries, naming: Naming | None = None) -> LakeDefinition:
+        """As it was changed since the table's creation, under the names that columns are called by.
+
+        Args:
+            naming: of a snapshot. By default what the definition alone says.
+        """
+        if not definition and not naming:
             return self
+        if naming is None:
+            naming = name_columns(self.columns, definition, declared=self.columns)
+        shown = naming.shown
+        changes = definition.of(PROPERTY)
         properties = {name: value for name, value in self.properties.items() if name not in changes}
         properties.update({name: value for name, value in changes.items() if value is not None})
-        return replace(self, properties=properties)
+        if (
+            naming.stored
+            and (blooms := parse_bloom_filters(properties.get("bloom_filters")))
+            and blooms != AUTO
+        ):
+            properties["bloom_filters"] = [shown(name) for name in blooms]
+        order = definition.of(SORT_BY).get("", [split_order(text, self.columns) for text in self.sort_by])
+        keys = self.keys
+        if keys is not None and naming.stored:
+            by = None if keys.version_by is None else shown(keys.version_by)
+            keys = KeySpec(tuple(map(shown, keys.key)), by)
+        return replace(
+            self,
+            columns={shown(name): kind for name, kind in self.columns.items() if name not in naming.hidden},
+            partition=self._partition_in(definition).named(shown),
+            sort_by=tuple(shown(name) + (" desc" if way == "desc" else "") for name, way in order),
+            properties=properties,
+            keys=keys,
+            explicit={
+                shown(name): kind
+                for name, kind in definition.present(TYPE).items()
+                if name not in naming.hidden
+            },
+            checks={
+                name: renamed(text, shown) if naming.stored else text
+                for name, text in definition.present(CHECK).items()
+            },
+            comments={
+                shown(name): text
+                for name, text in definition.present(COMMENT).items()
+                if name not in naming.hidden
+            },
+            naming=naming,
+        )
+
+    def _partition_in(self, definition: Entries) -> PartitionSpec:
+        """The present spec, and all older ones, by physical names."""
+        specs = {self.partition.id: self.partition}
+        specs.update({id: PartitionSpec.from_json(raw) for id, raw in definition.of(SPEC).items()})
+        present = specs[definition.of(PARTITION).get("", self.partition.id)]
+        older = tuple(spec for id, spec in specs.items() if id != present.id)
+        return replace(present, older=older)
 
     @property
     def rules(self) -> Rules:

@@ -118,18 +118,20 @@ def publish(
     change: FileChange,
     summary: Mapping[str, Any] | None = None,
 ) -> ChangeResult:
-    """Commit the change."""
+    """Commit the change, of a table as the session's snapshot has it."""
     removed = {"rows_removed": change.rows_removed, "bytes_removed": sum(f.size for f in change.removes)}
+    naming = table.definition.naming
     commit = Commit(
         op,
         change.adds,
         [f.path for f in change.removes],
-        change.columns,
+        naming.in_files(change.columns),
         summary={**(summary or {}), **removed},
         soft_deletes=change.soft_deletes,
         replaced=[f.path for f in change.replaced],
         clocked=table.keys is not None,
-        aside=change.aside,
+        aside=frozenset(map(naming.physical, change.aside)),
+        names=naming.brought(change.columns),
     )
     return replace(counted(op, change), dry_run=False, version=session.publish(commit))
 

@@ -75,16 +75,17 @@ def upsert(table: LakeContext, data: Any, *, batch_id: str | None, query: str | 
 
 def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.update`."""
-    keys = require_keys(table, "update")
+    require_keys(table, "update")
     if dry_run:
         scan = Scan(table, where=where)
-        _assignments(table, keys.bound(scan.snapshot.columns), set_, scan)
+        columns = scan.snapshot.columns
+        _assignments(table, require_keys(scan.table, "update").bound(columns), set_, scan)
         rows = scan.count()
         return ChangeResult("update", rows_updated=rows, dry_run=True)
     with table.journal.exclusive("update") as session:
         scan = Scan(table, where=where, snapshot=session.snapshot)
-        columns = scan.snapshot.columns
-        changed = _assignments(table, keys.bound(columns), set_, scan)
+        table, columns = scan.table, scan.snapshot.columns
+        changed = _assignments(table, require_keys(table, "update").bound(columns), set_, scan)
         replaced = ", ".join(f"(\n{value}\n) AS {quoted(name)}" for name, value in changed.items())
         context = ReviseContext(
             scan.latest_spec(),
@@ -122,9 +123,7 @@ def _assignments(table: LakeContext, keys: KeySpec, set_: Mapping[str, str], sca
     return found
 
 
-def delete(
-    table: LakeContext, keys: KeySpec, where: str, *, soft: bool | None, dry_run: bool
-) -> ChangeResult:
+def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
     """See `LakeTable.delete`."""
     if soft is not None:
         raise UnsupportedError(
@@ -137,7 +136,8 @@ def delete(
         return ChangeResult("delete", rows_deleted=rows, dry_run=True)
     with table.journal.exclusive("delete") as session:
         snapshot = session.snapshot
-        bound = keys.bound(snapshot.columns)
+        table = table.at(snapshot)
+        bound = require_keys(table, "delete").bound(snapshot.columns)
         scan = Scan(table, columns=bound.columns, where=where, snapshot=snapshot)
         names = ", ".join(map(quoted, bound.columns))
         context = ReviseContext(
@@ -152,16 +152,17 @@ def delete(
 
 def delete_keys(table: LakeContext, data: Any, *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.delete_keys`."""
-    keys = require_keys(table, "delete_keys")
+    require_keys(table, "delete_keys")
     if dry_run:
         snapshot = table.journal.snapshot()
-        bound = keys.bound(snapshot.columns)
+        table = table.at(snapshot)
+        bound = require_keys(table, "delete_keys").bound(snapshot.columns)
         doomed = _keys_of(table, bound, data, snapshot.columns)
         count = _there(table, bound, doomed, snapshot) if snapshot.files else 0
         return ChangeResult("delete", rows_deleted=count, dry_run=True)
     with table.journal.exclusive("delete") as session:
-        known = session.snapshot.columns
-        bound = keys.bound(known)
+        table, known = table.at(session.snapshot), session.snapshot.columns
+        bound = require_keys(table, "delete_keys").bound(known)
         rows = _keys_of(table, bound, data, known)
         if not session.snapshot.files:
             return nothing("delete")

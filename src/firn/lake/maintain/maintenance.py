@@ -75,10 +75,12 @@ def merge(
         refuse_keys(table, "merge(query=…)", "merge keeps the newest version of each row by itself")
     text = None if query is None else Query.parse(query, "source_files").sql
     if dry_run:
-        groups, foreign = _merge_groups(table, table.journal.snapshot(), given, partitions, query is not None)
+        snapshot = table.journal.snapshot()
+        groups, foreign = _merge_groups(table.at(snapshot), snapshot, given, partitions, query is not None)
         return planned("merge", FileChange(removes=[f for g in groups for f in g.files], foreign=foreign))
     with table.journal.exclusive("merge") as session:
         snapshot = session.snapshot
+        table = table.at(snapshot)
         groups, foreign = _merge_groups(table, snapshot, given, partitions, query is not None)
         if not groups and session.log_length < LOGS_WORTH_FOLDING:
             return nothing("merge", foreign)
@@ -121,7 +123,7 @@ def _merge_groups(
 def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
     """See `LakeTable.delete`."""
     if table.keys is not None:
-        return key_verbs.delete(table, table.keys, where, soft=soft, dry_run=dry_run)
+        return key_verbs.delete(table, where, soft=soft, dry_run=dry_run)
     if soft and not table.journal.soft_deletes:
         raise UnsupportedError(
             f"{table.name} can't keep soft deletes: other readers of its log would show the rows. Use "
@@ -129,13 +131,15 @@ def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) 
         )
     if dry_run:
         snapshot = table.journal.snapshot()
-        softly = _is_soft(table, snapshot, where, soft)
+        table, softly = table.at(snapshot), _is_soft(table, snapshot, where, soft)
         return planned("delete", (_soft_change if softly else _files_of)(table, snapshot, where))
     with table.journal.exclusive("delete") as session:
-        if _is_soft(table, session.snapshot, where, soft):
-            change = _soft_change(table, session.snapshot, where)
+        snapshot = session.snapshot
+        table = table.at(snapshot)
+        if _is_soft(table, snapshot, where, soft):
+            change = _soft_change(table, snapshot, where)
         else:
-            change = _delete_rows(table, session, session.snapshot, where)
+            change = _delete_rows(table, session, snapshot, where)
         if not change.removes and not change.soft_deletes:
             return nothing("delete", change.foreign)
         return publish(table, session, "delete", change, {"where": outline(where)})
@@ -185,7 +189,8 @@ def _soft_change(table: LakeContext, snapshot: Snapshot, where: str) -> FileChan
         reads = tuple((name, tuple(own)) for name, own in file.reads.items() if name in predicate.columns)
         text = texts.get(reads)
         if text is None:
-            text = texts[reads] = frozen(predicate, snapshot.columns, dict(reads))
+            defaults = snapshot.naming.defaults
+            text = texts[reads] = frozen(predicate, snapshot.columns, dict(reads), defaults)
         if text not in file.deletes:
             alike.setdefault(text, []).append(file.path)
     soft_deletes = [SoftDelete(text, tuple(paths)) for text, paths in alike.items()]
@@ -216,10 +221,12 @@ def rewrite(
     refuse_keys(table, "rewrite", "use update or delete, and merge to be rid of older versions")
     if dry_run:
         snapshot = table.journal.snapshot()
-        files, foreign = _to_rewrite(table, snapshot, parse_rewrite(query, snapshot.columns), partitions)
+        parsed = parse_rewrite(query, snapshot.columns)
+        files, foreign = _to_rewrite(table.at(snapshot), snapshot, parsed, partitions)
         return planned("rewrite", FileChange(removes=files, foreign=len(foreign)))
     with table.journal.exclusive("rewrite") as session:
         snapshot = session.snapshot
+        table = table.at(snapshot)
         parsed = parse_rewrite(query, snapshot.columns)
         files, foreign = _to_rewrite(table, snapshot, parsed, partitions)
         context = RewriteContext(
@@ -269,6 +276,7 @@ def overwrite(
     if dry_run:
         return _planned_overwrite(table, data, where, touched=partitions is not None)
     with table.journal.exclusive("overwrite") as session:
+        table = table.at(session.snapshot)
         written, _ = write(table, data, session.namer, aside=session.snapshot.aside)
         if where is not None:
             # The new rows may bring columns, all of them the first time, and wider types.
@@ -300,6 +308,7 @@ def _replaceable(table: LakeContext, snapshot: Snapshot, touched: set[str] | Non
 def _planned_overwrite(table: LakeContext, data: Any, where: str | None, *, touched: bool) -> ChangeResult:
     """The files that would be replaced, or looked into. It looks only at the partitions of the new rows."""
     snapshot = table.journal.snapshot()
+    table = table.at(snapshot)
     if where is not None:
         return planned("overwrite", _files_of(table, snapshot, where) if snapshot.columns else FileChange())
     return planned(
@@ -340,16 +349,19 @@ def remove_partitions(
 ) -> ChangeResult:
     """See `LakeTable.remove_partitions`."""
 
-    def chosen(snapshot: Snapshot) -> tuple[FileChange, int]:
+    def chosen(table: LakeContext, snapshot: Snapshot) -> tuple[FileChange, int]:
         files, moved = removable(table, snapshot, where)
         mine, foreign = by_owner(table, files)
         return FileChange(removes=mine, foreign=len(foreign)), moved
 
     if dry_run:
-        change, moved = chosen(table.journal.snapshot())
+        snapshot = table.journal.snapshot()
+        change, moved = chosen(table.at(snapshot), snapshot)
         return replace(planned("remove", change), moved_files=moved)
     with table.journal.exclusive("remove") as session:
-        change, moved = chosen(session.snapshot)
+        snapshot = session.snapshot
+        table = table.at(snapshot)
+        change, moved = chosen(table, snapshot)
         if not change.removes:
             return replace(nothing("remove", change.foreign), moved_files=moved)
         summary = {"where": outline(where)} if isinstance(where, str) else {}

@@ -88,6 +88,7 @@ def merge_into(
         rows = staging.keep(source(None)) if source is not None and before_lock else None
         session = stack.enter_context(table.journal.exclusive(op))
         snapshot = session.snapshot
+        table = table.at(snapshot)
         if source is not None and not before_lock:
             rows = staging.keep(source(snapshot))
         columns = dict(snapshot.columns)
@@ -152,7 +153,7 @@ def _by_file(
             session,
             op,
             change,
-            InsertContext(spec, matching, table.definition, table.journal.columns(), table.explicit_types),
+            InsertContext(spec, matching, table.definition, snapshot.columns),
             inserts,
         )
     return _published(table, session, staging, op, change, counts, said)

@@ -198,7 +198,7 @@ class Staging:
                 written = table.engines.load(table, data, namer=self._namer(), staged=True)
                 return self._staged(written.files, written.columns)
             data = data.toArrow()
-        known = table.journal.columns()
+        known = table.journal.known().columns
         given = _input_rows(data, known)
         types, kinds = given.columns, {fold(name): kind for name, kind in known.items()}
         for name in given.schema.names:
@@ -244,7 +244,8 @@ def source_data(table: LakeContext, source: SourceInMemory | StagedSource, *, on
         from firn.journal.model import Snapshot
         from firn.lake.definition.definition import LakeDefinition
 
-        rows = replace(table, created=LakeDefinition(table.name))
+        plain = LakeDefinition(table.name)
+        rows = replace(table, created=plain, defined=plain)
         at = Snapshot("", 0, source.types, tuple(source.files))
         return table.engines.to_spark(rows, columns=None, where=None, at=at)
     return InputRows(arrow_schema(source.types), source.batches, True, None, None, source.types)

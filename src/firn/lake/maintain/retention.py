@@ -16,6 +16,7 @@ from firn.units import parse_duration
 def expire(table: LakeContext, older_than: float | str | timedelta | None, *, dry_run: bool) -> ChangeResult:
     """See `LakeTable.expire`."""
     snapshot = table.journal.snapshot()
+    table = table.at(snapshot)
     age = older_than if older_than is not None else table.definition.setting("retention")
     if age is None:
         raise InvalidInputError(

@@ -104,13 +104,12 @@ class ReplaceContext:
 
 @dataclass(frozen=True)
 class InsertContext:
-    """What `matching` inserts is written, in the types that `target_columns` gives by the last three."""
+    """What `matching` inserts is written, in the types that `target_columns` gives by the last two."""
 
     write: WriteSpec
     matching: Matching
     definition: LakeDefinition
     known: ColumnTypes
-    explicit: ColumnTypes
 
 
 @dataclass(frozen=True)
@@ -221,7 +220,7 @@ def insert_task(bucket: Bucket, context: InsertContext, chosen: pa.Table) -> Tas
     given = InputRows(rows.schema, lambda: iter(rows.to_batches()), True, None, None, context.matching.types)
     # What holds nothing that tells its type, like an empty list, has the table's.
     incoming = {name: given.columns.get(name, context.matching.types[name]) for name in rows.column_names}
-    columns = target_columns(context.definition, context.known, incoming, context.explicit)
+    columns = target_columns(context.definition, context.known, incoming)
     spec = replace(context.write, columns=columns)
     return TaskResult(write_batches(bucket, spec, given.batches()), columns)
 

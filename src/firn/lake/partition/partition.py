@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,10 +110,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionSpec:
-    """How a table is partitioned. `id` follows from the fields; every data file records it. Picklable."""
+    """How a table is partitioned. `id` follows from the fields; every data file records it. `older` are those by
+    which other files may have been written. Picklable."""
 
     fields: tuple[PartitionField, ...] = ()
     id: str = field(default="", compare=False)
+    older: tuple[PartitionSpec, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.fields and not self.id:
@@ -153,6 +155,16 @@ class PartitionSpec:
                 )
             fields.append(found)
         return PartitionSpec(tuple(fields))
+
+    def named(self, shown: Callable[[str], str]) -> PartitionSpec:
+        """The same with other names of its columns."""
+        fields = tuple(replace(each, source=shown(each.source)) for each in self.fields)
+        return PartitionSpec(fields, self.id, tuple(each.named(shown) for each in self.older))
+
+    def of(self, file: DataFile) -> PartitionSpec:
+        """The spec that a file was written under: this one, where no other is known."""
+        id = (file.extra or {}).get("spec")
+        return next((each for each in self.older if each.id == id), self) if self.older else self
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON-able dict; `from_json` reads it back."""

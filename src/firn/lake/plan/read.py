@@ -49,11 +49,12 @@ class LakeRead:
     @staticmethod
     def of(scan: Scan) -> LakeRead:
         """Pin a scan's snapshot and prune its files. Cost: the snapshot's requests."""
+        snapshot = scan.snapshot
         table = scan.table
         return LakeRead(
             table.bucket,
             table.name,
-            scan.snapshot.version,
+            snapshot.version,
             tuple(scan.files() if table.keys is None else scan.snapshot.files),
             scan.read_spec(),
             table.partition_spec,

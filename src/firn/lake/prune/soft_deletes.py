@@ -17,13 +17,18 @@ from firn.journal.typenames import Decimal, Scalar, canonical
 from firn.journal.typenames import parse as parse_type
 from firn.names import fold
 from firn.predicate.dialect import parse, readable_depth, to_duckdb
-from firn.predicate.predicate import Predicate, is_opaque
+from firn.predicate.predicate import Predicate, columns_in, is_opaque
 from firn.predicate.trees import exp
 
 
-def frozen(predicate: Predicate, columns: ColumnTypes, reads: Reads | None = None) -> str:
+def frozen(
+    predicate: Predicate,
+    columns: ColumnTypes,
+    reads: Reads | None = None,
+    defaults: Mapping[str, str] | None = None,
+) -> str:
     """The text under which a predicate is kept for files that are read by `reads`: over their own columns, each cast
-    to the type that the table's column has today.
+    to the type that the table's column has today, with the default of one that they lack.
 
     The values of the files that exist are all of this type, so the casts lose nothing; and the predicate goes on
     meaning the same when the table's columns widen later. (0.1 as FLOAT isn't 0.1 as DOUBLE: rows would come
@@ -44,9 +49,18 @@ def frozen(predicate: Predicate, columns: ColumnTypes, reads: Reads | None = Non
         if own is None:
             return typed(node)
         parts = [typed(named(node, name), read=True) for name in own]
+        if not parts:
+            return lacking(node.parts[0].name)
         if len(parts) < 2:
-            return parts[0] if parts else exp.null()
+            return parts[0]
         return exp.Coalesce(this=parts[0], expressions=parts[1:])
+
+    def lacking(name: str) -> exp.Expression:
+        if defaults is None or name not in defaults:
+            return exp.null()
+        return exp.Cast(
+            this=exp.Literal.string(defaults[name]), to=exp.DataType.build(columns[name], dialect="duckdb")
+        )
 
     def named(node: exp.Column, name: str) -> exp.Column:
         copy = node.copy()
@@ -112,6 +126,32 @@ def predicates(
                 f"{error} Restore an older version of the table."
             ) from error
     return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _columns_of(text: str) -> frozenset[str]:
+    with readable_depth("soft delete", text):
+        return columns_in(text)
+
+
+def columns_of_deletes(deletes: Sequence[str]) -> frozenset[str]:
+    """The file's own columns that its soft deletes name."""
+    return frozenset().union(*map(_columns_of, deletes))
+
+
+def deletes_by_name(deletes: Sequence[str], reads: Reads, columns: ColumnTypes) -> bool:
+    """Whether soft deletes on a file that is read by `reads` mean the table's columns of the names that they have.
+
+    >>> [deletes_by_name(["x = 1"], {}, {name: "BIGINT"}) for name in ("X", "y")]
+    [True, False]
+    """
+    if reads:
+        return not deletes
+    known = {fold(name) for name in columns}
+    try:
+        return all(fold(name) in known for name in columns_of_deletes(deletes))
+    except InvalidInputError:
+        return True  # whoever evaluates it says that it can't be
 
 
 def living(

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from firn.arrow.engine import filter_table, row_mask
-from firn.arrow.types import arrow_schema, columns_of, conform
+from firn.arrow.types import arrow_schema, arrow_type, columns_of, conform
 from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
 from firn.journal.model import ColumnTypes, Snapshot
+from firn.journal.naming import PLAIN, Naming
+from firn.lake.definition.defaults import default_value
 from firn.lake.parquet.bloom import row_group_blooms
 from firn.lake.parquet.source import BATCH_ROWS, ParquetSource
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.prune.prune import Pruner
-from firn.lake.prune.soft_deletes import living
+from firn.lake.prune.soft_deletes import columns_of_deletes, deletes_by_name, living
 from firn.names import fold
 from firn.predicate.predicate import Predicate
 from firn.predicate.stats import row_group_stats
@@ -41,7 +43,8 @@ class ReadSpec:
 
     `columns` are the output columns in order, `where` is a predicate as DuckDB's text (rows are kept where it
     is true), `table_columns` are all columns of the table, which the predicate may use. Those in `loose` may be cast
-    from types that don't widen to theirs; those in `aside` hold what was set aside.
+    from types that don't widen to theirs; those in `aside` hold what was set aside. `naming` says what columns are
+    called in files, and what rows have whose file lacks one.
     """
 
     columns: ColumnTypes
@@ -49,13 +52,14 @@ class ReadSpec:
     table_columns: ColumnTypes = field(default_factory=dict)
     loose: frozenset[str] = frozenset()
     aside: frozenset[str] = frozenset()
+    naming: Naming = PLAIN
 
     @staticmethod
     def of(snapshot: Snapshot, *, columns: ColumnTypes | None = None, where: str | None = None) -> ReadSpec:
         """For the files of a snapshot: `columns` (all by default), rows of `where`."""
         known = dict(snapshot.columns)
         wanted = known if columns is None else dict(columns)
-        return ReadSpec(wanted, where, known, snapshot.loose, snapshot.aside)
+        return ReadSpec(wanted, where, known, snapshot.loose, snapshot.aside, snapshot.naming)
 
 
 class _View:
@@ -63,12 +67,13 @@ class _View:
     soft deletes mean the file's own, these too, under names with a `~` before."""
 
     def __init__(self, source: ParquetSource, spec: ReadSpec) -> None:
-        self.source, self.loose = source, spec.loose
+        self.source, self.loose, self._defaults = source, spec.loose, spec.naming.defaults
         self.known: ColumnTypes = {**spec.columns, **spec.table_columns}
         self.reads = dict(source.reads)
         self._own: dict[str, str | None] = {}
-        if source.reads and source.deletes:
-            for name in {n for place, own in source.reads.items() for n in (place, *own)}:
+        if source.deletes and not deletes_by_name(source.deletes, source.reads, self.known):
+            named = {name for place, own in source.reads.items() for name in (place, *own)}
+            for name in named | columns_of_deletes(source.deletes):
                 there = self._spelled(name)
                 self._own[fold(name)] = None if there is None else f"~{there}"
                 if there is not None:
@@ -101,10 +106,7 @@ class _View:
         for batch in self.source.batches(run, names):
             if not batch.num_rows:
                 continue
-            if not names:
-                schema = arrow_schema(columns)
-                yield pa.Table.from_arrays([pa.nulls(batch.num_rows, f.type) for f in schema], schema=schema)
-            elif self.reads.keys().isdisjoint(columns):
+            if self.reads.keys().isdisjoint(columns) and self._defaults.keys().isdisjoint(columns) and names:
                 yield conform(batch, columns, loose=not self.loose.isdisjoint(columns))
             else:
                 yield self._placed(batch, columns)
@@ -119,11 +121,15 @@ class _View:
                     part = pa.table({name: batch.column(there)})
                     found.append(conform(part, {name: kind}, loose=name in self.loose).column(0))
             if not found:
-                found.append(
-                    pa.chunked_array([pa.nulls(batch.num_rows, arrow_schema({name: kind}).types[0])])
-                )
+                found.append(pa.chunked_array([self._lacking(name, kind, batch.num_rows)]))
             arrays.append(found[0] if len(found) == 1 else pc.coalesce(*found))
         return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
+
+    def _lacking(self, name: str, kind: str, rows: int) -> pa.Array:
+        """The values of a column that the file lacks."""
+        if name in self._defaults:
+            return pa.repeat(default_value(self._defaults[name], kind), rows)
+        return pa.nulls(rows, arrow_type(kind))
 
     def _spelled(self, name: str) -> str | None:
         if name in self.source.names:

@@ -73,6 +73,8 @@ class Scan:
         self._requested = None if columns is None else tuple(columns)
         self._where = where
         self._snapshot = snapshot
+        if snapshot is not None:
+            self.table = table.at(snapshot)
         self._pinned = snapshot is not None
 
     def __repr__(self) -> str:
@@ -104,6 +106,7 @@ class Scan:
             if found.refusal is not None and self.at is None:
                 raise SchemaConflictError(f"{self.table.name}: {found.refusal}")
             self._snapshot = found
+            self.table = self.table.at(found)
             for conflict in found.conflicts:
                 warn_degraded(self.table.bucket.uri(self.table.prefix), str(conflict))
         return self._snapshot
@@ -137,17 +140,19 @@ class Scan:
     def files(self) -> list[DataFile]:
         """The live files that may hold a matching row, by partition, statistics and Bloom filters. No request
         but the snapshot's. If the table has a key, also the files that may hold a newer version of such a row."""
+        snapshot = self.snapshot
         if self.table.keys is not None:
             return [file for group in self.groups() for file in group.files]
         if self.pruner is None:
-            return list(self.snapshot.files)
+            return list(snapshot.files)
         return [f for f in self.snapshot.files if self.pruner.may_match(f)]
 
     def groups(self) -> list[VersionGroup]:
         """The files to be read, those that may share keys together. For tables with a key."""
+        files = self.snapshot.files
         assert self.table.keys is not None
         return plan_groups(
-            self.snapshot.files,
+            files,
             places=self.table.places,
             keys=self.table.keys,
             predicate=self.predicate,
@@ -157,8 +162,9 @@ class Scan:
 
     def latest_spec(self) -> LatestSpec:
         """The spec by which a task reads one group of this scan; picklable."""
+        spec = self.read_spec()
         assert self.table.keys is not None
-        return LatestSpec(self.table.keys, self.read_spec())
+        return LatestSpec(self.table.keys, spec)
 
     def uris(self) -> list[str]:
         """Full names of the files that may hold a matching row, for another engine to read: the snapshot's

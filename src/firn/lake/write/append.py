@@ -11,7 +11,7 @@ from firn.arrow.inputs import InputRows, to_reader
 from firn.arrow.types import columns_of, conform
 from firn.errors import AppendExpiredError, InvalidInputError, SchemaConflictError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve
-from firn.journal.model import ColumnTypes, Commit, DataFile, Namer
+from firn.journal.model import ColumnTypes, Commit, DataFile, KnownColumns, Namer
 from firn.lake.context import LakeContext, Written
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import check_columns
@@ -44,7 +44,8 @@ def append(
         commit = Commit(
             "append",
             written.files,
-            columns=written.columns,
+            columns=written.naming.in_files(written.columns),
+            names=written.naming.brought(written.columns),
             batch_id=batch_id,
             summary=summary or {},
             clocked=table.keys is not None,
@@ -75,13 +76,15 @@ def write(
     if table.engines.is_dataframe(data):
         return table.engines.load(table, data, namer=namer, query=query, aside=aside), True
     began = table.journal.moment()
-    known = table.journal.columns()
-    rows = to_reader(data, known=known)
+    known = table.journal.known()
+    rows = to_reader(data, known=known.columns)
     if query is not None:
-        rows = _transformed(rows, query, known)
-    columns = agreed_columns(table, known, _incoming(table, known, rows), began, rows.schema.names)
+        rows = _transformed(rows, query, known.columns)
+    table, columns = agreed_columns(
+        table.at(known), known, _incoming(table.at(known), known.columns, rows), began, rows.schema.names
+    )
     spec = WriteSpec.of(table, columns, namer, aside=aside)
-    return Written(write_batches(table.bucket, spec, rows.batches()), columns), rows.repeatable
+    return Written(write_batches(table.bucket, spec, rows.batches()), columns, spec.naming), rows.repeatable
 
 
 def directories_of(table: LakeContext, data: Any) -> set[str]:
@@ -95,9 +98,10 @@ def directories_of(table: LakeContext, data: Any) -> set[str]:
             f"{table.name}: a dry run doesn't compute a Spark DataFrame. Leave dry_run out, or pass the rows in "
             "another form."
         )
-    known = table.journal.columns()
+    seen = table.journal.known()
+    table, known = table.at(seen), seen.columns
     rows = to_reader(data, known=known)
-    columns = target_columns(table.definition, known, _incoming(table, known, rows), table.explicit_types)
+    columns = target_columns(table.definition, known, _incoming(table, known, rows))
     return {
         part.directory
         for batch in rows.batches()
@@ -135,25 +139,26 @@ def _incoming(table: LakeContext, known: ColumnTypes, rows: InputRows) -> dict[s
 
 def agreed_columns(
     table: LakeContext,
-    known: ColumnTypes,
+    known: KnownColumns,
     incoming: ColumnTypes,
     began: float,
     names: Sequence[str],
-) -> dict[str, str]:
-    """`target_columns`. An append that brings a column, or a type that doesn't fit, looks first whether others have
-    brought it since it `began`: 1 LIST, and newer logs. The first append of all tells what is no column of the sort
-    order; `names` are those that the rows have, `incoming` those whose type is known.
+) -> tuple[LakeContext, dict[str, str]]:
+    """`target_columns`, and the table as it is written by. An append that brings a column, or a type that doesn't
+    fit, looks first whether others have brought it since it `began`: 1 LIST, and newer logs. The first append of all
+    tells what is no column of the sort order; `names` are those that the rows have, `incoming` those whose type is
+    known.
     """
-    explicit = table.explicit_types
     with suppress(SchemaConflictError):
-        found = target_columns(table.definition, known, incoming, explicit)
-        spelled = {fold(name) for name in known}
+        found = target_columns(table.definition, known.columns, incoming)
+        spelled = {fold(name) for name in known.columns}
         if all(fold(name) in spelled for name in incoming):
-            return found
-    known = table.journal.columns(since=began)
-    if not known:
+            return table, found
+    known = table.journal.known(since=began)
+    if not known.columns:
         _refuse_unknown_order(table, names)
-    return target_columns(table.definition, known, incoming, explicit)
+    table = table.at(known)
+    return table, target_columns(table.definition, known.columns, incoming)
 
 
 def _refuse_unknown_order(table: LakeContext, names: Sequence[str]) -> None:
@@ -166,18 +171,15 @@ def _refuse_unknown_order(table: LakeContext, names: Sequence[str]) -> None:
         )
 
 
-def target_columns(
-    definition: LakeDefinition, known: ColumnTypes, incoming: ColumnTypes, explicit: ColumnTypes
-) -> dict[str, str]:
-    """The types under which `incoming` columns are written: the table's, widened where that is allowed. `explicit`
-    are the types that were set for columns. Pure.
+def target_columns(definition: LakeDefinition, known: ColumnTypes, incoming: ColumnTypes) -> dict[str, str]:
+    """The types under which `incoming` columns are written: the table's, widened where that is allowed. Pure.
 
     Raises:
         SchemaConflictError: types that nothing joins; nothing was written.
         InvalidInputError: a column of the partitions is missing, or of a type by which rows can't be dealt out.
     """
     check_new_names(known, incoming)
-    evolved = evolve(known, incoming, allow_widening=not definition.shared, explicit=explicit)
+    evolved = evolve(known, incoming, allow_widening=not definition.shared, explicit=definition.explicit)
     spelled = {fold(c): c for c in evolved}
     if missing := [c for c in definition.required_columns if fold(c) not in spelled]:
         role = "its key is made of" if definition.keys is not None else "the table is partitioned by"

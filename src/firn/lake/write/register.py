@@ -8,11 +8,13 @@ from typing import Any
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve
-from firn.journal.model import Commit, DataFile
+from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile
+from firn.journal.naming import Naming
 from firn.lake.context import LakeContext
 from firn.lake.partition.partition import PartitionSpec, single_partition
 from firn.lake.read.read import inspect_file
 from firn.lake.results import AppendResult
+from firn.names import fold
 
 
 def register(table: LakeContext, paths: str | Sequence[str]) -> AppendResult:
@@ -28,7 +30,8 @@ def register(table: LakeContext, paths: str | Sequence[str]) -> AppendResult:
     ticket = table.journal.begin_append()
     # A file may be named by itself and by a directory above it.
     infos = list({info.key: info for path in paths for info in _resolve(table, path)}.values())
-    live = {f.path for f in table.journal.snapshot().files}
+    snapshot = table.journal.snapshot()
+    table, live = table.at(snapshot), {f.path for f in snapshot.files}
     for info in infos:
         if info.key in live:
             raise InvalidInputError(
@@ -39,15 +42,41 @@ def register(table: LakeContext, paths: str | Sequence[str]) -> AppendResult:
     found = runner.map(
         _inspect, infos, bucket=table.bucket, context=table.partition_spec, weights=[1] * len(infos)
     )
-    known = columns = dict(table.journal.columns())
-    files = []
+    seen = table.journal.known()
+    table, known = table.at(seen), seen.columns
+    columns = dict(known)
+    definition, files = table.definition, []
     for file, types in found:
         check_new_names(columns, types)
-        columns = dict(evolve(columns, types, allow_widening=not table.definition.shared))
-        files.append(file)
+        columns = dict(
+            evolve(columns, types, allow_widening=not definition.shared, explicit=definition.explicit)
+        )
+        files.append(_named(file, types, columns, definition.naming))
     changed = {c: t for c, t in columns.items() if known.get(c) != t} or columns
-    version = ticket.commit(Commit("register", files, columns=changed))
+    naming = definition.naming
+    commit = Commit("register", files, columns=naming.in_files(changed), names=naming.brought(changed))
+    version = ticket.commit(commit)
     return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))
+
+
+def _named(file: DataFile, types: ColumnTypes, columns: ColumnTypes, naming: Naming) -> DataFile:
+    """The file with what its log has to tell where columns aren't called as in files: its own name of each column,
+    and which of those with a default it lacks. Statistics go by physical names."""
+    if not naming:
+        return file
+    spelled = {fold(name): name for name in columns}
+    own = {naming.physical(spelled[fold(name)]): name for name in types}
+    extra = dict(file.extra or {})
+    if any(physical != name for physical, name in own.items()) or naming.hidden:
+        physical = {name: stored for stored, name in own.items()}
+        extra["cols"] = own
+        for key in ("stats", "bloom"):
+            if key in extra:
+                extra[key] = {physical[name]: entry for name, entry in extra[key].items() if name in physical}
+    lacking = [name for name in map(naming.physical, naming.defaults) if name not in own]
+    if lacking:
+        extra["types"] = {**(extra.get("types") or {}), **dict.fromkeys(lacking, LACKING)}
+    return file._replace(extra=extra)
 
 
 def _resolve(table: LakeContext, path: str) -> list[ObjectInfo]:

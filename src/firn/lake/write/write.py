@@ -18,10 +18,11 @@ from firn.bucket.base import Bucket
 from firn.clock import SystemClock
 from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError, SchemaConflictError
-from firn.journal.model import ColumnTypes, DataFile, Namer
+from firn.journal.model import LACKING, ColumnTypes, DataFile, Namer
+from firn.journal.naming import PLAIN, Naming
 from firn.lake.context import LakeContext
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec, folded
-from firn.lake.parquet.encode import BloomColumns, Encoding, FileEncoder, bloom_columns, choose_encoding
+from firn.lake.parquet.encode import AUTO, BloomColumns, Encoding, FileEncoder, bloom_columns, choose_encoding
 from firn.lake.partition.partition import PartitionSpec, Values, is_told_by_path
 from firn.lake.write.sort import SortKeys, sort_keys, sorted_batches, sorted_slices
 from firn.lake.write.upload import Uploader
@@ -58,7 +59,8 @@ class WriteSpec:
     `memory_budget` the bytes of Arrow rows gathered before they are split and written; `stats_columns` how
     many columns, from the first, get statistics in the log; `bloom_filters` the columns that get Bloom filters
     as well, where their type can have them; `aside` the columns that hold what was set aside;
-    values of those in `loose` are cast to their type, whatever they are. With `keys`,
+    values of those in `loose` are cast to their type, whatever they are; `naming` says what columns are called in
+    files. With `keys`,
     `write_batches` makes files in which each key stands once. `replaces` and `applied` are what the
     files say of themselves, see `firn.journal.model.Namer`.
     """
@@ -78,6 +80,7 @@ class WriteSpec:
     applied: tuple[str, ...] = ()
     aside: frozenset[str] = frozenset()
     loose: frozenset[str] = frozenset()
+    naming: Naming = PLAIN
 
     @staticmethod
     def of(
@@ -106,14 +109,18 @@ class WriteSpec:
             bloom_filters=d.bloom_filters,
             keys=d.keys,
             aside=aside,
-            loose=frozenset(table.explicit_types),
+            loose=frozenset(d.explicit),
+            naming=d.naming,
             **{name: value for name, value in given.items() if value is not None},
         )
 
     @property
-    def beside(self) -> ColumnTypes:
-        """The types of the columns that hold what was set aside, which markers tell."""
-        return {name: kind for name, kind in self.columns.items() if name in self.aside}
+    def told(self) -> ColumnTypes:
+        """The types that markers tell: those of columns that hold what was set aside, and of columns with a default
+        that the files lack."""
+        beside = {name: kind for name, kind in self.columns.items() if name in self.aside}
+        lacking = {name: LACKING for name in self.naming.defaults if name not in self.columns}
+        return self.naming.in_files({**beside, **lacking})
 
 
 def write_batches(
@@ -286,24 +293,36 @@ class _Files:
     def choose_encoding(self, sample: pa.Table) -> Encoding:
         """Fixed by the first rows."""
         if self._encoding is None:
-            schema = arrow_schema(self._spec.columns)
+            physical = self._spec.naming.physical
+            schema = arrow_schema(self._spec.naming.in_files(self._spec.columns))
             # Nobody asks for statistics or filters of hidden columns, which come last.
             shown = [field for field in schema if self._spec.keys is None or field.name not in HIDDEN]
             flat = sum(not pa.types.is_nested(field.type) for field in shown)
-            kinds = {field.name: self._spec.columns[field.name] for field in shown}
+            stored = self._spec.naming.in_files(self._spec.columns)
+            kinds = {field.name: stored[field.name] for field in shown}
+            sample = self._in_files(sample)
+            blooms = self._spec.bloom_filters
             self._encoding = choose_encoding(
                 sample,
                 schema=schema,
                 codec=self._spec.codec,
-                sort_keys=self._sorted_by,
+                sort_keys=[(physical(name), way) for name, way in self._sorted_by],
                 stats_columns=min(self._spec.stats_columns, flat),
                 first=[
-                    *(f.source for f in self._spec.partition.fields),
-                    *(name for name, _ in sort_keys(self._spec.sort_by, self._spec.columns)),
+                    *(physical(f.source) for f in self._spec.partition.fields),
+                    *(physical(name) for name, _ in sort_keys(self._spec.sort_by, self._spec.columns)),
                 ],
-                blooms=bloom_columns(self._spec.bloom_filters, kinds, sample),
+                blooms=bloom_columns(
+                    blooms if blooms == AUTO else tuple(map(physical, blooms)), kinds, sample
+                ),
             )
         return self._encoding
+
+    def _in_files(self, rows: pa.Table) -> pa.Table:
+        """The rows under the names that their columns have in files."""
+        if not self._spec.naming.stored:
+            return rows
+        return rows.rename_columns([self._spec.naming.physical(name) for name in rows.column_names])
 
     def group_rows(self, rows: pa.Table) -> int:
         """Rows a row group, so that groups are alike and within their bounds."""
@@ -321,7 +340,7 @@ class _Files:
                 self._open[directory] = FileEncoder(self.choose_encoding(rows), step), marker
             encoder, told = self._open[directory]
             part = rows.slice(start, step)
-            encoder.write(part)
+            encoder.write(self._in_files(part))
             if (
                 self._spec.keys is not None
                 and DELETED in part.column_names
@@ -342,12 +361,14 @@ class _Files:
             return
         encoder, marker = self._open.pop(directory)
         spec = self._spec
-        if spec.aside:
-            marker = {**marker, "types": spec.beside} if spec.beside else marker
+        if told := spec.told:
+            marker = {**marker, "types": told}
         clocked = spec.keys is not None and "clocks" not in marker  # its commit gives it one
         metadata = spec.namer.metadata(
             directory,
-            {name: kind for name, kind in spec.columns.items() if name not in spec.aside},
+            spec.naming.in_files(
+                {name: kind for name, kind in spec.columns.items() if name not in spec.aside}
+            ),
             extra={**marker, RECIPE: {**encoder.recipe, "number": len(self._done), "clocked": clocked}},
             replaces=spec.replaces,
             applied=spec.applied,

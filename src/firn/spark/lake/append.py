@@ -58,9 +58,9 @@ def write_dataframe(
     """
     spark = frame.sparkSession
     began = table.journal.moment()
-    known: ColumnTypes = table.journal.columns()
+    known = table.journal.known()
     if query is None:
-        incoming = incoming_columns(frame.schema, known)
+        incoming = incoming_columns(frame.schema, known.columns)
     else:
         frame, given = queried(frame, query)
         incoming = incoming_columns(frame.schema, given)
@@ -68,7 +68,7 @@ def write_dataframe(
         raise InvalidInputError(
             f"the DataFrame has no column with a type, so there is nothing to append to {table.name}"
         )
-    columns = agreed_columns(table, known, incoming, began, frame.columns)
+    table, columns = agreed_columns(table.at(known), known, incoming, began, frame.columns)
     spec = WriteSpec.of(table, columns, namer, aside=aside)
     present = table.journal.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
@@ -79,7 +79,7 @@ def write_dataframe(
 def stage_dataframe(table: LakeContext, frame: DataFrame, namer: Namer) -> Written:
     """Write the rows as they come, in types of their own, for a statement that reads them. 1 PUT a file, at least one
     each partition that isn't empty."""
-    known: ColumnTypes = table.journal.columns()
+    known = table.journal.known().columns
     incoming = incoming_columns(frame.schema, known)
     kinds = {fold(name): kind for name, kind in known.items()}
     columns = {name: incoming.get(name) or kinds.get(fold(name), "INTEGER") for name in frame.columns}
@@ -96,7 +96,7 @@ def _written(table: LakeContext, frame: DataFrame, spec: WriteSpec) -> Written:
         description="firn: write",
         progress=table.engines.progress(f"write {table.name}"),
     )
-    return Written([file for files in parts for file in files], spec.columns)
+    return Written([file for files in parts for file in files], spec.columns, spec.naming)
 
 
 def batch_limits(frame: DataFrame, present: Snapshot) -> dict[str, str]:

@@ -43,7 +43,7 @@ def test_each_log_of_others_is_read_once(table, place):
     other.append([{"b": "x"}])
     other.append([{"c": "x"}])
     assert counted(table, lambda: table.append([{"a": 1}]))["get"] == 2
-    assert table.journal.columns().keys() == {"a", "b", "c"}
+    assert table.journal.known().columns.keys() == {"a", "b", "c"}
     assert counted(table, lambda: table.append([{"a": 1}]))["get"] == 0
 
 
@@ -59,4 +59,4 @@ def test_a_batch_that_another_process_committed_makes_its_columns_known(table, p
     table.append([{"a": 1}])
     opened(place).append([{"a": 1, "b": "x"}], batch_id="one")
     assert table.append([{"a": 1}], batch_id="one").duplicate
-    assert table.journal.columns().keys() == {"a", "b"}
+    assert table.journal.known().columns.keys() == {"a", "b"}

@@ -162,7 +162,7 @@ class MaintenanceSession:
             self._publish_fenced(self.lease, log, revived)
         else:
             self._publish_plain(log, revived)
-        self.table.known_columns.note(commit.columns)
+        self.table.known_columns.note(commit)
         self.table.learn(commit.definition or Entries())
         self.table.loader.saw(t)
         return version_of(name)

@@ -3,64 +3,71 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
-from firn.journal.agreement import Rules, Source, agree
+from firn.journal.agreement import Agreement, Rules, Source, agree
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.codec import Log, decode
 from firn.journal.leaderless.format.layout import name_of, parse_log_name
 from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.leaderless.replay.loader import LogLoader
-from firn.journal.leaderless.replay.replay import ReplayedState
-from firn.journal.model import ColumnTypes
+from firn.journal.leaderless.replay.replay import ReplayedState, definition_in, names_of
+from firn.journal.model import ColumnTypes, Commit, KnownColumns
 
 
-class KnownColumns:
+class ColumnsMemory:
     """The union of all columns read so far and of those that this process wrote."""
 
     def __init__(
         self,
         loader: LogLoader,
         fold: Callable[[Iterable[Log]], ReplayedState],
+        rules: Callable[[], Rules],
         settings: Callable[[], LeaderlessSettings],
         check_there: Callable[[Collection[str]], None],
     ) -> None:
         self.loader, self.bucket, self.layout, self.clock = loader, loader.bucket, loader.layout, loader.clock
         self._fold = fold
+        self._rules = rules
         self._settings = settings
         self._check_there = check_there
-        self._columns: ColumnTypes | None = None
+        self._known: Agreement | None = None
         self._definition = Entries()
+        self._noted: Mapping[str, str] = {}
         self._after = ""
         self._own: set[str] = set()
         self._read_at = 0.0
         self._mutex = threading.Lock()
 
-    def get(self, *, since: float | None = None) -> ColumnTypes:
+    def get(self, *, since: float | None = None) -> KnownColumns:
         """The table's columns as appenders know them: refreshed by 1 LIST of newer logs, at most every
         `refresh_ms`, or if they weren't read after the moment `since`."""
         with self._mutex:
             now = self.clock.monotonic()
-            if self._columns is None:
+            if self._known is None:
                 self._read_all()
             elif (since is not None and self._read_at < since) or (
                 now - self._read_at
             ) * 1000 >= self._settings().schema_refresh_ms:
-                self._read_newer(self._columns)
+                self._read_newer(self._known)
             else:
-                return self._columns
+                return self._answer()
             self._read_at = now
-            assert self._columns is not None
-            return self._columns
+            return self._answer()
+
+    def _answer(self) -> KnownColumns:
+        assert self._known is not None
+        return KnownColumns(self._known.columns, self._known.naming, self._definition)
 
     def _read_all(self) -> None:
         loaded = self.loader.load()
         self._check_there(loaded.listed)
         found = self._fold(loaded.logs)
-        self._columns, self._definition = found.columns, found.definition
+        self._known, self._definition, self._noted = found.agreement, found.definition, found.noted
         self._after = max(loaded.listed, default="")
 
-    def _read_newer(self, known: ColumnTypes) -> None:
+    def _read_newer(self, known: Agreement) -> None:
         # From the last one on that was seen: it is there, or maintenance has put a later one.
         after = self.layout.log_key(self._after)[:-1] if self._after else None
         listed = self.bucket.list(self.layout.log_prefix, after=after).objects
@@ -74,25 +81,43 @@ class KnownColumns:
         names = {found.name: info for info in listed if (found := parsed[info.key]) is not None}
         self.loader.saw(max((found.ms or 0 for found in parsed.values() if found is not None), default=0))
         others = [info for name, info in names.items() if name not in self._own]
-        logs = [Log("known", 0, known)]
+        logs = []
         for info, blob in zip(others, self.bucket.get_many([i.key for i in others]), strict=True):
             if blob is not None:
                 name = self.layout.log_name(info.key)
                 logs.append(decode(name, blob.data, where=self.bucket.uri(info.key)))
         self._after = max(names, default=self._after)
         self._own.clear()
-        state = self._fold(logs)
-        if state.agreement.plain and self._definition.joined(state.definition) == self._definition:
-            self._columns = state.columns
+        if self._definition.joined(definition_in(logs)) != self._definition:
+            self._read_all()
+            return
+        noted = {physical: name for log in logs for physical, name in names_of(log).items()}
+        union = self._with([(log.name, log.columns) for log in logs], noted)
+        if known.settled and union.settled:
+            self._known = union
         else:  # who has a column is for all logs to say
             self._read_all()
 
-    def note(self, columns: ColumnTypes, version: str | None = None) -> None:
+    def _with(self, sources: Iterable[tuple[str, ColumnTypes]], noted: Mapping[str, str]) -> Agreement:
+        """What is known, with columns that commits have brought."""
+        assert self._known is not None
+        self._noted = {**noted, **self._noted}
+        rules = replace(self._rules().altered(self._definition), noted=self._noted)
+        return agree(
+            rules,
+            [Source("known", self._known.stored), *(Source(name, columns) for name, columns in sources)],
+        )
+
+    def note(self, commit: Commit, version: str | None = None) -> None:
         """Learn from a commit of this process, without a request. The log of an append that is named by its
         `version` isn't read back."""
         with self._mutex:
-            if self._columns is not None:
-                if version is not None:
-                    self._own.add(name_of(version))
-                known = agree(Rules(), [Source("known", self._columns), Source("new", columns)])
-                self._columns = known.columns
+            if self._known is None:
+                return
+            if version is not None:
+                self._own.add(name_of(version))
+            if commit.definition is not None:
+                self._definition = self._definition.joined(commit.definition)
+            found = self._with([("new", commit.columns)], commit.names)
+            if self._known.settled and found.settled:
+                self._known = found

@@ -6,15 +6,15 @@ The reader's rule is the reference's: apply markers in log order, the last one w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from firn.journal.agreement import Agreement, Rules, Source, agree
-from firn.journal.columns import join, older_types
-from firn.journal.entries import Entries
+from firn.journal.columns import join
+from firn.journal.entries import NAME, Entries
 from firn.journal.leaderless.format.codec import DEFINITION, Log, replaced_names
 from firn.journal.leaderless.format.layout import version_of
-from firn.journal.model import ColumnTypes, Commit, DataFile, Snapshot, with_clocks, with_types
+from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile, Snapshot, with_clocks, with_types
 
 EMPTY_VERSION = "0"
 PAST_LIMIT = 1000
@@ -34,10 +34,7 @@ class ReplayedState:
     files: Mapping[str, DataFile]
     dead: Mapping[str, int]
     definition: Entries = field(default_factory=Entries)
-
-    @property
-    def columns(self) -> ColumnTypes:
-        return self.agreement.columns
+    noted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def live(self) -> tuple[DataFile, ...]:
@@ -65,6 +62,8 @@ class ReplayedState:
             agreed.conflicts,
             agreed.refusal,
             self.definition,
+            agreed.naming,
+            agreed.stored,
         )
 
     def replaced(self) -> set[str]:
@@ -100,14 +99,26 @@ def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> ReplayedState:
                 dead[path] = buried[path]
             elif path in dead:
                 del dead[path]
+    definition = definition_in(ordered)
+    noted = {physical: name for log in reversed(ordered) for physical, name in names_of(log).items()}
+    rules = replace(rules.altered(definition), noted=noted) if noted else rules.altered(definition)
+    agreement = _agreed(ordered, files, dead, rules)
+    _note_types(ordered, agreement, files)
+    return ReplayedState(ordered, agreement, files, dead, definition, noted)
+
+
+def definition_in(logs: Iterable[Log]) -> Entries:
+    """The changes of the definition that logs know."""
     definition = Entries()
-    for log in ordered:
+    for log in logs:
         if DEFINITION in log.need and (raw := log.notes.get("definition")):
             definition = definition.joined(Entries.from_json(raw, log.name))
-    rules = rules.altered(definition)
-    agreement = _agreed(ordered, files, dead, rules)
-    _note_older_types(ordered, agreement.columns, files)
-    return ReplayedState(ordered, agreement, files, dead, definition)
+    return definition
+
+
+def names_of(log: Log) -> Mapping[str, str]:
+    """Physical name → name, of columns that a log brings and that are called otherwise in files."""
+    return log.notes.get("names") or {}
 
 
 def _agreed(
@@ -141,25 +152,18 @@ def _live_types(logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mappin
             if files[file.path] is file and file.path not in dead:
                 seen.setdefault(tuple(file.types.items()), file.path)
         for own, path in sorted(seen.items(), key=lambda item: bool(item[0])):
-            types = dict(own)
+            types = {**log.columns, **dict(own)}
+            types = {name: kind for name, kind in types.items() if kind != LACKING}
             beside = {name: kind for name, kind in types.items() if name not in log.columns}
-            found.append(
-                Source(
-                    path,
-                    {**log.columns, **types}
-                    if not beside
-                    else {name: types.get(name, kind) for name, kind in log.columns.items()},
-                    beside,
-                )
-            )
+            found.append(Source(path, {name: types[name] for name in log.columns if name in types}, beside))
     return found
 
 
-def _note_older_types(logs: Sequence[Log], columns: ColumnTypes, files: dict[str, DataFile]) -> None:
+def _note_types(logs: Sequence[Log], agreement: Agreement, files: dict[str, DataFile]) -> None:
     """Where a log was written with other types than the table has, note in its files' `types` which one they
     have."""
     for log in logs:
-        older = older_types(log.columns, columns)
+        older = agreement.differing(log.columns)
         for file in log.files if older else ():
             if files[file.path] is file:
                 files[file.path] = with_types(file, older)
@@ -189,8 +193,9 @@ def maintenance_log(
     not in that log's own: else its other partitions vanish at cleanup, or removed files come back.
     """
     removed = set(commit.removes)
-    columns = {name: kind for name, kind in state.columns.items() if name not in state.agreement.aside}
-    columns.update({name: kind for name, kind in commit.columns.items() if name not in state.agreement.aside})
+    stored, beside = state.agreement.stored, state.agreement.beside
+    columns = {name: kind for name, kind in stored.items() if name not in beside}
+    columns.update({name: kind for name, kind in commit.columns.items() if name not in beside})
     # A restored file keeps its old marker, not the one that readers made of it.
     added = {f.path: state.files.get(f.path, f) for f in with_clocks(commit, version_of(name))}
     touched = removed | added.keys()
@@ -213,19 +218,21 @@ def maintenance_log(
     for path in paths:
         if path in added:
             continue
-        files.append(_carried(state.files[path], state.columns, columns))
+        files.append(_carried(state.files[path], stored, columns))
         if path in removed:
             dead[path] = t
         elif path in state.dead:
             dead[path] = buried[path].since
     files.extend(
-        _carried(file, state.columns, columns) if path in state.files else file
-        for path, file in added.items()
+        _carried(file, stored, columns) if path in state.files else file for path, file in added.items()
     )
     notes = _notes(commit, replaced, t)
     definition = state.definition.joined(commit.definition or Entries())
     if definition:
         notes["definition"] = definition.to_json()
+    named = definition.of(NAME)
+    if names := {p: name for p, name in {**commit.names, **state.noted}.items() if p not in named}:
+        notes["names"] = names
     need = (DEFINITION,) if definition or any(_sets_aside(f, columns) for f in files) else ()
     return Log(name, t, columns, files, dead, tombstones, notes, nonce, need)
 

@@ -21,14 +21,13 @@ from firn.errors import (
     TableNotFoundError,
 )
 from firn.journal.agreement import Agreement, Rules, Source, agree_streamed
-from firn.journal.columns import older_types
 from firn.journal.definition import definition_key, is_definition_of
 from firn.journal.entries import Entries
 from firn.journal.leaderless.format.codec import Log
 from firn.journal.leaderless.format.layout import TableLayout, name_of, parse_log_name, version_of
 from firn.journal.leaderless.format.settings import LeaderlessSettings
 from firn.journal.leaderless.replay.horizon import read_horizon
-from firn.journal.leaderless.replay.known_columns import KnownColumns
+from firn.journal.leaderless.replay.known_columns import ColumnsMemory
 from firn.journal.leaderless.replay.loader import Bound, Loaded, LogLoader
 from firn.journal.leaderless.replay.replay import EMPTY_VERSION, ReplayedState, fold, past_line
 from firn.journal.leaderless.replay.skew import SkewCheck
@@ -82,7 +81,9 @@ class TableLog:
         self.clock: Clock = clock or SystemClock()
         self.lock, self.renew_in_background = lock, renew_in_background
         self.loader = LogLoader(self.log_bucket, self.layout, self.clock)
-        self.known_columns = KnownColumns(self.loader, self.fold, lambda: self.settings, self.check_there)
+        self.known_columns = ColumnsMemory(
+            self.loader, self.fold, lambda: self.rules, lambda: self.settings, self.check_there
+        )
         self.skew = SkewCheck(bucket, self.log_bucket, self.layout, self.clock, lambda: self.settings)
         self.created = definition
         self.undefined = undefined
@@ -327,7 +328,7 @@ class TableLog:
 
 def _as_read(log: Log, agreement: Agreement) -> Iterable[DataFile]:
     """The log's files as readers need them."""
-    types = older_types(log.columns, agreement.columns)
+    types = agreement.differing(log.columns)
     return (agreement.as_read(with_types(file, types)) for file in log.files)
 
 

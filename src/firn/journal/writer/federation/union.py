@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from firn.journal.agreement import Agreement, Rules, Source, agree, agree_streamed
-from firn.journal.columns import older_types
 from firn.journal.entries import SEEN, Entries
 from firn.journal.model import ColumnTypes, CommitInfo, DataFile, Snapshot, with_deletes, with_types
 from firn.journal.writer.federation.definition import definition_of, seen_name
@@ -55,6 +54,8 @@ def snapshot_of(union: Union, table: str, rules: Rules) -> Snapshot:
         agreed.conflicts,
         agreed.refusal,
         entries,
+        agreed.naming,
+        agreed.stored,
     )
 
 
@@ -86,7 +87,7 @@ def _agreed(states: Mapping[str, CatalogTable], rules: Rules, entries: Entries) 
     ]
     quick = agree(rules, said)
     some = (live for state in states.values() if state.beside for live in state.files.values())
-    if quick.plain and not any(map(beside, some)):
+    if quick.settled and not rules.into and not any(map(beside, some)):
         return quick
     first: dict[tuple[str, str], tuple[str, str, bool]] = {}
     for state in states.values():
@@ -113,7 +114,7 @@ class Loader:
 
     def __init__(self, stored: Columns, agreed: Agreement) -> None:
         self._agreed = agreed
-        self._types = older_types(dict(stored), agreed.columns)
+        self._types = agreed.differing(dict(stored))
 
     def noted(self, file: DataFile) -> DataFile:
         """The file without its soft deletes."""

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from firn.errors import CorruptObjectError, UnsupportedError
-from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.model import LACKING, ColumnTypes, DataFile
 from firn.journal.writer.format.actions import (
     Action,
     Add,
@@ -118,8 +118,10 @@ def greatest_clock(files: Iterable[DataFile]) -> int:
 
 def beside(live: LiveFile) -> ColumnTypes:
     """The file's own columns that hold what was set aside before it was written: no schema has them."""
-    types = live.file.types
-    return {name: kind for name, kind in types.items() if name not in dict(live.columns)} if types else {}
+    types, own = live.file.types, dict(live.columns)
+    return (
+        {name: kind for name, kind in types.items() if name not in own and kind != LACKING} if types else {}
+    )
 
 
 class Refused(Exception):

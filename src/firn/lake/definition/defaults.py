@@ -1,0 +1,47 @@
+"""Defaults of columns: what rows have whose file lacks the column. A definition keeps them as text."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from firn.arrow.engine import run_query
+from firn.arrow.inputs import to_reader
+from firn.errors import InvalidInputError
+from firn.journal.typenames import Decimal, Enum, Scalar, parse
+
+
+def default_text(value: Any, kind: str, column: str) -> str:
+    """A default as the definition keeps it.
+
+    Raises:
+        InvalidInputError: the value doesn't fit the type, or the type is nested.
+
+    >>> default_text(False, "BOOLEAN", "c"), default_text("1.5", "DECIMAL(5,2)", "d")
+    ('false', '1.50')
+    """
+    if not isinstance(parse(kind), (Scalar, Decimal, Enum)):
+        raise InvalidInputError(
+            f"the column {column!r} is {kind}, and columns of nested types have no default. Leave it out."
+        )
+    try:
+        rows = to_reader([{"v": value}], known={"v": kind})
+        given = pa.Table.from_batches(rows.batches(), rows.schema)
+        sql = f"SELECT CAST(CAST(v AS {kind}) AS VARCHAR) AS v FROM given"
+        text = str(run_query(sql, {"given": given}, types=rows.columns).column(0)[0].as_py())
+        default_value(text, kind)
+    except (InvalidInputError, pa.ArrowException) as error:
+        raise InvalidInputError(
+            f"the default {value!r} doesn't fit the column {column!r} ({kind}): {error}"
+        ) from None
+    return text
+
+
+@lru_cache(maxsize=1024)
+def default_value(text: str, kind: str) -> pa.Scalar:
+    """The value that a default has in a column of this type."""
+    given = pa.table({"v": [text]})
+    sql = f"SELECT CAST(v AS {kind}) AS v FROM given"
+    return run_query(sql, {"given": given}, types={"v": "VARCHAR"}).column(0)[0]
