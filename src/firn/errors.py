@@ -3,6 +3,7 @@
     FirnError
       InvalidInputError      fix the call: a bad name, predicate, type or option
         SchemaConflictError  fix the data, or widen the table
+        CheckFailedError     fix the row, or change the table's check
         CardinalityError     make the source's rows unique
         NoSuchVerbError      use another verb, or a table of another kind
       NotFoundError          name something that exists
@@ -47,6 +48,18 @@ class InvalidInputError(FirnError, ValueError):
 
 class SchemaConflictError(InvalidInputError):
     """Two types for one column that no widening joins."""
+
+
+class CheckFailedError(InvalidInputError):
+    """A row fails a check of its table; nothing of its append is visible. `row` is one that does, as a dict."""
+
+    row: dict[str, Any]
+
+    @staticmethod
+    def of(message: str, row: dict[str, Any]) -> CheckFailedError:
+        error = CheckFailedError(message)
+        error.row = row  # an error's dict is pickled, its arguments are not more than the message
+        return error
 
 
 class CardinalityError(InvalidInputError):

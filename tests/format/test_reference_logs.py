@@ -84,7 +84,7 @@ def test_the_fold_is_the_references(names, alive):
     state = fold([log(name) for name in names])
     theirs = icedb_reader.read({f"tenant/_log/{n}": (LOGS / n).read_bytes() for n in names}, "tenant")
     assert {f.path for f in state.live} == theirs.alive == alive
-    assert dict(state.columns) == theirs.schema
+    assert dict(state.agreement.columns) == theirs.schema
     assert dict(state.dead) == {p: m.tombstone for p, m in theirs.markers.items() if m.tombstone is not None}
 
 

@@ -111,13 +111,18 @@ class Agreement:
         """Those of a file's columns that have another type than the table has, and those with a default that it
         lacks."""
         found = older_types(columns, self.stored)
-        if self.naming.defaults:
+        if self.naming.lackable:
             own = {fold(name) for name in columns}
-            lacking = (
-                name for name in map(self.naming.physical, self.naming.defaults) if fold(name) not in own
-            )
-            found.update(dict.fromkeys(lacking, LACKING))
+            lacking = (name for name in self.naming.lackable if fold(name) not in own)
+            found.update(dict.fromkeys(sorted(lacking), LACKING))
         return found
+
+    def ordered(self, names: Iterable[str]) -> Agreement:
+        """The same with columns in this order of their physical names, as far as it goes."""
+        known = {fold(name): name for name in self.stored}
+        shown = (self.naming.shown(known[folded]) for name in names if (folded := fold(name)) in known)
+        first = {name: self.columns[name] for name in shown if name in self.columns}
+        return replace(self, columns={**first, **self.columns})
 
     def as_read(self, file: DataFile) -> DataFile:
         """A file as readers need it, whose `types` are noted: with its reads, and statistics and Bloom filters of

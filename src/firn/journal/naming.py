@@ -24,6 +24,7 @@ class Naming:
         hidden: physical names of columns that aren't shown.
         taken: folded physical names that no new column may have.
         defaults: name → what rows have whose file lacks the column, as text.
+        lackable: physical names of all columns that have a default, shown or not.
         warnings: columns that aren't called as they should be, as another one has the name.
     """
 
@@ -31,11 +32,12 @@ class Naming:
     hidden: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    lackable: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything isn't plain."""
-        return bool(self.stored or self.hidden or self.defaults)
+        return bool(self.stored or self.hidden or self.lackable)
 
     def physical(self, name: str) -> str:
         """A column's name in files; of a new column, the one that it gets.
@@ -48,7 +50,7 @@ class Naming:
             return self.stored[name]
         if fold(name) not in self.taken:
             return name
-        return _free(fold(name), self.taken.__contains__)
+        return free_name(fold(name), self.taken.__contains__)
 
     def in_files(self, columns: Mapping[str, str]) -> dict[str, str]:
         """Columns under their physical names."""
@@ -95,7 +97,7 @@ def name_columns(
     noted = noted or {}
     if not (said or dropped or noted):
         defaults = entries.present(DEFAULT)
-        return Naming(defaults=defaults) if defaults else PLAIN
+        return Naming(defaults=defaults, lackable=frozenset(defaults)) if defaults else PLAIN
     every = dict.fromkeys([*columns, *said, *noted, *dropped])
     hidden = {name for name in every if name in dropped or (name in aside and _is_beside(name, dropped))}
     wanted = {
@@ -121,7 +123,7 @@ def name_columns(
             called[name] = wanted[name]
     warnings = []
     for name in later:
-        called[name] = _free(wanted[name], lambda text: fold(text) in winners)
+        called[name] = free_name(wanted[name], lambda text: fold(text) in winners)
         winners.add(fold(called[name]))
         warnings.append(
             f"column {wanted[name]!r} is shown as {called[name]!r}: another one has its name. alter(rename=…) gives "
@@ -132,11 +134,13 @@ def name_columns(
         frozenset(hidden),
         frozenset(fold(name) for name in every if called.get(name) != name or "~" in name),
         {called[name]: text for name, text in entries.present(DEFAULT).items() if name in called},
+        frozenset(entries.present(DEFAULT)),
         tuple(warnings),
     )
 
 
-def _free(name: str, taken: Callable[[str], bool]) -> str:
+def free_name(name: str, taken: Callable[[str], bool]) -> str:
+    """The name with `~` and the least number behind it that isn't taken."""
     k = 1
     while taken(f"{name}~{k}"):
         k += 1

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from firn.lake.maintain import alter as altering
-    from firn.lake.maintain import key_verbs, lost_files, maintenance, merge_clauses, retention
+    from firn.lake.maintain import alteration, key_verbs, lost_files, maintenance, merge_clauses, retention
     from firn.lake.maintain.alter import ColumnConflict, TableDefinition
     from firn.lake.maintain.merge_clauses import MergeClause
     from firn.lake.results import AppendResult, ChangeResult, ForgetResult, Partition
     from firn.lake.write import append as appends
     from firn.lake.write import register as registered
 else:  # reads don't need these
+    alteration = DeferredModule("firn.lake.maintain.alteration")
     altering = DeferredModule("firn.lake.maintain.alter")
     appends = DeferredModule("firn.lake.write.append")
     key_verbs = DeferredModule("firn.lake.maintain.key_verbs")
@@ -361,35 +362,57 @@ class LakeTable:
     # -- definition
 
     def definition(self, at: At = None) -> TableDefinition:
-        """The table's definition now, or at a version: columns, types that were set, partitions, order, key and
-        properties. Cost: that of `snapshot`."""
+        """The table's definition now, or at a version: columns with their names in files, types, defaults and
+        comments; partitions, order, key, properties and checks. Cost: that of `snapshot`."""
         return altering.definition(self.context, at)
 
     def alter(
         self,
         *,
-        set_properties: Mapping[str, Any] | None = None,
+        rename: Mapping[str, str] | None = None,
+        drop: str | Sequence[str] = (),
+        add: Mapping[str, str | tuple[str, Any]] | None = None,
         types: Mapping[str, str] | None = None,
+        comments: Mapping[str, str | None] | None = None,
+        comment: str | None = None,
+        set_properties: Mapping[str, Any] | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        sort_by: str | Sequence[str] | None = None,
+        checks: Mapping[str, str | None] | None = None,
         dry_run: bool = False,
     ) -> AlterResult:
         """Change the table's definition, by one commit that rewrites no data. All or nothing; a call that changes
         nothing commits nothing.
 
-        Other processes know of it within `schema_refresh` (10 s). Older versions of a table are read as they were.
-        If the table is shared with the reference, only properties can be changed; they are seen where the table is
-        opened, and by this handle. Sweeps, streams and slow appends look for its protocol times by themselves.
+        Others go on appending meanwhile. They know of the change within `schema_refresh` (10 s); what they write
+        before lands in the right columns, and what they write to a dropped column is dropped. Older versions of the
+        table are read as they were. If the table is shared with the reference, only properties and the order can be
+        changed; they are seen where the table is opened, and by this handle. Sweeps, streams and slow appends look
+        for its protocol times by themselves.
 
         Args:
-            set_properties: values by name; None takes a property back to its default. All but `shared` and `log_url`.
+            rename: new names by column. `rename`, `drop` and `types` name columns as they were before the call, so
+                `{"a": "b", "b": "a"}` swaps two; the others name them as they are after it.
+            drop: columns. Their values aren't shown any more, and merges leave them out.
+            add: DuckDB types of new columns, or pairs of a type and the value that rows without the column have.
+                Such a default never changes.
             types: DuckDB types by column. They hold from now on, for all appends: a column takes values that
                 convert to its type, numbers to FLOAT and DOUBLE and anything to VARCHAR; other values are set aside.
+            comments: texts by column; None takes one back.
+            comment: a text about the table; "" takes it back.
+            set_properties: values by name; None takes a property back to its default. All but `shared` and `log_url`.
+            partition_by: as `create_table` has it, for what is written from now on. `merge(respec=True)` writes older
+                files anew.
+            sort_by: as `create_table` has it, for what is written from now on.
+            checks: predicates by name, which no row may fail; None takes one back. Null doesn't fail: NOT NULL is
+                `"x IS NOT NULL"`. Rows that a check refuses raise `CheckFailedError` before anything is committed.
             dry_run: only say what would change.
 
         Raises:
-            InvalidInputError: an unknown property or column, a value that can't be, or a type that values don't fit;
-                nothing was changed.
-            UnsupportedError: `types` of a table that is shared with the reference, or its properties while it has no
-                definition; or the store has no conditional puts, and no lock was given.
+            InvalidInputError: an unknown property or column, a name that is taken, a column that is in use, a value
+                that can't be, a type that values don't fit, or a check that rows fail; nothing was changed.
+            UnsupportedError: more than properties and order of a table that is shared with the reference, or any of
+                that while it has no definition; or the store has no conditional puts, and no lock was given.
             TableNotFoundError: the table was dropped.
             LockHeldError: other maintenance is under way.
             ConflictError: others change a shared table's definition all the time.
@@ -404,8 +427,25 @@ class LakeTable:
             ('set codec = snappy',)
             >>> t.alter(set_properties={"codec": None}).changes, t.definition().properties
             (('unset codec',), {})
+            >>> _ = t.append([{"delay": 5}])
+            >>> t.alter(rename={"delay": "minutes"}, add={"cancelled": ("BOOLEAN", False)}).changes
+            ('rename delay to minutes', 'add cancelled BOOLEAN default false')
+            >>> t.scan().to_arrow().to_pylist()
+            [{'minutes': 5, 'cancelled': False}]
         """
-        altered, result = altering.alter(self.context, set_properties or {}, types or {}, dry_run)
+        asked = alteration.Alteration(
+            rename or {},
+            (drop,) if isinstance(drop, str) else tuple(drop),
+            add or {},
+            types or {},
+            comments or {},
+            comment,
+            set_properties or {},
+            (partition_by,) if isinstance(partition_by, str) else partition_by,
+            (sort_by,) if isinstance(sort_by, str) else sort_by,
+            checks or {},
+        )
+        altered, result = altering.alter(self.context, asked, dry_run)
         if altered is not None:
             self.context = replace(self.context, created=altered)
         return result

@@ -5,28 +5,37 @@ A change is one commit that rewrites no data. See docs/design/0012-conflicting-t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from firn.alter import AlterResult
-from firn.arrow.inputs import declared_columns
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import converts
 from firn.journal.definition import dropped, is_definition_of, replace_object
-from firn.journal.entries import INTO, LIMIT, PROPERTY, TYPE, Entries, last_time, time_entry
+from firn.journal.entries import COMMENT, INTO, LIMIT, NAME, PROPERTY, TYPE, Entries, last_time, time_entry
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.format.settings import PROTOCOL_TIMES, LeaderlessSettings
 from firn.journal.model import ColumnTypes, Commit, Snapshot
 from firn.journal.typenames import quoted
 from firn.lake.context import LakeContext
-from firn.lake.definition.definition import LakeDefinition, check_names, check_properties
+from firn.lake.definition.definition import LakeDefinition, check_names
 from firn.lake.definition.keys import KeySpec
+from firn.lake.maintain.alteration import (
+    Alteration,
+    Change,
+    Planner,
+    fitting,
+    or_cast,
+    parse_order,
+    property_entries,
+    property_line,
+    refuse_placing,
+)
 from firn.lake.partition.partition import PartitionSpec
-from firn.names import fold
-
-Changes = Mapping[tuple[str, str], Any]
+from firn.lake.read.scan import Scan
+from firn.predicate.predicate import Predicate, renamed
 
 FIXED = ("shared", "log_url")
 """Properties that say where a table's log is, and for whom: these can't be changed."""
@@ -35,25 +44,44 @@ NEVER_LOWER = ("retry_window", "landing_delay", "max_skew")
 """Protocol times of a shared table by which each append goes: processes that have it open don't look for changes."""
 
 
+class ColumnDefinition(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        physical: its name in files, which never changes.
+        default: what rows have whose file lacks the column, as text; None for null.
+        is_set: whether its type was set, by `alter` or `resolve`.
+    """
+
+    name: str
+    physical: str
+    type: str
+    default: str | None = None
+    comment: str | None = None
+    is_set: bool = False
+
+
 @dataclass(frozen=True)
 class TableDefinition:
     """A table's definition at one version.
 
     Attributes:
-        columns: name → DuckDB type of all columns that are shown, those with what is set aside among them.
-        types: those of the columns whose type was set, by `alter` or `resolve`.
+        columns: those that are shown, those with what is set aside among them.
         into: columns whose values are another column's by now, by that.
+        partition: the spec of what is written from now on; `partition.older` are those of older files.
         properties: those that are set; others have their defaults.
+        checks: predicates that rows must not fail, by name.
     """
 
     version: str
-    columns: ColumnTypes
-    types: ColumnTypes
+    columns: tuple[ColumnDefinition, ...]
     into: Mapping[str, str]
     partition: PartitionSpec
     sort_by: tuple[str, ...]
     keys: KeySpec | None
     properties: Mapping[str, Any]
+    checks: Mapping[str, str]
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,17 +107,29 @@ class ColumnConflict:
 def definition(table: LakeContext, at: Any) -> TableDefinition:
     """See `LakeTable.definition`."""
     snapshot = table.journal.snapshot(at)
-    entries = snapshot.definition
-    described = table.created.altered(entries)
+    described, naming = table.at(snapshot).definition, snapshot.naming
+    columns = tuple(
+        ColumnDefinition(
+            name,
+            naming.physical(name),
+            kind,
+            naming.defaults.get(name),
+            described.comments.get(name),
+            name in described.explicit,
+        )
+        for name, kind in snapshot.columns.items()
+    )
+    into = snapshot.definition.present(INTO)
     return TableDefinition(
         snapshot.version,
-        dict(snapshot.columns),
-        entries.present(TYPE),
-        entries.present(INTO),
+        columns,
+        {naming.shown(name): naming.shown(target) for name, target in into.items()},
         described.partition,
         described.sort_by,
         described.keys,
         dict(described.properties),
+        dict(described.checks),
+        described.comments.get(""),
     )
 
 
@@ -108,57 +148,76 @@ def conflicts(snapshot: Snapshot) -> list[ColumnConflict]:
     return found
 
 
-def alter(
-    table: LakeContext, set_properties: Mapping[str, Any], types: Mapping[str, str], dry_run: bool
-) -> tuple[LakeDefinition | None, AlterResult]:
+def alter(table: LakeContext, asked: Alteration, dry_run: bool) -> tuple[LakeDefinition | None, AlterResult]:
     """See `LakeTable.alter`. Also the definition that it wrote, if the table is shared with the reference."""
-    if not set_properties and not types:
+    if asked.is_empty:
         raise InvalidInputError(
-            f"{table.name}: alter was told nothing to change. Pass set_properties={{name: value}} or "
-            "types={column: type}."
+            f"{table.name}: alter was told nothing to change. Pass rename, drop, add, types, comments, comment, "
+            "set_properties, partition_by, sort_by or checks."
         )
-    _check_names(table.created, set_properties)
-    if table.created.shared and not types:
-        return _alter_shared(table, set_properties, dry_run)
+    _check_names(table.created, asked.properties)
+    if table.created.shared and asked == Alteration(properties=asked.properties, sort_by=asked.sort_by):
+        return _alter_shared(table, asked, dry_run)
 
-    def plan(snapshot: Snapshot, described: LakeDefinition) -> dict[tuple[str, str], Any]:
-        wanted = {**_properties(described, set_properties, table.journal.now_ms())}
-        for name, kind in types.items():
-            column = table.column_of(name, snapshot.columns)
-            wanted[TYPE, column] = _fitting(table, snapshot, column, kind)
-        return wanted
+    def plan(snapshot: Snapshot) -> list[Change]:
+        planner = Planner(table, snapshot, asked)
+        changes = planner.plan()
+        for name, predicate in planner.checks.items():
+            _ask_rows(table, snapshot, planner, name, predicate)
+        return changes
 
     return None, _commit(table, "alter", plan, dry_run)
+
+
+def _ask_rows(
+    table: LakeContext, snapshot: Snapshot, planner: Planner, name: str, predicate: Predicate
+) -> None:
+    """Refuse a check that rows fail by now; files whose statistics tell aren't read."""
+    if not snapshot.files:
+        return
+    before = planner.before
+    added = [each for each in predicate.columns if planner.physical[each] not in before]
+    if added:
+        raise InvalidInputError(
+            f"{table.name}: the check {name!r} asks for {added[0]!r}, which this call adds. Nothing was changed. Add "
+            "the column first, and then the check."
+        )
+    text = renamed(predicate.sql, lambda shown: before[planner.physical[shown]])
+    bad = Scan(table, where=f"({text}) IS FALSE", snapshot=snapshot, limit=1).to_arrow().to_pylist()
+    if bad:
+        raise InvalidInputError(
+            f"{table.name}: the table has rows that fail the check {name!r}, like {bad[0]}. Nothing was changed. "
+            "Change or delete these rows first."
+        )
 
 
 def resolve(table: LakeContext, column: str, to: str | None, into: str | None, dry_run: bool) -> AlterResult:
     """See `LakeTable.resolve`."""
 
-    def plan(snapshot: Snapshot, described: LakeDefinition) -> dict[tuple[str, str], Any]:
+    def plan(snapshot: Snapshot) -> list[Change]:
+        seen, physical = table.at(snapshot), snapshot.naming.physical
         if into is None:
-            return _together(table, snapshot, table.column_of(column, snapshot.columns), to)
-        source, target = table.column_of(column, snapshot.columns), table.column_of(into, snapshot.columns)
+            return _together(seen, snapshot, seen.column_of(column, snapshot.columns), to)
+        source, target = seen.column_of(column, snapshot.columns), seen.column_of(into, snapshot.columns)
         if source == target:
             raise InvalidInputError(f"{table.name}: {source!r} can't be resolved into itself.")
-        _refuse_placing(table, source)
-        wanted: dict[tuple[str, str], Any] = {(INTO, source): target}
+        refuse_placing(seen, source)
+        wanted = [Change(f"{source} into {target}", {(INTO, physical(source)): physical(target)})]
         kind = snapshot.columns[target]
         if to is not None:
-            kind = _fitting(table, snapshot, target, to)
-            wanted[TYPE, target] = kind
+            kind = fitting(seen, snapshot, target, to)
+            wanted.append(Change(f"type of {target}: {kind}", {(TYPE, physical(target)): kind}))
         if not converts(snapshot.columns[source], kind):
             raise InvalidInputError(
                 f"{table.name}: values of {source!r} are {snapshot.columns[source]}, which {target!r} ({kind}) "
-                f"doesn't take in. Pass to='VARCHAR'{_or_cast(table, source, kind)}."
+                f"doesn't take in. Pass to='VARCHAR'{or_cast(seen, source, kind)}."
             )
         return wanted
 
     return _commit(table, "resolve", plan, dry_run)
 
 
-def _together(
-    table: LakeContext, snapshot: Snapshot, column: str, to: str | None
-) -> dict[tuple[str, str], Any]:
+def _together(table: LakeContext, snapshot: Snapshot, column: str, to: str | None) -> list[Change]:
     """One type for a column and all that is set aside of it."""
     beside = [each for each in snapshot.conflicts if each.column == column]
     if to is None:
@@ -167,7 +226,7 @@ def _together(
                 f"{table.name}: nothing of {column!r} is set aside, so there is nothing to resolve. See conflicts()."
             )
         to = beside[-1].common_type if len(beside) == 1 else "VARCHAR"
-    kind = _fitting(table, snapshot, column, to)
+    kind = fitting(table, snapshot, column, to)
     for each in beside:
         if not converts(each.type, kind):
             query = (
@@ -179,38 +238,9 @@ def _together(
                 f"{table.name}: values of {column!r} in {each.source} are {each.type}, which {kind} doesn't take in. "
                 f"Choose to={each.common_type!r}{instead}."
             )
-    return {(TYPE, column): kind, **{(INTO, each.aside): column for each in beside}}
-
-
-def _fitting(table: LakeContext, snapshot: Snapshot, column: str, kind: str) -> str:
-    """The type's canonical name, if all values that are the column's fit it."""
-    wanted = declared_columns({column: kind})[column]
-    _refuse_placing(table, column)
-    for field in table.partition_spec.fields:
-        if fold(field.source) == fold(column):
-            field.check_type(wanted, table.name)
-    own = snapshot.columns[column]
-    for file in snapshot.files:
-        types: ColumnTypes = (file.extra or {}).get("types") or {}
-        reads = file.reads.get(column, (column,))
-        for name in reads:
-            stored = next((k for n, k in types.items() if fold(n) == fold(name)), own)
-            if not converts(stored, wanted):
-                raise InvalidInputError(
-                    f"{table.name}: {column!r} is {stored} in {table.bucket.uri(file.path)}, and {wanted} doesn't "
-                    f"take that in. Choose a type that does, like VARCHAR{_or_cast(table, column, wanted)}."
-                )
-    return wanted
-
-
-def _refuse_placing(table: LakeContext, column: str) -> None:
-    """Columns by which rows of a table with a key find their place keep their types: directories and hashes follow
-    from these."""
-    if table.keys is not None and fold(column) in {fold(name) for name in table.created.required_columns}:
-        raise UnsupportedError(
-            f"{table.name}: {column!r} is of the key or the partitions of a table with a key, and its values' places "
-            "follow from its type. Copy the rows to a new table."
-        )
+    own, physical = snapshot.naming.physical(column), snapshot.naming.physical
+    into = [Change(f"{each.aside} into {column}", {(INTO, physical(each.aside)): own}) for each in beside]
+    return [Change(f"type of {column}: {kind}", {(TYPE, own): kind}), *into]
 
 
 def _check_names(created: LakeDefinition, properties: Mapping[str, Any]) -> None:
@@ -223,56 +253,42 @@ def _check_names(created: LakeDefinition, properties: Mapping[str, Any]) -> None
     check_names(properties, created.journal)
 
 
-def _properties(
-    described: LakeDefinition, changes: Mapping[str, Any], now_ms: int
-) -> dict[tuple[str, str], Any]:
-    """The entries that make these changes; those of protocol times with their times."""
-    properties = {**described.properties, **changes}
-    properties = {name: value for name, value in properties.items() if value is not None}
-    check_properties(properties, described.columns, journal=described.journal)
-    wanted: dict[tuple[str, str], Any] = {}
-    for name, value in changes.items():
-        if value == described.properties.get(name) or (name, value) == ("on_conflict", "aside"):
-            value = None if (name, value) == ("on_conflict", "aside") else value
-            if value == described.properties.get(name):
-                continue
-        wanted[PROPERTY, name] = value
-        if name in PROTOCOL_TIMES:
-            settings = described.settings(properties)
-            wanted[time_entry(name, now_ms)] = settings[name]
-    return wanted
-
-
-def _commit(table: LakeContext, op: str, plan: Any, dry_run: bool) -> AlterResult:
+def _commit(
+    table: LakeContext, op: str, plan: Callable[[Snapshot], list[Change]], dry_run: bool
+) -> AlterResult:
     if table.created.shared:
         raise UnsupportedError(
             f"{table.name} is shared with the reference, whose merge drops what Firn notes of columns: {op} can't "
-            "change these, only properties, by alter(set_properties=…). For other types, append the rows to a new "
-            "table."
+            "change these, only properties and the order, by alter(set_properties=…, sort_by=…). Append the rows to a new "
+            "table for anything else."
         )
     if dry_run:
         snapshot = table.journal.snapshot()
-        wanted = _new(snapshot.definition, plan(snapshot, table.created.altered(snapshot.definition)))
-        return AlterResult(snapshot.version, _lines(wanted))
+        return AlterResult(snapshot.version, _lines(_new(snapshot.definition, plan(snapshot))))
     with table.journal.exclusive(op) as session:
         snapshot = session.snapshot
         before = snapshot.definition
-        wanted = _new(before, plan(snapshot, table.created.altered(before)))
+        changes = _new(before, plan(snapshot))
+        wanted = {key: value for change in changes for key, value in change.entries.items()}
         if not wanted:
             return AlterResult(snapshot.version, ())
         if len(before.map) + len(wanted) > LIMIT:
             raise InvalidInputError(f"{table.name}: a definition has at most {LIMIT:,} entries.")
-        changes = _lines(wanted)
         entries = before.changed(wanted, session.writer)
-        commit = Commit(op, summary={"changes": list(changes)}, definition=entries)
-        return AlterResult(session.publish(commit), changes)
+        added = {
+            name: value
+            for (kind, name), value in wanted.items()
+            if kind == TYPE and name not in snapshot.stored
+        }
+        commit = Commit(op, columns=added, summary={"changes": list(_lines(changes))}, definition=entries)
+        return AlterResult(session.publish(commit), _lines(changes))
 
 
 def _alter_shared(
-    table: LakeContext, changes: Mapping[str, Any], dry_run: bool
+    table: LakeContext, asked: Alteration, dry_run: bool
 ) -> tuple[LakeDefinition | None, AlterResult]:
-    """Change the properties of a shared table in its definition itself, as the reference's merge would drop them from
-    the log."""
+    """Change the properties and order of a shared table in its definition itself, as the reference's merge would drop
+    them from the log."""
     created, journal = table.created, table.journal
     assert isinstance(journal, LeaderlessJournal)
     if not created.id:
@@ -281,11 +297,13 @@ def _alter_shared(
             f"db.create_table({table.name!r}, properties={{…}}), which keeps its log and data."
         )
 
+    columns = {} if asked.sort_by is None else journal.known().columns
+
     def change(data: bytes | None, where: str) -> tuple[bytes | None, tuple[LakeDefinition, tuple[str, ...]]]:
         if data is None or not is_definition_of(data, created.id):
             raise dropped(table.bucket, table.prefix)
         found = LakeDefinition.decode(data, where)
-        altered, lines = _altered_shared(found, changes, journal.now_ms())
+        altered, lines = _altered_shared(found, asked, columns, journal.now_ms())
         return (altered.encode() if lines and not dry_run else None), (altered, lines)
 
     with ExitStack() as held:
@@ -300,12 +318,16 @@ def _alter_shared(
 
 
 def _altered_shared(
-    found: LakeDefinition, changes: Mapping[str, Any], now_ms: int
+    found: LakeDefinition, asked: Alteration, columns: ColumnTypes, now_ms: int
 ) -> tuple[LakeDefinition, tuple[str, ...]]:
     """The definition with these changes, and a line for each."""
     before, times = found.settings(found.properties), dict(found.times)
     properties = dict(found.properties)
-    wanted = _properties(found, changes, now_ms)
+    wanted = property_entries(found, asked.properties, now_ms)
+    lines = [property_line(name, value) for (kind, name), value in wanted.items() if kind == PROPERTY]
+    order = found.sort_by if asked.sort_by is None else parse_order(found.name, asked.sort_by, columns)
+    if order != found.sort_by:
+        lines.append(f"sort by {', '.join(order) or 'nothing'}")
     for (kind, name), value in wanted.items():
         if kind == PROPERTY and value is None:
             properties.pop(name, None)
@@ -326,34 +348,30 @@ def _altered_shared(
         times[time_entry(name, at_ms)[1]] = after[name]
     if len(times) > LIMIT:
         raise InvalidInputError(f"{found.name}: a definition has at most {LIMIT:,} times.")
-    lines = _lines(wanted)
     if not lines:
         return found, ()
-    return replace(found, properties=properties, rev=found.rev + 1, times=times), lines
+    return replace(found, properties=properties, sort_by=order, rev=found.rev + 1, times=times), tuple(lines)
 
 
-def _new(before: Entries, wanted: Changes) -> dict[tuple[str, str], Any]:
-    """The wanted changes that aren't made yet."""
-    return {
-        key: value for key, value in wanted.items() if key not in before.map or before.map[key].value != value
-    }
+def _new(before: Entries, changes: Sequence[Change]) -> list[Change]:
+    """The changes that aren't made yet."""
+    found = []
+    for change in changes:
+        entries = {
+            key: value
+            for key, value in change.entries.items()
+            if (key in before.map and before.map[key].value != value)
+            or (key not in before.map and not _is_so(key, value))
+        }
+        if entries:
+            found.append(Change(change.line, entries))
+    return found
 
 
-def _lines(changes: Changes) -> tuple[str, ...]:
-    lines = []
-    for (kind, name), value in changes.items():
-        if kind == PROPERTY:
-            lines.append(f"unset {name}" if value is None else f"set {name} = {value}")
-        elif kind == TYPE:
-            lines.append(f"type of {name}: {value}")
-        elif kind == INTO:
-            lines.append(f"{name} into {value}")
-    return tuple(lines)
+def _is_so(key: tuple[str, str], value: Any) -> bool:
+    """Whether that is so where nothing was ever changed."""
+    return (key[0] == NAME and value == key[1]) or (key[0] == COMMENT and value is None)
 
 
-def _or_cast(table: LakeContext, column: str, kind: str) -> str:
-    """The other way out, on tables whose rows can be rewritten."""
-    if table.keys is not None:
-        return ""
-    query = f"SELECT *, TRY_CAST({quoted(column)} AS {kind}) AS {quoted(column + '_cast')} FROM _rows"
-    return f"; or write what can be cast to another column, by rewrite({query!r})"
+def _lines(changes: Sequence[Change]) -> tuple[str, ...]:
+    return tuple(change.line for change in changes)

@@ -10,6 +10,7 @@ from typing import Any
 
 from firn.errors import FirnError, InvalidInputError, UnsupportedError
 from firn.journal.columns import evolve
+from firn.journal.entries import Entries
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
 from firn.lake.maintain.tasks import TaskResult
@@ -27,6 +28,7 @@ class FileChange:
         foreign: how many files of other writers match, which stay.
         aside: those of `columns` that hold what was set aside, if not now, before.
         fresh: those of `adds` whose rows are new; the others' stood in files that go.
+        definition: the definition that the change makes, if it makes one.
     """
 
     adds: Sequence[DataFile] = ()
@@ -37,6 +39,7 @@ class FileChange:
     foreign: int = 0
     aside: frozenset[str] = frozenset()
     fresh: Sequence[DataFile] = ()
+    definition: Entries | None = None
 
     @property
     def rows_removed(self) -> int | None:
@@ -132,6 +135,7 @@ def publish(
         clocked=table.keys is not None,
         aside=frozenset(map(naming.physical, change.aside)),
         names=naming.brought(change.columns),
+        definition=change.definition,
     )
     return replace(counted(op, change), dry_run=False, version=session.publish(commit))
 

@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.columns import join
-from firn.journal.model import ColumnTypes, DataFile, Session, Snapshot, SoftDelete
+from firn.journal.entries import DROP, NAME
+from firn.journal.model import ColumnTypes, DataFile, KnownColumns, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
 from firn.lake.maintain import key_verbs
 from firn.lake.maintain.change import (
@@ -376,12 +377,16 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
         back, anew, gone, foreign = _to_restore(table, table.journal.snapshot(at), table.journal.snapshot())
         return counted("restore", FileChange([*back, *anew], gone, foreign=foreign, fresh=[*back, *anew]))
     with table.journal.exclusive("restore") as session:
-        past = session.revivable(at)
-        back, anew, gone, foreign = _to_restore(table, past, session.snapshot)
-        now = {f.path for f in session.snapshot.files}
-        if not back and not gone and not anew:
+        past, present = session.revivable(at), session.snapshot
+        back, anew, gone, foreign = _to_restore(table, past, present)
+        now = {f.path for f in present.files}
+        changes = {} if table.created.shared else _names_of_then(past, present)
+        if not back and not gone and not anew and not changes:
             return nothing("restore", foreign)
-        columns = _columns_of_today(past, session.snapshot)
+        columns = _columns_of_today(past, present, changes)
+        # Files are written under the names of then, by all else that the table has today.
+        naming = replace(past.naming, lackable=present.naming.lackable)
+        table = table.at(KnownColumns(columns, naming, present.definition))
         context = MergeContext(
             write=WriteSpec.of(table, columns, session.namer, aside=past.aside),
             read=ReadSpec.of(replace(past, columns=columns)),
@@ -399,21 +404,56 @@ def restore(table: LakeContext, at: Any, *, dry_run: bool) -> ChangeResult:
             replaced=[f for f in change.replaced if f.path in now],
             aside=past.aside,
             fresh=[*back, *change.adds],
+            definition=present.definition.changed(changes, session.writer) if changes else None,
         )
         return publish(table, session, "restore", change, {"to": past.version})
 
 
-def _columns_of_today(past: Snapshot, present: Snapshot) -> ColumnTypes:
-    """The columns as which files of an older version are written anew: today's, where values of then fit these. Only
-    that version knows what is set aside in its files."""
-    then = {fold(name): kind for name, kind in past.columns.items()}
-    columns = {
-        name: kind
-        for name, kind in present.columns.items()
-        if name not in present.aside and join(then.get(fold(name), kind), kind) == kind
+def _columns_of_today(
+    past: Snapshot, present: Snapshot, changes: Mapping[tuple[str, str], Any]
+) -> ColumnTypes:
+    """The columns as which files of an older version are written anew: today's, where values of then fit these, under
+    the names of then. Only that version knows what is set aside in its files."""
+    then = {fold(past.naming.physical(name)): name for name in past.columns}
+    dropped = {name for (kind, name), value in changes.items() if kind == DROP and value}
+    columns = {}
+    for name, kind in present.columns.items():
+        physical = present.naming.physical(name)
+        was = then.get(fold(physical))
+        if name not in present.aside and physical not in dropped:
+            had = kind if was is None else past.columns[was]
+            columns[was or name] = kind if join(had, kind) == kind else had
+    return columns | {name: kind for name, kind in past.columns.items() if name not in columns}
+
+
+def _names_of_then(past: Snapshot, present: Snapshot) -> dict[tuple[str, str], Any]:
+    """The entries by which columns are called as they were, and those that came since aren't shown. Columns that hold
+    what is set aside stay: an append that lands meanwhile may have written them. Where no alter has touched a
+    column, columns that came since stay, too."""
+    if not (past.naming or present.naming):
+        return {}
+    then = {past.naming.physical(name): name for name in past.columns if name not in past.aside}
+    now = {present.naming.physical(name): name for name in present.columns}
+    beside = {present.naming.physical(name) for name in present.aside}
+    changes: dict[tuple[str, str], Any] = {}
+    for physical, name in then.items():
+        if physical in present.naming.hidden:
+            changes[DROP, physical] = False
+        if now.get(physical, physical) != name or physical not in now:
+            changes[NAME, physical] = name
+    for physical in now.keys() - then.keys() - beside:
+        changes[DROP, physical] = True
+    entries = present.definition.map
+    return {
+        key: value
+        for key, value in changes.items()
+        if (entries[key].value if key in entries else _unaltered(key)) != value
     }
-    taken = {fold(name) for name in columns}
-    return columns | {name: kind for name, kind in past.columns.items() if fold(name) not in taken}
+
+
+def _unaltered(key: tuple[str, str]) -> Any:
+    """The value of an entry that isn't there."""
+    return key[1] if key[0] == NAME else False
 
 
 def _to_restore(

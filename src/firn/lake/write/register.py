@@ -73,7 +73,7 @@ def _named(file: DataFile, types: ColumnTypes, columns: ColumnTypes, naming: Nam
         for key in ("stats", "bloom"):
             if key in extra:
                 extra[key] = {physical[name]: entry for name, entry in extra[key].items() if name in physical}
-    lacking = [name for name in map(naming.physical, naming.defaults) if name not in own]
+    lacking = sorted(naming.lackable - own.keys())
     if lacking:
         extra["types"] = {**(extra.get("types") or {}), **dict.fromkeys(lacking, LACKING)}
     return file._replace(extra=extra)

@@ -119,8 +119,9 @@ class WriteSpec:
         """The types that markers tell: those of columns that hold what was set aside, and of columns with a default
         that the files lack."""
         beside = {name: kind for name, kind in self.columns.items() if name in self.aside}
-        lacking = {name: LACKING for name in self.naming.defaults if name not in self.columns}
-        return self.naming.in_files({**beside, **lacking})
+        own = self.naming.in_files(self.columns)
+        lacking = {name: LACKING for name in sorted(self.naming.lackable) if name not in own}
+        return {**self.naming.in_files(beside), **lacking}
 
 
 def write_batches(

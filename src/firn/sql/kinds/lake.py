@@ -48,7 +48,7 @@ class LakeInSql(SqlKind):
         }
         return CreateTable(
             table.name,
-            columns={name: kind for name, kind in found.columns.items() if name not in aside},
+            columns={one.name: one.type for one in found.columns if one.name not in aside},
             key=() if keys is None else tuple(keys.key),
             partition_by=tuple(str(one) for one in found.partition.fields),
             sort_by=()

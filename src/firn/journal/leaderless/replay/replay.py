@@ -140,7 +140,8 @@ def _agreed(
             if any(name in own and join(own[name], kind) is not None for own in stored)
         }
         live.insert(0, Source(newest.name, settled))
-    return agree(rules, live, (Source(log.name, log.columns) for log in logs))
+    found = agree(rules, live, (Source(log.name, log.columns) for log in logs))
+    return found.ordered(dict.fromkeys(name for log in logs for name in log.columns))
 
 
 def _live_types(logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mapping[str, int]) -> list[Source]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timezone
 
 from firn.journal.agreement import Agreement, Rules, Source, agree, agree_streamed
@@ -105,8 +104,7 @@ def _agreed(states: Mapping[str, CatalogTable], rules: Rules, entries: Entries) 
         types = {name: pair[1]}
         live_types.append(Source(path, {}, types) if is_beside else Source(path, types))
     found = agree(rules, live_types, said)
-    ordered = {name: found.columns[name] for name in quick.columns if name in found.columns}
-    return replace(found, columns={**ordered, **found.columns})
+    return found.ordered(quick.stored)
 
 
 class Loader:
