@@ -133,7 +133,9 @@ class Agreement:
             reads = self._in_file(reads, file.cols)
         if not reads:
             return file
-        seen, defaults = dict(extra, reads=reads), self.naming.defaults
+        physical_of, defaults = self.naming.physical, self.naming.defaults
+        odd = [n for n, own in reads.items() if [*map(fold, own)] != [fold(physical_of(n))]]
+        seen = dict(extra, reads=reads, odd=odd)
         for key in ("stats", "bloom"):
             known = extra.get(key)
             if isinstance(known, Mapping):

@@ -5,7 +5,7 @@ Operations of `firn.lake` stand above these types and know no protocol.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -81,6 +81,16 @@ class DataFile(NamedTuple):
     def reads(self) -> Reads:
         """The columns of the table that are read otherwise than by their name in the file."""
         return {} if self.extra is None else self.extra.get("reads") or {}
+
+    @property
+    def odd(self) -> Collection[str]:
+        """Those of the columns in `reads` that aren't just called otherwise in the file."""
+        return () if self.extra is None else self.extra.get("odd") or ()
+
+    @property
+    def spec(self) -> str:
+        """The id of the partition spec that it was written under; "" for none."""
+        return "" if self.extra is None else self.extra.get("spec") or ""
 
     @property
     def deletes(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from firn.journal.naming import PLAIN, Naming
 from firn.kinds import Kind
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import KeySpec
-from firn.lake.partition.partition import PartitionSpec
+from firn.lake.partition.partition import PartitionSpec, Place
 from firn.lake.results import Partition
 from firn.names import fold
 from firn.runner import Engines
@@ -74,19 +74,20 @@ class LakeContext:
             f"{self.name} has no column {name!r}; it has: {', '.join(columns) or 'none yet'}."
         )
 
-    def partitions_of(self, snapshot: Snapshot) -> dict[str, Partition]:
-        """Partitions of a snapshot by their directory, as `PartitionSpec.place_of` says it."""
-        members: dict[str, list[DataFile]] = {}
-        told: dict[str, dict[str, str | None]] = {}
+    def partitions_of(self, snapshot: Snapshot) -> dict[Place, Partition]:
+        """Partitions of a snapshot by their place, as `PartitionSpec.place_of` says it."""
+        spec = self.partition_spec
+        members: dict[Place, list[DataFile]] = {}
+        told: dict[Place, dict[str, str | None]] = {}
         for file in snapshot.files:
-            directory, values = self.partition_spec.place_of(file, self.places)
-            members.setdefault(directory, []).append(file)
-            told.setdefault(directory, values)
+            place, values = spec.place_of(file, self.places)
+            members.setdefault(place, []).append(file)
+            told.setdefault(place, values)
         found = {}
-        for directory, files in sorted(members.items()):
+        for place, files in sorted(members.items(), key=lambda member: member[0].directory):
             rows = [f.live_rows for f in files]
-            found[directory] = Partition(
-                told[directory],
+            found[place] = Partition(
+                told[place],
                 len(files),
                 None if None in rows else sum(r for r in rows if r is not None),
                 sum(f.size for f in files),

@@ -357,7 +357,8 @@ class LakeTable:
     def partitions(self, at: At = None) -> list[Partition]:
         """The partitions that hold files, with their sizes. Files in which a column of the partitions is set aside
         are partitions of their own, without its value."""
-        return list(self.context.partitions_of(self.snapshot(at)).values())
+        snapshot = self.snapshot(at)
+        return list(self.context.at(snapshot).partitions_of(snapshot).values())
 
     # -- definition
 
@@ -491,6 +492,7 @@ class LakeTable:
         target_size: Size | None = None,
         partitions: Sequence[Partition | Mapping[str, Any]] | None = None,
         query: str | None = None,
+        respec: bool = False,
         dry_run: bool = False,
     ) -> ChangeResult:
         """Merge small files and the log (papers: "Merging"). Readers and appenders go on meanwhile.
@@ -500,6 +502,7 @@ class LakeTable:
             partitions: only these, as `partitions()` returns them or as their values.
             query: a SELECT over `source_files`, by which rows that are merged are aggregated or replaced. It sees
                 the files that are merged together: at most about `target_size` of one partition.
+            respec: also write files of older partitionings anew, by the present one.
             dry_run: only say which files would be merged.
 
         Raises:
@@ -510,7 +513,12 @@ class LakeTable:
         the lock, 1 GET + 2 PUTs and a renewal every third of the lease; 3 PUTs to publish.
         """
         return maintenance.merge(
-            self.context, target_size=target_size, partitions=partitions, query=query, dry_run=dry_run
+            self.context,
+            target_size=target_size,
+            partitions=partitions,
+            query=query,
+            respec=respec,
+            dry_run=dry_run,
         )
 
     def delete(self, where: str, *, soft: bool | None = None, dry_run: bool = False) -> ChangeResult:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,24 @@ def renamed(text: str, name: Callable[[str], str]) -> str:
         first = column.parts[0]
         first.replace(exp.to_identifier(name(first.name), quoted=True))
     return to_duckdb(tree)
+
+
+def with_values(text: str, values: Mapping[str, tuple[str, str | None]]) -> str:
+    """A predicate with constants in the place of some columns: by name their type and text, None for null.
+
+    >>> print(with_values("a > b", {"b": ("BIGINT", "5")}))
+    a > CAST('5' AS BIGINT)
+    """
+    tree = parse(text, "predicate", into=exp.Condition)
+
+    def constant(node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Column) or len(node.parts) > 1 or node.name not in values:
+            return node
+        kind, value = values[node.name]
+        this = exp.null() if value is None else exp.Literal.string(value)
+        return exp.Cast(this=this, to=exp.DataType.build(kind, dialect="duckdb"))
+
+    return to_duckdb(tree.transform(constant))
 
 
 def columns_in(text: str) -> frozenset[str]:

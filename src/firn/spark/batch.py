@@ -143,7 +143,8 @@ def plan_write(table: LakeTable, schema: StructType) -> WriteSpec:
             f"the rows for {table.name} have no column with a type: there is nothing to store"
         )
     context, columns = agreed_columns(table.context.at(known), known, incoming, began, schema.names)
-    return WriteSpec.of(context, columns, table.journal.begin_append().namer)
+    spec = WriteSpec.of(context, columns, table.journal.begin_append().namer)
+    return spec.checking(context.definition, {**known.columns, **columns})
 
 
 def write_task(

@@ -21,7 +21,7 @@ from firn.journal.typenames import Decimal, List, Map, Scalar, Struct, Type, par
 from firn.lake.parquet.footer import corrupt, data_file, read_footer
 from firn.lake.plan.read import LakeRead
 from firn.lake.prune.nans import may_hold_nan
-from firn.lake.prune.soft_deletes import lives, predicates
+from firn.lake.prune.soft_deletes import deletes_by_name, lives, predicates
 from firn.lake.read.latest import VersionGroup
 from firn.predicate.predicate import Predicate
 from firn.reads import TableRead
@@ -224,12 +224,14 @@ def _reads_alike(read: LakeRead, file: DataFile, deletes: Sequence[Predicate]) -
     if file.rows is None or read.places.directory_of(file.path) is None:
         return False
     asked = {*read.columns, *(name for one in deletes for name in one.columns)}
-    if not file.reads.keys().isdisjoint(asked) or not read.spec.loose.isdisjoint(asked):
+    if not read.spec.reads_exactly(file, asked):
         return False
-    if file.reads and deletes:
+    if deletes and not deletes_by_name(file.deletes, file.reads, read.known):
         return False
-    stored = (file.extra or {}).get("types") or {}
-    return all(_alike(parse(stored.get(name, read.known[name])), parse(read.known[name])) for name in asked)
+    stored, physical = file.types, read.spec.naming.physical
+    return all(
+        _alike(parse(stored.get(physical(name), read.known[name])), parse(read.known[name])) for name in asked
+    )
 
 
 def _alike(stored: Type, wanted: Type) -> bool:
@@ -257,15 +259,18 @@ def _parquet(read: LakeRead, members: Sequence[tuple[DataFile, str]]) -> str:
         name: read.known[name] for predicate in deletes for name in sorted(predicate.columns)
     }
     guarded = {name for file, _ in members for name in may_hold_nan(file, needed)}
+    own = {name: read.spec.naming.physical(name) for name in needed}
     columns = ", ".join(
-        f"CAST({_hidden(name, kind, guarded)} AS {kind}) AS {quoted(name)}" for name, kind in needed.items()
+        f"CAST({_hidden(own[name], kind, name in guarded)} AS {kind}) AS {quoted(name)}"
+        for name, kind in needed.items()
     )
     paths = ", ".join(_text(path) for _, path in members)
     stored = f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
     if _alike_by_name(read, [file for file, _ in members], needed):
         stored = f"read_parquet([{paths}], hive_partitioning = false)"
     else:
-        stored = f"(SELECT {_nulls(needed)} WHERE false UNION ALL BY NAME SELECT * FROM {stored})"
+        nulls = _nulls({own[name]: kind for name, kind in needed.items()})
+        stored = f"(SELECT {nulls} WHERE false UNION ALL BY NAME SELECT * FROM {stored})"
     rows = f"SELECT {columns} FROM {stored}"
     if not deletes:
         return rows
@@ -285,15 +290,16 @@ def _alike_by_name(read: LakeRead, files: Sequence[DataFile], needed: ColumnType
         stored = read_footer(read.bucket, files[0].path, files[0].size).metadata.schema.to_arrow_schema()
     except ObjectNotFoundError:  # swept: DuckDB says so, and the query looks again
         return False
-    return all(stored.field(one.name).type == one.type for one in arrow_schema(needed))
+    physical = read.spec.naming.physical
+    return all(stored.field(physical(one.name)).type == one.type for one in arrow_schema(needed))
 
 
-def _hidden(name: str, kind: str, guarded: set[str]) -> str:
+def _hidden(name: str, kind: str, guarded: bool) -> str:
     """The column under an expression that DuckDB doesn't see through: statistics in Parquet leave NaN out, and DuckDB
     would prune by them and answer max() from them."""
     column = quoted(name)
     if kind in ("FLOAT", "DOUBLE"):
-        if name in guarded:
+        if guarded:
             return f"CASE WHEN isnan({column}) THEN 'nan'::{kind} ELSE {column} END"
     elif _has_floats(parse(kind)):
         return f"TRY({column})"

@@ -11,7 +11,7 @@ from firn.journal.model import CommitInfo, Snapshot
 from firn.journal.writer.federation.federation import Union, WriterInfo
 from firn.journal.writer.journal import WriterJournal
 from firn.lake.maintain.plan import plan_folds, plan_merge
-from firn.lake.partition.placement import scattered_by
+from firn.lake.partition.placement import is_scattered
 from firn.lake.results import Partition
 from firn.lake.table import LakeTable
 
@@ -95,7 +95,7 @@ def table_facts(table: LakeTable) -> TableFacts:
     return TableFacts(
         table=table,
         snapshot=snapshot,
-        partitions=table.context.partitions_of(snapshot),
+        partitions=_partitions(table, snapshot),
         points=history_points(table.history(), _live_rows(snapshot), len(snapshot.files)),
         stored=_stored(table, live, held),
         merges=_merges(table, snapshot, [live] if union is None else held.values()),
@@ -114,13 +114,23 @@ def _files_by_writer(union: Union, table: str) -> dict[str, set[str]]:
     return {name: set(state.files) for name, state in tables.items() if state is not None}
 
 
+def _partitions(table: LakeTable, snapshot: Snapshot) -> dict[str, Partition]:
+    """By their directories; those of older partitionings are told apart."""
+    seen = table.context.at(snapshot)
+    present = seen.partition_spec
+    return {
+        place.directory if present.of_id(place.spec) is present else f"{place.directory} (older)": partition
+        for place, partition in seen.partitions_of(snapshot).items()
+    }
+
+
 def _merges(table: LakeTable, snapshot: Snapshot, parts: Iterable[set[str]]) -> list[int]:
     size = table.context.definition.target_size
     found: list[int] = []
     for paths in parts:
         files = [f for f in snapshot.files if f.path in paths]
         if table.keys is not None:
-            scattered = scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
+            scattered = is_scattered(table.partition_spec, snapshot.files, snapshot.columns, snapshot.naming)
             groups = plan_folds(files, places=table.places, scattered=scattered)
         else:
             groups = plan_merge(files, places=table.places, target_size=size)

@@ -32,9 +32,9 @@ def default_text(value: Any, kind: str, column: str) -> str:
         sql = f"SELECT CAST(CAST(v AS {kind}) AS VARCHAR) AS v FROM given"
         text = str(run_query(sql, {"given": given}, types=rows.columns).column(0)[0].as_py())
         default_value(text, kind)
-    except (InvalidInputError, pa.ArrowException) as error:
+    except (InvalidInputError, pa.ArrowException):
         raise InvalidInputError(
-            f"the default {value!r} doesn't fit the column {column!r} ({kind}): {error}"
+            f"the default {value!r} doesn't fit the column {column!r} ({kind}). Nothing was changed."
         ) from None
     return text
 

@@ -259,8 +259,8 @@ def _commit(
     if table.created.shared:
         raise UnsupportedError(
             f"{table.name} is shared with the reference, whose merge drops what Firn notes of columns: {op} can't "
-            "change these, only properties and the order, by alter(set_properties=…, sort_by=…). Append the rows to a new "
-            "table for anything else."
+            "change these, only properties and order, by alter(set_properties=…, sort_by=…). Append the rows to a "
+            "new table for all else."
         )
     if dry_run:
         snapshot = table.journal.snapshot()

@@ -98,6 +98,8 @@ class Planner:
         for name, text in asked.comments.items():
             self._comment(self._after(name, "comments"), text)
         if asked.comment is not None:
+            if not isinstance(asked.comment, str):
+                raise self._bad(f"the comment is {asked.comment!r}, which is no text")
             self._add("comment", {(COMMENT, ""): asked.comment or None})
         self._partition()
         self._order()
@@ -169,6 +171,8 @@ class Planner:
             self._add(line, entries)
 
     def _comment(self, name: str, text: str | None) -> None:
+        if text is not None and not isinstance(text, str):
+            raise self._bad(f"the comment on {name!r} is {text!r}, which is no text")
         self._add(f"comment on {name}", {(COMMENT, self.physical[name]): text or None})
 
     def _partition(self) -> None:
@@ -204,6 +208,8 @@ class Planner:
 
     def _checks(self) -> None:
         for name, text in self.asked.checks.items():
+            if text is not None and not isinstance(text, str):
+                raise self._bad(f"the check {name!r} is {text!r}; write a predicate as text, or None")
             if text is None:
                 if name not in self.definition.checks:
                     raise self._bad(f"there is no check {name!r} to take back")

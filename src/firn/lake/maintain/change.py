@@ -14,7 +14,7 @@ from firn.journal.entries import Entries
 from firn.journal.model import ColumnTypes, Commit, DataFile, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
 from firn.lake.maintain.tasks import TaskResult
-from firn.lake.partition.partition import directory_of, match_partitions, parse_dir, told_values
+from firn.lake.partition.partition import Place, directory_of, match_partitions, parse_dir, told_values
 from firn.lake.results import ChangeResult, Partition
 
 
@@ -185,7 +185,7 @@ def in_partitions(
     """The files of these partitions; all, if None."""
     if partitions is None:
         return list(snapshot.files)
-    wanted = directories(table, snapshot, partitions)
+    wanted = places_of(table, snapshot, partitions)
     return [f for f in snapshot.files if table.partition_spec.place_of(f, table.places)[0] in wanted]
 
 
@@ -193,37 +193,38 @@ def removable(
     table: LakeContext, snapshot: Snapshot, where: str | Sequence[Partition | Mapping[str, Any]]
 ) -> tuple[list[DataFile], int]:
     """The files of the partitions that are wanted; and how many others stay that lie in directories of such
-    partitions, with rows of others."""
+    partitions, with rows of others, or whose partitions don't tell."""
     spec, places = table.partition_spec, table.places
-    if isinstance(where, str):
-        wanted = matching_directories(table, snapshot, where)
-    else:
-        wanted = directories(table, snapshot, where)
+    wanted, untold = (
+        matching_places(table, snapshot, where)
+        if isinstance(where, str)
+        else (places_of(table, snapshot, where), frozenset())
+    )
     chosen: list[DataFile] = []
-    moved: Counter[str] = Counter()
+    moved: Counter[Place] = Counter()
     for file in snapshot.files:
-        directory, (place, _) = directory_of(file, places), spec.place_of(file, places)
+        own, (place, _) = Place(file.spec, directory_of(file, places)), spec.place_of(file, places)
         if place in wanted:
             chosen.append(file)
-        elif place != directory:
-            moved[directory] += 1
+        elif place != own or place in untold:
+            moved[own] += 1
     if isinstance(where, str):
-        for directory in moved:  # one by one: their values are of several types
+        for own in moved:  # one by one: their values are of several types
             with suppress(InvalidInputError):
-                values = told_values(directory, parse_dir(directory))
+                values = told_values(own.directory, parse_dir(own.directory))
                 if match_partitions(where, spec, [values], snapshot.columns) == [True]:
-                    wanted.add(directory)
-    return chosen, sum(count for directory, count in moved.items() if directory in wanted)
+                    wanted.add(own)
+    return chosen, sum(count for own, count in moved.items() if own in wanted or own in untold)
 
 
-def directories(
+def places_of(
     table: LakeContext, snapshot: Snapshot, partitions: Sequence[Partition | Mapping[str, Any]]
-) -> set[str]:
-    """Directories of partitions given by their values; naming one that isn't there is an error."""
-    by_values = {
-        frozenset(p.values.items()): directory for directory, p in table.partitions_of(snapshot).items()
-    }
-    found = set()
+) -> set[Place]:
+    """Places of partitions given by their values; naming one that isn't there is an error."""
+    by_values: dict[frozenset[tuple[str, str | None]], set[Place]] = {}
+    for place, partition in table.partitions_of(snapshot).items():
+        by_values.setdefault(frozenset(partition.values.items()), set()).add(place)
+    found: set[Place] = set()
     for wanted in partitions:
         values = wanted.values if isinstance(wanted, Partition) else wanted
         if not isinstance(values, Mapping):
@@ -235,20 +236,30 @@ def directories(
             raise InvalidInputError(
                 f"{table.name} has no partition {dict(values)!r}; see partitions() for those it has."
             )
-        found.add(by_values[key])
+        found |= by_values[key]
     return found
 
 
-def matching_directories(table: LakeContext, snapshot: Snapshot, where: str) -> set[str]:
-    """Directories of the partitions whose values satisfy a predicate."""
+def matching_places(
+    table: LakeContext, snapshot: Snapshot, where: str
+) -> tuple[set[Place], frozenset[Place]]:
+    """Places of the partitions whose values satisfy a predicate, and those of older specs that lack a field which it
+    asks for."""
     partitions = table.partitions_of(snapshot)
-    try:
-        matches = match_partitions(
-            where,
-            table.partition_spec,
-            [told_values(directory, p.values) for directory, p in partitions.items()],
-            snapshot.columns,
-        )
-    except FirnError as error:
-        raise type(error)(f"{table.name}: {error}") from error
-    return {d for d, hit in zip(partitions, matches, strict=True) if hit}
+    present = table.partition_spec
+    matching: set[Place] = set()
+    untold: set[Place] = set()
+    for spec in (present, *present.older):
+        ours = [place for place in partitions if present.of_id(place.spec) is spec]
+        if not ours and spec is not present:
+            continue
+        values = [told_values(place.directory, partitions[place].values) for place in ours]
+        try:
+            hits = match_partitions(where, spec, values, snapshot.columns)
+        except FirnError as error:
+            if spec is present:
+                raise type(error)(f"{table.name}: {error}") from error
+            untold.update(ours)
+            continue
+        matching.update(place for place, hit in zip(ours, hits, strict=True) if hit)
+    return matching, frozenset(untold)

@@ -89,7 +89,9 @@ def update(table: LakeContext, where: str, set_: Mapping[str, str], *, dry_run: 
         replaced = ", ".join(f"(\n{value}\n) AS {quoted(name)}" for name, value in changed.items())
         context = ReviseContext(
             scan.latest_spec(),
-            WriteSpec.of(table, columns, session.namer, aside=scan.snapshot.aside),
+            WriteSpec.of(table, columns, session.namer, aside=scan.snapshot.aside).checking(
+                table.definition, columns
+            ),
             f'SELECT * REPLACE ({replaced}) FROM "{SOURCE}"',
             f"what update sets {', '.join(changed)} to",
         )

@@ -43,7 +43,7 @@ from firn.lake.maintain.tasks import (
     rewrite_task,
 )
 from firn.lake.partition.partition import directory_of
-from firn.lake.partition.placement import refuse_moves, scattered_by
+from firn.lake.partition.placement import is_scattered, refuse_moves, scattered_by
 from firn.lake.prune.prune import Pruner
 from firn.lake.prune.soft_deletes import can_be_kept, frozen
 from firn.lake.read.decode import ReadSpec
@@ -66,6 +66,7 @@ def merge(
     target_size: int | str | None,
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
     query: str | None,
+    respec: bool,
     dry_run: bool,
 ) -> ChangeResult:
     """See `LakeTable.merge`."""
@@ -75,14 +76,19 @@ def merge(
     if query is not None:
         refuse_keys(table, "merge(query=…)", "merge keeps the newest version of each row by itself")
     text = None if query is None else Query.parse(query, "source_files").sql
+    if query is not None and respec:
+        raise InvalidInputError(
+            "merge takes a query or respec=True, not both: the query sees one partition at a time."
+        )
+    whole = query is not None
     if dry_run:
         snapshot = table.journal.snapshot()
-        groups, foreign = _merge_groups(table.at(snapshot), snapshot, given, partitions, query is not None)
+        groups, foreign = _merge_groups(table.at(snapshot), snapshot, given, partitions, whole, respec)
         return planned("merge", FileChange(removes=[f for g in groups for f in g.files], foreign=foreign))
     with table.journal.exclusive("merge") as session:
         snapshot = session.snapshot
         table = table.at(snapshot)
-        groups, foreign = _merge_groups(table, snapshot, given, partitions, query is not None)
+        groups, foreign = _merge_groups(table, snapshot, given, partitions, whole, respec)
         if not groups and session.log_length < LOGS_WORTH_FOLDING:
             return nothing("merge", foreign)
         context = MergeContext(
@@ -112,13 +118,15 @@ def _merge_groups(
     target_size: int | None,
     partitions: Sequence[Partition | Mapping[str, Any]] | None,
     whole: bool,
+    respec: bool,
 ) -> tuple[list[MergeGroup], int]:
     files, foreign = by_owner(table, in_partitions(table, snapshot, partitions))
     if table.keys is not None:
-        scattered = scattered_by(table.partition_spec, snapshot.files, snapshot.columns) is not None
+        scattered = is_scattered(table.partition_spec, snapshot.files, snapshot.columns, snapshot.naming)
         return plan_folds(files, places=table.places, scattered=scattered), len(foreign)
     size = target_size or table.definition.target_size
-    return plan_merge(files, places=table.places, target_size=size, whole=whole), len(foreign)
+    anew = table.partition_spec.id if respec else None
+    return plan_merge(files, places=table.places, target_size=size, whole=whole, respec=anew), len(foreign)
 
 
 def delete(table: LakeContext, where: str, *, soft: bool | None, dry_run: bool) -> ChangeResult:
@@ -230,8 +238,11 @@ def rewrite(
         table = table.at(snapshot)
         parsed = parse_rewrite(query, snapshot.columns)
         files, foreign = _to_rewrite(table, snapshot, parsed, partitions)
+        spec = WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside)
         context = RewriteContext(
-            write=WriteSpec.of(table, snapshot.columns, session.namer, aside=snapshot.aside),
+            write=spec
+            if isinstance(parsed, Predicate)
+            else spec.checking(table.definition, snapshot.columns),
             read=ReadSpec.of(snapshot),
             keep=parsed.sql if isinstance(parsed, Predicate) else None,
             query=parsed.sql if isinstance(parsed, Query) else None,
@@ -320,7 +331,12 @@ def _planned_overwrite(table: LakeContext, data: Any, where: str | None, *, touc
 def _refuse_scattered(table: LakeContext, snapshot: Snapshot, written: ColumnTypes) -> None:
     """Raise where rows of one partition stand in two directories, or would: only one would be touched."""
     spec, widened = table.partition_spec, {**snapshot.columns, **written}
-    field = scattered_by(spec, snapshot.files, snapshot.columns)
+    if spec.older and len({file.spec for file in snapshot.files} | {spec.id}) > 1:
+        raise UnsupportedError(
+            f"{table.name}: some files are of an older partitioning, and rows of one partition may stand in several "
+            "of them. Nothing was changed. Run merge(respec=True) first."
+        )
+    field = scattered_by(spec, snapshot.files, snapshot.columns, snapshot.naming)
     if field is not None:
         mend = "merge()" if table.keys is not None else 'rewrite("SELECT * FROM _rows")'
         raise UnsupportedError(

@@ -23,6 +23,7 @@ from firn.lake.maintain.merge_clauses import Action, MergeClause, When, named_co
 from firn.lake.maintain.merge_source import SOURCE_ROW, MergeSource, SourceInMemory, counted
 from firn.lake.read.decode import ReadSpec
 from firn.lake.read.read import read_files
+from firn.lake.write.checks import NO_CHECKS, Checks
 
 ROW, CLAUSE = "~row", "~clause"
 _TARGET, _SOURCE = "~target", "~source"
@@ -40,6 +41,8 @@ class Matching:
     rows: MergeSource | None
     types: ColumnTypes = field(default_factory=dict)
     """The types of the target's columns."""
+    checks: Checks = NO_CHECKS
+    """What updated rows have to pass."""
 
     def of(self, when: When) -> list[tuple[int, MergeClause]]:
         """The clauses of one sort, with their numbers."""
@@ -126,6 +129,8 @@ class Matching:
                 kind = result.schema.field(name).type
                 replaced = _replaced(result[name], at, mask, values.cast(kind))
                 result = result.set_column(result.schema.get_field_index(name), name, replaced)
+            if self.checks.texts:
+                self.checks.ask(result.take(at), self.types)
         if len(deletes):
             result = result.filter(pc.invert(_mask(deletes, rows.num_rows)))
         return result

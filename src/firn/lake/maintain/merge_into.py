@@ -49,6 +49,7 @@ from firn.lake.read.decode import ReadSpec
 from firn.lake.read.scan import Scan
 from firn.lake.results import ChangeResult
 from firn.lake.write.append import write
+from firn.lake.write.checks import Checks
 from firn.lake.write.write import WriteSpec, write_batches
 from firn.names import fold
 from firn.predicate.words import outline_of
@@ -97,7 +98,8 @@ def merge_into(
                 f"{table.name} has no columns yet: give it rows by append, or a schema when it is created."
             )
         named = [named_clause(table, settable(snapshot), rows, clause, source_name) for clause in clauses]
-        matching = Matching(target, source_name, condition, named, rows, columns)
+        checks = Checks.of(table.definition, columns, columns)
+        matching = Matching(target, source_name, condition, named, rows, columns, checks)
         check_bound(matching)
         said = {"on": outline_of(condition)} if summary is None else summary
         if table.keys is not None:

@@ -16,7 +16,8 @@ big file would be rewritten again and again with a few small ones."""
 
 @dataclass(frozen=True)
 class MergeGroup:
-    """Files of one partition directory, or of all (None), that become one file (or a few, of the target size)."""
+    """Files of one partition directory that become one file (or a few, of the target size). Without a directory,
+    their rows are dealt out anew."""
 
     directory: str | None
     files: tuple[DataFile, ...]
@@ -27,25 +28,35 @@ class MergeGroup:
 
 
 def plan_merge(
-    files: Iterable[DataFile], *, places: Places, target_size: int, whole: bool = False
+    files: Iterable[DataFile],
+    *,
+    places: Places,
+    target_size: int,
+    whole: bool = False,
+    respec: str | None = None,
 ) -> list[MergeGroup]:
     """Group each partition's small files into merges of about `target_size` bytes.
 
     `whole` takes all files of a partition, whatever their sizes: custom queries aggregate over all of it.
     A file with soft deletes is always taken, alone and large as it may be: until it is written anew each
     reader pays for them, and who merges and sweeps expects deleted rows to be gone from the store. A partition
-    with nothing to gain isn't in the plan.
+    with nothing to gain isn't in the plan. `respec` is the id of the spec by which rows of all others are dealt out
+    anew.
     """
-    by_directory: dict[str, list[DataFile]] = defaultdict(list)
+    by_place: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
     for file in files:
-        by_directory[directory_of(file, places)].append(file)
+        by_place[directory_of(file, places), file.spec].append(file)
     groups = []
-    for directory, members in sorted(by_directory.items()):
+    for (directory, spec), members in sorted(by_place.items()):
+        if respec is not None and spec != respec:
+            members.sort(key=lambda f: (f.created_ms, f.path))
+            groups += [MergeGroup(None, tuple(bin_)) for bin_ in _bins(members, target_size)]
+            continue
         tier = set() if whole else {f.path for f in _tier(members, target_size)}
         chosen = [f for f in members if whole or f.deletes or f.path in tier]
         chosen.sort(key=lambda f: (f.created_ms, f.path))
         groups += [MergeGroup(directory, tuple(bin_)) for bin_ in _bins(chosen, target_size)]
-    return [g for g in groups if len(g.files) > 1 or g.files[0].deletes]
+    return [g for g in groups if len(g.files) > 1 or g.files[0].deletes or g.directory is None]
 
 
 def plan_folds(files: Iterable[DataFile], *, places: Places, scattered: bool = False) -> list[MergeGroup]:

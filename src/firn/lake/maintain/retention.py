@@ -28,18 +28,18 @@ def expire(table: LakeContext, older_than: float | str | timedelta | None, *, dr
 
 def _expired(table: LakeContext, snapshot: Snapshot, seconds: float) -> list[Partition]:
     """Partitions whose last possible moment is more than `seconds` ago. Null and unreadable values stay."""
-    fields = [f for f in table.partition_spec.fields if f.is_time]
-    if not fields:
+    present = table.partition_spec
+    if not any(f.is_time for spec in (present, *present.older) for f in spec.fields):
         raise InvalidInputError(
             f"{table.name} isn't partitioned by a time (year, month, day or hour of a column), so its partitions "
             "have no age. Use delete(where) instead."
         )
     cutoff = time.time() * 1000 - seconds * 1000
-    field = fields[0]
     expired = []
-    for partition in table.partitions_of(snapshot).values():
-        value = partition.values.get(field.name)
-        end = None if value is None else field.upper_bound_ms(value)
+    for place, partition in table.partitions_of(snapshot).items():
+        field = next((f for f in present.of_id(place.spec).fields if f.is_time), None)
+        value = None if field is None else partition.values.get(field.name)
+        end = None if field is None or value is None else field.upper_bound_ms(value)
         if end is not None and end <= cutoff:
             expired.append(partition)
     return expired

@@ -204,7 +204,7 @@ def replace_task(bucket: Bucket, context: ReplaceContext, task: tuple[DataFile, 
     set_ = matching.set_columns()
     spec = replace(write, columns=read.columns)
     marker = _marker_of([file], write)
-    moves = not set_.isdisjoint(field.source for field in spec.partition.fields)
+    moves = not set_.isdisjoint(field.source for field in spec.partition.of(file).fields)
     directory = None if moves else directory_of(file, write.namer)
     with open_parquet(bucket, file) as source:
         tables = matching.in_batches(rows_of(source, read), changes)
@@ -221,7 +221,8 @@ def insert_task(bucket: Bucket, context: InsertContext, chosen: pa.Table) -> Tas
     # What holds nothing that tells its type, like an empty list, has the table's.
     incoming = {name: given.columns.get(name, context.matching.types[name]) for name in rows.column_names}
     columns = target_columns(context.definition, context.known, incoming)
-    spec = replace(context.write, columns=columns)
+    known = {**context.known, **columns}
+    spec = replace(context.write, columns=columns).checking(context.definition, known)
     return TaskResult(write_batches(bucket, spec, given.batches()), columns)
 
 
@@ -249,7 +250,8 @@ def _write_in_place(
 ) -> TaskResult:
     """Write the rows of files where these are. The rows are dealt out anew if the files stand in several directories,
     or if a type by which some were placed has widened since, so that values belong elsewhere."""
-    if directory is not None and scattered_by(spec.partition, files, spec.columns) is None:
+    own, naming = spec.partition, spec.naming
+    if directory is not None and scattered_by(own, files, spec.columns, naming) is None:
         return TaskResult(write_partition(bucket, spec, tables, directory, marker, order=order))
     told = {key: value for key, value in marker.items() if key not in ("spec", "part")}
     return TaskResult(write_batches(bucket, replace(spec, replaces=()), tables, marker=told), in_place=False)
@@ -302,6 +304,7 @@ def _write_result(
         columns = {name: kind for name, kind in columns.items() if name not in lacking}
         rows = rows.drop_columns(lacking)
     spec = replace(write, columns=columns)
+    spec.checks.ask(rows, columns)
     order: Order = "sort" if spec.sort_by else "keep"
     if not spec.partition.fields:
         files = write_partition(bucket, spec, [rows], directory, marker, order=order)
@@ -375,8 +378,8 @@ def _marker_of(files: Sequence[DataFile], write: WriteSpec) -> dict[str, Any]:
     directory says nothing any more of a column that was read otherwise than by its name when its rows were dealt
     out."""
     extras = [file.extra or {} for file in files]
-    sources = {f.source for f in write.partition.fields}
-    keys = ("spec", "part") if all(sources.isdisjoint(file.reads) for file in files) else ("part",)
+    sources = {f.source for f in write.partition.of(files[0]).fields}
+    keys = ("spec", "part") if all(sources.isdisjoint(file.odd) for file in files) else ("part",)
     return {
         key: extras[0][key]
         for key in keys

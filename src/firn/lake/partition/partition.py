@@ -108,6 +108,13 @@ class Part(NamedTuple):
     rows: pa.Table
 
 
+class Place(NamedTuple):
+    """A directory, and the id of the spec that says what it means."""
+
+    spec: str
+    directory: str
+
+
 @dataclass(frozen=True)
 class PartitionSpec:
     """How a table is partitioned. `id` follows from the fields; every data file records it. `older` are those by
@@ -163,8 +170,10 @@ class PartitionSpec:
 
     def of(self, file: DataFile) -> PartitionSpec:
         """The spec that a file was written under: this one, where no other is known."""
-        id = (file.extra or {}).get("spec")
-        return next((each for each in self.older if each.id == id), self) if self.older else self
+        return self.of_id(file.spec)
+
+    def of_id(self, id: str) -> PartitionSpec:
+        return next((each for each in self.older if each.id == id), self)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON-able dict; `from_json` reads it back."""
@@ -243,15 +252,16 @@ class PartitionSpec:
         names = [f.name for f in self.fields]
         return codes, {n: dict(zip(names, values, strict=True)) for n, values in enumerate(known)}
 
-    def place_of(self, file: DataFile, places: Places) -> tuple[str, dict[str, str | None]]:
-        """A file's directory and partition values, without the fields that its rows don't bear out: the column is set
+    def place_of(self, file: DataFile, places: Places) -> tuple[Place, dict[str, str | None]]:
+        """A file's place and partition values, without the fields that its rows don't bear out: the column is set
         aside in the file, so that it reads as null, or takes its values from others too."""
         directory, values = directory_of(file, places), values_of(file, places)
-        if not file.reads:
-            return directory, values
-        odd = {fold(name) for name, own in file.reads.items() if [fold(each) for each in own] != [fold(name)]}
-        moved = {field.name for field in self.fields if fold(field.source) in odd}
-        return without(directory, moved), {name: value for name, value in values.items() if name not in moved}
+        if not file.odd:
+            return Place(file.spec, directory), values
+        odd = set(map(fold, file.odd))
+        moved = {field.name for field in self.of(file).fields if fold(field.source) in odd}
+        told = {name: value for name, value in values.items() if name not in moved}
+        return Place(file.spec, without(directory, moved)), told
 
     def value_table(self, partitions: Sequence[Values], columns: ColumnTypes) -> pa.Table:
         """Partitions as rows of typed values, for predicates over them.

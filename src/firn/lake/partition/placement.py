@@ -8,10 +8,11 @@ all files are one group until a merge has dealt them out anew. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from firn.errors import SchemaConflictError
-from firn.journal.model import ColumnTypes, DataFile
+from firn.journal.model import LACKING, ColumnTypes, DataFile
+from firn.journal.naming import PLAIN, Naming
 from firn.journal.typenames import Decimal, Enum, parse
 from firn.lake.partition.partition import PartitionField, PartitionSpec
 from firn.names import fold
@@ -67,20 +68,30 @@ def refuse_moves(table: str, spec: PartitionSpec, known: ColumnTypes, widened: C
 
 
 def scattered_by(
-    spec: PartitionSpec, files: Iterable[DataFile], columns: ColumnTypes
+    spec: PartitionSpec, files: Iterable[DataFile], columns: ColumnTypes, naming: Naming = PLAIN
 ) -> PartitionField | None:
     """The first field whose values some live file places otherwise than the table's types do now; None if all files
     agree."""
-    if not spec.fields:
-        return None
-    seen: set[tuple[tuple[str, str], ...]] = set()
+    seen: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     for file in files:
-        types: ColumnTypes = (file.extra or {}).get("types") or {}
-        key = tuple(types.items())
-        if not key or key in seen:
+        key = file.spec, tuple(file.types.items())
+        if not key[1] or key in seen:
             continue
         seen.add(key)
-        field = moved_field(spec, types, columns)
+        types = {
+            naming.shown(n): kind
+            for n, kind in file.types.items()
+            if n not in naming.hidden and kind != LACKING
+        }
+        field = moved_field(spec.of(file), types, columns)
         if field is not None:
             return field
     return None
+
+
+def is_scattered(
+    spec: PartitionSpec, files: Sequence[DataFile], columns: ColumnTypes, naming: Naming = PLAIN
+) -> bool:
+    """Whether equal values may stand in different places: files disagree on the spec, or by `scattered_by`."""
+    several = bool(spec.older) and len({file.spec for file in files}) > 1
+    return several or scattered_by(spec, files, columns, naming) is not None

@@ -104,6 +104,7 @@ class LakeRead:
             predicate=Predicate.parse(both, self.known) if asked else None,
             columns=self.known,
             spec=self.partition,
+            naming=self.spec.naming,
         )
 
     def scope(self) -> Hashable:

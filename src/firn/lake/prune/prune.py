@@ -43,7 +43,8 @@ class Pruner:
     Args:
         predicate: true for the rows that are wanted.
         columns: the table's columns and their types, as the predicate was parsed with.
-        spec: the table's partition spec; files that record another id are judged by their statistics alone.
+        spec: the table's partition spec, and older ones; files that record none of them are judged by their
+            statistics alone.
 
     Example:
         >>> columns = {"a": "BIGINT"}
@@ -58,8 +59,9 @@ class Pruner:
         self._may, self._all = compiler.compile(predicate.ast, False)
         self.points = frozenset(compiler.points)
         """The columns that are compared with single values, about which Bloom filters can say something."""
-        reader = None if spec is None else PartitionReader(spec, columns, predicate.columns)
-        self._partitions = reader if reader is not None and reader.useful else None
+        specs = () if spec is None else (spec, *spec.older)
+        readers = {each.id: PartitionReader(each, columns, predicate.columns) for each in specs}
+        self._partitions = {id: reader for id, reader in readers.items() if reader.useful}
 
     def may_match(self, file: DataFile) -> bool:
         """False only if surely no row of the file satisfies the predicate."""
@@ -81,9 +83,10 @@ class Pruner:
         extra = file.extra
         if extra is None:
             return _NOTHING_KNOWN
-        part = NOTHING if self._partitions is None else self._partitions.read(file)
-        if part is not NOTHING and (reads := extra.get("reads")):
-            part = part.without(reads)  # the directory says what the file's own column holds
+        reader = self._partitions.get(file.spec)
+        part = NOTHING if reader is None else reader.read(file)
+        if part is not NOTHING and file.odd:
+            part = part.without(file.odd)  # the directory says what the file's own column holds
         blooms = extra.get("bloom") if self.points else None
         return Known(
             extra.get("stats") or {},

@@ -15,7 +15,7 @@ from firn.arrow.engine import filter_table, row_mask
 from firn.arrow.types import arrow_schema, arrow_type, columns_of, conform
 from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError
-from firn.journal.model import ColumnTypes, Snapshot
+from firn.journal.model import ColumnTypes, DataFile, Snapshot
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.definition.defaults import default_value
 from firn.lake.parquet.bloom import row_group_blooms
@@ -53,6 +53,11 @@ class ReadSpec:
     loose: frozenset[str] = frozenset()
     aside: frozenset[str] = frozenset()
     naming: Naming = PLAIN
+
+    def reads_exactly(self, file: DataFile, names: Iterable[str]) -> bool:
+        """Whether these columns are the file's own of their names in files, of whatever type."""
+        names = frozenset(names)
+        return names.isdisjoint(file.odd) and names.isdisjoint(self.loose)
 
     @staticmethod
     def of(snapshot: Snapshot, *, columns: ColumnTypes | None = None, where: str | None = None) -> ReadSpec:

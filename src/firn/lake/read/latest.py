@@ -25,11 +25,12 @@ from firn.arrow.types import arrow_schema
 from firn.bucket.base import Bucket
 from firn.errors import CorruptObjectError
 from firn.journal.model import ColumnTypes, DataFile, Places
+from firn.journal.naming import PLAIN, Naming
 from firn.lake.definition.keys import CLOCK, DELETED, HIDDEN, Flags, KeySpec, newest
 from firn.lake.parquet.footer import data_file, missing
 from firn.lake.parquet.source import WHOLE_BYTES, open_parquet
 from firn.lake.partition.partition import PartitionSpec, directory_of
-from firn.lake.partition.placement import scattered_by
+from firn.lake.partition.placement import is_scattered
 from firn.lake.prune.prune import Pruner
 from firn.lake.read.decode import ReadSpec, picked_rows, rows_of
 from firn.lake.read.read import lumps_of, read_files, read_table
@@ -75,6 +76,7 @@ def plan_groups(
     predicate: Predicate | None = None,
     columns: ColumnTypes | None = None,
     spec: PartitionSpec | None = None,
+    naming: Naming = PLAIN,
 ) -> list[VersionGroup]:
     """The groups that may hold wanted rows. Pure.
 
@@ -91,7 +93,7 @@ def plan_groups(
         key = frozenset(keys.bound(columns).key)
         by_key = [Pruner(part, columns, spec) for part in predicate.conjuncts() if part.columns <= key]
     files = list(files)
-    together = spec is not None and scattered_by(spec, files, columns) is not None
+    together = spec is not None and is_scattered(spec, files, columns, naming)
     members: dict[str, list[DataFile]] = defaultdict(list)
     for file in files:
         if all(pruner.may_match(file) for pruner in by_key):

@@ -158,6 +158,7 @@ class Scan:
             predicate=self.predicate,
             columns=self.snapshot.columns,
             spec=self.table.partition_spec,
+            naming=self.snapshot.naming,
         )
 
     def latest_spec(self) -> LatestSpec:
@@ -166,14 +167,17 @@ class Scan:
         assert self.table.keys is not None
         return LatestSpec(self.table.keys, spec)
 
-    def uris(self) -> list[str]:
+    def uris(self, *, physical: bool = False) -> list[str]:
         """Full names of the files that may hold a matching row, for another engine to read: the snapshot's
         export. The rows of a predicate still have to be picked there; columns unite by name. If the table
         has a key, the files hold versions and deletions until they are merged, and columns that Firn hides.
 
+        Args:
+            physical: also where columns are called otherwise in files; `definition()` tells how.
+
         Raises:
-            UnsupportedError: some of the files have soft deletes, which other engines don't know, or values that are
-                set aside.
+            UnsupportedError: some of the files have soft deletes, which other engines don't know, values that are
+                set aside, or columns that are called otherwise there, or that they lack though they have a default.
 
         Example:
             >>> import duckdb, firn, tempfile
@@ -191,7 +195,7 @@ class Scan:
                 f"and another engine would show them; the first is {self.table.bucket.uri(marked[0].path)}. "
                 "Call merge() first, or read through Firn."
             )
-        odd = [f for f in files if not f.reads.keys().isdisjoint(self.columns)]
+        odd = [f for f in files if not set(f.odd if physical else f.reads).isdisjoint(self.columns)]
         if odd:
             raise UnsupportedError(
                 f"{len(odd)} of the {len(files)} files of {self.table.name} have columns that Firn reads under "

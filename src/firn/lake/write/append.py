@@ -83,7 +83,9 @@ def write(
     table, columns = agreed_columns(
         table.at(known), known, _incoming(table.at(known), known.columns, rows), began, rows.schema.names
     )
-    spec = WriteSpec.of(table, columns, namer, aside=aside)
+    spec = WriteSpec.of(table, columns, namer, aside=aside).checking(
+        table.definition, {**known.columns, **columns}
+    )
     return Written(write_batches(table.bucket, spec, rows.batches()), columns, spec.naming), rows.repeatable
 
 

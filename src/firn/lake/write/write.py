@@ -8,7 +8,7 @@ being uploaded (`firn.lake.write.upload`). Bloom filters add at most 6 bytes a r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -21,9 +21,11 @@ from firn.errors import InvalidInputError, SchemaConflictError
 from firn.journal.model import LACKING, ColumnTypes, DataFile, Namer
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.context import LakeContext
+from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec, folded
 from firn.lake.parquet.encode import AUTO, BloomColumns, Encoding, FileEncoder, bloom_columns, choose_encoding
 from firn.lake.partition.partition import PartitionSpec, Values, is_told_by_path
+from firn.lake.write.checks import NO_CHECKS, Checks
 from firn.lake.write.sort import SortKeys, sort_keys, sorted_batches, sorted_slices
 from firn.lake.write.upload import Uploader
 from firn.names import fold
@@ -60,7 +62,7 @@ class WriteSpec:
     many columns, from the first, get statistics in the log; `bloom_filters` the columns that get Bloom filters
     as well, where their type can have them; `aside` the columns that hold what was set aside;
     values of those in `loose` are cast to their type, whatever they are; `naming` says what columns are called in
-    files. With `keys`,
+    files, and rows that are new have to pass `checks`. With `keys`,
     `write_batches` makes files in which each key stands once. `replaces` and `applied` are what the
     files say of themselves, see `firn.journal.model.Namer`.
     """
@@ -81,6 +83,7 @@ class WriteSpec:
     aside: frozenset[str] = frozenset()
     loose: frozenset[str] = frozenset()
     naming: Naming = PLAIN
+    checks: Checks = NO_CHECKS
 
     @staticmethod
     def of(
@@ -114,6 +117,10 @@ class WriteSpec:
             **{name: value for name, value in given.items() if value is not None},
         )
 
+    def checking(self, definition: LakeDefinition, known: ColumnTypes) -> WriteSpec:
+        """The same for new rows of a table that has these columns."""
+        return replace(self, checks=Checks.of(definition, known, self.columns)) if definition.checks else self
+
     @property
     def told(self) -> ColumnTypes:
         """The types that markers tell: those of columns that hold what was set aside, and of columns with a default
@@ -142,6 +149,7 @@ def write_batches(
     Raises:
         SchemaConflictError: a batch has values in a column that `spec.columns` doesn't know.
         InvalidInputError: a value doesn't fit its column's type, or rows have no column at all.
+        CheckFailedError: a row fails one of `spec.checks`.
     """
     rows = _conformed(spec, batches)
     keys = sort_keys(spec.sort_by, spec.columns)
@@ -199,7 +207,9 @@ def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) ->
         step = max(1, batch.num_rows * _STEP_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, step):
             loose = not spec.loose.isdisjoint(spec.columns)
-            yield conform(batch.slice(start, step), spec.columns, loose=loose)
+            rows = conform(batch.slice(start, step), spec.columns, loose=loose)
+            spec.checks.ask(rows, spec.columns)
+            yield rows
 
 
 def _regrouped(tables: Iterable[pa.Table], spec: WriteSpec) -> Iterator[pa.Table]:

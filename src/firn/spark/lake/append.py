@@ -70,6 +70,7 @@ def write_dataframe(
         )
     table, columns = agreed_columns(table.at(known), known, incoming, began, frame.columns)
     spec = WriteSpec.of(table, columns, namer, aside=aside)
+    spec = spec.checking(table.definition, {**known.columns, **columns})
     present = table.journal.snapshot()
     frame = distributed(table, present, frame.select(*[quote(name) for name in incoming]), spec)
     with conf(spark, batch_limits(frame, present)):

@@ -118,7 +118,7 @@ def plan_files(read: LakeRead, files: Sequence[DataFile], spark: SparkSession) -
         chosen = []
         guarded: set[str] = set()
         for file, path in members:
-            if reads_natively(file, needed, read.places):
+            if reads_natively(file, needed, read.places, read.spec):
                 chosen.append(path)
                 guarded |= may_hold_nan(file, needed)
             else:
@@ -147,11 +147,15 @@ def needed_columns(read: LakeRead, deletes: Sequence[Predicate] = ()) -> dict[st
 
 def _native(read: LakeRead, group: NativeGroup, spark: SparkSession) -> DataFrame:
     needed = needed_columns(read, group.deletes)
-    schema = spark_schema(needed)
+    naming = read.spec.naming
+    schema = spark_schema(naming.in_files(needed))
     frame = parquet_frame(spark, schema, group.paths)
-    if group.guarded:
+    if group.guarded or naming.stored:
         columns = [
-            guard(name, kind) if name in group.guarded else quote(name) for name, kind in needed.items()
+            guard(naming.physical(name), kind, name)
+            if name in group.guarded
+            else f"{quote(naming.physical(name))} AS {quote(name)}"
+            for name, kind in needed.items()
         ]
         frame = frame.selectExpr(*columns)
     for delete in group.deletes:

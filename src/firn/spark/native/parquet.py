@@ -17,6 +17,8 @@ from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes, DataFile, Places
 from firn.journal.typenames import Scalar, Struct, Type, parse
 from firn.lake.prune.nans import holds_floats
+from firn.lake.prune.soft_deletes import deletes_by_name
+from firn.lake.read.decode import ReadSpec
 from firn.predicate.domain import family_of, written_as
 from firn.spark.session.session import DISCOVERY_CONF, DISCOVERY_THRESHOLD, conf, is_connect
 from firn.spark.session.types import natively_readable
@@ -28,19 +30,21 @@ if TYPE_CHECKING:
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 
 
-def reads_natively(file: DataFile, needed: ColumnTypes, places: Places) -> bool:
+def reads_natively(file: DataFile, needed: ColumnTypes, places: Places, spec: ReadSpec) -> bool:
     """Whether Spark's Parquet reader gives these columns of the file exactly as the table has them."""
-    if not file.reads.keys().isdisjoint(needed) or (file.reads and file.deletes):
-        return False  # by another name or type than the file has
+    if not spec.reads_exactly(file, needed):
+        return False  # from other columns than those of their names
+    if not deletes_by_name(file.deletes, file.reads, spec.table_columns):
+        return False
     name = file.path.rpartition("/")[2]
     if name.startswith(("_", ".")):
         return False  # Spark takes it for hidden and reads nothing, without a word
     if places.directory_of(file.path) is None:
         return _registered_reads_natively(file, needed)
-    stored = (file.extra or {}).get("types") or {}
-    ours = file.rows is not None
+    stored, ours, physical = file.types, file.rows is not None, spec.naming.physical
     return all(
-        natively_readable(stored.get(column, kind), kind, ours=ours) for column, kind in needed.items()
+        natively_readable(stored.get(physical(column), kind), kind, ours=ours)
+        for column, kind in needed.items()
     )
 
 
@@ -104,7 +108,7 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
 
 
-def guard(name: str, kind: str) -> str:
+def guard(name: str, kind: str, shown: str | None = None) -> str:
     """A column as an expression of the same value that Spark doesn't push to its Parquet reader.
 
     Arrow leaves NaNs out of Parquet's statistics, and Spark skips row groups by them: `x > 5` would lose the
@@ -113,7 +117,7 @@ def guard(name: str, kind: str) -> str:
     >>> guard("x", "FLOAT")
     "nanvl(`x`, float('NaN')) AS `x`"
     """
-    return f"{_guarded(quote(name), parse(kind))} AS {quote(name)}"
+    return f"{_guarded(quote(name), parse(kind))} AS {quote(shown or name)}"
 
 
 def _guarded(path: str, kind: Type) -> str:
