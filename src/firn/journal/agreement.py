@@ -39,6 +39,7 @@ class Rules:
         key: the columns of its key, which are never set aside; nor is `version_by`.
         definition: the entries that say how columns are called.
         noted: physical name → name, as commits that brought new columns say it.
+        naming: how columns are called, whatever the definition says: of a stream, as they were when it began.
     """
 
     declared: ColumnTypes = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Rules:
     on_conflict: OnConflict = "aside"
     definition: Entries = field(default_factory=Entries)
     noted: Mapping[str, str] = field(default_factory=dict)
+    naming: Naming | None = None
 
     def altered(self, definition: Entries) -> Rules:
         """As the definition's entries have changed them."""
@@ -390,7 +392,7 @@ class _Union:
             if beside is not None:
                 conflicts.append(_conflict(beside, column.type, name, column.owner))
         stored = {column.name: column.type for column in self.columns.values()}
-        naming = name_columns(
+        naming = rules.naming or name_columns(
             stored, rules.definition, declared=rules.declared, aside=aside, noted=rules.noted
         )
         shown = {name: naming.shown(name) for name in stored if name not in naming.hidden}

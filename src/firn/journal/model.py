@@ -168,6 +168,11 @@ class Snapshot:
     stored: ColumnTypes = field(default_factory=dict)
 
     @property
+    def in_files(self) -> ColumnTypes:
+        """The columns under their physical names."""
+        return self.naming.in_files(self.columns) if self.naming else self.columns
+
+    @property
     def time(self) -> datetime | None:
         """Commit time of the newest commit, UTC; None for a table without any."""
         from datetime import timezone
@@ -387,7 +392,8 @@ class StreamStart(Generic[OffsetT]):
 
 
 class Delivered(NamedTuple):
-    """Files that a stream delivers, and the columns that they hold: of each commit its own, or a snapshot's."""
+    """Files that a stream delivers, and the columns that they hold, by physical names: of each commit its own, or a
+    snapshot's."""
 
     files: tuple[DataFile, ...]
     schemas: tuple[ColumnTypes, ...] = ()
@@ -513,8 +519,8 @@ class LakeJournal(Protocol):
 
     def history(self) -> list[CommitInfo]: ...
 
-    def stream(self) -> JournalStream[Any]:
-        """The table as a stream of appends."""
+    def stream(self, naming: Naming | None = None) -> JournalStream[Any]:
+        """The table as a stream of appends, whose columns are called as they are now, or were when it began."""
         ...
 
     def checkpoint(self) -> int:

@@ -17,6 +17,7 @@ from firn.journal.leaderless.replay.loader import write_checkpoint
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.leaderless.stream import LeaderlessStream
 from firn.journal.model import KnownColumns, Namer, SweepReport
+from firn.journal.naming import Naming
 
 
 class LeaderlessJournal(TableLog):
@@ -79,9 +80,9 @@ class LeaderlessJournal(TableLog):
     def _log_key(self, path: str) -> str:
         return path.removeprefix(self.log_bucket.uri(""))
 
-    def stream(self) -> LeaderlessStream:
+    def stream(self, naming: Naming | None = None) -> LeaderlessStream:
         """The table as a stream of appends (rule 20)."""
-        return LeaderlessStream(self)
+        return LeaderlessStream(self, naming)
 
     @property
     def soft_deletes(self) -> bool:

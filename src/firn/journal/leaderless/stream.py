@@ -22,6 +22,7 @@ from firn.journal.leaderless.format.layout import parse_log_name
 from firn.journal.leaderless.replay.horizon import read_horizon
 from firn.journal.leaderless.replay.table_log import TableLog
 from firn.journal.model import DataFile, Delivered, Delivery, StreamStart
+from firn.journal.naming import Naming
 
 RENEW_PART = 4
 """An idle stream moves its offset on after this part of the time that it may rest, so that a restart finds it
@@ -104,8 +105,8 @@ def _live(log: Log) -> tuple[DataFile, ...]:
 class LeaderlessStream:
     """One table's log as streams know a journal; see `firn.journal.model.JournalStream`."""
 
-    def __init__(self, table: TableLog) -> None:
-        self._table = table
+    def __init__(self, table: TableLog, naming: Naming | None = None) -> None:
+        self._table, self._naming = table, naming
 
     @property
     def name(self) -> str:
@@ -119,17 +120,17 @@ class LeaderlessStream:
 
     def target(self) -> frozenset[str]:
         """The append logs there are now."""
-        return frozenset(log.name for log in self._table.append_logs())
+        return frozenset(log.name for log in self._table.append_logs(self._naming))
 
     def start(self) -> StreamStart[StreamOffset]:
         """All live files now, and the offset after them."""
         table = self._table
         now = table.clock.now_ms()
         logs = table.loader.load(every=True).logs
-        snapshot = table.fold(logs).snapshot()
+        snapshot = table.fold(logs, self._naming).snapshot()
         appended = [log for log in logs if _is_append(log)]
         offset = _after(table, StreamOffset(0), appended, now, fresh=0)
-        return StreamStart(snapshot.version, snapshot.files, offset, snapshot.columns)
+        return StreamStart(snapshot.version, snapshot.files, offset, snapshot.in_files)
 
     def restart(self, version: str, offset: StreamOffset) -> Delivered:
         """The files of `start` again, after a crash, without logs that landed late since then."""
@@ -141,8 +142,8 @@ class LeaderlessStream:
             for log in loaded.logs
             if not _is_append(log) or log.t < offset.watermark or log.name in offset.names
         ]
-        snapshot = table.fold(logs).snapshot()
-        return Delivered(snapshot.files, (snapshot.columns,))
+        snapshot = table.fold(logs, self._naming).snapshot()
+        return Delivered(snapshot.files, (snapshot.in_files,))
 
     def poll(
         self, offset: StreamOffset, *, limit: int | None = None, among: AbstractSet[str] | None = None
@@ -155,7 +156,7 @@ class LeaderlessStream:
         """
         table = self._table
         now = table.clock.now_ms()
-        appended = [log for log in table.append_logs() if log.t >= offset.watermark]
+        appended = [log for log in table.append_logs(self._naming) if log.t >= offset.watermark]
         # After the LIST: this process may have stalled before it. With a limit, logs may have waited for many polls,
         # so the age of the last one doesn't tell whether they are still there; the record of sweeps does.
         _check_age(table, offset)
@@ -185,7 +186,7 @@ class LeaderlessStream:
         wanted = set(end.names) - set(begin.names)
         logs = [
             log
-            for log in table.append_logs()
+            for log in table.append_logs(self._naming)
             if log.name in wanted
             or (begin.watermark <= log.t < end.watermark and log.name not in begin.names)
         ]

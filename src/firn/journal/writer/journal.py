@@ -20,6 +20,7 @@ from firn.journal.model import (
     SweepReport,
     with_clocks,
 )
+from firn.journal.naming import Naming
 from firn.journal.writer.commit.local_writer import Author, BatchSeen, PendingCommit
 from firn.journal.writer.commit.pending import Age
 from firn.journal.writer.federation.definition import definition_of, seen_name
@@ -66,9 +67,9 @@ class WriterJournal(WriterTable):
 
     # -- reading
 
-    def stream(self) -> WriterStream:
+    def stream(self, naming: Naming | None = None) -> WriterStream:
         """The table as a stream of all writers' appends."""
-        return WriterStream(self)
+        return WriterStream(self, naming)
 
     def seen_batch(self, batch_id: str) -> str | None:
         """The version that committed this batch, by any writer. Free of requests where it is this one's."""

@@ -12,16 +12,25 @@ the stream has delivered what doesn't count any more, the other side of a fork f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from firn.bucket.keys import key_below
 from firn.degraded import warn_degraded
 from firn.errors import CorruptObjectError, ForkError, NotFoundError, SnapshotTooOldError
-from firn.journal.model import ColumnTypes, DataFile, Delivered, Delivery, StreamStart, with_deletes
+from firn.journal.model import (
+    ColumnTypes,
+    DataFile,
+    Delivered,
+    Delivery,
+    Snapshot,
+    StreamStart,
+    with_deletes,
+)
+from firn.journal.naming import Naming
 from firn.journal.writer.federation.federation import DEGRADES, Union
-from firn.journal.writer.federation.union import Loader, streamed
+from firn.journal.writer.federation.union import Loader, snapshot_of, streamed
 from firn.journal.writer.format.actions import APPENDS, IN_PLACE, Add, CatalogTransaction, Remove, Tombstones
 from firn.journal.writer.format.identity import prefix_of
 from firn.journal.writer.format.state import CatalogHead
@@ -99,8 +108,9 @@ class WriterStream:
     Cost of a poll: `Federation.load`, and 1 GET a transaction that wasn't read before.
     """
 
-    def __init__(self, table: WriterTable) -> None:
+    def __init__(self, table: WriterTable, naming: Naming | None = None) -> None:
         self._table = table
+        self._rules = replace(table.rules, naming=naming)
         self._steps: dict[str, list[StreamStep]] = {}
         self._union: Union | None = None
 
@@ -121,9 +131,9 @@ class WriterStream:
 
     def start(self) -> StreamStart[VectorOffset]:
         union = self._table.federation.load()
-        snapshot = self._table.snapshot_of(union)
+        snapshot = self._snapshot_of(union)
         reached = {writer: Reached.of(version.head) for writer, version in union.versions.items()}
-        return StreamStart(snapshot.version, snapshot.files, VectorOffset(reached), snapshot.columns)
+        return StreamStart(snapshot.version, snapshot.files, VectorOffset(reached), snapshot.in_files)
 
     def restart(self, version: str, offset: VectorOffset) -> Delivered:
         """Raises, beside `SnapshotTooOldError`, what `poll` does for a writer's history that has changed."""
@@ -143,8 +153,14 @@ class WriterStream:
             if writer not in union.versions:
                 raise union.broken[writer]
             self._check_kept(writer, reached, Reached.of(union.versions[writer].head).prefix)
-        snapshot = self._table.snapshot_of(union)
-        return Delivered(snapshot.files, (snapshot.columns,))
+        snapshot = self._snapshot_of(union)
+        return Delivered(snapshot.files, (snapshot.in_files,))
+
+    def _snapshot_of(self, union: Union) -> Snapshot:
+        if self._rules.naming is None:
+            return self._table.snapshot_of(union)
+        self._table.check(union)
+        return snapshot_of(union, self.name, self._rules)
 
     def poll(
         self, offset: VectorOffset, *, limit: int | None = None, among: Mapping[str, int] | None = None
@@ -198,7 +214,7 @@ class WriterStream:
             return ()
         if self._union is None:
             self._union = self._table.federation.load()
-        agreed = streamed(self._union, self.name, self._table.rules, schemas)
+        agreed = streamed(self._union, self.name, self._rules, schemas)
         where = self._table.bucket.uri(key_below(self._table.federation.prefix, self.name))
         for conflict in agreed.conflicts:
             warn_degraded(where, str(conflict))

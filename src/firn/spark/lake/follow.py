@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from firn.errors import ConflictError, InvalidInputError, SchemaConflictError, UnsupportedError
-from firn.journal.columns import evolve
+from firn.journal.columns import converts, evolve
+from firn.journal.entries import TYPE
 from firn.journal.model import ColumnTypes
 from firn.journal.position import BEGINNING, Offset, StreamPosition
 from firn.lake.plan.read import LakeRead
@@ -32,7 +33,8 @@ class LakeFollower:
         self.table = table
         self.plan = plan
         self.narrowed = narrowed
-        self.position: StreamPosition[Any] = StreamPosition(table.journal.stream())
+        # Columns are called as they were when the query was planned, until it is started again.
+        self.position: StreamPosition[Any] = StreamPosition(table.journal.stream(plan.spec.naming))
 
     def beginning(self, options: SourceOptions) -> dict[str, Any]:
         if options.since is not None:
@@ -62,7 +64,8 @@ class LakeFollower:
         spec = self.plan.spec
         if any(file.deletes for file in files):
             # The plan may be older than a column by which rows were deleted.
-            spec = replace(spec, table_columns=self.table.snapshot().columns)
+            now = self.table.snapshot()
+            spec = replace(spec, table_columns={**now.columns, **spec.table_columns})
         return replace(self.plan, files=files, spec=spec)
 
     def _check_schemas(self, schemas: Iterable[ColumnTypes]) -> None:
@@ -72,14 +75,20 @@ class LakeFollower:
         known = self.plan.known
         whole = not self.narrowed and self.plan.columns.keys() == known.keys()
         asked = None if whole else {fold(name) for name in self.plan.columns}
+        naming = self.plan.spec.naming
         for columns in schemas:
-            for name, kind in columns.items():
-                if asked is not None and fold(name) not in asked:
+            for physical, kind in columns.items():
+                name = naming.shown(physical)
+                if physical in naming.hidden or (asked is not None and fold(name) not in asked):
                     continue
                 try:
                     now = evolve(known, {name: kind}, allow_widening=True)
                 except SchemaConflictError:
-                    continue  # it is read aside, under a name of its own
+                    # It is read aside, under a name of its own; but for a type that was set since.
+                    explicit = self.table.journal.definition.present(TYPE).get(physical)
+                    if explicit is None or explicit == known.get(name) or not converts(kind, explicit):
+                        continue
+                    now = {**known, name: explicit}
                 if now != dict(known):
                     was = next((k for n, k in known.items() if fold(n) == fold(name)), None)
                     what = f"came as {kind}" if was is None else f"was {was} and is {kind} now"

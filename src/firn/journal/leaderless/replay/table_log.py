@@ -33,6 +33,7 @@ from firn.journal.leaderless.replay.replay import EMPTY_VERSION, ReplayedState, 
 from firn.journal.leaderless.replay.skew import SkewCheck
 from firn.journal.lock import ExclusiveLock
 from firn.journal.model import Commit, CommitInfo, DataFile, Snapshot, with_types
+from firn.journal.naming import Naming
 from firn.units import parse_time
 
 MAX_AHEAD_MS = 1_000
@@ -120,8 +121,9 @@ class TableLog:
             return log
         return replace(log, notes={**log.notes, "table": self.created})
 
-    def fold(self, logs: Iterable[Log]) -> ReplayedState:
-        """The state that logs describe; from now on the table's definition is known from them, too."""
+    def fold(self, logs: Iterable[Log], naming: Naming | None = None) -> ReplayedState:
+        """The state that logs describe, by the names that they say, or these; from now on the table's definition is
+        known from them, too."""
         if self.undefined:
             logs = tuple(logs)
             if any("table" in g.notes or any(f.clocks or f.key_deletes for f in g.files) for g in logs):
@@ -130,7 +132,7 @@ class TableLog:
                     "replaced or deleted would be shown. `firn mend TABLE` writes it anew from the copy in the "
                     "table's log; or copy it back from a backup."
                 )
-        state = fold(logs, self.rules)
+        state = fold(logs, self.rules if naming is None else replace(self.rules, naming=naming))
         self.learn(state.definition)
         return state
 
@@ -299,17 +301,18 @@ class TableLog:
             commits.append(CommitInfo("", when, "sweep", 0, s["data_files"] + s["orphans"], None, 0, detail))
         return sorted(commits, key=lambda c: (c.time, c.op == "sweep", c.version))
 
-    def append_logs(self) -> tuple[Log, ...]:
+    def append_logs(self, naming: Naming | None = None) -> tuple[Log, ...]:
         """All listed append logs, in order, tombstoned ones too: streams deliver these (rule 20). Values that don't
-        fit the table's columns are set aside, though no live file may have them any more."""
+        fit the table's columns are set aside, though no live file may have them any more. `naming`: as `fold`."""
         loaded = self.loader.load(every=True)
         self.check_there(loaded.listed)
         maintenance = {n for n in loaded.listed if (p := parse_log_name(n)) is not None and p.maintenance}
         # A void log may appear at any time, under a name that is long past.
         found = [g for g in loaded.logs if g.name not in maintenance and not g.is_void]
         state = self.fold(loaded.logs)
+        rules = replace(self.rules.altered(state.definition), noted=state.noted, naming=naming)
         agreement = agree_streamed(
-            self.rules.altered(state.definition),
+            rules,
             state.agreement,
             self.layout.prefix,
             (Source(g.name, g.columns) for g in found),
