@@ -456,3 +456,14 @@ def test_a_damaged_change_of_a_table_is_copied_back(db):
         db.table("flights").scan().count()
     db.bucket.put(key, body)
     assert db.table("flights").scan().count() == 2
+
+
+def test_partitions_are_overwritten_after_a_merge_has_dealt_rows_out_anew(db):
+    table = db.create_table("t", partition_by=["a"])
+    table.append([{"a": 1, "b": 1}])
+    table.alter(partition_by=["b"])
+    with advises("Run merge(respec=True) first", names="t"):
+        table.overwrite([{"a": 2, "b": 1}], partitions="touched")
+    table.merge(respec=True)
+    table.overwrite([{"a": 2, "b": 1}], partitions="touched")
+    assert table.scan().to_arrow().to_pylist() == [{"a": 2, "b": 1}]

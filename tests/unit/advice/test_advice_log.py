@@ -53,7 +53,7 @@ def test_a_shared_table_takes_the_type_that_it_has(db):
 def test_a_shared_tables_properties_are_changed_alone(db):
     table = db.create_table("t", properties={"shared": "icedb"})
     table.append([{"price": 5}])
-    with advises("only properties, by alter(set_properties=…). For other types, append", names="t"):
+    with advises("alter(set_properties=…, sort_by=…). Append the rows to a new table", names="t"):
         table.alter(types={"price": "DOUBLE"})
     assert table.alter(set_properties={"codec": "snappy"}).changes == ("set codec = snappy",)
     copied = db.create_table("copied", schema={"price": "DOUBLE"})

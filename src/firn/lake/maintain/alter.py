@@ -260,7 +260,7 @@ def _commit(
         raise UnsupportedError(
             f"{table.name} is shared with the reference, whose merge drops what Firn notes of columns: {op} can't "
             "change these, only properties and order, by alter(set_properties=…, sort_by=…). Append the rows to a "
-            "new table for all else."
+            "new table where more has to change."
         )
     if dry_run:
         snapshot = table.journal.snapshot()
