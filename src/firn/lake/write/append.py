@@ -151,6 +151,7 @@ def agreed_columns(
     tells what is no column of the sort order; `names` are those that the rows have, `incoming` those whose type is
     known.
     """
+    incoming = {**incoming, **_explicit_nulls(known, incoming, names)}
     with suppress(SchemaConflictError):
         found = target_columns(table.definition, known.columns, incoming)
         spelled = {fold(name) for name in known.columns}
@@ -161,6 +162,13 @@ def agreed_columns(
         _refuse_unknown_order(table, names)
     table = table.at(known)
     return table, target_columns(table.definition, known.columns, incoming)
+
+
+def _explicit_nulls(known: KnownColumns, incoming: ColumnTypes, names: Sequence[str]) -> dict[str, str]:
+    """Columns of rows that hold nothing but null, whose rows would have the default if the files lacked them."""
+    given, typed = set(map(fold, names)), set(map(fold, incoming))
+    lacking = (name for name in known.naming.defaults if fold(name) in given - typed)
+    return {name: known.columns[name] for name in lacking}
 
 
 def _refuse_unknown_order(table: LakeContext, names: Sequence[str]) -> None:
