@@ -1,4 +1,5 @@
-"""Write the golden tables whose columns, partitions and order were altered: `python tests/format/make_golden_evolved.py`.
+"""Write the golden tables whose columns, partitions and order were altered:
+`python tests/format/make_golden_evolved.py`.
 
 What is there is never written anew. `expected.json` says what each version of each table reads as.
 """

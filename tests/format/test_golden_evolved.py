@@ -27,7 +27,7 @@ def test_every_version_reads_as_it_did(tmp_path: Path) -> None:
 
 
 def test_what_is_written_today_is_what_was_written(tmp_path: Path) -> None:
-    """Names in files, defaults and specs are as they were: rows that fresh tables have are those of the golden ones."""
+    """Names in files, defaults and specs are as they were."""
     expected = json.loads((GOLDEN / "expected.json").read_text("utf-8"))
     fresh = make(tmp_path / "db")
     assert {n: [rows for _, rows in versions] for n, versions in fresh.items()} == {

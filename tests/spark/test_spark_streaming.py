@@ -111,3 +111,29 @@ def test_other_sources_stream_into_a_partitioned_table(
     assert drain(rows, db, "t", tmp_path / "ck") == 2
     assert numbers(db.table("t")) == [0, 1, 2]
     assert len(db.table("t").partitions()) == 2
+
+
+def test_a_query_keeps_its_names_until_it_is_started_again(
+    spark: SparkSession, db: firn.Database, tmp_path: Path
+) -> None:
+    table = db.create_table("t")
+    table.append([{"a": 1, "b": "x"}])
+    running = (
+        read(spark, db, "t")
+        .writeStream.format("firn")
+        .option("checkpointLocation", str(tmp_path / "ck"))
+        .option("path", f"{db.url}/copy")
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    try:
+        running.processAllAvailable()
+        table.alter(rename={"a": "n"}, drop=["b"])
+        table.append([{"n": 2}])
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    assert numbers(db.table("copy")) == [1, 2]
+    table.append([{"n": 3}])
+    drain(read(spark, db, "t").withColumnRenamed("n", "a"), db, "copy", tmp_path / "ck")
+    assert numbers(db.table("copy")) == [1, 2, 3]

@@ -392,9 +392,11 @@ class _Union:
             if beside is not None:
                 conflicts.append(_conflict(beside, column.type, name, column.owner))
         stored = {column.name: column.type for column in self.columns.values()}
-        naming = rules.naming or name_columns(
-            stored, rules.definition, declared=rules.declared, aside=aside, noted=rules.noted
-        )
+        naming = rules.naming
+        if naming is None:
+            naming = name_columns(
+                stored, rules.definition, declared=rules.declared, aside=aside, noted=rules.noted
+            )
         shown = {name: naming.shown(name) for name in stored if name not in naming.hidden}
         seen = [
             each._replace(column=shown.get(each.column, each.column), aside=shown[each.aside])
