@@ -101,10 +101,10 @@ MAX_OUTLINE = 2000
 
 
 class WordReader:
-    """Reads one statement from its beginning; `each` are its words, by default those of DuckDB's SQL."""
+    """Reads one statement from its beginning; `each` are its words if it `is_foreign`: not DuckDB's SQL."""
 
     def __init__(self, text: str, each: Sequence[Word] | None = None) -> None:
-        self.text = text
+        self.text, self.is_foreign = text, each is not None
         self._words = list(words(text) if each is None else each)
         while self._words and self._words[-1].text == ";":
             self._words.pop()
@@ -236,15 +236,16 @@ class WordReader:
         """The text until the end."""
         return self.span()
 
+    def place(self, at: int | None = None) -> str:
+        """Where the word behind the first `at` stands, by default that which comes next: `line 1, column 8`."""
+        at = self._at if at is None else at
+        if at >= len(self._words):
+            return "at its end"
+        before = self.text[: self._words[at].start]
+        return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+
     def error(self, reason: str) -> InvalidInputError:
+        said = f"the statement {shown(self.text)} isn't SQL that Firn reads: {reason}"
         if self.ended:
-            return InvalidInputError(
-                f"the statement {shown(self.text)} isn't SQL that Firn reads: {reason}, at its end."
-            )
-        word = self._words[self._at]
-        before = self.text[: word.start]
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        return InvalidInputError(
-            f"the statement {shown(self.text)} isn't SQL that Firn reads: {reason}, and not {word.text!r} "
-            f"(line {line}, column {column})."
-        )
+            return InvalidInputError(f"{said}, at its end.")
+        return InvalidInputError(f"{said}, and not {self._words[self._at].text!r} ({self.place()}).")

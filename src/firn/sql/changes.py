@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from firn.errors import InvalidInputError, NotFoundError, TableNotFoundError, UnsupportedError
 from firn.journal.columns import is_cast
+from firn.journal.typenames import quoted
 from firn.kinds import KINDS
 from firn.lake.maintain.merge_clauses import MergeClause
 from firn.names import fold
@@ -18,6 +19,7 @@ from firn.predicate.parameters import with_values
 from firn.predicate.select import shown
 from firn.predicate.words import outline_of
 from firn.reads import plan_read
+from firn.sql.conditions import counting
 from firn.sql.in_process import DuckQuery
 from firn.sql.kinds.kind import SourceRows, StatementTables, Target, sql_kind
 from firn.sql.limits import QueryLimits
@@ -133,10 +135,12 @@ class Changes:
         if kind not in KINDS:
             raise InvalidInputError(f"kind={kind!r}: there are {', '.join(map(repr, KINDS))}.")
         if unenforced := [name for name in statement.not_null if fold(name) not in map(fold, statement.key)]:
-            raise UnsupportedError(
-                f"the statement {shown(said)}: NOT NULL of {unenforced[0]!r}: nobody would enforce it. Columns "
-                "of the key are never null."
-            )
+            name = quoted(unenforced[0])
+            instead = "nobody would enforce it. Columns of the key are never null."
+            if kind == "lake":
+                check = f"ADD CONSTRAINT {quoted(unenforced[0] + '_there')} CHECK ({name} IS NOT NULL)"
+                instead = f"write ALTER TABLE {quoted(statement.table)} {check} behind it."
+            raise UnsupportedError(f"the statement {shown(said)}: NOT NULL of {unenforced[0]!r}: {instead}")
         query = None
         if statement.query is not None:
             query = queries.source(statement.query, None)
@@ -176,8 +180,14 @@ class Changes:
         if statement.if_exists and not self._there(statement.table):
             return Outcome("alter_table")
         table = opened(self._tables, statement.table)
-        self._check_change(table)
-        done = sql_kind(table.kind).alter(table, statement, fence=self._fence)
+        if hasattr(self._tables, "check_change"):
+            raise UnsupportedError(
+                f"a transaction changes rows, no definitions: alter {table.name} after it."
+            )
+        changes = counting(table, statement)
+        if not changes:
+            return Outcome("alter_table")
+        done = sql_kind(table.kind).alter(table, changes, fence=self._fence)
         return Outcome("alter_table", done.version)
 
     def _there(self, name: str) -> bool:

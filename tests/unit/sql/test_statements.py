@@ -388,7 +388,7 @@ REFUSED = [
     ("MERGE INTO t USING t AS s ON true WHEN MATCHED THEN INSERT *", "UPDATE or DELETE, DO NOTHING or ERROR"),
     ("MERGE INTO t USING t AS s ON true WHEN NOT MATCHED THEN DELETE", "INSERT, DO NOTHING or ERROR"),
     ("INSERT INTO t VALUES (1, 'a', 1) RETURNING id", "RETURNING"),
-    ("INSERT INTO t DEFAULT VALUES", "no defaults"),
+    ("INSERT INTO t DEFAULT VALUES", "the others get their defaults"),
     ("INSERT OR REPLACE INTO t VALUES (1, 'a', 1)", "ON CONFLICT DO UPDATE"),
     ("CREATE OR REPLACE TABLE t (a INT)", "INSERT OVERWRITE"),
     ("CREATE TABLE x (a INT UNIQUE)", "nobody would enforce"),
@@ -398,7 +398,7 @@ REFUSED = [
     ("CREATE TABLE x (a INT) PARTITION BY (a)", "PARTITIONED BY, SORTED BY, WITH or AS"),
     ("CREATE TABLE x (a INT, A INT)", "the column 'A' stands twice"),
     ("CREATE VIEW v AS SELECT 1", "only tables"),
-    ("ALTER TABLE t ADD COLUMN x INT", "LakeTable.append"),
+    ("ALTER TABLE t ADD COLUMN x INT, DROP nope", "no column 'nope'"),
     ("BEGIN", "Database.begin"),
     ("ATTACH 'x.db'", "this database alone"),
     ("SET threads = 1", "this database alone"),
@@ -480,20 +480,6 @@ def test_parameters_that_dont_fit() -> None:
             with_values(text, values)
     with pytest.raises(InvalidInputError, match="object can't be a parameter"):
         literal(object())
-
-
-def test_alter_sets_properties_of_each_kind() -> None:
-    for kind in CREATE:
-        sql = Sql(kind)
-        name, value = {"keyed": ("flush_ms", 20), "records": ("inline", "1MB")}.get(kind, ("codec", "snappy"))
-        assert sql(f"ALTER TABLE t SET ({name} = {literal(value)})").outcome.version  # type: ignore[union-attr]
-        created = next(iter(sql("SHOW CREATE TABLE t")))["sql"]
-        assert f"{name} = {literal(value)}" in created
-        sql(f"ALTER TABLE IF EXISTS t UNSET TBLPROPERTIES IF EXISTS ('{name}')")
-        assert name not in next(iter(sql("SHOW CREATE TABLE t")))["sql"]
-        sql(f"ALTER TABLE t SET TBLPROPERTIES ('{name}' = {literal(value)})")
-        sql(f"ALTER TABLE t RESET ({name})")
-        assert name not in next(iter(sql("SHOW CREATE TABLE t")))["sql"]
 
 
 def test_ids_stand_once_in_an_insert() -> None:
@@ -671,37 +657,6 @@ def test_maps_are_values_of_every_kind(kind: str) -> None:
     db.sql("INSERT INTO t VALUES ('1', MAP {'a': 1})", fence=True)
     db.sql("UPDATE t SET m = map_concat(m, MAP {'b': 2})", fence=True)
     assert list(db.sql("SELECT m['a'] AS a, m['b'] AS b FROM t")) == [{"a": 1, "b": 2}]
-
-
-def test_alter_sets_types() -> None:
-    sql = Sql("lake")
-    sql("INSERT INTO t VALUES (1, 'DTW', 2)")
-    sql("ALTER TABLE t ALTER COLUMN n SET DATA TYPE DOUBLE")
-    sql("INSERT INTO t VALUES (2, 'HNL', 2.5)")
-    assert sql.rows() == [(1, "DTW", 2.0), (2, "HNL", 2.5)]
-    sql("CREATE TABLE empty (n INTEGER)")
-    sql("ALTER TABLE empty ALTER n TYPE DECIMAL(4, 1)")
-    assert "~" not in next(iter(sql("SHOW CREATE TABLE empty")))["sql"]
-    assert sql("ALTER TABLE IF EXISTS nope SET (codec = 'zstd')").outcome.version is None  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("statement", "error", "says"),
-    [
-        ("ALTER TABLE t RENAME COLUMN n TO m", UnsupportedError, "isn't there yet"),
-        ("ALTER TABLE t ADD COLUMN m INTEGER", UnsupportedError, "LakeTable.append"),
-        ("ALTER TABLE t SET codec = 'zstd'", UnsupportedError, "SET (property = value)"),
-        ("ALTER TABLE t SET (nope = 1)", InvalidInputError, "'nope'"),
-        ("ALTER TABLE t SET (codec = 'zstd') now", InvalidInputError, "should end here"),
-        ("ALTER TABLE nope SET (codec = 'zstd')", TableNotFoundError, "'nope'"),
-    ],
-)
-def test_alter_refuses(statement: str, error: type[FirnError], says: str) -> None:
-    with pytest.raises(error) as found:
-        Sql("lake")(statement)
-    assert says in str(found.value)
-    with pytest.raises(UnsupportedError, match="keep their types"):
-        Sql("records")("ALTER TABLE t ALTER COLUMN n TYPE DOUBLE")
 
 
 def test_the_history_keeps_a_statement_without_its_values(db: firn.Database) -> None:

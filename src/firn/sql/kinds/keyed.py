@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import orjson
 
-from firn.alter import AlterResult
 from firn.arrow.pyvalues import python_rows
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.keyed.maintain.alter import definition_now
@@ -21,7 +20,7 @@ from firn.predicate.select import shown
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, refuse_lake_clauses
 from firn.sql.kinds.matches import row_changes
 from firn.sql.outcome import Outcome
-from firn.sql.syntax.statements import AlterTable, CreateTable, Insert, Merge
+from firn.sql.syntax.statements import CreateTable, Insert, Merge
 
 EXCLUDED = "excluded"
 """What ON CONFLICT calls the row that wasn't inserted."""
@@ -29,11 +28,6 @@ EXCLUDED = "excluded"
 
 class KeyedInSql(SqlKind):
     title = "keyed"
-
-    def alter(self, table: KeyedTable, statement: AlterTable, *, fence: bool) -> AlterResult:
-        if statement.types:
-            return super().alter(table, statement, fence=fence)
-        return table.alter(set_properties=statement.properties, fence=fence)
 
     def options(self, statement: CreateTable, options: Mapping[str, Any]) -> dict[str, Any]:
         refuse_lake_clauses(statement, "keyed")

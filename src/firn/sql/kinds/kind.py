@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, ClassVar, Literal, Protocol, cast
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from firn.predicate.select import shown
 from firn.sql.in_process import DuckQuery
 from firn.sql.outcome import Outcome
 from firn.sql.syntax.schemas import tables_in
-from firn.sql.syntax.statements import AlterTable, CreateTable, Insert, Merge
+from firn.sql.syntax.statements import CreateTable, Insert, Merge
 
 
 class StatementTables(Protocol):
@@ -177,11 +178,26 @@ class SqlKind(ABC):
         """The table as a transaction over record tables sees it."""
         return table
 
-    def alter(self, table: Any, statement: AlterTable, *, fence: bool) -> AlterResult:
-        """Change the table's definition."""
-        if statement.types:
-            raise UnsupportedError(f"{table.name} is a {self.title} table, whose columns keep their types.")
-        result: AlterResult = table.alter(set_properties=statement.properties)
+    def checks(self, table: Any) -> Collection[str]:
+        """The names of the checks that the table has."""
+        return ()
+
+    def alter(self, table: Any, changes: Mapping[str, Any], *, fence: bool) -> AlterResult:
+        """Change the table's definition: `changes` are arguments of its verb `alter`.
+
+        Raises:
+            UnsupportedError: the verb of this kind of table has no such argument.
+        """
+        known = signature(table.alter).parameters
+        for keyword in changes:
+            if keyword not in known:
+                there = ", ".join(words for name, words in ALTERATIONS.items() if name in known)
+                raise UnsupportedError(
+                    f"{table.name} is a {self.title} table, for which there is no {ALTERATIONS[keyword]}; there is "
+                    f"{there}."
+                )
+        fenced = {"fence": fence} if "fence" in known else {}
+        result: AlterResult = table.alter(**changes, **fenced)
         return result
 
     @abstractmethod
@@ -206,6 +222,21 @@ class SqlKind(ABC):
             f"the statement {shown(target.said)}: {target.table.name} is a {self.title} table, whose rows are "
             "replaced one by one: write INSERT … ON CONFLICT DO UPDATE, or TRUNCATE before it."
         )
+
+
+ALTERATIONS = {
+    "rename": "RENAME COLUMN a TO b",
+    "drop": "DROP COLUMN c",
+    "add": "ADD COLUMN c TYPE",
+    "types": "ALTER COLUMN c TYPE t",
+    "comments": "COMMENT ON COLUMN t.c",
+    "comment": "COMMENT ON TABLE t",
+    "set_properties": "SET (property = value)",
+    "partition_by": "SET PARTITIONED BY (…)",
+    "sort_by": "SET SORTED BY (…)",
+    "checks": "ADD CONSTRAINT name CHECK (…)",
+}
+"""How statements say the arguments of `alter`."""
 
 
 def placed(target: Target, clause: MergeClause) -> MergeClause:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Any
 
-from firn.alter import AlterResult
 from firn.errors import UnsupportedError
 from firn.journal.model import Snapshot
+from firn.lake.definition.order import split_order
 from firn.lake.maintain.alter import TableDefinition
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.predicate.words import words
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, placed
 from firn.sql.outcome import Outcome
-from firn.sql.syntax.statements import AlterTable, CreateTable, Insert, Merge
+from firn.sql.syntax.statements import CreateTable, Insert, Merge
 
 
 class LakeInSql(SqlKind):
@@ -24,9 +24,9 @@ class LakeInSql(SqlKind):
     def transaction(self, table: Any) -> TransactionVerb | None:
         return "writer_transaction" if table.context.definition.journal == "writer" else None
 
-    def alter(self, table: Any, statement: AlterTable, *, fence: bool) -> AlterResult:
-        result: AlterResult = table.alter(set_properties=statement.properties, types=statement.types)
-        return result
+    def checks(self, table: Any) -> Collection[str]:
+        found: TableDefinition = table.definition()
+        return found.checks
 
     def options(self, statement: CreateTable, options: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -46,9 +46,22 @@ class LakeInSql(SqlKind):
             **({"version_by": keys.version_by} if keys is not None and keys.version_by else {}),
             **found.properties,
         }
+        columns = [one for one in found.columns if one.name not in aside]
+        # What stands in the statement itself needs columns that it creates, so their defaults aren't shown.
+        needed = {fold(one.source) for one in found.partition.fields}
+        needed |= {fold(split_order(text)[0]) for text in found.sort_by}
+        blooms = fold(str(found.properties.get("bloom_filters", "")))
+        comments = {"": found.comment, **{one.name: one.comment for one in columns}}
         return CreateTable(
             table.name,
-            columns={one.name: one.type for one in found.columns if one.name not in aside},
+            columns={one.name: one.type for one in columns},
+            defaults={
+                one.name: one.default
+                for one in columns
+                if one.default is not None and fold(one.name) not in needed and fold(one.name) not in blooms
+            },
+            comments={name: text for name, text in comments.items() if text is not None},
+            checks=found.checks,
             key=() if keys is None else tuple(keys.key),
             partition_by=tuple(str(one) for one in found.partition.fields),
             sort_by=()

@@ -12,9 +12,10 @@ from firn.errors import UnsupportedError
 from firn.names import fold
 from firn.predicate.select import shown
 from firn.predicate.words import Word, WordReader
+from firn.sql.syntax.alter_heads import ALTER_HEADS
+from firn.sql.syntax.definition_parts import options, refused, sort_part
 from firn.sql.syntax.row_heads import ROW_HEADS, value_of
 from firn.sql.syntax.statements import (
-    AlterTable,
     CallStatement,
     CreateTable,
     DropTable,
@@ -85,7 +86,7 @@ def _create(r: WordReader, _: str) -> Statement:
     if r.take("("):
         while True:
             if r.peek() in _CONSTRAINTS and r.peek() != "GENERATED":  # a word that can be a column's name
-                raise _constraint(r)
+                raise _constraint(r, table)
             if key and r.peek() == "PRIMARY":
                 raise r.error("the table has its key already")
             if r.take("PRIMARY", "KEY"):
@@ -94,7 +95,7 @@ def _create(r: WordReader, _: str) -> Statement:
                 name = r.name()
                 if fold(name) in map(fold, columns):
                     raise r.error(f"the column {name!r} stands twice")
-                columns[name] = r.span(",", "PRIMARY", "NOT", "NULL", *_CONSTRAINTS)
+                columns[name] = r.span(",", "PRIMARY", "NOT", "NULL", "COMMENT", *_CONSTRAINTS)
                 while not r.ended and r.peek() not in (",", ")"):
                     if key and r.peek() == "PRIMARY":
                         raise r.error("the table has its key already")
@@ -103,101 +104,56 @@ def _create(r: WordReader, _: str) -> Statement:
                     elif r.take("NOT", "NULL"):
                         not_null.append(name)
                     elif not r.take("NULL"):
-                        raise _constraint(r)
+                        raise _constraint(r, table, f"{name} {columns[name]}")
             if r.peek() in _CONSTRAINTS:
-                raise _constraint(r)
+                raise _constraint(r, table)
             if not r.take(","):
                 break
         r.expect(")")
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
-    options: dict[str, str] = {}
+    said: dict[str, Any] = {}
     query = None
     while not r.ended:
         if not partition_by and r.take("PARTITIONED", "BY"):
             partition_by = tuple(r.spans())
         elif not sort_by and (r.take("SORTED", "BY") or r.take("ORDER", "BY")):
-            sort_by = tuple(map(_order, r.spans()))
+            sort_by = tuple(map(sort_part, r.spans()))
         elif r.take("WITH"):
-            options.update(_options(r))
+            said.update(options(r))
         elif r.take("AS"):
             query = r.rest()
+        elif r.peek() == "COMMENT":
+            raise _constraint(r, table)
         else:
             raise r.error("PARTITIONED BY, SORTED BY, WITH or AS should stand here")
     return CreateTable(
-        table, if_not_exists, columns, tuple(not_null), key, partition_by, sort_by, options, query
+        table, if_not_exists, columns, tuple(not_null), key, partition_by, sort_by, said, query
     )
 
 
 _CONSTRAINTS = ("UNIQUE", "REFERENCES", "FOREIGN", "GENERATED", "DEFAULT", "CHECK", "CONSTRAINT", "COLLATE")
 
 
-def _order(text: str) -> str:
-    """A part of a sort order as `create_table` takes it: a column, and its direction."""
-    r = WordReader(text)
-    if r.peek()[:1] not in ('"', "`"):
-        return text
-    name = r.name()
-    return f"{name} {r.rest()}" if not r.ended else name
-
-
-def _constraint(r: WordReader) -> UnsupportedError:
-    return UnsupportedError(
-        f"the statement {shown(r.text)}: a column can't be {r.peek()}: nobody would enforce it. PRIMARY KEY and NOT "
-        "NULL of its columns are what a table can have; a record table has unique indexes."
-    )
-
-
-def _options(r: WordReader) -> dict[str, Any]:
-    r.expect("(")
-    found: dict[str, Any] = {}
-    while True:
-        name = _option_name(r)
-        r.expect("=")
-        found[name] = value_of(r.span(","), r)
-        if not r.take(","):
-            break
-    r.expect(")")
-    return found
-
-
-def _option_name(r: WordReader) -> str:
-    name = r.name() if r.peek()[:1] != "'" else r.string()
-    while r.take("."):
-        name += "." + r.name()
-    return name
-
-
-def _option_names(r: WordReader) -> list[str]:
-    r.expect("(")
-    found = [_option_name(r)]
-    while r.take(","):
-        found.append(_option_name(r))
-    r.expect(")")
-    return found
-
-
-def _alter(r: WordReader, _: str) -> Statement:
-    r.expect("ALTER")
-    r.expect("TABLE")
-    if_exists = r.take("IF", "EXISTS")
-    table = r.table()
-    if r.take("SET", "TBLPROPERTIES") or (r.peek(1) == "(" and r.take("SET")):
-        return AlterTable(table, if_exists, properties=_options(r))
-    if (
-        r.take("UNSET", "TBLPROPERTIES", "IF", "EXISTS")
-        or r.take("UNSET", "TBLPROPERTIES")
-        or r.take("RESET")
-    ):
-        return AlterTable(table, if_exists, properties=dict.fromkeys(_option_names(r)))
-    if r.take("ALTER"):
-        r.take("COLUMN")
-        column = r.name()
-        if r.take("SET", "DATA", "TYPE") or r.take("TYPE"):
-            return AlterTable(table, if_exists, types={column: r.rest()})
-    raise UnsupportedError(
-        f"the statement {shown(r.text)}: this ALTER TABLE isn't there yet. There are SET (property = value), RESET "
-        "(property) and ALTER COLUMN c TYPE t; LakeTable.append of rows that have a new column adds it."
+def _constraint(r: WordReader, table: str, column: str = "") -> UnsupportedError:
+    """The refusal of what comes next; `column` is the column before it, with its type."""
+    word, name = r.peek(), column.partition(" ")[0]
+    instead = {
+        "DEFAULT": f"Leave the column out, and write ALTER TABLE {table} ADD COLUMN {column} DEFAULT …",
+        "CHECK": f"Write ALTER TABLE {table} ADD CONSTRAINT name CHECK (…)",
+        "COMMENT": f"Write COMMENT ON COLUMN {table}.{name} IS '…'"
+        if name
+        else f"Write COMMENT ON TABLE {table} IS '…'",
+    }
+    if word == "CONSTRAINT" and r.peek(2) == "CHECK":
+        word = "CHECK"
+    if word in instead:
+        return refused(r, r.at, f"CREATE TABLE has no {word}. {instead[word]} behind it.")
+    return refused(
+        r,
+        r.at,
+        f"a column can't be {word}: nobody would enforce it. PRIMARY KEY and NOT NULL of its columns are what a "
+        "table can have; a record table has unique indexes.",
     )
 
 
@@ -229,8 +185,8 @@ def _call(r: WordReader, _: str) -> Statement:
 
 _HEADS = {
     **ROW_HEADS,
+    **ALTER_HEADS,
     "CREATE": _create,
-    "ALTER": _alter,
     "DROP": _drop,
     "CALL": _call,
 }
@@ -238,8 +194,7 @@ _HEADS = {
 _BLOCK = "Pass script=True for several statements; or use Database.begin, whose transaction has sql()."
 
 _OUTSIDE_TEXT = """
-PRAGMA SET RESET USE ATTACH DETACH INSTALL LOAD EXPORT IMPORT PREPARE EXECUTE DEALLOCATE CHECKPOINT COMMENT GRANT
-REVOKE
+PRAGMA SET RESET USE ATTACH DETACH INSTALL LOAD EXPORT IMPORT PREPARE EXECUTE DEALLOCATE CHECKPOINT GRANT REVOKE
 """
 
 _INSTEAD = {

@@ -83,7 +83,8 @@ def _insert(r: WordReader, prefix: str) -> Statement:
     )
     if r.take("DEFAULT"):
         raise UnsupportedError(
-            f"the statement {shown(r.text)}: columns have no defaults; write VALUES (NULL, …)."
+            f"the statement {shown(r.text)}: name columns that have values, INSERT INTO {table} (column) VALUES (…); "
+            "the others get their defaults."
         )
     query = prefix + r.span("ON", "RETURNING")
     while r.peek() == "ON" and r.peek(1) != "CONFLICT":  # that of a join

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -32,7 +32,11 @@ class ShowCreateTable:
 
 @dataclass(frozen=True)
 class CreateTable:
-    """`columns` are types by name; `options` what WITH says; `query` fills the table."""
+    """`columns` are types by name; `options` what WITH says; `query` fills the table.
+
+    What ALTER TABLE and COMMENT ON say behind it is only shown: `defaults` by column; `comments` by column, the
+    table's own by ""; and `checks` by name.
+    """
 
     table: str
     if_not_exists: bool = False
@@ -43,11 +47,15 @@ class CreateTable:
     sort_by: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     query: str | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
+    checks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """The statement as SQL, but for a query."""
-        lines = [f"  {quoted(name)} {kind}" for name, kind in self.columns.items()]
+        """The statement as SQL, but for a query, and those that say the rest."""
+        kinds = {name: kind for name, kind in self.columns.items() if name not in self.defaults}
+        lines = [f"  {quoted(name)} {kind}" for name, kind in kinds.items()]
         if self.key:
             lines.append(f"  PRIMARY KEY ({', '.join(map(quoted, self.key))})")
         text = f"CREATE TABLE {quoted(self.table)}"
@@ -58,7 +66,17 @@ class CreateTable:
             if values:
                 text += f"\n{clause} ({', '.join(values)})"
         options = ", ".join(f"{name} = {literal(value)}" for name, value in self.options.items())
-        return f"{text}\nWITH ({options});" if options else f"{text};"
+        return "\n".join([f"{text}\nWITH ({options});" if options else f"{text};", *self._behind()])
+
+    def _behind(self) -> Iterator[str]:
+        table = quoted(self.table)
+        for name, default in self.defaults.items():
+            yield f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {self.columns[name]} DEFAULT {literal(default)};"
+        for name, predicate in self.checks.items():
+            yield f"ALTER TABLE {table} ADD CONSTRAINT {quoted(name)} CHECK ({predicate});"
+        for name, comment in self.comments.items():
+            what = f"COLUMN {table}.{quoted(name)}" if name else f"TABLE {table}"
+            yield f"COMMENT ON {what} IS {literal(comment)};"
 
 
 @dataclass(frozen=True)
@@ -101,13 +119,23 @@ class Merge:
 
 
 @dataclass(frozen=True)
+class IfThere:
+    """What an action with IF EXISTS, or IF NOT EXISTS where `there` is False, says of `name`: its `keywords` in the
+    changes. They name a check if they are "checks", else a column."""
+
+    name: str
+    keywords: tuple[str, ...]
+    there: bool
+
+
+@dataclass(frozen=True)
 class AlterTable:
-    """`properties` are values by name, None for the default again; `types` are those of columns."""
+    """`changes` are the arguments of the verb `alter` by keyword. `conditions` say which count only sometimes."""
 
     table: str
     if_exists: bool = False
-    properties: dict[str, Any] = field(default_factory=dict)
-    types: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)
+    conditions: tuple[IfThere, ...] = ()
 
 
 @dataclass(frozen=True)
