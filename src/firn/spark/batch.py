@@ -96,11 +96,11 @@ class WrittenFiles(WriterCommitMessage):  # type: ignore[misc]
 
     files: tuple[DataFile, ...]
     columns: ColumnTypes
-    naming: Naming
     error: FirnError | None
     began_ms: int
     query_id: str | None = None
     namer: Namer | None = None
+    naming: Naming = PLAIN
 
     def commit(self, op: str) -> Commit:
         columns = self.columns if self.files else {}
@@ -159,7 +159,7 @@ def write_task(
     named = (batch.rename_columns(list(names)) for batch in batches)
     outcome = PartitionOutcome(bucket, lambda: write_batches(bucket, spec, named))
     files = () if outcome.error is not None else tuple(outcome.result)
-    return WrittenFiles(files, dict(spec.columns), spec.naming, outcome.error, began_ms, query_id, spec.namer)
+    return WrittenFiles(files, dict(spec.columns), outcome.error, began_ms, query_id, spec.namer, spec.naming)
 
 
 def collect(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:
@@ -177,7 +177,7 @@ def collect(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:
         files.extend(message.files)
         columns, naming, query_id, namer = message.columns, message.naming, message.query_id, message.namer
         began_ms = min(began_ms, message.began_ms)
-    return WrittenFiles(tuple(files), columns, naming, None, began_ms, query_id, namer)
+    return WrittenFiles(tuple(files), columns, None, began_ms, query_id, namer, naming)
 
 
 def commit_files(table: LakeTable, written: WrittenFiles, *, overwrite: bool, batch_id: str | None) -> None:
