@@ -35,6 +35,11 @@ PROGRAMS = (
     Program("first_answer", False, ("--rounds", "3")),
     Program("merge_into", False, ("--rows", "60000", "--changes", "10000", "--rounds", "1")),
     Program("merge_spark", True, ("--rows", "60000", "--changes", "10000", "--rounds", "1")),
+    Program(
+        "evolving",
+        True,
+        ("--logs", "300", "--files", "300", "--rows", "20000", "--rounds", "2", "--seconds", "1.5"),
+    ),
     Program("sql_objects", False, ("--rows", "200000", "--small", "40", "--rounds", "1")),
     Program("sql_suites", False, ("--scale", "0.1", "--rounds", "1")),
     Program("sql_spill", False, ("--gb", "0.1")),

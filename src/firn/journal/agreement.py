@@ -13,10 +13,10 @@ show columns as they are called.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from firn.journal.columns import OnConflict, converts, join, join_loose, older_types
 from firn.journal.entries import INTO, PROPERTY, TYPE, Entries
@@ -77,6 +77,51 @@ class Source(NamedTuple):
     beside: ColumnTypes = MappingProxyType({})
 
 
+NULLS = ""
+"""In the place of a file's own column: null in all rows."""
+
+
+class ColumnEntries(Mapping[str, Any]):
+    """Statistics or filters of a file's columns, under the names that these are read by. `stored` has them by their
+    names in the file.
+
+    >>> ColumnEntries({"a": [1, 2, 0]}, {"b": "a", "a": NULLS}, [None, None, 3])["a"]
+    [None, None, 3]
+    """
+
+    __slots__ = ("_null", "_places", "stored")
+
+    def __init__(self, stored: Mapping[str, Any], places: Mapping[str, str | None], null: Any) -> None:
+        self.stored, self._places, self._null = stored, places, null
+
+    def get(self, name: str, default: Any = None) -> Any:
+        own = self._places.get(name, name)
+        found = self._null if own == NULLS else None if own is None else self.stored.get(own)
+        return default if found is None else found
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        names = dict.fromkeys([*self.stored, *self._places])
+        return (name for name in names if self.get(name) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How files are read; `entries` say of which own column the statistics are."""
+
+    reads: Reads
+    odd: tuple[str, ...]
+    entries: Mapping[str, str | None]
+
+
 @dataclass(frozen=True)
 class Agreement:
     """`columns` are those shown, with their types; `aside` those of them that hold what was set aside; `loose` those
@@ -97,7 +142,7 @@ class Agreement:
     _spelled: Mapping[str, str] = field(default_factory=dict)
     _into: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
-    _seen: dict[tuple[tuple[str, str], ...], Reads] = field(default_factory=dict, compare=False)
+    _seen: dict[tuple[tuple[str, str], ...], _Reading] = field(default_factory=dict, compare=False)
 
     @property
     def plain(self) -> bool:
@@ -130,25 +175,19 @@ class Agreement:
         """A file as readers need it, whose `types` are noted: with its reads, and statistics and Bloom filters of
         columns as they are read. They say nothing about values that are read as another type."""
         extra = file.extra or {}
-        reads = physical = {} if self.plain else self._reads(file.types)
-        if file.cols is not None:
-            reads = self._in_file(reads, file.cols)
-        if not reads:
+        found = self._reading(extra.get("types") or {})
+        if (cols := extra.get("cols")) is not None:
+            reads = self._in_file(found.reads, cols)
+            found = replace(found, reads=reads, odd=self._odd(reads))
+        if not found.reads:
             return file
-        physical_of, defaults = self.naming.physical, self.naming.defaults
-        odd = [n for n, own in reads.items() if [*map(fold, own)] != [fold(physical_of(n))]]
-        seen = dict(extra, reads=reads, odd=odd)
-        for key in ("stats", "bloom"):
-            known = extra.get(key)
-            if isinstance(known, Mapping):
-                told = {name: entry for name, entry in known.items() if name not in reads}
-                for place, own in physical.items():
-                    if len(own) == 1 and own[0] in known and place not in self.loose:
-                        told[place] = known[own[0]]
-                    elif key == "stats" and not own and file.rows is not None and place not in defaults:
-                        told[place] = [None, None, file.rows]
-                seen[key] = told
-        return file._replace(extra=seen)
+        seen = {**extra, "reads": found.reads, "odd": found.odd}
+        if isinstance(stats := extra.get("stats"), Mapping):
+            rows = extra.get("rows")
+            seen["stats"] = ColumnEntries(stats, found.entries, None if rows is None else [None, None, rows])
+        if isinstance(blooms := extra.get("bloom"), Mapping):
+            seen["bloom"] = ColumnEntries(blooms, found.entries, None)
+        return DataFile(file.path, file.size, file.created_ms, seen)
 
     def reads(self, types: ColumnTypes) -> Reads:
         """How a file is read whose columns have the table's types, but for those in `types`: for each column of the
@@ -165,13 +204,26 @@ class Agreement:
         }
         return {**named, **shown}
 
-    def _reads(self, types: ColumnTypes) -> Reads:
-        """`reads`, once for all files that are alike."""
+    def _reading(self, types: ColumnTypes) -> _Reading:
+        """How files of these types are read, once for all that are alike."""
         key = tuple(types.items())
         found = self._seen.get(key)
         if found is None:
-            found = self._seen[key] = self.reads(types)
+            reads = {} if self.plain else self.reads(types)
+            entries = {place: self._entry(place, own) for place, own in reads.items()}
+            found = self._seen[key] = _Reading(reads, self._odd(reads), entries)
         return found
+
+    def _odd(self, reads: Reads) -> tuple[str, ...]:
+        physical = self.naming.physical
+        return tuple(name for name, own in reads.items() if [*map(fold, own)] != [fold(physical(name))])
+
+    def _entry(self, place: str, own: Sequence[str]) -> str | None:
+        """The own column whose statistics are the column's, `NULLS` if it is null in all rows, None if nobody knows
+        them."""
+        if not own:
+            return None if place in self.naming.defaults else NULLS
+        return own[0] if len(own) == 1 and place not in self.loose else None
 
     def _in_file(self, reads: Reads, cols: Mapping[str, str]) -> Reads:
         """Reads of a file whose columns are called otherwise than their physical names."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from firn.bucket.base import Bucket
 from firn.deferred import DeferredModule
+from firn.journal.agreement import ColumnEntries
 from firn.journal.model import DataFile
 from firn.lake.parquet.footer import check_footer, corrupt, data_file, decoding, read_footer
 from firn.lake.parquet.schema import leaf_count
@@ -239,8 +240,15 @@ def _opened(bucket: Bucket, file: DataFile, body: bytes | None) -> Iterator[Parq
             body=body,
             in_place=path is not None,
             threads=not small,
-            blooms=blooms if isinstance(blooms, Mapping) else None,
+            blooms=_stored(blooms),
         )
+
+
+def _stored(blooms: Any) -> Mapping[str, Any] | None:
+    """Entries of Bloom filters by the columns' names in the file."""
+    if isinstance(blooms, ColumnEntries):
+        return blooms.stored
+    return blooms if isinstance(blooms, Mapping) else None
 
 
 def _merged(chunks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -192,15 +192,19 @@ def _read(
     columns, theirs = dict(known), dict(own)
     folded = {fold(name): name for name in columns}
 
-    def settle(node: exp.Expression) -> exp.Expression:
-        if isinstance(node, exp.Column) and fold(node.parts[0].name) in theirs:
-            there = theirs[fold(node.parts[0].name)]
-            if there is None:
-                return exp.null()
-            node.parts[0].replace(exp.to_identifier(there, quoted=True))
+    def named(node: exp.Expression) -> exp.Expression:
+        """Columns by the names in `columns`, null for those that aren't there."""
+        if not isinstance(node, exp.Column):
             return node
-        if isinstance(node, exp.Column) and fold(node.parts[0].name) not in folded:
+        name = fold(node.parts[0].name)
+        there = theirs[name] if name in theirs else folded.get(name)
+        if there is None:
             return exp.null()
+        if name in theirs:
+            node.parts[0].replace(exp.to_identifier(there, quoted=True))
+        return node
+
+    def settle(node: exp.Expression) -> exp.Expression:
         if type(node) is exp.Cast and isinstance(node.this, exp.Column) and len(node.this.parts) == 1:
             name = folded.get(fold(node.this.name))
             if name is not None and canonical(node.to.sql("duckdb")) == _seen(columns[name]):
@@ -209,4 +213,4 @@ def _read(
 
     with readable_depth("soft delete", text):
         tree = parse(text, "soft delete", into=exp.Condition)
-        return Predicate.parse(to_duckdb(tree.transform(settle)), columns)
+        return Predicate.parse(to_duckdb(tree.transform(named).transform(settle)), columns)

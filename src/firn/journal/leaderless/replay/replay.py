@@ -100,8 +100,10 @@ def fold(logs: Iterable[Log], rules: Rules = _PLAIN) -> ReplayedState:
             elif path in dead:
                 del dead[path]
     definition = definition_in(ordered)
-    noted = {physical: name for log in reversed(ordered) for physical, name in names_of(log).items()}
-    rules = replace(rules.altered(definition), noted=noted) if noted else rules.altered(definition)
+    noted: dict[str, str] = {}
+    if definition:  # else no column is called otherwise
+        noted = {physical: name for log in reversed(ordered) for physical, name in names_of(log).items()}
+        rules = replace(rules.altered(definition), noted=noted)
     agreement = _agreed(ordered, files, dead, rules)
     _note_types(ordered, agreement, files)
     return ReplayedState(ordered, agreement, files, dead, definition, noted)
@@ -125,9 +127,10 @@ def _agreed(
     logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mapping[str, int], rules: Rules
 ) -> Agreement:
     """The columns of all logs: mostly nothing conflicts, and then it needn't be known which files are live."""
-    if not rules.into and not any(DEFINITION in log.need for log in logs):
+    told = ((file, log.columns) for log in logs if DEFINITION in log.need for file in log.files if file.types)
+    if not rules.into and not any(_sets_aside(file, columns) for file, columns in told):
         found = agree(rules, (Source(log.name, log.columns) for log in logs))
-        if found.plain:
+        if found.settled:
             return found
     live = _live_types(logs, files, dead)
     newest = next((log for log in reversed(logs) if "_m_" in log.name and not log.is_reservation), None)
@@ -163,8 +166,9 @@ def _live_types(logs: Sequence[Log], files: Mapping[str, DataFile], dead: Mappin
 def _note_types(logs: Sequence[Log], agreement: Agreement, files: dict[str, DataFile]) -> None:
     """Where a log was written with other types than the table has, note in its files' `types` which one they
     have."""
+    stored = agreement.stored
     for log in logs:
-        older = agreement.differing(log.columns)
+        older = agreement.differing(log.columns) if log.columns != stored else {}
         for file in log.files if older else ():
             if files[file.path] is file:
                 files[file.path] = with_types(file, older)
@@ -246,7 +250,8 @@ def _carried(file: DataFile, before: ColumnTypes, after: ColumnTypes) -> DataFil
 def _sets_aside(file: DataFile, columns: ColumnTypes) -> bool:
     """Whether a file has columns that aren't read under their name: older versions would read them so."""
     return any(
-        name not in columns or join(kind, columns[name]) != columns[name] for name, kind in file.types.items()
+        kind != LACKING and (name not in columns or join(kind, columns[name]) != columns[name])
+        for name, kind in file.types.items()
     )
 
 
