@@ -43,8 +43,10 @@ from firn.lake.definition.definition import LakeDefinition
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.write.append import write
 from firn.records.apply.apply import settle
+from firn.records.definition.alteration import Alteration
 from firn.records.definition.definition import Index, RecordDefinition, create_definition
 from firn.records.load.copy_cursor import Cursor, write_cursor
+from firn.records.maintain.alter import alter
 from firn.records.maintain.collection import collect
 from firn.records.maintain.ddl import define
 from firn.records.objects.store import RecordStore
@@ -82,7 +84,7 @@ def manifest_examples() -> dict[str, str]:
 def record_log_examples() -> dict[str, str]:
     """The same of the page of their log."""
     with _fixed_names():
-        return _life_of_a_record_log()
+        return {**_life_of_a_record_log(), **_life_of_an_altered_table()}
 
 
 def record_examples() -> dict[str, str]:
@@ -437,6 +439,26 @@ def _people() -> tuple[_Recorder, RecordDefinition]:
         tx.delete("people", "bob/2")
     settle(records)
     return store, definition
+
+
+def _life_of_an_altered_table() -> dict[str, str]:
+    """People with columns, of which one goes, one comes and one widens; and a row by them."""
+    store = _Recorder()
+    bucket = store.bucket()
+    columns = {"born": "SMALLINT", "fax": "VARCHAR"}
+    definition = RecordDefinition("people", db="prod", columns=columns)
+    made = replace(create_definition(bucket, "prod/people", definition), state="ready")
+    records = RecordStore(bucket, "prod", clock=bucket.client.clock, definitions={"people": made}.get)
+    define(records, made.creation())
+    asked = Alteration(
+        add={"city": "VARCHAR"}, drop=["fax"], types={"born": "INTEGER"}, comments={"city": "of birth"}
+    )
+    alter(records, made, asked, validate=False, dry_run=False)
+    with begin(records) as tx:
+        tx.insert("people", "ada", {"born": 1815, "city": "London"})
+    settle(records)
+    commits = [store.fetch(f"prod/_commits/{number:020}").data.decode() for number in (2, 3)]
+    return {"alter-commit": commits[0], "altered-commit": commits[1]}
 
 
 def _life_of_elements() -> dict[str, str]:

@@ -27,6 +27,7 @@ from firn.errors import (
 from firn.journal.sequence import GroupCommit
 from firn.records.apply import apply
 from firn.records.apply.commit_applier import IDLE_S, PATIENCE_S, Applier
+from firn.records.definition.alteration import Alteration
 from firn.records.definition.definition import Index, read_definition
 from firn.records.documents.predicates import Contains, Range
 from firn.records.maintain import alter, collection, indexes
@@ -272,7 +273,9 @@ class Clients:
             return "table dropped"
         if roll < 0.7:
             inline = client.random.choice(["8B", "4MB", None])
-            alter.alter(store, definition, {"inline": inline}, dry_run=False)
+            alter.alter(
+                store, definition, Alteration(properties={"inline": inline}), validate=False, dry_run=False
+            )
             return "altered"
         state = store.log.refresh().catalog.get("orders")
         if state is not None and "n" in state.fields:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+from firn.alter import AlterResult
 from firn.database.kinds.records import RecordOptions, RecordTables
 from firn.errors import FirnError, TableExistsError
 from firn.records.apply.apply import settle
-from firn.records.definition.definition import read_definition
+from firn.records.definition.definition import Isolation, read_definition
 from firn.records.table import RecordTable
 from firn.testing import CrashPoint, GatedBucket, SimStore, crash_points
 
@@ -74,6 +75,48 @@ def drop(bucket: GatedBucket) -> None:
     definition = read_definition(bucket, "db/t")
     assert definition is not None
     tables(bucket).drop(definition)
+
+
+OLD = {"n": "INTEGER", "old": "VARCHAR"}
+NEW = {"n": "BIGINT", "new": "VARCHAR"}
+LINES = ("drop old", "add new VARCHAR", "type of n: BIGINT", "comment: altered")
+
+
+def altered_store(isolation: Isolation) -> SimStore:
+    store = SimStore()
+    made = tables(store.bucket())
+    table = made.create(made.describe("t", RecordOptions(schema=OLD, isolation=isolation)))
+    table.insert("a", {"n": 7, "old": "x"})
+    return store
+
+
+def alter(bucket: GatedBucket) -> AlterResult:
+    definition = read_definition(bucket, "db/t")
+    assert definition is not None
+    table = tables(bucket).open(definition)
+    return table.alter(add={"new": "VARCHAR"}, drop=["old"], types={"n": "BIGINT"}, comment="altered")
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "row"])
+def test_an_alter_is_done_whole_or_not_at_all(isolation: Isolation) -> None:
+    def check(store: SimStore, point: CrashPoint) -> None:
+        for again in (False, True):
+            bucket = store.bucket(f"later {again}")
+            if again:
+                assert alter(bucket).changes in ((), LINES)
+            definition = read_definition(bucket, "db/t")
+            assert definition is not None
+            table = tables(bucket).open(definition)
+            row = table.get("a")
+            columns = table.definition.columns
+            assert columns == NEW if again else columns in (OLD, NEW)
+            assert table.definition.comments == ({"": "altered"} if columns == NEW else {})
+            assert row.document == ({"n": 7, "old": "x"} if columns == OLD else {"n": 7, "new": None})
+            table.update("a", {**row})
+        # Its row was written again without it.
+        assert table.alter(add={"old": "VARCHAR"}).changes == ("add old VARCHAR",)
+
+    assert crash_points(lambda: altered_store(isolation), alter, check, modes=MODES) > 4
 
 
 def test_a_drop_is_ended_by_whoever_makes_the_next_table() -> None:

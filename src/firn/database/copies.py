@@ -77,10 +77,12 @@ def copy(
             "its to_spark() to a table, or use a table with isolation='snapshot'."
         )
     source = cast("RecordTable", table)
-    documents = table.definition.documents
-    into = _target(
-        open_target, create_target, change_columns(documents) if changes else row_columns(documents)
-    )
+
+    def columns() -> ColumnTypes:
+        documents = snapshot_at(source.session.store, at).table(table.name).documents
+        return change_columns(documents) if changes else row_columns(documents)
+
+    into = _target(open_target, create_target, columns)
     if into.context.definition.journal == "writer":
         raise UnsupportedError(
             f"{into.name} is a table of writers' catalogs, where two that copy at once can't tell what the other has "
@@ -92,13 +94,13 @@ def copy(
 def _target(
     open_target: Callable[[], LakeTable],
     create_target: Callable[[ColumnTypes], LakeTable],
-    columns: ColumnTypes,
+    columns: Callable[[], ColumnTypes],
 ) -> LakeTable:
     try:
         return open_target()
     except TableNotFoundError:
         try:
-            return create_target(columns)
+            return create_target(columns())
         except TableExistsError:  # by somebody who copies too
             return open_target()
 

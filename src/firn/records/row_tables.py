@@ -15,12 +15,14 @@ from firn.clock import Clock, SystemClock
 from firn.concurrency.aio import AsyncTableVerbs, Threads, awaited, each
 from firn.concurrency.parallel import in_flight
 from firn.errors import NoSuchKeyError, NoSuchVerbError
+from firn.records.definition.alteration import UNCHANGED, Alteration, Unchanged
 from firn.records.definition.definition import RecordDefinition
-from firn.records.documents.documents import ID, Record
+from firn.records.definition.latest import LatestDefinition
+from firn.records.documents.documents import ID, Documents, Record
 from firn.records.documents.predicates import Ids, Where, conditions_of, matches
 from firn.records.load.load import BATCH, RecordLoadReport, check_batch
 from firn.records.load.rows import Row, load_rows
-from firn.records.maintain.alter import alter_lone
+from firn.records.maintain.alter import alter_lone, must_follow
 from firn.records.maintain.repair import RowRepairReport, forget_rows
 from firn.records.names.names import check_id
 from firn.records.objects.listing import row_names
@@ -49,7 +51,7 @@ class RowTable:
     Args:
         bucket: where the database is; it has conditional puts.
         prefix: the table's directory.
-        definition: what the table was created with.
+        definition: as its object has it.
         clock: for waits between attempts.
         engines: where whole DataFrames are loaded.
         threads: those in which asyncio's calls wait; its own by default.
@@ -78,17 +80,23 @@ class RowTable:
         threads: Threads | None = None,
     ) -> None:
         self.engines: Engines = engines or InProcess()
-        self.definition = definition
         self.bucket = bucket
         self.prefix = prefix
         self.threads = threads or Threads(CALLS)
         self._clock = clock or SystemClock()
-        self._documents = definition.documents
-        self._rows = RowStore(bucket, definition.layout(prefix), self._documents, self._clock)
+        self.name: Final = definition.name
+        self._latest = LatestDefinition(bucket, prefix, definition, self._clock)
+        self._rows = RowStore(bucket, definition.layout(prefix), self._latest, self._clock)
 
     @property
-    def name(self) -> str:
-        return self.definition.name
+    def definition(self) -> RecordDefinition:
+        """The table's definition, as this process has read it last. No request."""
+        return self._latest.known
+
+    @property
+    def documents(self) -> Documents:
+        """What documents may hold. 1 GET if the definition wasn't read within 10 s, else none."""
+        return self._latest.now().documents
 
     def __getattr__(self, verb: str) -> Any:
         """Say why a verb of other record tables isn't here."""
@@ -102,25 +110,59 @@ class RowTable:
     def __repr__(self) -> str:
         return f"<RowTable {self.bucket.uri(self.prefix)}>"
 
-    def alter(self, *, set_properties: Mapping[str, Any] | None = None, dry_run: bool = False) -> AlterResult:
-        """Change the table's properties, by a swap of its definition. A call that changes nothing writes nothing.
+    def alter(
+        self,
+        *,
+        add: Mapping[str, Any] | None = None,
+        drop: Sequence[str] | None = None,
+        types: Mapping[str, str] | None = None,
+        schema: Mapping[str, Any] | Unchanged | None = UNCHANGED,
+        comments: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        set_properties: Mapping[str, Any] | None = None,
+        rename: Mapping[str, str] | None = None,
+        validate: bool = False,
+        dry_run: bool = False,
+    ) -> AlterResult:
+        """Change the table's definition, by a swap of its object. A call that changes nothing writes nothing.
 
-        Arguments and errors as `RecordTable.alter`. 1 GET and 1 PUT.
+        Arguments and errors as `RecordTable.alter`. Who has the table open goes by it within 10 s, and judges what it
+        writes by the old one until then; so `validate` tells nothing of rows that are written meanwhile.
+
+        Cost: 1 GET and 1 PUT, with `validate` 1 LIST sequence and 1 GET a row more.
+
+        Raises:
+            ConflictError: others change the definition all the time.
 
         Example:
             >>> import firn
-            >>> stock = firn.connect("memory://").create_table("stock", kind="records", isolation="row")
-            >>> stock.alter(set_properties={"inline": "1MB"}).changes
-            ('set inline = 1MB',)
+            >>> db = firn.connect("memory://")
+            >>> stock = db.create_table("stock", kind="records", isolation="row", schema={"quantity": "INTEGER"})
+            >>> stock.alter(add={"shelf": "VARCHAR"}, types={"quantity": "BIGINT"}).changes
+            ('add shelf VARCHAR', 'type of quantity: BIGINT')
         """
-        return alter_lone(
+        asked = Alteration.of(
+            self.name,
+            rename=rename,
+            add=add,
+            drop=drop,
+            types=types,
+            schema=schema,
+            comments=comments,
+            comment=comment,
+            set_properties=set_properties,
+        )
+        made, result = alter_lone(
             self.bucket,
             self.prefix,
             self.definition,
-            set_properties or {},
+            asked,
             clock=self._clock,
             dry_run=dry_run,
+            check_rows=self._check_rows if validate else None,
         )
+        self._latest.learn(made)
+        return result
 
     def get(self, id: str) -> Record:
         """The row of that id. 1 GET.
@@ -150,7 +192,7 @@ class RowTable:
         if etag == "":
             return self.upsert(id, document)
         check_new(etag)
-        return self._rows.insert(id, self._documents.encode(check_id(id), document))
+        return self._rows.insert(id, self.documents.encode(check_id(id), document))
 
     def upsert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document, whether it is there or not; its ETag. 1 GET and 1 PUT; with an ETag as
@@ -160,7 +202,7 @@ class RowTable:
             StaleObjectError: an ETag was given, and the row has another or is gone.
             OutcomeUnknownError: it may or may not have been written: look before retrying.
         """
-        return self._rows.replace(id, self._documents.encode(check_id(id), document), check_etag(etag) or "")
+        return self._rows.replace(id, self.documents.encode(check_id(id), document), check_etag(etag) or "")
 
     def update(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document; its ETag. 1 PUT with an ETag, else 1 GET and 1 PUT.
@@ -175,7 +217,7 @@ class RowTable:
             StaleObjectError: the row has another ETag, or is gone; `current` is what there is.
             OutcomeUnknownError: it may or may not have been written: look before retrying.
         """
-        return self._rows.replace(id, self._documents.encode(check_id(id), document), etag)
+        return self._rows.replace(id, self.documents.encode(check_id(id), document), etag)
 
     def delete(self, id: str, *, etag: str | None = None) -> None:
         """Delete the row. Arguments, errors and cost as `update`; with "" a missing one is fine."""
@@ -235,14 +277,14 @@ class RowTable:
         if self.engines.is_dataframe(rows):
             report: RecordLoadReport = self.engines.load(self, rows, id=id, batch=batch)
             return report
-        return RecordLoadReport(self.load_rows(load_rows(rows, self._documents, id=id), batch=batch), 0, None)
+        return RecordLoadReport(self.load_rows(load_rows(rows, self.documents, id=id), batch=batch), 0, None)
 
     def load_rows(self, rows: Iterable[Row], *, batch: int) -> int:
         """The same for ids and documents; how many."""
         rows, done = iter(rows), 0
         while chunk := list(islice(rows, batch)):
             # The last of several rows with one id stays.
-            bodies = {id: self._documents.encode(check_id(id), document) for id, document in chunk}
+            bodies = {id: self.documents.encode(check_id(id), document) for id, document in chunk}
             in_flight(lambda item: self._rows.replace(*item, ""), list(bodies.items()), self._rows.in_flight)
             done += len(chunk)
         return done
@@ -267,7 +309,7 @@ class RowTable:
         sequence and 1 GET a row; with a `limit`, in the order of ids, 1 GET a row that is taken or doesn't match, and
         as many again at most."""
         asked = self._asked(where, equalities)
-        order = Order(order_by).known_to(self._documents)
+        order = Order(order_by).known_to(self.documents)
         page = order.wanted(limit, self.get(after) if isinstance(after, str) and not order.by_id else after)
         ids = asked.get(ID, Ids())
         assert isinstance(ids, Ids)
@@ -284,7 +326,7 @@ class RowTable:
         else:
             rows = in_order(map(ALL.order.of_row, names), read, ALL)
             found = iter(sorted((row for row in rows if row in page), key=order.key))
-        return Rows.of(islice(found, limit), self._documents)
+        return Rows.of(islice(found, limit), self.documents)
 
     def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> Iterator[Record]:
         """The same as an iterator that holds few rows at a time, in the order of their objects' names."""
@@ -311,9 +353,15 @@ class RowTable:
         """
         return AsyncRowTable(self)
 
+    def _check_rows(self, made: RecordDefinition) -> None:
+        for keys in self._rows.pages():
+            for row in self._rows.rows(keys):
+                if row.body is not None:
+                    must_follow(made, row.id, row.body)
+
     def _asked(self, where: Mapping[str, Any] | None, equalities: Mapping[str, Any]) -> Where:
         conditions = conditions_of(where, equalities)
-        return {name: self._documents.predicate(name, given) for name, given in conditions.items()}
+        return {name: self.documents.predicate(name, given) for name, given in conditions.items()}
 
     def _matching(self, keys: Sequence[str], asked: Where) -> Iterator[Record]:
         return (row for row in self._rows.records(keys) if matches(row, asked, row.id))

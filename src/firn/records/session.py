@@ -12,6 +12,7 @@ from firn.concurrency.aio import Threads
 from firn.concurrency.at_exit import unclosed
 from firn.errors import DatabaseClosedError
 from firn.records.apply.commit_applier import Applier
+from firn.records.definition.definition import RecordDefinition
 from firn.records.definition.settings import ATTEMPTS
 from firn.records.objects.store import RecordStore
 from firn.records.write.retry import transact
@@ -75,6 +76,15 @@ class RecordSession:
                     self._store.committed = self._applier.poke
                 unclosed.add(self)
             return self._store
+
+    def definition(self, created: RecordDefinition) -> RecordDefinition:
+        """A table's definition as it was altered, as far as the process knows. No request."""
+        store = self._store
+        head = None if store is None else store.log.known
+        state = None if head is None else head.catalog.get(created.name)
+        if store is None or state is None or state.generation != created.generation:
+            return created
+        return store.definition_in(created, state)
 
     def begin(
         self,

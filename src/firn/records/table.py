@@ -9,8 +9,9 @@ from firn.alter import AlterResult
 from firn.arguments import checked, documented
 from firn.bucket.base import Bucket
 from firn.concurrency.aio import AsyncTableVerbs, awaited, each
+from firn.records.definition.alteration import UNCHANGED, Alteration, Unchanged
 from firn.records.definition.definition import RecordDefinition
-from firn.records.documents.documents import ID, Record
+from firn.records.documents.documents import ID, Documents, Record
 from firn.records.load.load import BATCH, RecordLoadReport, check_batch, load
 from firn.records.load.rows import load_rows
 from firn.records.maintain import alter as altering
@@ -61,7 +62,8 @@ class RecordTable:
         session: RecordSession,
         engines: Engines | None = None,
     ) -> None:
-        self.bucket, self.prefix, self.definition, self.session = bucket, prefix, definition, session
+        self.bucket, self.prefix, self.session = bucket, prefix, session
+        self._created = definition
         self.engines: Engines = engines or InProcess()
 
     def __repr__(self) -> str:
@@ -69,31 +71,87 @@ class RecordTable:
 
     @property
     def name(self) -> str:
-        return self.definition.name
+        return self._created.name
 
-    def alter(self, *, set_properties: Mapping[str, Any] | None = None, dry_run: bool = False) -> AlterResult:
-        """Change the table's properties, by one commit. A call that changes nothing commits nothing.
+    @property
+    def definition(self) -> RecordDefinition:
+        """The table's definition, as far as this process knows it: a verb looks at the log, this doesn't."""
+        return self.session.definition(self._created)
 
-        Transactions that begin later go by them. From then on, the database needs a Firn that knows the feature
-        `definition`. 1 GET and 1 PUT, and 1 GET a commit that this process hasn't seen.
+    @property
+    def documents(self) -> Documents:
+        """What documents may hold. No request, but for a process that knows nothing yet."""
+        store = self.session.store
+        return store.table(self.name, store.log.head().catalog).documents
+
+    def alter(
+        self,
+        *,
+        add: Mapping[str, Any] | None = None,
+        drop: Sequence[str] | None = None,
+        types: Mapping[str, str] | None = None,
+        schema: Mapping[str, Any] | Unchanged | None = UNCHANGED,
+        comments: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        set_properties: Mapping[str, Any] | None = None,
+        rename: Mapping[str, str] | None = None,
+        validate: bool = False,
+        dry_run: bool = False,
+    ) -> AlterResult:
+        """Change the table's definition, by one commit. All or nothing; a call that changes nothing commits nothing.
+
+        No document is changed. What is written from then on is judged by the new definition: a transaction that began
+        before and writes to the table fails with `StaleObjectError`, and `Database.transact` begins it again. Readers
+        go on; reads at older commits see the definition of then. From then on, the database needs a Firn that knows
+        the feature `definition`.
 
         Args:
+            add: DuckDB types of new columns by name, if the table declares columns. They are null in the documents
+                that there are.
+            drop: columns that documents mayn't have any more. Those that have them keep them until they are written;
+                they show again if the column is added again.
+            types: wider types by column: documents stay as they are, so the type must take in what it was. Numbers
+                may be read as rounded DOUBLE; anything can be VARCHAR.
+            schema: a JSON schema, if the table declares no columns; None takes it back.
+            comments: texts by column; None takes one back.
+            comment: a text for the table; "" takes it back.
             set_properties: values by name; None takes a property back to its default.
+            rename: refused: documents name their fields. Change these.
+            validate: first read all rows, and refuse if one doesn't follow the new definition: its JSON schema, or a
+                value in a dropped column.
             dry_run: only say what would change.
 
         Raises:
-            InvalidInputError: an unknown property, or a value that can't be; nothing was changed.
+            InvalidInputError: an unknown column or property, a name that is taken, a type or a value that can't be, a
+                column that has an index, a row that doesn't follow; nothing was changed.
+            UnsupportedError: a column is to be renamed, or to have a default.
             TableNotFoundError: the table was dropped.
+
+        Cost: 1 GET and 1 PUT, and 1 GET a commit that this process hasn't seen; with `validate` 1 LIST sequence and 1
+        GET a row more.
 
         Example:
             >>> import firn
-            >>> people = firn.connect("memory://").create_table("people", kind="records")
-            >>> people.alter(set_properties={"inline": "1MB"}).changes
-            ('set inline = 1MB',)
-            >>> people.alter(set_properties={"inline": None}).changes
-            ('unset inline',)
+            >>> db = firn.connect("memory://")
+            >>> people = db.create_table("people", kind="records", schema={"born": "SMALLINT", "fax": "VARCHAR"})
+            >>> _ = people.insert("ada", {"born": 1815, "fax": "none"})
+            >>> people.alter(add={"city": "VARCHAR"}, drop=["fax"], types={"born": "INTEGER"}).changes
+            ('drop fax', 'add city VARCHAR', 'type of born: INTEGER')
+            >>> dict(people.get("ada"))
+            {'_id': 'ada', 'born': 1815, 'city': None}
         """
-        return altering.alter(self.session.store, self.definition, set_properties or {}, dry_run=dry_run)
+        asked = Alteration.of(
+            self.name,
+            rename=rename,
+            add=add,
+            drop=drop,
+            types=types,
+            schema=schema,
+            comments=comments,
+            comment=comment,
+            set_properties=set_properties,
+        )
+        return altering.alter(self.session.store, self._created, asked, validate=validate, dry_run=dry_run)
 
     # -- reading
 
@@ -317,7 +375,7 @@ class RecordTable:
             report: RecordLoadReport = self.engines.load(self, rows, id=id, batch=batch)
             return report
         store = self.session.store
-        incoming = load_rows(rows, self.definition.documents, id=id)
+        incoming = load_rows(rows, self.documents, id=id)
         return load(store, self.name, incoming, batch=batch).report(store.log.head().number)
 
     # -- indices

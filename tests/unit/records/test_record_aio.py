@@ -28,7 +28,17 @@ from firn.records.write.reads import TransactionReads
 from firn.records.write.transaction import Transaction
 from record_loops import Gate, Process, is_commit, until
 
-_NO_TWIN = {"admit", "landed", "put_bodies", "insert_first", "load_rows", "to_spark", "aio"}
+_NO_TWIN = {
+    "admit",
+    "landed",
+    "put_bodies",
+    "insert_first",
+    "load_rows",
+    "to_spark",
+    "aio",
+    "definition",
+    "documents",
+}
 """Of commits, recovery and loads, not of users; what waits in Spark's jobs alone; the way here."""
 
 

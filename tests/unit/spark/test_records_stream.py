@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,3 +193,40 @@ def test_a_stream_that_rests_until_the_log_is_swept_says_so(world: World) -> Non
     rested = RecordFollower(world.open(table), RecordsRead.of(table))
     with pytest.raises(SnapshotTooOldError, match="can't be told any more"):
         rested.advance(offset, None, None)
+
+
+@pytest.mark.parametrize("kind", [RecordsRead, RecordChangesRead])
+def test_a_stream_keeps_the_columns_of_its_start(
+    world: World, kind: type[RecordsRead | RecordChangesRead]
+) -> None:
+    table = world.create("t", schema={"n": "INTEGER", "old": "VARCHAR"})
+    put(table, {"a": {"n": 1, "old": "x"}})
+    started = RecordFollower(table, kind.of(table))
+    table.alter(drop=["old"], add={"new": "VARCHAR"})
+    put(table, {"b": {"n": 2, "new": "y"}})
+    offset, rows = follow(started)
+    shown = [{name: row[name] for name in row if not name.startswith("_")} for row in rows]
+    assert shown == [{"n": 1, "old": "x"}, {"n": 2, "old": None}]
+    put(table, {"c": {"n": 3, "new": "z"}})
+    after, rows = follow(started, offset=offset)
+    assert [(row["n"], row["old"]) for row in rows] == [(3, None)]
+    table.alter(types={"n": "BIGINT"})
+    put(table, {"d": {"n": 2**40}})
+    with pytest.raises(
+        InvalidInputError, match="'n' was INTEGER when this query was started, and is BIGINT by now"
+    ):
+        follow(started, offset=after)
+    only = RecordFollower(table, replace(started.plan, names=("_id", "old")))
+    assert [row["_id"] for row in follow(only, offset=after)[1]] == ["d"]
+    again = RecordFollower(table, kind.of(table))
+    _, rows = follow(again, offset=offset)
+    assert [(row["n"], row["new"]) for row in rows] == [(3, "z"), (2**40, None)]
+
+
+def test_tasks_read_a_table_as_it_was_at_a_commit(world: World) -> None:
+    table = world.create("t", schema={"n": "INTEGER", "old": "VARCHAR"})
+    then = put(table, {"a": {"n": 1, "old": "x"}})
+    table.alter(drop=["old"], types={"n": "VARCHAR"})
+    put(table, {"a": {"n": "one"}})
+    assert rows_of(RecordsRead.of(table)) == [{"_id": "a", "n": "one"}]
+    assert rows_of(RecordsRead.of(table, at=then)) == [{"_id": "a", "n": 1, "old": "x"}]

@@ -56,7 +56,7 @@ def check_records(table: RecordTable | RowTable, *, footers: bool = True, blocks
     # Rows are read before the entries are listed: a version's entries are there before it is.
     rows = _Rows(written, log.applied)
     try:
-        wanted = dict(_expected(store, opened, found, rows, horizon.horizon))
+        wanted = dict(_expected(store, opened, found, rows, horizon.horizon, head.number))
     except FirnError as error:
         found.error(where, error)
         return found
@@ -164,15 +164,16 @@ def _written_behind(store: RecordStore, table: Table, after: int, upto: int) -> 
 
 
 def _expected(
-    store: RecordStore, table: Table, found: Findings, known: _Rows, horizon: int
+    store: RecordStore, table: Table, found: Findings, known: _Rows, horizon: int, upto: int
 ) -> Iterator[tuple[str, str | None]]:
     """The keys of all entries that there have to be, with the ids of their rows; None for those that may be gone, as
-    no snapshot sees their versions."""
+    no snapshot sees their versions. Versions of commits that came meanwhile aren't looked at: the table may have been
+    altered, too."""
     fields = {name: index for name, index in table.state.fields.items() if index.stage == "ready"}
     for row in _rows(store, table, found, known):
         seen = len(row.pruned(horizon)[0].versions)
         for at, version in enumerate(row.versions):
-            if version.deleted or version.seq <= table.state.since:
+            if version.deleted or not table.state.since < version.seq <= upto:
                 continue
             document = table.documents.decode(store.body(version))
             for name, index in fields.items():

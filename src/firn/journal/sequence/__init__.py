@@ -12,6 +12,7 @@ from firn.journal.sequence.log import FRESHNESS_S, SequenceLog
 from firn.journal.sequence.model import (
     Catalog,
     Ddl,
+    DocumentRules,
     Head,
     Horizon,
     IndexState,
@@ -28,6 +29,7 @@ __all__ = [
     "FRESHNESS_S",
     "Catalog",
     "Ddl",
+    "DocumentRules",
     "GroupCommit",
     "Head",
     "Horizon",

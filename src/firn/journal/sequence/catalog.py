@@ -43,8 +43,7 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
     if ddl.verb in ("drop", "alter") and ddl.generation != table.generation:
         raise TableNotFoundError(f"the record table {ddl.table!r} is another by now; open it again")
     if ddl.verb == "alter":
-        properties = {**table.properties, **dict(ddl.properties)}
-        return {**catalog, ddl.table: replace(table, properties=properties)}
+        return {**catalog, ddl.table: _altered(table, ddl, number)}
     if ddl.verb == "drop":
         return {name: state for name, state in catalog.items() if name != ddl.table}
     fields = dict(table.fields)
@@ -68,3 +67,13 @@ def changed(catalog: Catalog, ddl: Ddl, number: int) -> Catalog:
     if ddl.verb == "unindex" and index is not None:
         gone = {**gone, ddl.field: index.generation + 1}
     return {**catalog, ddl.table: replace(table, fields=fields, gone=gone)}
+
+
+def _altered(table: TableState, ddl: Ddl, number: int) -> TableState:
+    comments = {**table.comments, **dict(ddl.comments)}
+    altered = replace(
+        table,
+        properties={**table.properties, **dict(ddl.properties)},
+        comments={name: text for name, text in comments.items() if text is not None},
+    )
+    return altered if ddl.documents is None else replace(altered, altered=number, documents=ddl.documents)

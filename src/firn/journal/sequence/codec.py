@@ -17,6 +17,7 @@ from firn.journal.sequence.model import (
     Catalog,
     Ddl,
     DdlVerb,
+    DocumentRules,
     Horizon,
     IndexStage,
     IndexState,
@@ -180,7 +181,7 @@ def _defined(catalog: Catalog) -> set[str]:
     """The features that a reader of these definitions must know."""
     needs = set()
     for table in catalog.values():
-        if table.properties:
+        if table.is_altered:
             needs.add(ALTERED)
         if any(index.each for index in table.fields.values()):
             needs.add(EACH)
@@ -269,7 +270,30 @@ def _ddl_fields(ddl: Ddl) -> dict[str, Any]:
         del fields["properties"]
     if not ddl.each:
         del fields["each"]
-    return fields
+    return _with_rules(fields, ddl.documents, dict(ddl.comments))
+
+
+def _with_rules(
+    fields: dict[str, Any], rules: DocumentRules | None, comments: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """The fields with what is altered of documents, where anything is."""
+    del fields["documents"], fields["comments"]
+    if rules is not None:
+        columns = None if rules.columns is None else [list(column) for column in rules.columns]
+        fields["documents"] = {"columns": columns, "schema": rules.schema, "gone": dict(rules.gone)}
+    return {**fields, "comments": dict(comments)} if comments else fields
+
+
+def _rules(raw: Mapping[str, Any]) -> DocumentRules | None:
+    if "documents" not in raw:
+        return None
+    rules = raw["documents"]
+    columns, schema = rules["columns"], rules["schema"]
+    if columns is not None:
+        columns = tuple((text(name), text(kind)) for name, kind in columns)
+    if schema is not None and not isinstance(schema, dict):
+        raise ValueError(f"{schema!r} isn't a JSON schema")
+    return DocumentRules(columns, schema, {name: text(kind) for name, kind in rules["gone"].items()})
 
 
 def _ddl(raw: Mapping[str, Any]) -> Ddl:
@@ -284,6 +308,10 @@ def _ddl(raw: Mapping[str, Any]) -> Ddl:
         built=number(raw["built"]),
         properties=tuple((text(name), value) for name, value in raw.get("properties", {}).items()),
         each=tuple(text(name) for name in raw.get("each", ())),
+        documents=_rules(raw),
+        comments=tuple(
+            (name, None if said is None else text(said)) for name, said in raw.get("comments", {}).items()
+        ),
     )
 
 
@@ -291,7 +319,9 @@ def _table_fields(table: TableState) -> dict[str, Any]:
     fields = {**asdict(table), "fields": {name: _index_fields(each) for name, each in table.fields.items()}}
     if not table.properties:
         del fields["properties"]
-    return fields
+    if not table.altered:
+        del fields["altered"]
+    return _with_rules(fields, table.documents, table.comments)
 
 
 def _index_fields(index: IndexState) -> dict[str, Any]:
@@ -324,7 +354,17 @@ def _table(raw: Mapping[str, Any]) -> TableState:
     gone = {text(name): number(count, least=1) for name, count in raw["gone"].items()}
     isolation = _one_of(raw["isolation"], Isolation)
     properties = {text(name): value for name, value in raw.get("properties", {}).items()}
-    return TableState(number(raw["since"]), isolation, fields, gone, number(raw["generation"]), properties)
+    return TableState(
+        number(raw["since"]),
+        isolation,
+        fields,
+        gone,
+        number(raw["generation"]),
+        properties,
+        number(raw.get("altered", 0)),
+        _rules(raw),
+        {name: text(said) for name, said in raw.get("comments", {}).items()},
+    )
 
 
 def _one_of(value: Any, names: Any) -> Any:

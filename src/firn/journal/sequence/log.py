@@ -87,6 +87,11 @@ class SequenceLog:
         """The end as it is known. No request, but for a process that knows nothing yet: as `refresh`."""
         return self._known() or self.refresh()
 
+    @property
+    def known(self) -> Head | None:
+        """The end as it is known; None for a process that knows nothing yet. No request."""
+        return self._known()
+
     def refresh(self, *, taken: int = 0, far: int | None = None) -> Head:
         """The end as it is now (rules 6 to 9): the next snapshot. 1 GET and 1 a new record, up to as many again if
         there are several; 1 more for the horizon if nobody has asked for it within `freshness_s`. At first, and

@@ -38,12 +38,25 @@ class RowWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentRules:
+    """What the documents of a table may hold, since it was altered: `columns` are the declared ones in order, with
+    their types, `schema` a JSON schema; None where there is none. `gone` are the columns that were dropped, with the
+    types that their values have in older documents."""
+
+    columns: tuple[tuple[str, str], ...] | None = None
+    schema: Mapping[str, Any] | None = None
+    gone: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Ddl:
     """A change of the definitions. `indices` are the fields that a created table is indexed by at once, with
     whether each is unique; `field` and `unique` are of the index that is built, ready or dropped. `each` are those of
     the fields of new indices whose lists are indexed by their elements. `generation` tells the table that is created,
     and one that is dropped, from others of its name; `built` tells the index that is ready or dropped from others of
-    its field, 0 for whichever there is. `properties` are those that are altered, None for the default again."""
+    its field, 0 for whichever there is. `properties` are those that are altered, None for the default again; so are
+    `comments`, by column, "" for the table's own. `documents` is what these may hold from now on, where that changes.
+    """
 
     verb: DdlVerb
     table: str
@@ -55,6 +68,8 @@ class Ddl:
     built: int = 0
     properties: tuple[tuple[str, Any], ...] = ()
     each: tuple[str, ...] = ()
+    documents: DocumentRules | None = None
+    comments: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +101,12 @@ class IndexState:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A record table: versions and entries with numbers up to `since` belong to an earlier one of its name. `gone` is
-    how many indices of a field were dropped, `generation` how many tables of the name came before, `properties` those
-    that were altered since the table was created, None for the default."""
+    """A record table: versions and entries with numbers up to `since` belong to an earlier one of its name.
+
+    `gone` is how many indices of a field were dropped, `generation` how many tables of the name came before.
+    `properties` are those that were altered since the table was created, None for the default; `comments` those that
+    there are. `documents` is what these may hold where that was altered, by commit `altered` for the last time.
+    """
 
     since: int
     isolation: Isolation
@@ -96,6 +114,22 @@ class TableState:
     gone: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
     properties: Mapping[str, Any] = field(default_factory=dict)
+    altered: int = 0
+    documents: DocumentRules | None = None
+    comments: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_altered(self) -> bool:
+        """Whether anything of it isn't as it was created, but its indices."""
+        return bool(self.properties or self.comments or self.documents is not None)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of it in a catalog, about."""
+        rules = self.documents
+        columns = 0 if rules is None else 40 * (len(rules.columns or ()) + len(rules.gone))
+        schema = 0 if rules is None or rules.schema is None else len(str(rules.schema))
+        return 100 * (1 + len(self.fields)) + columns + schema + sum(map(len, self.comments.values()))
 
 
 Catalog = Mapping[str, TableState]
@@ -130,7 +164,7 @@ class LogRecord:
     @property
     def weight(self) -> int:
         """Bytes of documents, ids and entries in it, and of its catalog if its object has that, about."""
-        tables = 0 if self.base else sum(100 * (1 + len(table.fields)) for table in self.catalog.values())
+        tables = 0 if self.base else sum(table.weight for table in self.catalog.values())
         return tables + sum(write.weight for write in self.writes)
 
 

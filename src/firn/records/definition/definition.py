@@ -14,8 +14,8 @@ from firn.bucket.base import Bucket
 from firn.clock import Clock
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.definition import create_object, decode_framed, encode_framed, read_object
-from firn.journal.sequence import Ddl
-from firn.journal.sequence.codec import EACH
+from firn.journal.sequence import Ddl, DocumentRules, TableState
+from firn.journal.sequence.codec import ALTERED, EACH
 from firn.kinds import FORMAT_VERSIONS
 from firn.records.definition.settings import RecordSettings
 from firn.records.documents.documents import Documents
@@ -66,7 +66,9 @@ class RecordDefinition:
     index entries give the database, for ever, so that a copy of it elsewhere computes the same names. In the
     state "creating" the name is claimed and the log may not know the table yet. The definition of a dropped table
     stays: the next of its name has the next `generation`, and objects of its own. `rev` is how often the object was
-    altered, which is of tables with isolation="row" alone: those of others are altered in the log.
+    altered, which is of tables with isolation="row" alone: those of others are altered in the log. `gone` are the
+    columns that were dropped, with their types, and `altered` the `rev`, or the commit, by which columns or the JSON
+    schema were changed last. `comments` are texts by column, "" for the table's own.
     """
 
     name: str
@@ -81,6 +83,9 @@ class RecordDefinition:
     dropped: bool = False
     generation: int = 0
     rev: int = 0
+    altered: int = 0
+    gone: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
 
     kind = KIND
     erased = False
@@ -92,6 +97,26 @@ class RecordDefinition:
     @cached_property
     def settings(self) -> RecordSettings:
         return RecordSettings.from_properties(self.properties)
+
+    @property
+    def rules(self) -> DocumentRules:
+        """What documents may hold."""
+        columns = None if self.columns is None else tuple(self.columns.items())
+        return DocumentRules(columns, self.schema, self.gone)
+
+    def with_rules(self, rules: DocumentRules) -> RecordDefinition:
+        """The same with another definition of what documents may hold."""
+        columns = None if rules.columns is None else dict(rules.columns)
+        return replace(self, columns=columns, schema=rules.schema, gone=rules.gone)
+
+    def as_in(self, state: TableState) -> RecordDefinition:
+        """What was created, as the log has altered it since."""
+        if not state.is_altered:
+            return self
+        found = self if state.documents is None else self.with_rules(state.documents)
+        properties = {**self.properties, **state.properties}
+        properties = {name: value for name, value in properties.items() if value is not None}
+        return replace(found, properties=properties, comments=state.comments, altered=state.altered)
 
     def creation(self) -> Ddl:
         """The change by which the log learns of the table."""
@@ -145,9 +170,12 @@ class RecordDefinition:
             "dropped": self.dropped,
             "generation": self.generation,
             **({"rev": self.rev} if self.rev else {}),
+            **({"altered": self.altered} if self.altered else {}),
+            **({"gone": dict(self.gone)} if self.gone else {}),
+            **({"comments": dict(self.comments)} if self.comments else {}),
         }
-        features = {EACH} if any(index.each for index in self.indices) else ()
-        return encode_framed(FORMAT_VERSION, KIND, body, features)
+        features = {EACH} if any(index.each for index in self.indices) else set()
+        return encode_framed(FORMAT_VERSION, KIND, body, features | ({ALTERED} if self.altered else set()))
 
     @staticmethod
     def decode(data: bytes, where: str) -> RecordDefinition:
@@ -159,7 +187,7 @@ class RecordDefinition:
             version=FORMAT_VERSION,
             noun="record table",
             remedy=_REMEDY,
-            known={EACH},
+            known={EACH, ALTERED},
         )
 
     @staticmethod
@@ -179,6 +207,9 @@ class RecordDefinition:
             dropped=raw["dropped"],
             generation=raw["generation"],
             rev=raw.get("rev", 0),
+            altered=raw.get("altered", 0),
+            gone=dict(raw.get("gone", {})),
+            comments=dict(raw.get("comments", {})),
         )
 
 
@@ -214,12 +245,13 @@ def schema_of(
     """
     if given is None:
         return None, None
-    if isinstance(given, Mapping) and _is_json_schema(given):
+    if isinstance(given, Mapping) and is_json_schema(given):
         return None, dict(given)
     return declared_columns(given), None
 
 
-def _is_json_schema(given: Mapping[str, Any]) -> bool:
+def is_json_schema(given: Mapping[str, Any]) -> bool:
+    """Whether a dict is a JSON schema, and not columns with their types."""
     return (
         given.get("type") == "object"
         or any(isinstance(key, str) and key.startswith("$") for key in given)

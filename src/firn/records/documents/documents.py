@@ -138,20 +138,41 @@ class Documents:
             InvalidInputError: it holds what JSON or the table's schema doesn't allow; the message names the row
                 and the place in the document.
         """
-        if not isinstance(document, Mapping):
-            raise InvalidInputError(f"{self._named(id)}: {shown(document)} isn't a document. Give a dict.")
-        try:
-            plain = self._plain({key: value for key, value in document.items() if key != ID})
-            if self._json_schema is not None:
-                self._json_schema.check(plain)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{self._named(id)}: {error}") from None
-        body = canonical(plain)
+        body = self.body_of(id, document, judged=True)
         if len(body) > MAX_BODY:
             raise InvalidInputError(
                 f"{self._named(id)} has {len(body):,} bytes of JSON; at most {MAX_BODY:,} fit in a document."
             )
         return body
+
+    def body_of(self, id: str, document: Mapping[str, Any], *, judged: bool = False) -> bytes:
+        """The same of a document that was read: written before, it need not follow the JSON schema."""
+        if not isinstance(document, Mapping):
+            raise InvalidInputError(f"{self._named(id)}: {shown(document)} isn't a document. Give a dict.")
+        try:
+            plain = self._plain({key: value for key, value in document.items() if key != ID})
+            if judged and self._json_schema is not None:
+                self._json_schema.check(plain)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self._named(id)}: {error}") from None
+        return canonical(plain)
+
+    def must_follow(self, id: str, body: bytes) -> None:
+        """Refuse a body that couldn't be written by these definitions.
+
+        Raises:
+            InvalidInputError: it doesn't follow the JSON schema, or has a field that isn't a column.
+        """
+        plain = orjson.loads(body)
+        try:
+            if self.types is not None:
+                for name, value in plain.items():
+                    if value is not None and name not in self.types:
+                        raise InvalidInputError(f"$ has the field {name!r}, which isn't a column.")
+            if self._json_schema is not None:
+                self._json_schema.check(plain)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self._named(id)}: {error}") from None
 
     def decode(self, body: bytes, id: str | None = None) -> dict[str, Any]:
         """The document that was encoded, made anew at each call. `id`: of its row, for messages.
@@ -195,7 +216,7 @@ class Documents:
 
     def to_json(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A document as JSON has it."""
-        plain: dict[str, Any] = orjson.loads(self.encode("", document))
+        plain: dict[str, Any] = orjson.loads(self.body_of("", document))
         return plain
 
     def index_values(

@@ -1,7 +1,8 @@
 """Columns that a table declares: what a field of its documents may hold, and how that is kept in JSON.
 
 Each type is a pair of functions: Python value → JSON, which refuses what the type can't hold, and back. Times
-and dates are ISO 8601 in JSON, decimals text, bytes base64; all else is itself.
+and dates are ISO 8601 in JSON, decimals text, bytes base64; all else is itself. Back also takes the JSON of narrower
+types (`widens`): documents stay as they were written when their column's type changes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import orjson
+
 from firn.arrow.pyvalues import shown
 from firn.errors import InvalidInputError
+from firn.journal.columns import join, join_loose
 from firn.journal.typenames import Decimal as DecimalType
 from firn.journal.typenames import List, Map, Scalar, Struct, Type, parse
 from firn.records.names.names import check_unicode
@@ -41,8 +45,19 @@ class FieldType:
 
     @property
     def as_json(self) -> bool:
-        """Whether JSON has its values as they are."""
-        return self.from_json is _same
+        """Whether JSON has its values as they are; for VARCHAR, unless they were written as of another type."""
+        return self.from_json in (_same, _as_text)
+
+
+def widens(a: str, b: str) -> bool:
+    """Whether all JSON that was written as of type `a` can be read as of `b`; numbers as DOUBLE may be rounded.
+
+    It is transitive: what was widened twice is read, too.
+
+    >>> widens("INTEGER", "DECIMAL(12,2)"), widens("DATE", "VARCHAR"), widens("DOUBLE", "FLOAT")
+    (True, True, False)
+    """
+    return a == b or join(a, b) == b or join_loose(a, b) == b
 
 
 def field_type(name: str) -> FieldType:
@@ -85,6 +100,10 @@ def refused(value: Any, path: str, name: str) -> InvalidInputError:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _integer(name: str, lowest: int, highest: int) -> Convert:
@@ -268,7 +287,7 @@ _SCALARS: Mapping[str, FieldType] = {
     "BOOLEAN": FieldType("BOOLEAN", _bool, _same, bool),
     "FLOAT": FieldType("FLOAT", _float, float, float),
     "DOUBLE": FieldType("DOUBLE", _double, float, float),
-    "VARCHAR": FieldType("VARCHAR", _text, _same, str),
+    "VARCHAR": FieldType("VARCHAR", _text, _as_text, str),
     "DATE": FieldType("DATE", _date, dt.date.fromisoformat, dt.date),
     "TIMESTAMP": FieldType("TIMESTAMP", _timestamp, dt.datetime.fromisoformat, dt.datetime),
     "TIMESTAMP WITH TIME ZONE": FieldType(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
@@ -83,8 +84,10 @@ def _declared(
 ) -> pa.Array:
     """A declared column of JSON's values. `CorruptObjectError` for what was never put there."""
     try:
-        if not kind.as_json:
-            values = [None if value is None else kind.from_json(value) for value in values]
+        if kind.as_json:
+            with suppress(pa.ArrowTypeError):  # of a value that was written before its column became VARCHAR
+                return pa.array(values, field.type)
+        values = [None if value is None else kind.from_json(value) for value in values]
         return pa.array(values, field.type)
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         for body in bodies:

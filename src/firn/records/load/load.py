@@ -7,14 +7,15 @@ the same, as each row is put in place of what was there. Tasks of a cluster load
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from firn.errors import DuplicateKeyError, InvalidInputError
 from firn.journal.sequence.proposal import LARGEST_BYTES
 from firn.records.apply.apply import apply_only
 from firn.records.load.rows import Row
-from firn.records.objects.store import RecordStore
+from firn.records.objects.store import RecordStore, Table
+from firn.records.write.reads import documents_at
 from firn.records.write.retry import transact
 from firn.records.write.transaction import Transaction
 
@@ -23,6 +24,23 @@ BATCH: Final = 1000
 
 Body = tuple[str, bytes]
 """An id and its document's JSON."""
+
+
+@dataclass
+class _Batch:
+    """Rows of one transaction, encoded by a table as it was when the batch began."""
+
+    table: Table
+    rows: list[Row] = field(default_factory=list)
+    bodies: list[Body] = field(default_factory=list)
+    size: int = 0
+
+    def encoded(self, tx: Transaction) -> list[Body]:
+        """The bodies, judged by what the table allows at a transaction's snapshot."""
+        documents = documents_at(tx, self.table.name)
+        if documents == self.table.documents:
+            return self.bodies
+        return [(id, documents.encode(id, document)) for id, document in self.rows]
 
 
 @dataclass(frozen=True)
@@ -65,11 +83,11 @@ def load(store: RecordStore, table: str, rows: Iterable[Row], *, batch: int = BA
     done = 0
     numbers: set[int] = set()
     try:
-        for bodies in _batches(store, table, rows, batch):
-            tx = transact(store, lambda tx, bodies=bodies: _written(tx, table, bodies))  # type: ignore[misc]
+        for part in _batches(store, table, rows, batch):
+            tx = transact(store, lambda tx, part=part: _written(tx, part))  # type: ignore[misc]
             assert tx.committed is not None
             numbers.add(tx.committed)
-            done += len(bodies)
+            done += len(part.bodies)
             # By number: one whose answer was lost, and that was found in the log since, is ours too.
             apply_only(store, numbers)
     except (InvalidInputError, DuplicateKeyError) as error:
@@ -82,25 +100,24 @@ def load(store: RecordStore, table: str, rows: Iterable[Row], *, batch: int = BA
     return LoadedPart(done, tuple(sorted(numbers)))
 
 
-def _written(tx: Transaction, table: str, bodies: list[Body]) -> Transaction:
-    tx.put_bodies(table, bodies)
+def _written(tx: Transaction, batch: _Batch) -> Transaction:
+    tx.put_bodies(batch.table.name, batch.encoded(tx))
     return tx
 
 
-def _batches(store: RecordStore, table: str, rows: Iterable[Row], most: int) -> Iterator[list[Body]]:
+def _batches(store: RecordStore, table: str, rows: Iterable[Row], most: int) -> Iterator[_Batch]:
     """Encoded by the table as it is when each batch begins."""
-    bodies: list[Body] = []
-    size, opened = 0, None
+    batch: _Batch | None = None
     for id, document in rows:
-        if opened is None:
-            opened = store.table(table, store.log.head().catalog)
-        body = opened.encode(id, document)
-        inline = len(body) if len(body) <= opened.inline else 0
-        if bodies and (len(bodies) >= most or size + inline > LARGEST_BYTES):
-            yield bodies
-            bodies, size = [], 0
-            opened = store.table(table, store.log.head().catalog)
-        bodies.append((id, body))
-        size += inline
-    if bodies:
-        yield bodies
+        if batch is None:
+            batch = _Batch(store.table(table, store.log.head().catalog))
+        body = batch.table.encode(id, document)
+        inline = len(body) if len(body) <= batch.table.inline else 0
+        if batch.bodies and (len(batch.bodies) >= most or batch.size + inline > LARGEST_BYTES):
+            yield batch
+            batch = _Batch(store.table(table, store.log.head().catalog))
+        batch.rows.append((id, document))
+        batch.bodies.append((id, body))
+        batch.size += inline
+    if batch is not None:
+        yield batch

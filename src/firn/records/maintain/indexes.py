@@ -19,7 +19,6 @@ from firn.errors import ConflictError, DuplicateKeyError, InvalidInputError, Not
 from firn.journal import sequence
 from firn.journal.sequence import Ddl, Moment, RowWrite
 from firn.records.apply.apply import apply
-from firn.records.documents.documents import Documents
 from firn.records.maintain.ddl import DefinitionChange, define
 from firn.records.objects.listing import row_objects
 from firn.records.objects.store import RecordStore, Table
@@ -85,7 +84,11 @@ def build_index(
     opened = store.table(table, store.log.refresh().catalog)
     opened.documents.check_field(name, each=each)
     if name not in opened.state.fields:
-        define(store, Ddl("build", table, field=name, unique=unique, each=(name,) if each else ()))
+        define(
+            store,
+            Ddl("build", table, field=name, unique=unique, each=(name,) if each else ()),
+            check=lambda catalog: store.table(table, catalog).documents.check_field(name, each=each),
+        )
         opened = store.table(table, store.log.head().catalog)
     index = opened.state.fields.get(name)
     if index is None:
@@ -232,7 +235,7 @@ class _Rows:
                 yield work(self.store, at, [info.key for info in part])
             return
         plain = at.table.documents
-        lean = replace(at.table, documents=Documents(plain.table, plain.columns, plain.schema))
+        lean = replace(at.table, documents=replace(plain))
         yield from runner.map(
             _task,
             [[info.key for info in part] for part in parts],
@@ -252,6 +255,8 @@ def _ready(rows: _Rows, table: Table, name: str, unique: bool) -> int:
     store = rows.store
     ddl = Ddl("ready", table.name, field=name, unique=unique, built=table.state.fields[name].built)
     head = store.log.refresh()
+    # Other columns may have other types by now than when the build began.
+    table = replace(table, documents=store.table(table.name, head.catalog).documents)
     holders: dict[str, str] = {}
     if unique:
         # How far rows are applied is looked at before any row is (rule 10).
@@ -289,18 +294,20 @@ class _Ready:
     def admit(self, moment: Moment) -> sequence.LogTransaction:
         admitted = self.definition.admit(moment)
         if self.definition.ddl.unique:
-            self._check([*(member for _, member in unseen(moment.since)), *moment.earlier])
+            documents = self.store.table(self.table.name, moment.catalog).documents
+            since = [*(member for _, member in unseen(moment.since)), *moment.earlier]
+            self._check(since, replace(self.table, documents=documents))
         return sequence.LogTransaction(self.txid, self.snapshot, ddl=admitted.ddl)
 
-    def _check(self, members: Iterable[sequence.LogTransaction]) -> None:
+    def _check(self, members: Iterable[sequence.LogTransaction], table: Table) -> None:
         has = dict(self.holders)
         for member in members:
-            written = {write.id: write for write in member.writes if write.table == self.table.name}
+            written = {write.id: write for write in member.writes if write.table == table.name}
             has = {claim: id for claim, id in has.items() if id not in written}
             for write in written.values():
                 if write.deletes:
                     continue
-                for claim in values_of(self.table, self.definition.ddl.field, write, self.store.body(write)):
+                for claim in values_of(table, self.definition.ddl.field, write, self.store.body(write)):
                     if has.setdefault(claim, write.id) != write.id:
                         raise DuplicateKeyError(
                             f"{claim}: row {has[claim]!r} and row {write.id!r}, written meanwhile, have one value"

@@ -26,7 +26,8 @@ from firn.errors import (
     StoreUnavailableError,
 )
 from firn.journal.backoff import Backoff, find_whole, whole
-from firn.records.documents.documents import Documents, Record
+from firn.records.definition.latest import LatestDefinition
+from firn.records.documents.documents import Record
 from firn.records.names.layout import RecordLayout
 from firn.records.names.names import shown_id
 from firn.records.objects.listing import row_pages
@@ -40,7 +41,7 @@ class RowStore:
 
     bucket: Bucket
     layout: RecordLayout
-    documents: Documents
+    definition: LatestDefinition
     clock: Clock
 
     @property
@@ -55,10 +56,14 @@ class RowStore:
 
     def records(self, keys: Sequence[str]) -> Iterator[Record]:
         """The rows that there are of these keys. 1 GET each, many at once."""
-        for blob in self.bucket.get_many(keys):
-            found = None if blob is None else self.record(self.decoded(blob))
+        for row in self.rows(keys):
+            found = self.record(row)
             if found is not None:
                 yield found
+
+    def rows(self, keys: Sequence[str]) -> Iterator[LoneRow]:
+        """The same as their objects have them, with tombstones."""
+        return (self.decoded(blob) for blob in self.bucket.get_many(keys) if blob is not None)
 
     def get(self, id: str) -> Record:
         """1 GET.
@@ -173,7 +178,7 @@ class RowStore:
         """The row as users see it; None for a tombstone."""
         if row is None or row.body is None:
             return None
-        return Record(row.id, self.documents.decode(row.body, row.id), row.version.to_text())
+        return Record(row.id, self.definition.decode(row.body, row.id), row.version.to_text())
 
     def _again(self, id: str, current: LoneRow | None, backoff: Backoff) -> SingleVersion:
         """The object to write over at the next attempt."""
@@ -202,4 +207,4 @@ class RowStore:
         )
 
     def _named(self, id: str) -> str:
-        return f"{self.documents.table}[{shown_id(id)}]"
+        return f"{self.layout.table}[{shown_id(id)}]"

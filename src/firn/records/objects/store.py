@@ -18,7 +18,6 @@ from firn.journal.sequence import FRESHNESS_S, Catalog, GroupCommit, RowWrite, S
 from firn.journal.sequence.codec import WHOLE_BYTES
 from firn.journal.sequence.truncation import LARGEST_BYTES as PACK_BYTES
 from firn.records.definition.definition import RecordDefinition, read_definition
-from firn.records.definition.settings import RecordSettings
 from firn.records.documents.documents import Documents
 from firn.records.names.layout import RecordLayout
 from firn.records.names.names import check_id
@@ -75,6 +74,14 @@ class SnapshotReader(Protocol):
     def is_open(self) -> bool: ...
 
 
+def _same_definition(one: TableState, other: TableState) -> bool:
+    return one is other or (
+        (one.documents is other.documents or one.documents == other.documents)
+        and one.properties == other.properties
+        and one.comments == other.comments
+    )
+
+
 def _nobody() -> None:
     """Nobody wants to know."""
 
@@ -123,6 +130,7 @@ class RecordStore:
         self._mutex = threading.Lock()
         self._known: dict[tuple[str, int], RecordDefinition] = {}
         self._opened: dict[str, RecordDefinition] = {}
+        self._altered: dict[tuple[str, int, int], tuple[TableState, RecordDefinition]] = {}
         self._readers: WeakSet[SnapshotReader] = WeakSet()
 
     @property
@@ -161,11 +169,26 @@ class RecordStore:
             raise TableNotFoundError(
                 f"{name!r} is no record table of {self.bucket.uri(self.prefix)}: it was dropped, or never created"
             )
+        definition = self.definition_in(definition, state)
         layout = definition.layout(key_below(self.prefix, name))
-        settings = definition.settings
-        if state.properties:
-            settings = RecordSettings.from_properties({**definition.properties, **state.properties})
-        return Table(name, state, definition.documents, layout, settings.inline)
+        return Table(name, state, definition.documents, layout, definition.settings.inline)
+
+    def definition_in(self, created: RecordDefinition, state: TableState) -> RecordDefinition:
+        """A table's definition at a snapshot: one object as long as it stays so, as a JSON schema takes long to
+        read. No request."""
+        if not state.is_altered:
+            return created
+        key = (created.name, state.since, state.altered)
+        with self._mutex:
+            known = self._altered.get(key)
+        # The number alone doesn't tell: what it stood for may have lost the race for it.
+        if known is None or not _same_definition(known[0], state):
+            known = (state, created.as_in(state))
+        elif known[0] is not state:
+            known = (state, known[1])
+        with self._mutex:
+            self._altered[key] = known
+        return known[1]
 
     def layout(self, table: str, generation: int) -> RecordLayout:
         """Names of a table's objects for those who need no definition: whole entries aren't made by it."""

@@ -127,7 +127,7 @@ class RecordsRead(NarrowedRead):
                     f"{table.name} has isolation='row': its rows have no versions that at={at!r} could name."
                 )
             layout = table.definition.layout(table.prefix)
-            documents, version = table.definition.documents, ""
+            documents, version = table.documents, ""
             own: tuple[str, ...] = ()
             source: ManyRows = LoneRows(table.bucket, layout)
         else:
@@ -162,6 +162,12 @@ class RecordsRead(NarrowedRead):
     def known(self) -> ColumnTypes:
         asked = {name: ASKED_FOR[name] for name in self.asked}
         return {**row_columns(self.documents, self.indexed), **dict(self.fields), **asked}
+
+    @property
+    def asked_for(self) -> set[str]:
+        """The columns that are wanted, or that the predicate has."""
+        inside = Predicate.parse(self.sql, self.known).columns if self.sql is not None else frozenset[str]()
+        return {*self.names, *inside}
 
     # -- planning
 
@@ -232,8 +238,7 @@ class RecordsRead(NarrowedRead):
             ) from error
 
     def _table(self, found: Sequence[Found]) -> pa.Table:
-        asked = Predicate.parse(self.sql, self.known).columns if self.sql is not None else frozenset[str]()
-        columns = {n: kind for n, kind in self.known.items() if n in self.names or n in asked}
+        columns = {name: kind for name, kind in self.known.items() if name in self.asked_for}
         own: dict[str, Sequence[Any]] = {ID: [row.id for row in found]}
         if "_seq" in self.asked:
             own["_seq"] = [row.seq for row in found]

@@ -19,6 +19,7 @@ from firn.reads import Unit, spelled
 from firn.records.documents.documents import ID, Record
 from firn.records.documents.tabular import indexed_columns, row_columns, table_of
 from firn.records.plan.narrowed import NarrowedRead, ids_of
+from firn.records.write.reads import documents_at
 
 if TYPE_CHECKING:
     from firn.records.definition.definition import RecordDefinition
@@ -36,6 +37,7 @@ class TransactionTable:
     def __init__(self, table: RecordTable, transaction: Transaction) -> None:
         self.name, self.bucket, self.transaction = table.name, table.bucket, transaction
         self.definition: RecordDefinition = table.definition
+        self.documents = documents_at(transaction, table.name)
         self.indices, self.session = table.indices, table.session
 
 
@@ -49,7 +51,7 @@ class TransactionRead(NarrowedRead):
     def of(
         table: TransactionTable, *, columns: Sequence[str] | None, where: str | None, indexed: bool
     ) -> TransactionRead:
-        documents = table.definition.documents
+        documents = table.documents
         state = table.session.store.log.head().catalog.get(table.name) if indexed else None
         own = () if state is None else indexed_columns(documents, state.fields)
         names = spelled(table.name, row_columns(documents, own), columns)
@@ -94,5 +96,5 @@ class TransactionRead(NarrowedRead):
                     yield rows
 
     def _table(self, found: Sequence[Record]) -> pa.Table:
-        bodies = [self.documents.encode(row.id, row.document) for row in found]
+        bodies = [self.documents.body_of(row.id, row.document) for row in found]
         return table_of(self.known, {ID: [row.id for row in found]}, bodies, self.documents)

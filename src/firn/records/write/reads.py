@@ -9,7 +9,7 @@ from typing import Any
 
 from firn.arguments import checked
 from firn.errors import InvalidInputError
-from firn.records.documents.documents import Record
+from firn.records.documents.documents import Documents, Record
 from firn.records.documents.predicates import Where, conditions_of
 from firn.records.names.names import check_id
 from firn.records.objects.store import Table
@@ -217,3 +217,9 @@ class TransactionReads:
         for id in unread:
             self._footprint.reads.add((table.name, id))
             self._seen[table.name, id] = found.get(id)
+
+
+def documents_at(transaction: TransactionReads, table: str) -> Documents:
+    """What documents of a table may hold at a transaction's snapshot, by which it judges those that it writes. No
+    request."""
+    return transaction._table(table).documents

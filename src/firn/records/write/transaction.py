@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Literal
 
@@ -193,7 +194,8 @@ class Transaction(TransactionReads):
         1 PUT more if others were faster. Large documents are staged: 1 PUT each.
 
         Raises:
-            StaleObjectError: a row that it wrote was changed meanwhile; serializable: or one that it read.
+            StaleObjectError: a row that it wrote was changed meanwhile, or columns or the JSON schema of its table;
+                serializable: or a row that it read.
             DuplicateKeyError: somebody has brought a value of a unique index in.
             SnapshotTooOldError: it took so long that nobody can tell any more.
             OutcomeUnknownError: it may or may not be committed: look before retrying.
@@ -284,6 +286,7 @@ class Transaction(TransactionReads):
                 "another"
             )
         self._tables_must_stand(moment.catalog)
+        self._rules_must_stand(moment.catalog, self._judged())
         others = [*unseen(moment.since), *((moment.head.number + 1, member) for member in moment.earlier)]
         decoded = moment.shared.setdefault("documents", DecodedDocuments())
         self._must_stand(others, serializable=self.serializable, decoded=decoded)
@@ -354,6 +357,7 @@ class Transaction(TransactionReads):
         gone = [(table.name, id) for id in ids if id in last]
         if gone:
             self._tables_must_stand(head.catalog)
+            self._rules_must_stand(head.catalog, {table.name, *self._footprint.tables()})
             self._must_stand(unseen(since), serializable=True)
             self._must_stream_on(since)
             self._at = RecordSnapshot(self._store, head)
@@ -385,6 +389,22 @@ class Transaction(TransactionReads):
                 what = "dropped" if state is None else "dropped and created again"
                 raise StaleObjectError(f"the table {name!r} was {what} meanwhile; begin again")
 
+    def _judged(self) -> set[str]:
+        """The tables that mustn't be altered until it commits: its documents were judged by what they allowed. What
+        it looked for is compared with others' new documents, which may have other types then."""
+        looked = {table for table, _ in self._footprint.predicates} if self.serializable else set()
+        return self._writes.tables | looked
+
+    def _rules_must_stand(self, catalog: Catalog, names: Iterable[str]) -> None:
+        """Tables must allow what they did (rule 29)."""
+        for name in sorted(names):
+            state = catalog.get(name)
+            if state is not None and state.altered > self.snapshot:
+                raise StaleObjectError(
+                    f"columns or the schema of {name!r} were altered by commit {state.altered}, after this "
+                    "transaction began; begin again and retry"
+                )
+
     def _must_stream_on(self, since: Iterable[sequence.LogRecord]) -> None:
         """Rows that a stream has yet to read mustn't have changed: it goes on at the snapshot that it began at."""
         changed = {write.table for _, other in unseen(since) for write in other.writes}
@@ -402,7 +422,7 @@ class Transaction(TransactionReads):
         found = conflict(
             self._footprint,
             others,
-            lambda write: documents.of(write, self._at.document),
+            lambda write: documents.of(write, self._document),
             serializable=serializable,
         )
         if found is not None:
@@ -415,7 +435,15 @@ class Transaction(TransactionReads):
         number, write = last
         if write.deletes:
             return None
-        return Record(write.id, self._at.document(write), etag_of(write.table, write.id, number))
+        return Record(write.id, self._document(write), etag_of(write.table, write.id, number))
+
+    def _document(self, write: sequence.RowWrite) -> Mapping[str, Any]:
+        """The document that another transaction has put since, read by the table as it is now: types may have
+        widened."""
+        now, then = self._store.log.head().catalog.get(write.table), self._at.head.catalog[write.table]
+        same = now is not None and now.since == then.since
+        at = replace(self._at, head=self._store.log.head()) if same else self._at
+        return at.document(write)
 
     def _put(self, table: Table, bodies: Mapping[str, bytes | None]) -> dict[str, str]:
         for id in bodies:
@@ -437,7 +465,7 @@ class Transaction(TransactionReads):
         self._locks.take(layout, key[1])
         head = self._store.log.refresh()
         others = list(unseen(self._store.log.records(self.snapshot, head.number)))
-        found = conflict(Footprint(writes={key}), others, self._at.document, serializable=False)
+        found = conflict(Footprint(writes={key}), others, self._document, serializable=False)
         if found is not None:
             self._look_beyond(key)
             self._locks.release_row(layout, key[1])

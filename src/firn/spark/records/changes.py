@@ -24,6 +24,7 @@ from firn.journal.position import BEGINNING
 from firn.journal.sequence.history import history
 from firn.predicate.predicate import Predicate
 from firn.reads import Unit, spelled
+from firn.records.documents.documents import Documents
 from firn.records.documents.tabular import row_columns
 from firn.records.objects.store import RecordStore, Table
 from firn.records.plan.read import ASKED_FOR, ROW_WEIGHT, RecordsRead
@@ -126,6 +127,12 @@ class RecordChangesRead:
         known = self.known
         return {name: known[name] for name in self.names}
 
+    @property
+    def asked_for(self) -> set[str]:
+        """The columns that are wanted, or that the predicate has."""
+        inside = Predicate.parse(self.sql, self.known).columns if self.sql is not None else frozenset[str]()
+        return {*self.names, *inside}
+
     def select(self, names: Sequence[str]) -> RecordChangesRead:
         return replace(self, names=tuple(names))
 
@@ -158,13 +165,14 @@ class RecordChangesRead:
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
         """1 GET a commit, or a pack of them, and 1 a large document."""
         store = RecordStore(self.bucket, self.database, clock=SystemClock())
+        columns = {name: kind for name, kind in self.known.items() if name in self.asked_for}
         for work in works:
             each: Iterable[Change] = changes(store, self.state, work.after, work.upto)
             if not self.told:
                 each = _newest_puts(each, work)
             each = iter(each)
             while piece := list(islice(each, BATCH_ROWS)):
-                rows = change_table(piece, self.state.documents, self.known)
+                rows = change_table(piece, self.state.documents, columns)
                 if self.sql is not None:
                     rows = filter_table(rows, self.sql, types=self.known)
                 if rows.num_rows:
@@ -224,8 +232,10 @@ class RecordFollower:
         plan, told = self.plan, isinstance(self.plan, RecordChangesRead)
         if begun is None and isinstance(plan, RecordsRead):
             read = RecordsRead.of(self.table, at=ended)
+            self._must_fit(read.documents)
             return replace(
                 read,
+                documents=plan.documents,
                 names=plan.names,
                 asked=plan.asked,
                 fields=plan.fields,
@@ -234,10 +244,31 @@ class RecordFollower:
             )
         after = created if begun is None else begun
         read_changes = RecordChangesRead.of(self.table, since=after, upto=ended)
-        fields = plan.fields
+        self._must_fit(read_changes.state.documents)
         return replace(
-            read_changes, names=plan.names, told=told, asked=plan.asked, fields=fields, sql=plan.sql
+            read_changes,
+            state=replace(read_changes.state, documents=self._documents),
+            names=plan.names,
+            told=told,
+            asked=plan.asked,
+            fields=plan.fields,
+            sql=plan.sql,
         )
+
+    @property
+    def _documents(self) -> Documents:
+        """What documents may hold as the query began: its columns stay so until it is started again."""
+        return self.plan.documents if isinstance(self.plan, RecordsRead) else self.plan.state.documents
+
+    def _must_fit(self, now: Documents) -> None:
+        """Refuse to read columns whose type has widened since: Spark has the old one."""
+        own, widened = self._documents.columns or {}, now.columns or {}
+        for name in sorted(self.plan.asked_for & own.keys() & widened.keys()):
+            if own[name] != widened[name]:
+                raise InvalidInputError(
+                    f"{self.table.name}: the column {name!r} was {own[name]} when this query was started, and is "
+                    f"{widened[name]} by now. Start the query again; it goes on from its checkpoint."
+                )
 
     def _reached(self, begun: int, end: int, most: int | None) -> int | None:
         """Where the next batch ends: at `end`, or with the commit that is the `most`-th to change the table. None

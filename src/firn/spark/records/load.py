@@ -18,6 +18,7 @@ from firn.clock import SystemClock
 from firn.errors import InvalidInputError
 from firn.records.apply.apply import settle
 from firn.records.definition.definition import RecordDefinition
+from firn.records.documents.documents import Documents
 from firn.records.load.load import LoadedPart, RecordLoadReport, load
 from firn.records.load.rows import load_rows
 from firn.records.objects.store import RecordStore
@@ -43,6 +44,7 @@ class RecordLoadContext:
     database: str
     prefix: str
     definition: RecordDefinition
+    documents: Documents
     id: str
     batch: int
 
@@ -58,7 +60,7 @@ def load_dataframe(
         )
     definition = table.definition
     database = table.prefix[: -len(definition.name)].rstrip("/")
-    context = RecordLoadContext(database, table.prefix, definition, id, batch)
+    context = RecordLoadContext(database, table.prefix, definition, table.documents, id, batch)
     work = partial(_load_part, table.bucket, context)
     with conf(frame.sparkSession, {ARROW_BATCH_CONF: str(BATCH_ROWS)}):
         parts = each_partition(frame, table.bucket, work, description="firn: load")
@@ -78,7 +80,7 @@ def load_dataframe(
 def _load_part(bucket: Bucket, context: RecordLoadContext, batches: Iterator[pa.RecordBatch]) -> LoadedPart:
     """In a worker: load one partition's rows."""
     definition = context.definition
-    rows = load_rows(batches, definition.documents, id=context.id)
+    rows = load_rows(batches, context.documents, id=context.id)
     if definition.isolation == "row":
         table = RowTable(bucket, context.prefix, definition)
         return LoadedPart(table.load_rows(rows, batch=context.batch), ())

@@ -11,12 +11,13 @@ import orjson
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.predicate.select import shown
 from firn.records.definition.definition import Index
-from firn.records.documents.documents import ID
+from firn.records.documents.documents import ID, Documents
 from firn.records.documents.predicates import value_at
 from firn.records.load.rows import load_rows
 from firn.records.maintain.alter import definition_now
 from firn.records.plan.transaction_read import TransactionTable
 from firn.records.row_tables import RowTable
+from firn.records.write.reads import documents_at
 from firn.sql.kinds.keyed import keeps_first, merge_of, refuse_key
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, refuse_lake_clauses
 from firn.sql.kinds.matches import RowChange, row_changes
@@ -30,7 +31,7 @@ class RecordsInSql(SqlKind):
     title = "record"
 
     def is_closed(self, table: Any) -> bool:
-        return table.definition.documents.columns is not None
+        return table.definition.columns is not None
 
     def untyped(self, read: Any) -> Sequence[str]:
         indexed: Sequence[str] = read.indexed
@@ -82,9 +83,9 @@ class RecordsInSql(SqlKind):
 
         whole = self.is_whole(target, rows)
 
-        def documents() -> dict[str, dict[str, Any]]:
+        def documents(known: Documents) -> dict[str, dict[str, Any]]:
             found: dict[str, dict[str, Any]] = {}
-            for row in load_rows(rows.table(), table.definition.documents):
+            for row in load_rows(rows.table(), known):
                 id, document = _document(target, *row, whole=whole)
                 if id in found:
                     raise CardinalityError(
@@ -94,11 +95,12 @@ class RecordsInSql(SqlKind):
             return found
 
         if isinstance(table, RowTable):
-            count = len(table.insert_many(documents()))
+            count = len(table.insert_many(documents(table.documents)))
             return Outcome("insert", None, rows_inserted=count)
 
         def work(tx: Any) -> Outcome:
-            return Outcome("insert", rows_inserted=len(tx.insert_many(table.name, documents())))
+            new = documents(documents_at(tx, table.name))
+            return Outcome("insert", rows_inserted=len(tx.insert_many(table.name, new)))
 
         return _committed(target, work)
 
