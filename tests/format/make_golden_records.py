@@ -30,6 +30,9 @@ EACH = "0.1.0+each"
 """The version with an index of the elements of lists (feature `each`)."""
 TAGS = (None, "", "sea", "x" * 300, 7, 7.5, True)
 
+ALTERED = "0.1.0+altered"
+"""The version with tables whose columns and JSON schemas were altered (feature `definition`)."""
+
 COLUMNS = {
     "text": "VARCHAR",
     "n": "BIGINT",
@@ -59,9 +62,9 @@ def typed() -> dict[str, dict[str, Any]]:
     }
 
 
-def make(path: Path, *, many: int = 0, each: bool = False) -> None:
-    """Write the database's objects and what they hold; with `many` tables more, so that its catalog is large, or one
-    with indices of elements."""
+def make(path: Path, *, many: int = 0, each: bool = False, altered: bool = False) -> None:
+    """Write the database's objects and what they hold; with `many` tables more, so that its catalog is large, one
+    that has indices of elements, or some that were altered."""
     url = f"memory://{uuid.uuid4().hex}"
     bucket = open_bucket(url)
     made = RecordTables(bucket, "", "golden", background=False)
@@ -80,6 +83,18 @@ def make(path: Path, *, many: int = 0, each: bool = False) -> None:
         tagged.insert_many({f"row {n}": {"tags": [*TAGS[:n], *TAGS[:n]], "keys": [n]} for n in range(8)})
         tagged.update("row 1", {"tags": ["sea", 7], "keys": [1, "one"]})
         tagged.create_index("keys", unique=True, each=True)
+    if altered:
+        for name, isolation in (("changed", "snapshot"), ("alone", "row")):
+            table = create(name, schema={"n": "TINYINT", "x": "DATE", "old": "VARCHAR"}, isolation=isolation)
+            table.insert("before", {"n": 1, "x": dt.date(2026, 1, 31), "old": "gone"})
+            table.alter(
+                add={"new": "BIGINT[]"},
+                drop=["old"],
+                types={"n": "DECIMAL(5,2)", "x": "VARCHAR"},
+                comment=name,
+            )
+            table.insert("after", {"n": Decimal("1.5"), "x": "?", "new": [1]})
+        create("judged").alter(schema={"required": ["n"]}, set_properties={"inline": "1MB"})
     gone = create("people", indices=["city"])
     gone.insert("ada", {"city": "Atlantis"})
     drop(gone)
@@ -108,7 +123,7 @@ def make(path: Path, *, many: int = 0, each: bool = False) -> None:
     visits.insert("gone", {"n": 1})
     visits.delete("gone")
     settle(store)
-    store.log.store.raise_horizon(Horizon(horizon=8 + many + 5 * each))
+    store.log.store.raise_horizon(Horizon(horizon=8 + many + 5 * each + 7 * altered))
     truncate(store.log)
     people.update("cyd", {"city": "Rome", "n": 7})
     people.insert("dee", {"city": "Oslo", "email": "dee@example.com"})
@@ -156,7 +171,10 @@ def read(url: str) -> dict[str, Any]:
             finds[f"tagged {tag}"] = sorted(row.id for row in found)
         finds["key one"] = [row.id for row in tx.find("tagged", keys=firn.Contains("one"))]
     horizon = log.store.horizon()
+    altered = [name for name in ("alone", "changed", "judged") if name in db.tables("records")]
+    more = {"altered": {name: plain(name, db.table(name).scan()) for name in altered}} if altered else {}
     return {
+        **more,
         "tables": {name: name in db.tables("records") for name in ("people", "typed", "visits")},
         "rows": {name: plain(name, tx.scan(name)) for name in ("people", "typed")},
         "single rows": plain("visits", db.table("visits").scan()),
@@ -187,3 +205,5 @@ if __name__ == "__main__":
     make(GOLDEN / CATALOG / "records.json", many=MANY)
     (GOLDEN / EACH).mkdir(exist_ok=True)
     make(GOLDEN / EACH / "records.json", each=True)
+    (GOLDEN / ALTERED).mkdir(exist_ok=True)
+    make(GOLDEN / ALTERED / "records.json", altered=True)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from make_golden import GOLDEN
-from make_golden_records import CATALOG, EACH, MANY, make, open_golden, read
+from make_golden_records import ALTERED, CATALOG, EACH, MANY, make, open_golden, read
 
 import firn
 from firn.bucket import open_bucket
@@ -57,7 +57,7 @@ def test_they_have_objects_of_all_kinds(version):
         return {
             info.key.rpartition("/")[0].partition("/indices")[0]
             for info in open_bucket(url).list("").objects
-            if not info.key.startswith(("many", "tagged"))
+            if not info.key.startswith(("many", "tagged", "changed", "judged", "alone"))
         }
 
     assert kinds(golden(version)[0]) == {
@@ -106,7 +106,32 @@ def test_rows_are_found_by_elements_and_all_that_tells_of_them_needs_the_feature
         tagged.insert("new", {"keys": ["new", "one"]})
 
 
-@pytest.mark.parametrize("options", [{}, {"many": MANY}, {"each": True}], ids=str)
+def test_rows_of_all_definitions_are_read_and_all_that_tells_of_them_needs_the_feature():
+    url, expected = golden(ALTERED)
+    rows = {
+        "before": {"n": "1.00", "x": "2026-01-31", "new": None},
+        "after": {"n": "1.50", "x": "?", "new": [1]},
+    }
+    assert expected["altered"] == {"changed": rows, "alone": rows, "judged": {}}
+    bucket, db = open_bucket(url), firn.connect(url)
+    keys = [
+        info.key for info in bucket.list("_").objects if info.key.startswith(("_commits/", "_firn/packs/"))
+    ]
+    features = {
+        key: json.loads(bucket.get(key).data)["features"] for key in [*keys, "alone/_firn/table.json"]
+    }
+    assert len(features) > 3 and set(map(tuple, features.values())) == {("definition",)}
+    with pytest.raises(firn.InvalidInputError, match="'n' is a required property"):
+        db.table("judged").insert("a", {})
+    for name in ("changed", "alone"):
+        table = db.table(name)
+        with pytest.raises(firn.InvalidInputError, match="had a column 'old'"):
+            table.alter(add={"old": "DATE"})
+        table.alter(add={"old": "VARCHAR"})
+        assert [row["old"] for row in table.scan()] == [None, "gone"]
+
+
+@pytest.mark.parametrize("options", [{}, {"many": MANY}, {"each": True}, {"altered": True}], ids=str)
 def test_a_golden_database_can_be_made(options, tmp_path):
     make(tmp_path / "records.json", **options)
     url, expected = open_golden(tmp_path / "records.json")

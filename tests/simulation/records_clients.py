@@ -272,10 +272,10 @@ class Clients:
             tables.drop(definition)
             return "table dropped"
         if roll < 0.7:
-            inline = client.random.choice(["8B", "4MB", None])
-            alter.alter(
-                store, definition, Alteration(properties={"inline": inline}), validate=False, dry_run=False
-            )
+            asked = Alteration(properties={"inline": client.random.choice(["8B", "4MB", None])})
+            if roll < 0.5:
+                asked = Alteration(schema=schema_of_orders(client.random.randrange(3)))
+            alter.alter(store, definition, asked, validate=False, dry_run=False)
             return "altered"
         state = store.log.refresh().catalog.get("orders")
         if state is not None and "n" in state.fields:
@@ -283,6 +283,11 @@ class Clients:
             return "index dropped"
         indexes.build_index(store, "orders", "n")
         return "index built"
+
+
+def schema_of_orders(kind: int) -> dict[str, Any]:
+    """A schema that takes documents of one kind alone."""
+    return {"properties": {"kind": {"const": kind}}, "required": ["kind"]}
 
 
 def tables_of(store: RecordStore) -> RecordTables:
@@ -480,7 +485,9 @@ class Session:
 
     def orders(self) -> None:
         """Rows of a table that may be altered or dropped at any time; a few have a megabyte."""
-        index = self.tx._table("orders").state.fields.get("n")
+        table = self.tx._table("orders")
+        index, schema = table.state.fields.get("n"), table.documents.schema
+        kind = None if schema is None else schema["properties"]["kind"]["const"]
         for id in self.random.sample(USERS, self.random.randint(1, 3)):
             roll = self.random.random()
             if roll < 0.2 and index is not None and 0 < index.ready <= self.tx.snapshot:
@@ -490,6 +497,7 @@ class Session:
             self.think()
             row = self.get("orders", id) if roll < 0.7 else None
             document = {"n": self.random.randrange(3), "by": self.tx.txid, "text": self.clients.model.text()}
+            document |= {} if kind is None else {"kind": kind}
             if row is None or roll < 0.3:
                 self.upsert("orders", id, document)
             elif roll < 0.5:

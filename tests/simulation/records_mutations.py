@@ -138,6 +138,11 @@ def commit_to_tables_that_are_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Open, "_tables_must_stand", lambda self, catalog: None)
 
 
+def commit_what_the_old_schema_allowed(patch: pytest.MonkeyPatch) -> None:
+    """Rule 29: documents must be judged by the schema that they are committed under."""
+    patch.setattr(Open, "_rules_must_stand", lambda self, catalog, names: None)
+
+
 def take_dropped_rows_for_lost(patch: pytest.MonkeyPatch) -> None:
     """Rows go with their table."""
     patch.setattr(damage, "is_there", lambda store, layout: True)

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 from firn.bucket.base import BytesLike
 from firn.journal.sequence import LogRecord, RowWrite, SequenceLayout
+from firn.journal.sequence.catalog import after_members
 from firn.records.apply import apply
 from firn.records.definition.definition import Index, RecordDefinition, read_definition
+from firn.records.documents.documents import Documents
 from firn.records.documents.predicates import Contains
 from firn.records.maintain import collection
 from firn.records.maintain.ddl import define
@@ -244,6 +246,7 @@ def final(model: Model, store: RecordStore, objects: Remembering) -> None:
     behind but what is needed."""
     records = whole_log(store)
     model.holds(records, objects.body)
+    follow_their_schemas(records, objects)
     end_what_was_begun(store)
     with begin(store) as tx:
         tx.upsert("doctors", "day0", {"shift": "day", "on": True})
@@ -281,6 +284,18 @@ def whole_log(store: RecordStore, *, packs: bool = True) -> list[LogRecord]:
     """All records from the first on; without packs, those that aren't in any."""
     head = store.log.refresh().number
     return store.log.records(0 if packs else store.log.store.horizon().lo, head)
+
+
+def follow_their_schemas(records: list[LogRecord], objects: Remembering) -> None:
+    """Documents are of the kind that their table allows when they are committed."""
+    for record in records:
+        for number, member in enumerate(record.group):
+            state = after_members(record.catalog, record.group[:number], record.number).get("orders")
+            if state is not None and state.documents is not None:
+                judge = Documents("orders", schema=state.documents.schema)
+                for write in member.writes:
+                    if write.table == "orders" and not write.deletes:
+                        judge.must_follow(write.id, objects.body(write))
 
 
 def all_rows(store: RecordStore) -> list[tuple[str, Row]]:

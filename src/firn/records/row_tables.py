@@ -85,18 +85,13 @@ class RowTable:
         self.threads = threads or Threads(CALLS)
         self._clock = clock or SystemClock()
         self.name: Final = definition.name
-        self._latest = LatestDefinition(bucket, prefix, definition, self._clock)
-        self._rows = RowStore(bucket, definition.layout(prefix), self._latest, self._clock)
+        self.latest = LatestDefinition(bucket, prefix, definition, self._clock)
+        self._rows = RowStore(bucket, definition.layout(prefix), self.latest, self._clock)
 
     @property
     def definition(self) -> RecordDefinition:
         """The table's definition, as this process has read it last. No request."""
-        return self._latest.known
-
-    @property
-    def documents(self) -> Documents:
-        """What documents may hold. 1 GET if the definition wasn't read within 10 s, else none."""
-        return self._latest.now().documents
+        return self.latest.known
 
     def __getattr__(self, verb: str) -> Any:
         """Say why a verb of other record tables isn't here."""
@@ -161,7 +156,7 @@ class RowTable:
             dry_run=dry_run,
             check_rows=self._check_rows if validate else None,
         )
-        self._latest.learn(made)
+        self.latest.learn(made)
         return result
 
     def get(self, id: str) -> Record:
@@ -192,7 +187,7 @@ class RowTable:
         if etag == "":
             return self.upsert(id, document)
         check_new(etag)
-        return self._rows.insert(id, self.documents.encode(check_id(id), document))
+        return self._rows.insert(id, self._documents().encode(check_id(id), document))
 
     def upsert(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document, whether it is there or not; its ETag. 1 GET and 1 PUT; with an ETag as
@@ -202,7 +197,9 @@ class RowTable:
             StaleObjectError: an ETag was given, and the row has another or is gone.
             OutcomeUnknownError: it may or may not have been written: look before retrying.
         """
-        return self._rows.replace(id, self.documents.encode(check_id(id), document), check_etag(etag) or "")
+        return self._rows.replace(
+            id, self._documents().encode(check_id(id), document), check_etag(etag) or ""
+        )
 
     def update(self, id: str, document: Mapping[str, Any], *, etag: str | None = None) -> str:
         """The row becomes that document; its ETag. 1 PUT with an ETag, else 1 GET and 1 PUT.
@@ -217,7 +214,7 @@ class RowTable:
             StaleObjectError: the row has another ETag, or is gone; `current` is what there is.
             OutcomeUnknownError: it may or may not have been written: look before retrying.
         """
-        return self._rows.replace(id, self.documents.encode(check_id(id), document), etag)
+        return self._rows.replace(id, self._documents().encode(check_id(id), document), etag)
 
     def delete(self, id: str, *, etag: str | None = None) -> None:
         """Delete the row. Arguments, errors and cost as `update`; with "" a missing one is fine."""
@@ -277,14 +274,17 @@ class RowTable:
         if self.engines.is_dataframe(rows):
             report: RecordLoadReport = self.engines.load(self, rows, id=id, batch=batch)
             return report
-        return RecordLoadReport(self.load_rows(load_rows(rows, self.documents, id=id), batch=batch), 0, None)
+        return RecordLoadReport(
+            self.load_rows(load_rows(rows, self._documents(), id=id), batch=batch), 0, None
+        )
 
     def load_rows(self, rows: Iterable[Row], *, batch: int) -> int:
         """The same for ids and documents; how many."""
         rows, done = iter(rows), 0
         while chunk := list(islice(rows, batch)):
             # The last of several rows with one id stays.
-            bodies = {id: self.documents.encode(check_id(id), document) for id, document in chunk}
+            documents = self._documents()
+            bodies = {id: documents.encode(check_id(id), document) for id, document in chunk}
             in_flight(lambda item: self._rows.replace(*item, ""), list(bodies.items()), self._rows.in_flight)
             done += len(chunk)
         return done
@@ -309,7 +309,7 @@ class RowTable:
         sequence and 1 GET a row; with a `limit`, in the order of ids, 1 GET a row that is taken or doesn't match, and
         as many again at most."""
         asked = self._asked(where, equalities)
-        order = Order(order_by).known_to(self.documents)
+        order = Order(order_by).known_to(self._documents())
         page = order.wanted(limit, self.get(after) if isinstance(after, str) and not order.by_id else after)
         ids = asked.get(ID, Ids())
         assert isinstance(ids, Ids)
@@ -326,7 +326,7 @@ class RowTable:
         else:
             rows = in_order(map(ALL.order.of_row, names), read, ALL)
             found = iter(sorted((row for row in rows if row in page), key=order.key))
-        return Rows.of(islice(found, limit), self.documents)
+        return Rows.of(islice(found, limit), self._documents())
 
     def stream(self, where: Mapping[str, Any] | None = None, /, **equalities: Any) -> Iterator[Record]:
         """The same as an iterator that holds few rows at a time, in the order of their objects' names."""
@@ -359,9 +359,13 @@ class RowTable:
                 if row.body is not None:
                     must_follow(made, row.id, row.body)
 
+    def _documents(self) -> Documents:
+        """What documents may hold. 1 GET if the definition wasn't read within 10 s, else none."""
+        return self.latest.now().documents
+
     def _asked(self, where: Mapping[str, Any] | None, equalities: Mapping[str, Any]) -> Where:
         conditions = conditions_of(where, equalities)
-        return {name: self.documents.predicate(name, given) for name, given in conditions.items()}
+        return {name: self._documents().predicate(name, given) for name, given in conditions.items()}
 
     def _matching(self, keys: Sequence[str], asked: Where) -> Iterator[Record]:
         return (row for row in self._rows.records(keys) if matches(row, asked, row.id))

@@ -11,7 +11,7 @@ from firn.bucket.base import Bucket
 from firn.concurrency.aio import AsyncTableVerbs, awaited, each
 from firn.records.definition.alteration import UNCHANGED, Alteration, Unchanged
 from firn.records.definition.definition import RecordDefinition
-from firn.records.documents.documents import ID, Documents, Record
+from firn.records.documents.documents import ID, Record
 from firn.records.load.load import BATCH, RecordLoadReport, check_batch, load
 from firn.records.load.rows import load_rows
 from firn.records.maintain import alter as altering
@@ -77,12 +77,6 @@ class RecordTable:
     def definition(self) -> RecordDefinition:
         """The table's definition, as far as this process knows it: a verb looks at the log, this doesn't."""
         return self.session.definition(self._created)
-
-    @property
-    def documents(self) -> Documents:
-        """What documents may hold. No request, but for a process that knows nothing yet."""
-        store = self.session.store
-        return store.table(self.name, store.log.head().catalog).documents
 
     def alter(
         self,
@@ -375,7 +369,8 @@ class RecordTable:
             report: RecordLoadReport = self.engines.load(self, rows, id=id, batch=batch)
             return report
         store = self.session.store
-        incoming = load_rows(rows, self.documents, id=id)
+        documents = store.table(self.name, store.log.head().catalog).documents
+        incoming = load_rows(rows, documents, id=id)
         return load(store, self.name, incoming, batch=batch).report(store.log.head().number)
 
     # -- indices

@@ -343,3 +343,69 @@ def test_a_lost_definition_is_copied_back_or_said_again(db, isolation, again):
         db.bucket.put(key, body)
     assert [dict(row) for row in db.table("t").scan()] == [{"_id": "a", "n": 1}]
     assert check(db).problems == ()
+
+
+# -- altered tables
+
+
+def test_a_column_is_renamed_by_changing_documents(db):
+    people = db.create_table("people", kind="records", schema={"born": "INTEGER"})
+    people.insert("ada", {"born": 1815})
+    with advises(" is added before, by alter(add=…), ", names="people"):
+        people.alter(rename={"born": "year"})
+    people.alter(add={"year": "INTEGER"})
+    db.sql("UPDATE people SET year = born")
+    people.alter(drop=["born"])
+    assert people.get("ada").document == {"year": 1815}
+
+
+def test_a_default_is_written_into_documents(db):
+    people = db.create_table("people", kind="records", schema={"born": "INTEGER"})
+    people.insert("ada", {"born": 1815})
+    with advises("with its type alone, and write the value into the documents, like UPDATE", names="people"):
+        people.alter(add={"city": ("VARCHAR", "London")})
+    people.alter(add={"city": "VARCHAR"})
+    db.sql("UPDATE people SET city = 'London'")
+    assert people.get("ada")["city"] == "London"
+
+
+def test_documents_without_columns_follow_a_json_schema(db):
+    people = db.create_table("people", kind="records")
+    with advises("A JSON schema says what they hold, by alter(schema=…)", names="people"):
+        people.alter(add={"born": "INTEGER"})
+    people.alter(schema={"properties": {"born": {"type": "integer"}}})
+    with pytest.raises(firn.InvalidInputError):
+        people.insert("ada", {"born": "1815"})
+
+
+def test_the_index_of_a_column_is_dropped_first(db):
+    people = db.create_table(
+        "people", kind="records", schema={"born": "INTEGER", "n": "INTEGER"}, indices=["born"]
+    )
+    with advises("Drop the index first, by drop_index(", names=["people", "born"]):
+        people.alter(drop=["born"])
+    people.drop_index("born")
+    assert people.alter(drop=["born"]).changes == ("drop born",)
+
+
+def test_a_type_that_takes_nothing_in_goes_by_another_column(db):
+    people = db.create_table("people", kind="records", schema={"born": "VARCHAR"})
+    people.insert("ada", {"born": "1815"})
+    with advises("or add another column, change the documents, and drop this one", names=["people", "born"]):
+        people.alter(types={"born": "INTEGER"})
+    people.alter(add={"year": "INTEGER"})
+    db.sql("UPDATE people SET year = CAST(born AS INTEGER)")
+    people.alter(drop=["born"])
+    assert people.get("ada").document == {"year": 1815}
+
+
+def test_rows_that_do_not_follow_are_mended_or_left(db):
+    for follow in ("mend", "leave"):
+        people = db.create_table(f"people_{follow}", kind="records")
+        people.insert("ada", {"born": "1815"})
+        strict = {"properties": {"born": {"type": "integer"}}}
+        with advises("mend the row, or alter without validate", names="ada"):
+            people.alter(schema=strict, validate=True)
+        if follow == "mend":
+            people.upsert("ada", {"born": 1815})
+        assert people.alter(schema=strict, validate=follow == "mend").changes == ("schema",)

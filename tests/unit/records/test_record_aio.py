@@ -37,7 +37,6 @@ _NO_TWIN = {
     "to_spark",
     "aio",
     "definition",
-    "documents",
 }
 """Of commits, recovery and loads, not of users; what waits in Spark's jobs alone; the way here."""
 

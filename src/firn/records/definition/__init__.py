@@ -1,4 +1,5 @@
-"""The definition of a record table: what it was created with.
+"""The definition of a record table: what it was created with, and what an `alter` makes of it.
 
-The object's fields and their checks enter here; changes of them are in `records.maintain`. Begin at `definition`.
+The object's fields and their checks enter here; how a change is committed is in `records.maintain`. Begin at
+`definition`.
 """

@@ -76,8 +76,9 @@ class Alteration:
         if rename:
             old, new = next(iter(rename.items()))
             raise UnsupportedError(
-                f"{table}: columns of record tables aren't renamed, as documents name their fields. Add {new!r} by "
-                f"alter(add=…), change the documents, like UPDATE {table} SET {new} = {old}, and drop {old!r} then."
+                f"{table}: fields of record tables aren't renamed, as documents name their fields. Change these, "
+                f"like UPDATE {table} SET {new} = {old}; a declared column {new!r} is added before, by alter(add=…), "
+                f"and {old!r} dropped then, by alter(drop=…)."
             )
         asked = Alteration(
             add or {}, tuple(drop or ()), types or {}, schema, comments or {}, comment, set_properties or {}

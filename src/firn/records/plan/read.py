@@ -127,7 +127,7 @@ class RecordsRead(NarrowedRead):
                     f"{table.name} has isolation='row': its rows have no versions that at={at!r} could name."
                 )
             layout = table.definition.layout(table.prefix)
-            documents, version = table.documents, ""
+            documents, version = table.latest.now().documents, ""
             own: tuple[str, ...] = ()
             source: ManyRows = LoneRows(table.bucket, layout)
         else:
@@ -238,7 +238,8 @@ class RecordsRead(NarrowedRead):
             ) from error
 
     def _table(self, found: Sequence[Found]) -> pa.Table:
-        columns = {name: kind for name, kind in self.known.items() if name in self.asked_for}
+        wanted = self.asked_for
+        columns = {name: kind for name, kind in self.known.items() if name in wanted}
         own: dict[str, Sequence[Any]] = {ID: [row.id for row in found]}
         if "_seq" in self.asked:
             own["_seq"] = [row.seq for row in found]

@@ -24,7 +24,7 @@ from firn.journal.position import BEGINNING
 from firn.journal.sequence.history import history
 from firn.predicate.predicate import Predicate
 from firn.reads import Unit, spelled
-from firn.records.documents.documents import Documents
+from firn.records.documents.documents import ID, Documents
 from firn.records.documents.tabular import row_columns
 from firn.records.objects.store import RecordStore, Table
 from firn.records.plan.read import ASKED_FOR, ROW_WEIGHT, RecordsRead
@@ -165,7 +165,8 @@ class RecordChangesRead:
     def rows(self, works: Sequence[Any]) -> Iterator[pa.Table]:
         """1 GET a commit, or a pack of them, and 1 a large document."""
         store = RecordStore(self.bucket, self.database, clock=SystemClock())
-        columns = {name: kind for name, kind in self.known.items() if name in self.asked_for}
+        wanted = self.asked_for or {ID}  # a table without columns has no rows
+        columns = {name: kind for name, kind in self.known.items() if name in wanted}
         for work in works:
             each: Iterable[Change] = changes(store, self.state, work.after, work.upto)
             if not self.told:

@@ -60,7 +60,7 @@ def load_dataframe(
         )
     definition = table.definition
     database = table.prefix[: -len(definition.name)].rstrip("/")
-    context = RecordLoadContext(database, table.prefix, definition, table.documents, id, batch)
+    context = RecordLoadContext(database, table.prefix, definition, _documents(table), id, batch)
     work = partial(_load_part, table.bucket, context)
     with conf(frame.sparkSession, {ARROW_BATCH_CONF: str(BATCH_ROWS)}):
         parts = each_partition(frame, table.bucket, work, description="firn: load")
@@ -75,6 +75,14 @@ def load_dataframe(
     store.log.forget()
     settle(store)
     return LoadedPart(rows, commits).report(store.log.head().number)
+
+
+def _documents(table: RecordTable | RowTable) -> Documents:
+    """What documents may hold now. As the end of the log is found, or 1 GET at most."""
+    if isinstance(table, RowTable):
+        return table.latest.now().documents
+    store = table.session.store
+    return store.table(table.name, store.log.head().catalog).documents
 
 
 def _load_part(bucket: Bucket, context: RecordLoadContext, batches: Iterator[pa.RecordBatch]) -> LoadedPart:

@@ -95,7 +95,7 @@ class RecordsInSql(SqlKind):
             return found
 
         if isinstance(table, RowTable):
-            count = len(table.insert_many(documents(table.documents)))
+            count = len(table.insert_many(documents(table.latest.now().documents)))
             return Outcome("insert", None, rows_inserted=count)
 
         def work(tx: Any) -> Outcome:
