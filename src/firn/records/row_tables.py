@@ -46,7 +46,7 @@ class RowTable:
 
     Each call is atomic for its row and sees all that was acknowledged before it began; nothing holds for two
     calls together. A row that was read tells its ETag, and a write that is given one succeeds only if the row is
-    still that version.
+    still that version. Each 10 s a call looks at the table's definition again, which others may have altered: 1 GET.
 
     Args:
         bucket: where the database is; it has conditional puts.

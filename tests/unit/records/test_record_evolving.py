@@ -493,6 +493,8 @@ def test_sql_sees_and_changes_an_altered_table(db, people):
         ]
         tx.sql("INSERT INTO people (_id, email) VALUES ('cyd', 'c@x')")
     assert people.count() == 3
+    db.sql("ALTER TABLE people ALTER COLUMN born SET DATA TYPE VARCHAR")
+    assert people.get("bob")["born"] == "5000000000"
     assert "email" in db.sql("SHOW CREATE TABLE people").to_arrow().to_pylist()[0].popitem()[1]
 
 
@@ -544,6 +546,13 @@ def test_an_open_table_of_single_rows_looks_again_after_a_while(url):
     bucket.clock.sleep(11)
     with pytest.raises(firn.InvalidInputError, match="'fax'"):
         two.upsert("a", {"fax": "1"})
+    one.alter(drop=["city"])
+    assert two.get("a").document == {"born": None, "city": None}
+    before = bucket.counters.as_dict()
+    bucket.clock.sleep(11)
+    assert two.get("a").document == {"born": None}
+    assert two.get("a").document == {"born": None}
+    assert bucket.counters.since(before)["get"] == 3
 
 
 def test_a_row_table_that_was_dropped_meanwhile_is_not_altered(db, url):

@@ -40,8 +40,16 @@ class LatestDefinition:
             TableNotFoundError: the table was dropped.
         """
         with self._mutex:
-            fresh = self._clock.monotonic() - self._read_s < REFRESH_S
-        return self.known if fresh else self.read()
+            before_s, now_s = self._read_s, self._clock.monotonic()
+            if now_s - before_s < REFRESH_S:
+                return self._definition
+            self._read_s = now_s  # other threads go on meanwhile
+        try:
+            return self.read()
+        except BaseException:
+            with self._mutex:
+                self._read_s = before_s
+            raise
 
     def read(self) -> RecordDefinition:
         """1 GET. Raises as `now`."""
@@ -62,9 +70,9 @@ class LatestDefinition:
             self._read_s = max(self._read_s, self._clock.monotonic() if read_s is None else read_s)
 
     def decode(self, body: bytes, id: str) -> dict[str, Any]:
-        """A document that was read. No request; 1 GET if it has what the definition doesn't know: somebody may have
+        """A document that was read. As `now`; 1 GET if it has what the definition doesn't know: somebody may have
         altered that, and who wrote the document back without a field would lose it."""
-        definition = self.known
+        definition = self.now()
         with suppress(CorruptObjectError):
             document = definition.documents.decode(body, id)
             columns = definition.columns

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from firn.alter import AlterResult
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.predicate.select import shown
 from firn.records.definition.definition import Index
@@ -22,7 +23,7 @@ from firn.sql.kinds.keyed import keeps_first, merge_of, refuse_key
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, refuse_lake_clauses
 from firn.sql.kinds.matches import RowChange, row_changes
 from firn.sql.outcome import Outcome
-from firn.sql.syntax.statements import CreateTable, Insert, Merge
+from firn.sql.syntax.statements import AlterTable, CreateTable, Insert, Merge
 
 DOCUMENT = "document"
 
@@ -57,6 +58,10 @@ class RecordsInSql(SqlKind):
         if isinstance(given.get("indices"), str):
             given["indices"] = [_index(text) for text in given["indices"].split(",")]
         return {"schema": schema or None, **given}
+
+    def alter(self, table: Any, statement: AlterTable, *, fence: bool) -> AlterResult:
+        result: AlterResult = table.alter(types=statement.types, set_properties=statement.properties)
+        return result
 
     def created(self, table: Any) -> CreateTable:
         found, indices = table.definition, []
