@@ -511,7 +511,7 @@ def believe_that_all_was_claimed(patch: pytest.MonkeyPatch) -> None:
 
 def end_a_build_without_a_look_back(patch: pytest.MonkeyPatch) -> None:
     """Rule 27: at what was written since the look at all rows."""
-    patch.setattr(indexes._Ready, "_check", lambda self, members: None)
+    patch.setattr(indexes._Ready, "_check", lambda self, members, table: None)
 
 
 def end_any_build(patch: pytest.MonkeyPatch) -> None:
