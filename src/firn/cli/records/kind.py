@@ -43,7 +43,7 @@ class RecordsInShell(ShellKind):
     def print_schema(self, table: AnyRecordTable, *, at: str | None, json: bool) -> None:
         if at is not None:
             raise InvalidInputError(
-                f"{table.name} is a record table, whose columns never change: leave out --at."
+                f"{table.name} is a record table, whose columns are shown as they are now: leave out --at."
             )
         from firn.records.maintain.alter import definition_now
         from firn.records.table import RecordTable
@@ -93,7 +93,13 @@ class RecordsInShell(ShellKind):
             asked.refuse_properties()
 
     def columns(self, table: AnyRecordTable) -> dict[str, str]:
-        return dict(table.definition.columns or {})
+        from firn.records.maintain.alter import definition_now
+        from firn.records.table import RecordTable
+
+        d = table.definition
+        if isinstance(table, RecordTable):
+            d = definition_now(table.session.store, d)
+        return dict(d.columns or {})
 
     def ingest(
         self, database: Database, table: AnyRecordTable | None, frame: DataFrame, asked: Ingest

@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from firn.alter import AlterResult
 from firn.errors import CardinalityError, InvalidInputError, UnsupportedError
 from firn.predicate.select import shown
 from firn.records.definition.definition import Index
@@ -23,7 +22,7 @@ from firn.sql.kinds.keyed import keeps_first, merge_of, refuse_key
 from firn.sql.kinds.kind import SourceRows, SqlKind, Target, TransactionVerb, refuse_lake_clauses
 from firn.sql.kinds.matches import RowChange, row_changes
 from firn.sql.outcome import Outcome
-from firn.sql.syntax.statements import AlterTable, CreateTable, Insert, Merge
+from firn.sql.syntax.statements import CreateTable, Insert, Merge
 
 DOCUMENT = "document"
 
@@ -59,10 +58,6 @@ class RecordsInSql(SqlKind):
             given["indices"] = [_index(text) for text in given["indices"].split(",")]
         return {"schema": schema or None, **given}
 
-    def alter(self, table: Any, statement: AlterTable, *, fence: bool) -> AlterResult:
-        result: AlterResult = table.alter(types=statement.types, set_properties=statement.properties)
-        return result
-
     def created(self, table: Any) -> CreateTable:
         found, indices = table.definition, []
         if self.transaction(table):
@@ -77,6 +72,7 @@ class RecordsInSql(SqlKind):
             table.name,
             columns=dict(found.columns or {}),
             options={name: value for name, value in options.items() if value != ""},
+            comments=found.comments,
         )
 
     def insert(self, target: Target, rows: SourceRows, statement: Insert) -> Outcome:
