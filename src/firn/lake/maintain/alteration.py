@@ -92,8 +92,9 @@ class Planner:
             self._add(
                 f"type of {name}: {self.columns[name]}", {(TYPE, self.physical[name]): self.columns[name]}
             )
-        self._drop([self._column(name) for name in asked.drop])
-        self._rename({self._column(name): new for name, new in asked.rename.items()})
+        self._drop([self._column(name) for name in asked.drop if not self._is_dropped(name)])
+        renamed = {name: new for name, new in asked.rename.items() if not self._is_renamed(name, new)}
+        self._rename({self._column(name): new for name, new in renamed.items()})
         self._add_columns(asked.add)
         for name, text in asked.comments.items():
             self._comment(self._after(name, "comments"), text)
@@ -155,6 +156,9 @@ class Planner:
                 raise self._bad(f"add takes a type, or a type and a value, not {given!r}")
             kind, default = pair
             kind = declared_columns({name: kind})[name]
+            text = None if default is None else default_text(default, kind, name)
+            if self._is_added(name, kind, text):
+                continue
             self._check_name(name)
             if fold(name) in {fold(each) for each in self.columns}:
                 raise self._taken(name)
@@ -164,8 +168,8 @@ class Planner:
             line = f"add {name} {kind}"
             if physical != name:
                 entries[NAME, physical] = name
-            if default is not None:
-                entries[DEFAULT, physical] = text = default_text(default, kind, name)
+            if text is not None:
+                entries[DEFAULT, physical] = text
                 line += f" default {text}"
             self.columns[name], self.physical[name] = kind, physical
             self._add(line, entries)
@@ -277,7 +281,35 @@ class Planner:
 
     def _column(self, name: str) -> str:
         """A column as it is called before the call."""
+        now = self._called(name)
+        if now is not None and self._unknown(name):
+            raise self._bad(f"there is no column {name!r}: it is called {now!r} now")
         return self.table.column_of(name, self.snapshot.columns)
+
+    def _unknown(self, name: str) -> bool:
+        return fold(name) not in {fold(each) for each in self.snapshot.columns}
+
+    def _called(self, physical: str) -> str | None:
+        """The name of a column that is called otherwise in files."""
+        own = self.snapshot.naming.stored
+        return next((name for name, each in own.items() if fold(each) == fold(physical)), None)
+
+    # An alter whose answer was lost may be repeated: what it did is done.
+
+    def _is_dropped(self, name: str) -> bool:
+        return self._unknown(name) and fold(name) in {fold(each) for each in self.snapshot.naming.hidden}
+
+    def _is_renamed(self, name: str, new: str) -> bool:
+        return self._unknown(name) and self._called(name) == new
+
+    def _is_added(self, name: str, kind: str, default: str | None) -> bool:
+        naming = self.snapshot.naming
+        there = self.physical.get(name) if name in self.snapshot.columns else None
+        return (
+            there is not None
+            and self.snapshot.definition.of(TYPE).get(there) == kind
+            and naming.defaults.get(name) == default
+        )
 
     def _after(self, name: str, what: str) -> str:
         """A column as it is called after the call."""
