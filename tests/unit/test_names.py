@@ -34,8 +34,7 @@ NO_NAMES = {
     "predicate/dialect.py: str(node.name).lower()",
     "lake/partition/partition.py: call[1].lower()",  # transforms
     "lake/prune/prune.py: node.name.lower()",  # functions of SQL
-    "lake/write/sort.py: direction.lower()",
-    "database/kinds/lake.py: direction.lower()",
+    "lake/definition/order.py: direction.lower()",
     "names.py: name.lower()",
     "records/read/order.py: direction.lower()",
     "spark/keyed/load.py: F.lower()",  # UUIDs

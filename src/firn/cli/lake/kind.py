@@ -136,9 +136,9 @@ def _folded(names: Sequence[str]) -> list[str]:
 
 def _check_columns(frame: DataFrame, asked: Ingest) -> None:
     """Before the table is made: a typing error shouldn't leave an empty one behind."""
-    from firn.database.kinds.lake import parse_sort
     from firn.lake.definition.keys import parse_key
     from firn.lake.partition.partition import PartitionSpec
+    from firn.lake.write.sort import parse_order
 
     columns = dict.fromkeys(frame.columns, "VARCHAR")
     spec = PartitionSpec.parse(asked.partition_by, {})
@@ -147,7 +147,7 @@ def _check_columns(frame: DataFrame, asked: Ingest) -> None:
             raise InvalidInputError(
                 f"--partition-by names {field.source!r}, which the files don't have: {', '.join(columns)}."
             )
-    parse_sort(asked.sort_by, columns)
+    parse_order(asked.sort_by, columns)
     parse_key(asked.key, asked.version_by, columns, [field.source for field in spec.fields])
 
 

@@ -43,8 +43,7 @@ from firn.lake.definition.keys import parse_key
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.results import DropReport, MendReport
 from firn.lake.table import LakeTable
-from firn.lake.write.sort import sort_keys, unknown_order
-from firn.names import fold
+from firn.lake.write.sort import parse_order
 from firn.runner import Engines
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class LakeTables(TableKind[LakeOptions, LakeDefinition, LakeTable]):
         keys = parse_key(asked.key or (), asked.version_by, columns, [f.source for f in spec.fields])
         if keys is not None and properties.get("shared"):
             raise InvalidInputError(f"{name} can't be shared with the reference, which knows no keys.")
-        order = parse_sort(asked.sort_by or (keys.key if keys is not None else ()), columns)
+        order = parse_order(asked.sort_by or (keys.key if keys is not None else ()), columns)
         return LakeDefinition(name, "lake", journal, columns, spec, order, properties, keys=keys)
 
     def vacate(self, definition: LakeDefinition, names: TableNames) -> Vacant:
@@ -341,26 +340,6 @@ def mark_erased(bucket: Bucket, prefix: str, definition: LakeDefinition) -> None
 
 def shared(definition: LakeDefinition) -> LakeDefinition:
     return replace(definition, properties={**definition.properties, "shared": "icedb"})
-
-
-def parse_sort(sort_by: Sequence[str], columns: Mapping[str, str]) -> tuple[str, ...]:
-    """Check a sort order: `col`, `col asc` or `col desc`."""
-    if isinstance(sort_by, str):
-        raise InvalidInputError(f"sort_by={sort_by!r}: pass a list, like ['date'].")
-    if columns and (unknown := unknown_order(sort_by, columns)) is not None:
-        raise InvalidInputError(
-            f"sort_by names {unknown!r}, which isn't in the schema: {', '.join(columns)}."
-        )
-    named = []
-    for item in sort_by:
-        column, _, direction = item.rpartition(" ")
-        if direction.lower() not in ("asc", "desc") or fold(item) in {fold(name) for name in columns}:
-            column = item
-        if fold(column) in named:
-            raise InvalidInputError(f"sort_by names the column {column!r} twice.")
-        named.append(fold(column))
-    sort_keys(sort_by, columns)  # their types
-    return tuple(sort_by)
 
 
 PART = LakeTables

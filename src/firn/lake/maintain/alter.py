@@ -28,13 +28,13 @@ from firn.lake.maintain.alteration import (
     Planner,
     fitting,
     or_cast,
-    parse_order,
     property_entries,
     property_line,
     refuse_placing,
 )
 from firn.lake.partition.partition import PartitionSpec
 from firn.lake.read.scan import Scan
+from firn.lake.write.sort import parse_order
 from firn.predicate.predicate import Predicate, renamed
 
 FIXED = ("shared", "log_url")
@@ -325,7 +325,7 @@ def _altered_shared(
     properties = dict(found.properties)
     wanted = property_entries(found, asked.properties, now_ms)
     lines = [property_line(name, value) for (kind, name), value in wanted.items() if kind == PROPERTY]
-    order = found.sort_by if asked.sort_by is None else parse_order(found.name, asked.sort_by, columns)
+    order = found.sort_by if asked.sort_by is None else parse_order(asked.sort_by, columns)
     if order != found.sort_by:
         lines.append(f"sort by {', '.join(order) or 'nothing'}")
     for (kind, name), value in wanted.items():

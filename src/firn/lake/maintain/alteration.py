@@ -31,7 +31,7 @@ from firn.lake.definition.defaults import default_text
 from firn.lake.definition.definition import LakeDefinition, check_properties, parse_bloom_filters
 from firn.lake.definition.order import split_order
 from firn.lake.partition.partition import PartitionSpec
-from firn.lake.write.sort import sort_keys, unknown_order
+from firn.lake.write.sort import parse_order, sort_keys
 from firn.names import fold
 from firn.predicate.predicate import Predicate, columns_in, renamed
 
@@ -203,7 +203,7 @@ class Planner:
         asked = self.asked.sort_by
         if asked is None:
             return
-        texts = parse_order(self.table.name, asked, self.columns)
+        texts = parse_order(asked, self.columns)
         ways = {"ascending": "asc", "descending": "desc"}
         order = [[self.physical[name], ways[way]] for name, way in sort_keys(texts, self.columns)]
         present = [split_order(text, self.snapshot.columns) for text in self.definition.sort_by]
@@ -341,17 +341,6 @@ class Planner:
 
     def _bad(self, what: str) -> InvalidInputError:
         return InvalidInputError(f"{self.table.name}: {what}. Nothing was changed.")
-
-
-def parse_order(table: str, sort_by: str | Sequence[str], columns: ColumnTypes) -> tuple[str, ...]:
-    """A sort order over these columns; `InvalidInputError` for one that can't be."""
-    texts = (sort_by,) if isinstance(sort_by, str) else tuple(sort_by)
-    if (unknown := unknown_order(texts, columns)) is not None:
-        raise InvalidInputError(
-            f"{table}: sort_by names {unknown!r}, which is no column: {', '.join(columns)}. Nothing was changed."
-        )
-    sort_keys(texts, columns)  # their types
-    return texts
 
 
 def property_line(name: str, value: Any) -> str:

@@ -16,6 +16,7 @@ from firn.arrow.types import arrow_type
 from firn.deferred import DeferredModule
 from firn.errors import InvalidInputError, UnsupportedError
 from firn.journal.model import ColumnTypes
+from firn.lake.definition.order import split_order
 from firn.names import fold
 
 if TYPE_CHECKING:
@@ -50,6 +51,26 @@ def sort_keys(sort_by: Sequence[str], columns: ColumnTypes) -> list[tuple[str, s
                 raise InvalidInputError(f"the sort order names the column {name!r} twice")
             keys[name] = order
     return list(keys.items())
+
+
+def parse_order(sort_by: Sequence[str], columns: ColumnTypes) -> tuple[str, ...]:
+    """Check a sort order: `col`, `col asc` or `col desc`. No columns at all means that they come with the first rows.
+
+    Raises:
+        InvalidInputError: it is no list, names a column that isn't there, or one twice.
+        UnsupportedError: a column of a type that has no order.
+    """
+    if isinstance(sort_by, str):
+        raise InvalidInputError(f"sort_by={sort_by!r}: pass a list, like ['date'].")
+    if columns and (unknown := unknown_order(sort_by, columns)) is not None:
+        raise InvalidInputError(
+            f"sort_by names {unknown!r}, which isn't in the schema: {', '.join(columns)}."
+        )
+    named = [fold(split_order(text, columns)[0]) for text in sort_by]
+    if twice := next((name for name in named if named.count(name) > 1), None):
+        raise InvalidInputError(f"sort_by names the column {twice!r} twice.")
+    sort_keys(sort_by, columns)  # their types
+    return tuple(sort_by)
 
 
 def unknown_order(sort_by: Sequence[str], names: Iterable[str]) -> str | None:
@@ -164,9 +185,5 @@ def _rows_up_to(head: pa.Table, bound: pa.Table, keys: SortKeys) -> int:
 
 def _column_of(text: str, spelled: Mapping[str, str]) -> tuple[str | None, str]:
     """The column that a part of a sort order names, of those there are by folded name, and its direction."""
-    if (name := spelled.get(fold(text))) is not None:
-        return name, "ascending"
-    head, _, direction = text.rpartition(" ")
-    if head and direction.lower() in ("asc", "desc"):
-        return spelled.get(fold(head.strip())), "descending" if direction.lower() == "desc" else "ascending"
-    return None, "ascending"
+    name, way = split_order(text, spelled)
+    return spelled.get(fold(name)), "descending" if way == "desc" else "ascending"
