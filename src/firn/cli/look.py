@@ -53,6 +53,9 @@ def fsck(
     blocks: Annotated[
         bool, flag("Of keyed tables: read every block, and compare its checksum.", "--blocks")
     ] = False,
+    checks: Annotated[
+        bool, flag("Of lake tables: ask all rows whether they pass the table's checks.", "--checks")
+    ] = False,
     json: Json = False,
     options: StoreOptions = None,
 ) -> None:
@@ -64,7 +67,7 @@ def fsck(
 
     database, name = open_target(target, db, options, known=False)
     with waiting.spinner("checking"):
-        report = check(database, name, writer=writer, footers=not quick, blocks=blocks)
+        report = check(database, name, writer=writer, footers=not quick, blocks=blocks, checks=checks)
     if not report.checked and not report.findings:
         check_there(database)
     if json:

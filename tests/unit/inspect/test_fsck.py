@@ -532,3 +532,22 @@ def test_the_command_on_what_isnt_there(db: firn.Database, tmp_path: Path) -> No
     assert run("fsck").code == 2
     (prod / "events/_firn/table.json").write_bytes(b"rust")
     assert run("fsck", prod / "events").code == 1
+
+
+def test_rows_that_fail_a_check_and_writers_that_lag_are_told(tmp_path: Path) -> None:
+    one, other = (firn.connect(tmp_path, writer=name) for name in ("w", "v"))
+    table = one.create_table("cpu", journal="writer")
+    table.append([{"n": 1}])
+    stale = other.table("cpu")
+    stale.append([{"n": 2}])
+    late = stale.journal.known()
+    table.alter(rename={"n": "m"}, checks={"sane": "m > 0"})
+    stale.journal.known = lambda **_: late  # type: ignore[method-assign]
+    stale.append([{"n": -5}])
+    found = check(one, checks=True)
+    assert [f.what for f in found.problems] == ["1 rows fail the check 'sane': \"m\" > 0"]
+    assert not check(one).problems
+    assert any("the catalogs of v lack some" in f.what for f in found.findings)
+    logged = one.create_table("t", schema={"n": "BIGINT"})
+    logged.alter(checks={"sane": "n > 0"})
+    assert not check(one, "t", checks=True).problems

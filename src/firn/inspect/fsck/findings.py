@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from firn.errors import FirnError
 from firn.journal.model import Conflict
+from firn.journal.naming import Naming
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ def conflicts(where: str, found: Sequence[Conflict]) -> list[Finding]:
         )
         for each in found
     ]
+
+
+def shared_names(where: str, naming: Naming) -> list[Finding]:
+    """Columns that are shown under another name than they should, as problems of an object."""
+    found = []
+    for text in naming.warnings:
+        what, _, remedy = text.partition(". ")
+        found.append(Finding(where, what, f"Give it a name of its own: {remedy.partition(' ')[0]}"))
+    return found
 
 
 def of_error(where: str, error: FirnError | str) -> Finding:
@@ -109,11 +119,12 @@ def shown(names: Iterable[object], *, most: int = 10) -> str:
 class TableCheck(Protocol):
     """How a kind of table is checked: the `PART` of `firn.inspect.fsck.<kind>`."""
 
-    def __call__(self, table: Any, *, footers: bool, blocks: bool) -> Findings:
+    def __call__(self, table: Any, *, footers: bool, blocks: bool, checks: bool) -> Findings:
         """Check a table that can be opened; what is wrong with it is a finding, not an error. Nothing is written.
 
         Args:
             footers: read what each data file says of itself, too.
             blocks: read data files whole, if they have checksums.
+            checks: ask rows whether they pass the table's checks, if it can have any.
         """
         ...

@@ -10,12 +10,23 @@ from firn.bucket.keys import key_below
 from firn.database.database import Database
 from firn.database.kinds.definitions import read_any
 from firn.errors import CorruptObjectError, FirnError, TableNotFoundError
-from firn.inspect.fsck.findings import Finding, Findings, TableCheck, conflicts, note, of_error
+from firn.inspect.fsck.findings import (
+    Finding,
+    Findings,
+    TableCheck,
+    conflicts,
+    note,
+    of_error,
+    shared_names,
+)
+from firn.inspect.fsck.lake import failed_checks
 from firn.inspect.fsck.writer import check_catalog
 from firn.inspect.transactions import chosen_writers, federation_of
 from firn.journal.definition import definition_key
+from firn.journal.entries import SEEN
 from firn.journal.model import Snapshot
-from firn.journal.writer.federation.definition import definitions
+from firn.journal.writer.federation.definition import definition_of, definitions, each_definition
+from firn.journal.writer.federation.federation import Union
 from firn.journal.writer.format.layout import database_key
 from firn.kinds import part_of
 from firn.lake.prune.soft_deletes import predicates
@@ -44,6 +55,7 @@ def check(
     writer: str | None = None,
     footers: bool = True,
     blocks: bool = False,
+    checks: bool = False,
 ) -> FsckReport:
     """Check all tables and all writers of a database, or one table, or one writer. Nothing is written.
 
@@ -55,6 +67,7 @@ def check(
         writer: only this one's catalog.
         footers: read the footer of each live data file too; of keyed tables the index of each SST.
         blocks: of keyed tables read every block, and compare its checksum.
+        checks: of lake tables ask the rows whether they pass the table's checks.
 
     Raises:
         TableNotFoundError, NotFoundError: no such table or writer.
@@ -74,9 +87,9 @@ def check(
     """
     parts: list[Callable[[], Findings]] = []
     if writer is None:
-        parts += _logs(db, table, footers, blocks)
+        parts += _logs(db, table, footers=footers, blocks=blocks, checks=checks)
     if table is None or not parts:
-        parts += _catalogs(db, table, writer, footers)
+        parts += _catalogs(db, table, writer, footers, checks)
     found: list[Finding] = []
     checked: dict[str, int] = {}
     for part in parts:
@@ -88,14 +101,14 @@ def check(
     return FsckReport(db.url, tuple(found), checked)
 
 
-def _logs(db: Database, table: str | None, footers: bool, blocks: bool) -> list[Callable[[], Findings]]:
+def _logs(db: Database, table: str | None, **asked: bool) -> list[Callable[[], Findings]]:
     """The checks of tables with a directory of their own, broken ones too."""
     federation = federation_of(db)
     names = db.bucket.list_dirs(key_below(db.prefix, "")) if table is None else [table]
     found: list[Callable[[], Findings]] = []
     for name in names:
         if federation.is_table(name):
-            found.append(partial(_log, db, name, footers, blocks))
+            found.append(partial(_log, db, name, **asked))
         elif _undefined(db, name).problems:
             found.append(partial(_undefined, db, name))
     return found
@@ -114,7 +127,7 @@ def _undefined(db: Database, name: str) -> Findings:
     return Findings()
 
 
-def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
+def _log(db: Database, name: str, **asked: bool) -> Findings:
     found = Findings()
     where = db.bucket.uri(key_below(db.prefix, name))
     try:
@@ -128,7 +141,7 @@ def _log(db: Database, name: str, footers: bool, blocks: bool) -> Findings:
         found.error(where, error)
         return found
     check: TableCheck = part_of(opened.kind, "check")
-    return check(opened, footers=footers, blocks=blocks)
+    return check(opened, **asked)
 
 
 def _is_tombstone(db: Database, name: str) -> bool:
@@ -143,7 +156,7 @@ def _is_tombstone(db: Database, name: str) -> bool:
 
 
 def _catalogs(
-    db: Database, table: str | None, writer: str | None, footers: bool
+    db: Database, table: str | None, writer: str | None, footers: bool, checks: bool
 ) -> list[Callable[[], Findings]]:
     federation = federation_of(db)
     try:
@@ -158,11 +171,11 @@ def _catalogs(
         for name in names
     ]
     if names:
-        parts.append(partial(_tables, db, table))
+        parts.append(partial(_tables, db, table, checks))
     return parts
 
 
-def _tables(db: Database, table: str | None) -> Findings:
+def _tables(db: Database, table: str | None, checks: bool) -> Findings:
     """Check what only the union of all writers shows."""
     federation = federation_of(db)
     found = Findings()
@@ -191,12 +204,25 @@ def _tables(db: Database, table: str | None) -> Findings:
         where = db.bucket.uri(key_below(db.prefix, name))
         found.add(*(note(where, text) for text in notes))
         try:
-            snapshot = db.table(name, kind="lake").snapshot()
-            found.add(*conflicts(where, snapshot.conflicts))
+            opened = db.table(name, kind="lake")
+            snapshot = opened.snapshot()
+            found.add(*conflicts(where, snapshot.conflicts), *shared_names(where, snapshot.naming))
             _soft_deletes(db, snapshot, found)
+            found.add(*_lagging(where, union, name))
+            if checks:
+                found.add(*failed_checks(opened))
         except FirnError as error:
             found.error(where, error)
     return found
+
+
+def _lagging(where: str, union: Union, table: str) -> list[Finding]:
+    """Writers whose catalogs lack what others have changed of a table: their next commits bring it."""
+    by = each_definition(union, table)
+    whole = definition_of(union, table).entries.without(SEEN)
+    late = [writer for writer, one in by.items() if one.entries.without(SEEN) != whole]
+    what = f"the catalogs of {', '.join(late)} lack some of what was changed of the table"
+    return [note(where, what, "Their next commits bring it")] if late else []
 
 
 def _soft_deletes(db: Database, snapshot: Snapshot, found: Findings) -> None:

@@ -40,7 +40,9 @@ class _File:
     flush: int | None = None
 
 
-def check_keyed(table: KeyedTable, *, footers: bool = True, blocks: bool = False) -> Findings:
+def check_keyed(
+    table: KeyedTable, *, footers: bool = True, blocks: bool = False, checks: bool = False
+) -> Findings:
     """Check a keyed table.
 
     Args:

@@ -13,7 +13,7 @@ import orjson
 from firn.bucket.base import ObjectInfo
 from firn.errors import CorruptObjectError, FirnError, ObjectNotFoundError, UnsupportedError
 from firn.inspect.fsck.files import Expected, check_files
-from firn.inspect.fsck.findings import Finding, Findings, TableCheck, conflicts, of_error, shown
+from firn.inspect.fsck.findings import Finding, Findings, TableCheck, conflicts, of_error, shared_names, shown
 from firn.journal.leaderless import LeaderlessJournal
 from firn.journal.leaderless.append import claimed_log
 from firn.journal.leaderless.format.codec import Log, decode
@@ -33,7 +33,9 @@ Bodies = Mapping[tuple[str, str], bytes]
 """(name, etag) → the bytes of a log."""
 
 
-def check_lake(table: LakeTable, *, footers: bool = True, blocks: bool = False) -> Findings:
+def check_lake(
+    table: LakeTable, *, footers: bool = True, blocks: bool = False, checks: bool = False
+) -> Findings:
     """One pass over one table. Cost: see `firn.inspect.fsck.fsck.check`."""
     found = Findings()
     found.count("tables", 1)
@@ -46,6 +48,8 @@ def check_lake(table: LakeTable, *, footers: bool = True, blocks: bool = False) 
     state = _folded(journal, logs, found)
     if state is not None:
         _files(journal, state, found, footers)
+        if checks:
+            found.add(*failed_checks(table))
     _lock(journal, found)
     _batches(journal, found)
     _checkpoint(journal, bodies, logs, found)
@@ -53,6 +57,19 @@ def check_lake(table: LakeTable, *, footers: bool = True, blocks: bool = False) 
         read_horizon(journal.log_bucket, journal.layout)
     except CorruptObjectError as error:
         found.error(journal.log_bucket.uri(journal.layout.horizon_key), error)
+    return found
+
+
+def failed_checks(table: LakeTable) -> list[Finding]:
+    """Rows that fail the checks of a table, as problems of it. Files whose statistics tell aren't read."""
+    snapshot = table.snapshot()
+    found = []
+    for name, text in table.context.at(snapshot).definition.checks.items():
+        bad = table.scan(where=f"TRY(({text}) IS FALSE)", at=snapshot.version).count()
+        if bad:
+            what = f"{bad:,} rows fail the check {name!r}: {text}"
+            remedy = f"Change or delete them, or take the check back with alter(checks={{{name!r}: None}})"
+            found.append(Finding(table.bucket.uri(table.prefix), what, remedy))
     return found
 
 
@@ -109,7 +126,8 @@ def _carried_badly(log: Log, logs: Sequence[Log], journal: LeaderlessJournal) ->
 def _folded(journal: LeaderlessJournal, logs: Sequence[Log], found: Findings) -> ReplayedState | None:
     try:
         state = journal.fold(logs)
-        found.add(*conflicts(journal.log_bucket.uri(journal.layout.log_prefix), state.agreement.conflicts))
+        where = journal.log_bucket.uri(journal.layout.log_prefix)
+        found.add(*conflicts(where, state.agreement.conflicts), *shared_names(where, state.agreement.naming))
         return state
     except FirnError as error:
         found.error(journal.log_bucket.uri(journal.layout.log_prefix), error)

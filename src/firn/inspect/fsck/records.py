@@ -25,7 +25,9 @@ from firn.records.table import RecordTable
 _BATCH = 1000
 
 
-def check_records(table: RecordTable | RowTable, *, footers: bool = True, blocks: bool = False) -> Findings:
+def check_records(
+    table: RecordTable | RowTable, *, footers: bool = True, blocks: bool = False, checks: bool = False
+) -> Findings:
     """1 LIST sequence of entries, of rows, of cursors of copies, of packs and of the log, 1 GET a row, a cursor, a
     pack and a commit, and what opening the log costs."""
     found = Findings()
