@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from firn.database.database import Database
+    from firn.lake.maintain.alter import ColumnDefinition
     from firn.lake.table import LakeTable
 
 
@@ -35,30 +36,37 @@ class LakeInShell(ShellKind):
         }
 
     def print_schema(self, table: LakeTable, *, at: str | None, json: bool) -> None:
-        snapshot, d = table.snapshot(at), table.context.definition
+        snapshot = table.snapshot(at)
         for warning in snapshot.warnings:
             output.warn(warning)
-        fields = [str(f) for f in d.partition.fields]
+        found = table.definition(at)
+        fields = [str(f) for f in found.partition.fields]
         if json:
             output.document(
                 {
                     "table": table.name,
-                    "version": snapshot.version,
-                    "columns": [{"name": c, "type": t} for c, t in snapshot.columns.items()],
+                    "version": found.version,
+                    "columns": [_column(c) for c in found.columns],
                     "partition_by": fields,
-                    "sort_by": list(d.sort_by),
-                    "properties": dict(d.properties),
+                    "sort_by": list(found.sort_by),
+                    "properties": dict(found.properties),
+                    **({"checks": dict(found.checks)} if found.checks else {}),
+                    **({"comment": found.comment} if found.comment else {}),
                 }
             )
             return
-        output.table(["column", "type"], snapshot.columns.items())
-        if not snapshot.columns:
+        _print_columns(found.columns)
+        if not found.columns:
             output.note("No columns yet: the first append decides them.")
-        for title, values in (("partitioned by", fields), ("sorted by", d.sort_by)):
+        for title, values in (("partitioned by", fields), ("sorted by", found.sort_by)):
             if values:
                 output.line(f"{title}: {', '.join(values)}")
-        for name, value in d.properties.items():
+        for name, value in found.properties.items():
             output.line(f"property {name}: {value}")
+        for name, text in found.checks.items():
+            output.line(f"check {name}: {text}")
+        if found.comment:
+            output.line(f"comment: {found.comment}")
 
     def print_log(self, database: Database, table: LakeTable, asked: LogOptions) -> None:
         from firn.cli.lake.history import print_commits
@@ -73,6 +81,28 @@ class LakeInShell(ShellKind):
 
     def ingest(self, database: Database, table: LakeTable | None, frame: DataFrame, asked: Ingest) -> None:
         _append(database, table, frame, asked)
+
+
+def _column(column: ColumnDefinition) -> dict[str, str]:
+    """A column as JSON has it: what `alter` changed of it stands where it was changed."""
+    told = {"name": column.name, "type": column.type}
+    more = {"default": column.default, "comment": column.comment}
+    if column.physical != column.name:
+        told["physical"] = column.physical
+    return told | {key: text for key, text in more.items() if text is not None}
+
+
+def _print_columns(columns: Sequence[ColumnDefinition]) -> None:
+    rows = [_column(column) for column in columns]
+    titles = {
+        "name": "column",
+        "type": "type",
+        "default": "default",
+        "physical": "in files",
+        "comment": "comment",
+    }
+    shown = [key for key in titles if key in ("name", "type") or any(key in row for row in rows)]
+    output.table([titles[key] for key in shown], [[row.get(key, "") for key in shown] for row in rows])
 
 
 def _append(database: Database, found: LakeTable | None, frame: DataFrame, asked: Ingest) -> None:
