@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from firn.errors import InvalidInputError, UnsupportedError
-from firn.journal.columns import join
+from firn.journal.columns import evolve, join
 from firn.journal.entries import DROP, NAME
 from firn.journal.model import ColumnTypes, DataFile, KnownColumns, Session, Snapshot, SoftDelete
 from firn.lake.context import LakeContext
@@ -303,8 +303,13 @@ def overwrite(
             change = _replaceable(table, session.snapshot, touched)
         else:
             change = _replaceable(table, session.snapshot, None)
+        # Files that are written anew keep columns that the new rows lack.
+        kept = session.snapshot.columns if change.adds else {}
         change = replace(
-            change, adds=[*change.adds, *written.files], columns=written.columns, fresh=written.files
+            change,
+            adds=[*change.adds, *written.files],
+            columns=evolve(kept, written.columns, allow_widening=True),
+            fresh=written.files,
         )
         summary = {} if where is None else {"where": outline(where)}
         return publish(table, session, "overwrite", change, summary)

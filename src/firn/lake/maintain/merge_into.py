@@ -172,7 +172,8 @@ def _with_inserts(
     """The change with the files of inserted rows, written by a task a part of the source."""
     assert context.matching.rows is not None
     weights = [context.matching.rows.parts[part].weight for part in inserts]
-    columns: ColumnTypes = {}
+    # Files that are written anew keep columns that nobody inserts.
+    columns: ColumnTypes = context.matching.types if change.adds else {}
     adds = [*change.adds]
     for result in run_tasks(table, session, insert_task, [*inserts.values()], context, weights, op):
         adds += result.adds
@@ -217,6 +218,7 @@ def _by_key(
         adds, columns = [*written.files], written.columns
     if updated is not None:
         adds += write_batches(table.bucket, spec, [conform(updated, matching.types)])
+        columns = evolve(matching.types, columns, allow_widening=True)
     if of["delete"].num_rows:
         bound = {name: matching.types[name] for name in keys.columns}
         gone = conform(rows.take(of["delete"][ROW]).select(list(bound)), bound)

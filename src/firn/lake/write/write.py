@@ -331,7 +331,7 @@ class _Files:
 
     def _in_files(self, rows: pa.Table) -> pa.Table:
         """The rows under the names that their columns have in files."""
-        if not self._spec.naming.stored:
+        if not self._spec.naming:
             return rows
         return rows.rename_columns([self._spec.naming.physical(name) for name in rows.column_names])
 

@@ -1,0 +1,667 @@
+"""Tables whose definition changes while others go on by older ones, against a plain model.
+
+The model knows columns by identity: a column is what somebody made, whatever it is called by now. Handles append by
+definitions that they loaded some steps ago, with columns that others rename, drop or make at the same time. Others
+alter, merge, delete, update, overwrite, restore, register and sweep. After each step every row is shown once, each
+value under its column's name or beside it, rows whose file lacks a column have its default, predicates find what a
+full scan shows, and older versions are as they were, under the names of then.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import firn
+from firn.errors import CheckFailedError
+from firn.journal.model import KnownColumns
+from firn.lake.table import LakeTable
+from moments import next_millisecond
+from simulation.definitions import literal, plain, value_of
+
+NAMES = ("a", "b", "c", "d", "ä", "x y")
+KINDS = ("BIGINT", "DOUBLE", "VARCHAR")
+VERBS = (
+    ["append"] * 5
+    + ["stale", "blind"] * 3
+    + ["rename", "add", "drop"] * 2
+    + ["several", "types", "sort", "check_ids", "partition", "describe"]
+    + ["merge"] * 2
+    + ["respec", "delete", "update", "merge_into", "overwrite", "restore", "remove", "sweep"]
+    + ["checkpoint", "resolve", "register"]
+)
+Cells = dict[str, Any]
+MISSING = object()
+
+
+@dataclass
+class State:
+    """The table as it should be. Columns are known by the names that their files have: `wanted` is what each is to
+    be called, `shown` what it is called."""
+
+    rows: dict[int, tuple[int, Cells]] = field(default_factory=dict)
+    wanted: dict[str, str] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    defaults: Cells = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)
+
+    def copied(self) -> State:
+        return State(
+            dict(self.rows), dict(self.wanted), set(self.dropped), dict(self.defaults), dict(self.shown)
+        )
+
+    def value(self, number: int, column: str) -> Any:
+        return self.rows[number][1].get(column, self.defaults.get(column))
+
+    def home(self, beside: str) -> str:
+        """The column whose values a column beside it holds."""
+        return max((p for p in self.wanted if beside.startswith(f"{p}~")), key=len)
+
+
+@dataclass
+class Known:
+    """A definition that somebody loaded, and what it says: columns by name, and all that there are in files."""
+
+    columns: KnownColumns
+    names: dict[str, str]
+    made: set[str]
+
+    def column_of(self, name: str) -> str:
+        """Where an appender writes a name: a new column takes it, or the next one that no column has in files."""
+        if name in self.names:
+            return self.names[name]
+        folded = {each.lower() for each in self.made}
+        if name.lower() not in folded:
+            return name
+        k = 1
+        while f"{name.lower()}~{k}" in folded:
+            k += 1
+        return f"{name.lower()}~{k}"
+
+
+@dataclass
+class Program:
+    """One run, on one kind of table."""
+
+    seed: int
+    journal: str
+    partitioned: bool = False
+    keyed: bool = False
+    verbs: Sequence[str] = tuple(VERBS)
+    directory: Path | None = None
+    writers: int = 2
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.url = f"memory://{uuid4().hex}" if self.directory is None else str(self.directory)
+        self.state = State()
+        self.past: list[tuple[str, State]] = []
+        self.knowns: list[Known] = []
+        self.kinds: dict[str, str] = {"id": "BIGINT"}
+        self.placing: set[str] = set()
+        self.number = 0
+        self.last: Any = "create"
+        self.checked = False
+        names = ["w"] if self.journal == "leaderless" else ["w", "v", "u"][: self.writers]
+        declared = {"id": "BIGINT", "a": "BIGINT"} if self.keyed or self.rng.random() < 0.5 else {}
+        options: dict[str, Any] = {"key": ["id"]} if self.keyed else {}
+        if self.partitioned:
+            options["partition_by"] = ["bucket(2, id)"] if self.keyed else ["a"]
+            self.placing.add("id" if self.keyed else "a")
+        firn.connect(self.url, writer=names[0]).create_table(
+            "t", journal=self.journal, schema=declared or None, **options
+        )
+        for name in declared:
+            self.made(name, name, "BIGINT")
+        self.handles = [self.opened(name) for name in names]
+        self.handles += [self.opened(names[0])] if self.journal == "leaderless" else []
+
+    def opened(self, writer: str | None = None) -> LakeTable:
+        return firn.connect(self.url, writer=writer).table("t")
+
+    def made(self, column: str, name: str, kind: str) -> None:
+        if column not in self.state.wanted and column not in self.state.dropped:
+            self.state.wanted[column] = name
+        self.kinds.setdefault(column, kind)
+
+    # -- the loop
+
+    def run(self, steps: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", firn.DegradedReadWarning)
+            self.check()
+            for step in range(steps):
+                self.pick()
+                next_millisecond()
+                verb = self.rng.choice(list(self.verbs))
+                self.last = (step, verb)
+                getattr(self, verb)()
+                self.check()
+
+    def pick(self) -> None:
+        self.at = self.rng.randrange(len(self.handles))
+        self.table = self.handles[self.at]
+        self.owner = 0 if self.journal == "leaderless" else self.at
+
+    def said(self, what: Any) -> None:
+        """Take a note for whoever reads a failure."""
+        self.last = (*self.last, what)
+
+    # -- appends
+
+    def newest(self) -> Known:
+        return Known(self.opened().journal.known(), dict(self.state.shown), self.all_made())
+
+    def all_made(self) -> set[str]:
+        return {*self.state.wanted, *self.state.dropped}
+
+    def append(self) -> None:
+        """By the newest definition, as a process that has just looked."""
+        self._append(self.newest(), self.newest())
+
+    def stale(self) -> None:
+        """By an older definition; what doesn't fit it is looked up."""
+        self._append(self.rng.choice([*self.knowns, self.newest()]), self.newest())
+
+    def blind(self) -> None:
+        """By an older definition, as what others have done since isn't there yet."""
+        known = self.rng.choice([*self.knowns, self.newest()])
+        self._append(known, known)
+
+    @contextmanager
+    def knowing(self, known: Known, newer: Known) -> Iterator[list[Known]]:
+        used = [known]
+
+        def answer(*, since: float | None = None) -> KnownColumns:
+            if since is not None:
+                used.append(newer)
+            return used[-1].columns
+
+        self.table.journal.known = answer  # type: ignore[method-assign]
+        try:
+            yield used
+        finally:
+            del self.table.journal.known
+
+    def _append(self, known: Known, newer: Known) -> None:
+        rows = self.new_rows(known)
+        self.said(rows)
+        with self.knowing(known, newer) as used:
+            try:
+                self.table.append(rows)
+            except firn.SchemaConflictError:
+                self.said("refused")
+                return
+        self.appended(rows, used[-1])
+
+    def new_rows(self, known: Known) -> list[dict[str, Any]]:
+        """Rows with some of the columns that are known, and new ones."""
+        ids = next((n for n, p in known.names.items() if p == "id"), "id")
+        beside = {n for n, p in known.names.items() if p not in self.kinds}
+        names = [
+            n
+            for n, p in known.names.items()
+            if n not in beside and p != "id" and (p in self.placing or self.rng.random() < 0.7)
+        ]
+        if self.partitioned and not self.keyed and "a" not in known.made:
+            names.append("a")
+        if self.rng.random() < (0.3 if known.names else 1):
+            names += [n for n in self.rng.sample(NAMES, 1) if n not in known.names and n != ids and n not in names]
+        kinds: dict[str, str] = {}
+        for name in names:
+            home = self.kinds.get(known.column_of(name), self.rng.choice(KINDS))
+            kinds[name] = home if self.rng.random() < 0.85 else self.rng.choice(KINDS)
+        rows: list[dict[str, Any]] = []
+        for number in range(self.rng.randint(1, 3)):
+            row: dict[str, Any] = {ids: self.new_id()}
+            for name, kind in kinds.items():
+                null = number > 0 and self.rng.random() < 0.2
+                row[name] = None if null else value_of(kind, self.rng.randrange(7))
+            rows.append(row)
+        return rows
+
+    def new_id(self) -> int:
+        mine = [i for i, (owner, _) in self.state.rows.items() if owner == self.owner]
+        if self.keyed and mine and self.rng.random() < 0.5:
+            return self.rng.choice(mine)
+        self.number += 1
+        return self.number
+
+    def appended(self, rows: list[dict[str, Any]], known: Known) -> None:
+        for row in rows:
+            cells = {}
+            for name, value in row.items():
+                column = known.column_of(name)
+                self.made(column, name, kind_of([each.get(name) for each in rows]))
+                cells[column] = value
+            self.state.rows[cells["id"]] = self.owner, cells
+
+    def register(self) -> None:
+        """A file of somebody else, whose columns are called as they are shown."""
+        if self.keyed:
+            return
+        known = self.newest()
+        row = self.new_rows(known)[0]
+        self.said(row)
+        bucket = self.table.bucket
+        path = f"ext/{uuid4().hex}.parquet"
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist([row]), sink)
+        bucket.put(path, sink.getvalue().to_pybytes())
+        with self.knowing(known, known):
+            try:
+                self.table.register(path)
+            except firn.SchemaConflictError:
+                return
+            except firn.InvalidInputError as error:  # of a DOUBLE, bounds don't tell whether there is a NaN
+                assert "show that all of its rows have one value" in str(error).replace("\n", " "), error
+                return
+        self.appended([row], known)
+
+    # -- definitions
+
+    def alters(self, change: Callable[[], None], **asked: Any) -> None:
+        """Alter, and do the same to the model; or nothing, where the table refuses."""
+        self.said(asked)
+        self.table.alter(**asked)
+        change()
+
+    def columns(self, *, placing: bool = True) -> list[str]:
+        """Columns that may be renamed, by what they are called; without `placing`, those that nothing needs."""
+        held = set() if placing else self.placing | {"id"} | set(self.order_columns())
+        return [n for n, p in self.state.shown.items() if p in self.state.wanted and p not in held]
+
+    def order_columns(self) -> list[str]:
+        described = self.opened().definition()
+        return [self.state.shown[text.rpartition(" ")[0] or text] for text in described.sort_by]
+
+    def free(self) -> list[str]:
+        taken = {name.lower() for name in self.state.shown}
+        return [name for name in (*NAMES, "id", "e") if name not in taken]
+
+    def renames(self) -> dict[str, str]:
+        columns = self.columns()
+        if len(columns) > 1 and self.rng.random() < 0.3:
+            one, other = self.rng.sample(columns, 2)
+            if "~" not in one + other:
+                return {one: other, other: one}
+        names = self.free()
+        return {self.rng.choice(columns): self.rng.choice(names)} if columns and names else {}
+
+    def rename(self) -> None:
+        names = self.renames()
+        if names:
+            found = {self.state.shown[old]: new for old, new in names.items()}
+            self.alters(lambda: self.state.wanted.update(found), rename=names)
+
+    def drops(self) -> list[str]:
+        columns = self.columns(placing=False)
+        return [self.rng.choice(columns)] if columns else []
+
+    def drop(self) -> None:
+        names = self.drops()
+        if names:
+            self.alters(lambda: self.forget(names), drop=names)
+
+    def forget(self, names: list[str]) -> None:
+        for column in [self.state.shown[name] for name in names]:
+            del self.state.wanted[column]
+            self.state.dropped.add(column)
+
+    def adds(self, names: list[str]) -> tuple[dict[str, Any], Callable[[], None]]:
+        name, kind = self.rng.choice(names), self.rng.choice(KINDS)
+        default = value_of(kind, self.rng.randrange(7)) if self.rng.random() < 0.6 else None
+        column = Known(KnownColumns({}), {}, self.all_made()).column_of(name)
+
+        def change() -> None:
+            assert column not in self.all_made()
+            self.made(column, name, kind)
+            if default is not None:
+                self.state.defaults[column] = default
+
+        return {name: kind if default is None else (kind, default)}, change
+
+    def add(self) -> None:
+        if names := self.free():
+            asked, change = self.adds(names)
+            self.alters(change, add=asked)
+
+    def several(self) -> None:
+        """A column goes, another one takes its name, and a new one the name of that."""
+        names = [n for n in self.columns(placing=False) if "~" not in n]
+        if len(names) < 2:
+            return
+        gone, moved = self.rng.sample(names, 2)
+        column = self.state.shown[moved]
+        asked, added = self.adds([moved])
+
+        def change() -> None:
+            self.forget([gone])
+            self.state.wanted[column] = gone
+            added()
+
+        self.alters(change, drop=gone, rename={moved: gone}, add=asked, comment=f"step {self.last[0]}")
+
+    def types(self) -> None:
+        columns = [n for n in self.columns() if self.state.shown[n] not in self.placing | {"id"}]
+        if columns:
+            name = self.rng.choice(columns)
+            self.alters(lambda: self.kinds.update({self.state.shown[name]: "VARCHAR"}), types={name: "VARCHAR"})
+
+    def sort(self) -> None:
+        columns = self.columns()
+        order = self.rng.choice([[], *[[n] for n in columns], *[[f"{n} desc"] for n in columns]])
+        self.alters(lambda: None, sort_by=order)
+
+    def describe(self) -> None:
+        if columns := self.columns():
+            self.alters(lambda: None, comments={self.rng.choice(columns): "said"}, set_properties={"codec": "zstd"})
+
+    def check_ids(self) -> None:
+        """A check that all rows pass, and one row that doesn't."""
+        name = next(n for n, p in self.state.shown.items() if p == "id") if "id" in self.state.wanted else None
+        if name is None:
+            return
+        self.alters(lambda: None, checks={"positive": f'"{name}" > 0'})
+        known = self.newest()
+        with self.knowing(known, known):
+            try:
+                self.table.append([{name: -1}])
+            except CheckFailedError:
+                return
+        raise AssertionError("a row that a check refuses was taken")
+
+    def partition(self) -> None:
+        if self.keyed:
+            return
+        columns = [n for n in self.columns() if self.kinds[self.state.shown[n]] != "DOUBLE"]
+        name = self.rng.choice([None, *columns])
+        if name is None:
+            self.alters(lambda: None, partition_by=[])
+            return
+        text = f'"{name}"' if " " in name else name
+        self.placing.add(self.state.shown[name])
+        self.alters(lambda: None, partition_by=[text])
+
+    # -- maintenance
+
+    def merge(self) -> None:
+        self.table.merge()
+
+    def respec(self) -> None:
+        self.table.merge(respec=True)
+
+    def checkpoint(self) -> None:
+        self.table.checkpoint()
+
+    def sweep(self) -> None:
+        self.table.sweep(older_than="0s", orphans="0s")
+
+    def resolve(self) -> None:
+        conflicts = self.table.conflicts()
+        free = [c.column for c in conflicts if self.state.shown[c.column] not in self.placing]
+        if free:
+            column = self.rng.choice(free)
+            self.said(column)
+            self.table.resolve(column)
+            assert not [c for c in self.table.conflicts() if c.column == column], self.table.conflicts()
+
+    def predicate(self) -> str | None:
+        """One that asks for a value, or for null, or for both sides of it."""
+        rows = self.full
+        names = [name for name in rows.column_names if rows.num_rows]
+        if not names:
+            return None
+        name = self.rng.choice(names)
+        values = [value for value in rows.column(name).to_pylist() if value is not None]
+        if not values or self.rng.random() < 0.25:
+            return f'"{name}" IS NULL'
+        return f'"{name}" {self.rng.choice(["=", "=", "<", "<>"])} {literal(self.rng.choice(values))}'
+
+    def matching(self, where: str) -> set[int]:
+        """The rows of a full scan for which a predicate is true, as DuckDB has it."""
+        with duckdb.connect() as db:
+            db.register("rows", self.full)
+            ids = self.ids
+            return {row[0] for row in db.execute(f'SELECT "{ids}" FROM rows WHERE {where}').fetchall()}
+
+    def mine(self, ids: set[int]) -> set[int]:
+        if self.keyed:
+            return ids
+        return {i for i in ids if self.state.rows[i][0] == self.owner}
+
+    def delete(self) -> None:
+        where = self.predicate()
+        if where is None:
+            return
+        self.said(where)
+        gone = self.mine(self.matching(where))
+        soft = self.rng.choice([None, False]) if not self.keyed else None
+        self.table.delete(where, soft=soft)
+        for number in gone:
+            del self.state.rows[number]
+
+    def settable(self) -> list[str]:
+        """Columns whose values can be set: those that all rows have as theirs, and none beside."""
+        beside = {self.state.home(p) for p in self.beside}
+        return [n for n in self.columns() if self.state.shown[n] not in beside | {"id"}]
+
+    def update(self) -> None:
+        columns, mine = self.settable(), sorted(self.mine(set(self.state.rows)))
+        if not columns or not mine:
+            return
+        name, number = self.rng.choice(columns), self.rng.choice(mine)
+        value = value_of(self.types_shown[name], self.rng.randrange(7))
+        self.said((number, name, value))
+        done = self.table.update(f'"{self.ids}" = {number}', {name: literal(value)})
+        assert done.rows_updated in (1, None), done
+        self.set(number, {self.state.shown[name]: value})
+
+    def set(self, number: int, cells: Cells) -> None:
+        owner, before = self.state.rows[number]
+        self.state.rows[number] = owner, {**before, **cells}
+
+    def merge_into(self) -> None:
+        columns, mine = self.settable(), sorted(self.mine(set(self.state.rows)))
+        if not columns or not mine:
+            return
+        name = self.rng.choice(columns)
+        value = value_of(self.types_shown[name], self.rng.randrange(7))
+        old, new = self.rng.choice(mine), self.number + 1
+        self.number = new
+        self.said((old, new, name, value))
+        quoted = f'"{name}"'
+        self.table.merge_into(
+            [{"key": old, "value": value}, {"key": new, "value": value}],
+            on=f't."{self.ids}" = s.key',
+            when_matched={name: "s.value"},
+            when_not_matched={self.ids: "s.key", name: "s.value"},
+        )
+        del quoted
+        column = self.state.shown[name]
+        self.set(old, {column: value})
+        self.state.rows[new] = self.owner, {"id": new, column: value}
+
+    def overwrite(self) -> None:
+        if self.keyed and self.journal == "writer":  # where older versions lie in others' files
+            return
+        known = self.newest()
+        rows = self.new_rows(known)
+        self.said(rows)
+        mine = {i for i, (owner, _) in self.state.rows.items() if owner == self.owner}
+        with self.knowing(known, known):
+            try:
+                self.table.overwrite(rows)
+            except firn.SchemaConflictError:
+                return
+        for number in mine:
+            del self.state.rows[number]
+        self.appended(rows, known)
+
+    def remove(self) -> None:
+        """A partition of the present spec: all rows that are shown in it, of files that have its field."""
+        fields = [f for f in self.table.definition().partition.fields if f.transform == "identity"]
+        if not fields or self.keyed:
+            return
+        name = fields[0].source
+        values = [value for value in self.full.column(name).to_pylist() if value is not None]
+        if not values:
+            return
+        where = f'"{name}" = {literal(self.rng.choice(values))}'
+        self.said(where)
+        matching = self.mine(self.matching(where))
+        self.table.remove_partitions(where)
+        left = set(self.opened().scan(columns=[self.ids]).to_arrow().column(0).to_pylist())
+        gone = self.state.rows.keys() - left
+        assert gone <= matching, (self.seed, self.last, gone, matching)
+        for number in gone:
+            del self.state.rows[number]
+
+    def restore(self) -> None:
+        if self.keyed and self.journal == "writer":
+            return
+        past = [(v, s) for v, s in self.past if "id" in s.wanted and self.placing <= s.wanted.keys()]
+        usable = [(v, s) for v, s in past if self.journal == "leaderless" or v.count("=") == self.writers]
+        if not usable:
+            return
+        version, state = self.rng.choice(usable)
+        self.said((version, state.rows, state.wanted))
+        try:
+            for handle in self.handles[:1] if self.journal == "leaderless" else self.handles:
+                handle.restore(version)
+        except firn.NotFoundError as error:
+            self.said(error)
+            self.past = [(v, s) for v, s in self.past if v != version]
+            if self.opened().snapshot().version != self.past[-1][0]:
+                raise
+            return
+        since = {p: name for p, name in self.state.wanted.items() if p not in state.wanted}
+        self.state.rows = dict(state.rows)
+        self.state.wanted = dict(state.wanted)
+        seen = {column.physical for column in self.opened().definition().columns}
+        for column, name in since.items():  # shown, where no alter has ever touched a column
+            if column in seen:
+                self.state.wanted[column] = name
+            else:
+                self.state.dropped.add(column)
+        self.state.dropped -= self.state.wanted.keys()
+
+    # -- what holds after each step
+
+    def check(self) -> None:
+        fresh = self.opened()
+        snapshot = fresh.snapshot()
+        described = fresh.definition()
+        self.full = fresh.scan().to_arrow()
+        self.types_shown = dict(snapshot.columns)
+        self.named(described, snapshot)
+        self.told(self.full, self.state)
+        self.asked(fresh)
+        self.state.shown = {column.name: column.physical for column in described.columns}
+        self.kinds = {p: self.kinds[p] for p in self.kinds}
+        if not self.past or self.past[-1][0] != snapshot.version:
+            self.past.append((snapshot.version, self.state.copied()))
+        if self.rng.random() < 0.6:
+            self.knowns.append(self.newest())
+        self.older(fresh)
+        if self.directory is not None and self.full.num_columns:
+            self.in_sql()
+
+    def named(self, described: Any, snapshot: Any) -> None:
+        """Each column is shown once, under its name, or that with a number if others want it."""
+        state = self.state
+        where = (self.seed, self.last, described.columns, state.wanted)
+        shown = {column.physical: column.name for column in described.columns}
+        self.beside = {p for p, name in shown.items() if name in snapshot.aside}
+        assert len({name.lower() for name in shown.values()}) == len(described.columns), where
+        assert shown.keys() - self.beside == state.wanted.keys(), where
+        for column in shown.keys() - self.beside:
+            name = state.wanted[column]
+            rivals = [p for p, other in state.wanted.items() if other.lower() == name.lower()]
+            if len(rivals) == 1:
+                assert shown[column] == name, where
+            else:
+                names = {shown[rival].lower() for rival in rivals}
+                free = {name.lower(), *(f"{name.lower()}~{k}" for k in range(1, len(self.all_made()) + 1))}
+                assert name.lower() in names and names <= free, where
+        for column in self.beside:
+            assert state.home(column) not in state.dropped, where
+        state.shown = {name: p for p, name in shown.items()}
+        self.ids = shown.get("id", "id")
+
+    def told(self, found: pa.Table, state: State) -> None:
+        """Every row is there once, each value under its column or beside it."""
+        rows = found.to_pylist()
+        by_column = {p: n for n, p in state.shown.items()}
+        ids = by_column.get("id", "id")
+        shown = {row[ids]: row for row in rows}
+        where = (self.seed, self.last)
+        assert len(shown) == len(rows), (*where, "a row is shown twice", rows)
+        assert shown.keys() == state.rows.keys(), (*where, shown.keys() ^ state.rows.keys())
+        beside: dict[str, list[str]] = {}
+        for name, column in state.shown.items():
+            if column not in state.wanted:
+                beside.setdefault(state.home(column), []).append(name)
+        for number, row in shown.items():
+            for column in state.wanted:
+                name = by_column.get(column)
+                wanted = state.value(number, column)
+                values = [row[n] for n in (name, *beside.get(column, ())) if n is not None]
+                got = [plain(v) for v in values if v is not None]
+                assert got == ([] if wanted is None else [plain(wanted)]), (
+                    *where,
+                    f"column {column} shown as {name}",
+                    wanted,
+                    row,
+                )
+
+    def asked(self, fresh: LakeTable) -> None:
+        """Predicates find what a full scan shows, and counts agree."""
+        assert fresh.scan().count() == self.full.num_rows, (self.seed, self.last)
+        for _ in range(3):
+            where = self.predicate()
+            if where is None:
+                return
+            wanted = self.matching(where)
+            got = fresh.scan(where=where).to_arrow().column(self.ids).to_pylist()
+            assert sorted(got) == sorted(wanted), (self.seed, self.last, where, got, wanted)
+            assert fresh.scan(where=where).count() == len(wanted), (self.seed, self.last, where)
+
+    def older(self, fresh: LakeTable) -> None:
+        version, state = self.rng.choice(self.past)
+        try:
+            found = fresh.scan(at=version).to_arrow()
+            described = fresh.definition(version)
+        except firn.NotFoundError:
+            self.past = [(v, s) for v, s in self.past if v != version or s is self.state]
+            return
+        names = {column.name: column.physical for column in described.columns}
+        assert names == state.shown, (self.seed, self.last, version, names, state.shown)
+        self.told(found, state)
+
+    def in_sql(self) -> None:
+        """DuckDB reads the files of a directory by itself."""
+        db = firn.connect(self.url)
+        found = db.sql("SELECT * FROM t").to_arrow()
+        assert found.column_names == self.full.column_names, (self.seed, self.last)
+        key = lambda row: str(row)  # noqa: E731
+        assert sorted(found.to_pylist(), key=key) == sorted(self.full.to_pylist(), key=key), (self.seed, self.last)
+        if (where := self.predicate()) is not None:
+            got = db.sql(f'SELECT "{self.ids}" FROM t WHERE {where}').to_arrow().column(0).to_pylist()
+            assert sorted(got) == sorted(self.matching(where)), (self.seed, self.last, where)
+
+
+def kind_of(values: list[Any]) -> str:
+    kinds = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+    return next(kinds[type(value)] for value in values if value is not None)
