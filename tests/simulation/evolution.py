@@ -172,7 +172,9 @@ class Program:
 
     def stale(self) -> None:
         """By an older definition; what doesn't fit it is looked up."""
-        self._append(self.rng.choice([*self.knowns, self.newest()]), self.newest())
+        known, newest = self.rng.choice([*self.knowns, self.newest()]), self.newest()
+        same = [{n for n, p in each.names.items() if p == "id"} for each in (known, newest)]
+        self._append(known, newest if same[0] == same[1] else known)
 
     def blind(self) -> None:
         """By an older definition, as what others have done since isn't there yet."""
@@ -274,8 +276,14 @@ class Program:
     def alters(self, change: Callable[[], None], **asked: Any) -> None:
         """Alter, and do the same to the model; or nothing, where the table refuses."""
         self.said(asked)
-        self.table.alter(**asked)
-        change()
+        try:
+            self.table.alter(**asked)
+        except firn.InvalidInputError as error:
+            if "partition field" not in str(error):
+                raise
+            self.said("refused")
+        else:
+            change()
 
     def columns(self, *, placing: bool = True) -> list[str]:
         """Columns that may be renamed, by what they are called; without `placing`, those that nothing needs."""
@@ -514,14 +522,14 @@ class Program:
         fields = [f for f in self.table.definition().partition.fields if f.transform == "identity"]
         if not fields or self.keyed:
             return
-        name = fields[0].source
+        name, field = fields[0].source, fields[0].name
         values = [value for value in self.full.column(name).to_pylist() if value is not None]
         if not values:
             return
-        where = f'"{name}" = {literal(self.rng.choice(values))}'
-        self.said(where)
-        matching = self.mine(self.matching(where))
-        self.table.remove_partitions(where)
+        value = literal(self.rng.choice(values))
+        self.said((name, field, value))
+        matching = self.mine(self.matching(f'"{name}" = {value}'))
+        self.table.remove_partitions(f'"{field}" = {value}')
         left = set(self.opened().scan(columns=[self.ids]).to_arrow().column(0).to_pylist())
         gone = self.state.rows.keys() - left
         assert gone <= matching, (self.seed, self.last, gone, matching)

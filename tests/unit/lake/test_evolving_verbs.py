@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import firn
@@ -65,3 +67,58 @@ def test_rows_that_an_overwrite_leaves_keep_their_columns(create: Create) -> Non
         {"id": 2, "a": 2, "b": "own"},
         {"id": 3, "a": 30, "b": "default"},
     ]
+
+
+def register(table: LakeTable, **columns: Any) -> None:
+    """A file of somebody else, whose columns are called as the table's are."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({name: [value] for name, value in columns.items()}), sink)
+    path = f"ext/{uuid4().hex}.parquet"
+    table.bucket.put(path, sink.getvalue().to_pybytes())
+    table.register(path)
+
+
+def test_a_registered_file_has_its_own_values_and_not_the_default(create: Create) -> None:
+    table = create()
+    table.append([{"id": 1}])
+    table.alter(add={"e": ("BIGINT", 7)})
+    register(table, id=2, e=5)
+    register(table, id=3)
+    assert rows(table) == [{"id": 1, "e": 7}, {"id": 2, "e": 5}, {"id": 3, "e": 7}]
+    assert table.scan(where="e = 7").count() == 2
+
+
+def test_a_registered_file_tells_a_type_that_the_tables_takes_in_by_a_cast(create: Create) -> None:
+    table = create(schema={"id": "BIGINT", "e": "BIGINT"})
+    table.alter(types={"e": "VARCHAR"})
+    register(table, id=1, e=5)
+    assert rows(table, where="e = '5'") == [{"id": 1, "e": "5"}]
+    assert table.snapshot().files[0].types == {"e": "BIGINT"}
+
+
+def test_rows_without_the_column_that_places_them_have_its_default(create: Create) -> None:
+    table = create()
+    table.append([{"id": 1}])
+    table.alter(add={"place": ("VARCHAR", "here")}, partition_by=["place"])
+    table.append([{"id": 2}, {"id": 3}])
+    table.append([{"id": 4, "place": None}])
+    assert [row["place"] for row in rows(table)] == ["here", "here", "here", None]
+    assert table.scan(where="place = 'here'").count() == 3
+    assert [part.values for part in table.partitions()][1:] == [{"place": None}, {"place": "here"}]
+
+
+def test_a_partitions_name_stays_its_columns(create: Create) -> None:
+    """Else `remove_partitions` would remove rows by the values of another column."""
+    table = create(partition_by=["a"])
+    table.append([{"a": 1, "b": 2}])
+    table.alter(rename={"a": "c"})
+    for asked in ({"rename": {"b": "a"}}, {"add": {"a": "DATE"}}, {"rename": {"c": "b", "b": "a"}}):
+        with pytest.raises(firn.InvalidInputError, match="partition field"):
+            table.alter(**asked)
+    table.alter(partition_by=[])
+    with pytest.raises(firn.InvalidInputError, match="partition field"):
+        table.alter(rename={"b": "a"})
+    table.merge(respec=True)
+    table.alter(rename={"c": "a"})
+    table.alter(rename={"a": "c", "b": "a"})
+    assert rows(table) == [{"c": 1, "a": 2}]

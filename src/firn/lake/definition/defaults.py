@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +11,9 @@ import pyarrow as pa
 from firn.arrow.engine import run_query
 from firn.arrow.inputs import to_reader
 from firn.errors import InvalidInputError
+from firn.journal.model import ColumnTypes
 from firn.journal.typenames import Decimal, Enum, Scalar, parse
+from firn.names import fold
 
 
 def default_text(value: Any, kind: str, column: str) -> str:
@@ -45,3 +48,15 @@ def default_value(text: str, kind: str) -> pa.Scalar:
     given = pa.table({"v": [text]})
     sql = f"SELECT CAST(v AS {kind}) AS v FROM given"
     return run_query(sql, {"given": given}, types={"v": "VARCHAR"}).column(0)[0]
+
+
+def with_defaults(
+    rows: pa.Table | pa.RecordBatch, defaults: Mapping[str, str], columns: ColumnTypes
+) -> pa.Table | pa.RecordBatch:
+    """Rows to be written under these columns, with the defaults of those that they lack: a file has each of its
+    columns in all rows, like one by which they are placed."""
+    given = set(map(fold, rows.schema.names))
+    for name, text in defaults.items():
+        if fold(name) not in given:
+            rows = rows.append_column(name, pa.repeat(default_value(text, columns[name]), rows.num_rows))
+    return rows

@@ -134,7 +134,7 @@ class Planner:
                     f"{name!r} holds values that were set aside, which keeps its name: "
                     f"resolve({name.rpartition('~')[0]!r}, to=…) makes them one column"
                 )
-            self._check_name(new)
+            self._check_name(new, name)
         columns: dict[str, str] = {}
         physical: dict[str, str] = {}
         for name, kind in self.columns.items():
@@ -271,13 +271,22 @@ class Planner:
                         f"the check {check!r} asks for it",
                         f"Pass checks={{{check!r}: None}} in the same call",
                     )
-        live = {(file.extra or {}).get("spec") for file in self.snapshot.files}
+        live = self._live_specs()
         for spec in (definition.partition, *definition.partition.older):
             for each in spec.fields if spec.id in live else ():
                 instead = "First let merge(respec=True) deal their rows out anew, by another partition_by"
                 yield each.source, f"files are partitioned by {each}", instead
 
     # -- names
+
+    def _live_specs(self) -> set[str]:
+        return {file.spec for file in self.snapshot.files}
+
+    def _specs_in_use(self) -> list[PartitionSpec]:
+        """The present partition spec, if it stays, and those of live files."""
+        present, live = self.definition.partition, self._live_specs()
+        stays = [present] if self.asked.partition_by is None or present.id in live else []
+        return [*stays, *(spec for spec in present.older if spec.id in live)]
 
     def _column(self, name: str) -> str:
         """A column as it is called before the call."""
@@ -324,8 +333,15 @@ class Planner:
         physical = fold(self.snapshot.naming.physical(name))
         return next((each for each, own in self.physical.items() if fold(own) == physical), name)
 
-    def _check_name(self, name: str) -> None:
-        fields = {fold(f.name) for f in self.definition.partition.fields if f.transform != "identity"}
+    def _check_name(self, name: str, column: str | None = None) -> None:
+        """Refuse a name that no column can have, or not the one that is called `column` by now. Partitions are asked
+        for by their fields' names: one that is another column's would find that one's rows."""
+        fields = {
+            fold(each.name)
+            for spec in self._specs_in_use()
+            for each in spec.fields
+            if each.transform != "identity" or column is None or fold(each.source) != fold(column)
+        }
         if not isinstance(name, str) or not name:
             raise self._bad(f"{name!r} can't name a column")
         if "~" in name:

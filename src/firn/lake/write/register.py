@@ -7,7 +7,7 @@ from typing import Any
 
 from firn.bucket.base import Bucket, ObjectInfo
 from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
-from firn.journal.columns import check_new_names, evolve
+from firn.journal.columns import check_new_names, evolve, join
 from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile
 from firn.journal.naming import Naming
 from firn.lake.context import LakeContext
@@ -52,31 +52,35 @@ def register(table: LakeContext, paths: str | Sequence[str]) -> AppendResult:
             evolve(columns, types, allow_widening=not definition.shared, explicit=definition.explicit)
         )
         files.append(_named(file, types, columns, definition.naming))
-    changed = {c: t for c, t in columns.items() if known.get(c) != t} or columns
+    own = {fold(name) for _, types in found for name in types}
+    columns = {name: kind for name, kind in columns.items() if fold(name) in own}
     naming = definition.naming
-    commit = Commit("register", files, columns=naming.in_files(changed), names=naming.brought(changed))
+    commit = Commit("register", files, columns=naming.in_files(columns), names=naming.brought(columns))
     version = ticket.commit(commit)
     return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))
 
 
 def _named(file: DataFile, types: ColumnTypes, columns: ColumnTypes, naming: Naming) -> DataFile:
     """The file with what its log has to tell where columns aren't called as in files: its own name of each column,
-    and which of those with a default it lacks. Statistics go by physical names."""
-    if not naming:
-        return file
+    and which of those with a default it lacks. Statistics go by physical names. Types that the table's don't simply
+    hold are told, too."""
     spelled = {fold(name): name for name in columns}
-    own = {naming.physical(spelled[fold(name)]): name for name in types}
+    found = [(spelled[fold(name)], name) for name in types if fold(name) in spelled]
+    own = {naming.physical(there): name for there, name in found}
     extra = dict(file.extra or {})
+    told = {
+        naming.physical(there): types[name]
+        for there, name in found
+        if join(types[name], columns[there]) != columns[there]
+    }
     if any(physical != name for physical, name in own.items()) or naming.hidden:
         physical = {name: stored for stored, name in own.items()}
         extra["cols"] = own
         for key in ("stats", "bloom"):
             if key in extra:
                 extra[key] = {physical[name]: entry for name, entry in extra[key].items() if name in physical}
-    lacking = sorted(naming.lackable - own.keys())
-    if lacking:
-        extra["types"] = {**(extra.get("types") or {}), **dict.fromkeys(lacking, LACKING)}
-    return file._replace(extra=extra)
+    told.update(dict.fromkeys(sorted(naming.lackable - own.keys()), LACKING))
+    return file._replace(extra={**extra, "types": told} if told else extra)
 
 
 def _resolve(table: LakeContext, path: str) -> list[ObjectInfo]:

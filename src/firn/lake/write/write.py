@@ -21,6 +21,7 @@ from firn.errors import InvalidInputError, SchemaConflictError
 from firn.journal.model import LACKING, ColumnTypes, DataFile, Namer
 from firn.journal.naming import PLAIN, Naming
 from firn.lake.context import LakeContext
+from firn.lake.definition.defaults import with_defaults
 from firn.lake.definition.definition import LakeDefinition
 from firn.lake.definition.keys import DELETED, HIDDEN, KeySpec, folded
 from firn.lake.parquet.encode import AUTO, BloomColumns, Encoding, FileEncoder, bloom_columns, choose_encoding
@@ -192,6 +193,7 @@ def write_partition(
 
 def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
     known = {fold(name) for name in spec.columns}
+    defaults = {name: text for name, text in spec.naming.defaults.items() if name in spec.columns}
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if fold(name) not in known and column.null_count < len(column):
@@ -207,7 +209,10 @@ def _conformed(spec: WriteSpec, batches: Iterable[pa.RecordBatch | pa.Table]) ->
         step = max(1, batch.num_rows * _STEP_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, step):
             loose = not spec.loose.isdisjoint(spec.columns)
-            rows = conform(batch.slice(start, step), spec.columns, loose=loose)
+            given = batch.slice(start, step)
+            rows = conform(
+                with_defaults(given, defaults, spec.columns) if defaults else given, spec.columns, loose=loose
+            )
             spec.checks.ask(rows, spec.columns)
             yield rows
 
