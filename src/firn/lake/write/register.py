@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from firn.bucket.base import Bucket, ObjectInfo
-from firn.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
+from firn.errors import InvalidInputError, ObjectNotFoundError, SchemaConflictError, UnsupportedError
 from firn.journal.columns import check_new_names, evolve, join
 from firn.journal.model import LACKING, ColumnTypes, Commit, DataFile
 from firn.journal.naming import Naming
@@ -52,35 +52,51 @@ def register(table: LakeContext, paths: str | Sequence[str]) -> AppendResult:
             evolve(columns, types, allow_widening=not definition.shared, explicit=definition.explicit)
         )
         files.append(_named(file, types, columns, definition.naming))
-    own = {fold(name) for _, types in found for name in types}
-    columns = {name: kind for name, kind in columns.items() if fold(name) in own}
+    columns = _held(table.name, [types for _, types in found], columns)
     naming = definition.naming
     commit = Commit("register", files, columns=naming.in_files(columns), names=naming.brought(columns))
     version = ticket.commit(commit)
     return AppendResult(version, len(files), sum(f.rows or 0 for f in files), sum(f.size for f in files))
 
 
+def _held(table: str, files: Sequence[ColumnTypes], columns: ColumnTypes) -> dict[str, str]:
+    """The columns that files have, of the table's by now, with their own types where the table's takes these in by a
+    cast alone: readers have to know."""
+    held: dict[str, str] = {}
+    for types in files:
+        spelled = {fold(name): kind for name, kind in types.items()}
+        for name, kind in columns.items():
+            own = spelled.get(fold(name))
+            if own is None:
+                continue
+            seen = kind if join(own, kind) == kind else own
+            joined = join(held.get(name, seen), seen)
+            if joined is None:
+                raise SchemaConflictError(
+                    f"{table}: the column {name!r} is {held[name]} in one of these files and {own} in another. "
+                    "Register the files of each type by themselves."
+                )
+            held[name] = joined
+    return held
+
+
 def _named(file: DataFile, types: ColumnTypes, columns: ColumnTypes, naming: Naming) -> DataFile:
     """The file with what its log has to tell where columns aren't called as in files: its own name of each column,
-    and which of those with a default it lacks. Statistics go by physical names. Types that the table's don't simply
-    hold are told, too."""
+    and which of those with a default it lacks. Statistics go by physical names."""
+    if not naming:
+        return file
     spelled = {fold(name): name for name in columns}
-    found = [(spelled[fold(name)], name) for name in types if fold(name) in spelled]
-    own = {naming.physical(there): name for there, name in found}
+    own = {naming.physical(spelled[fold(name)]): name for name in types if fold(name) in spelled}
     extra = dict(file.extra or {})
-    told = {
-        naming.physical(there): types[name]
-        for there, name in found
-        if join(types[name], columns[there]) != columns[there]
-    }
     if any(physical != name for physical, name in own.items()) or naming.hidden:
         physical = {name: stored for stored, name in own.items()}
         extra["cols"] = own
         for key in ("stats", "bloom"):
             if key in extra:
                 extra[key] = {physical[name]: entry for name, entry in extra[key].items() if name in physical}
-    told.update(dict.fromkeys(sorted(naming.lackable - own.keys()), LACKING))
-    return file._replace(extra={**extra, "types": told} if told else extra)
+    if lacking := sorted(naming.lackable - own.keys()):
+        extra["types"] = dict.fromkeys(lacking, LACKING)
+    return file._replace(extra=extra)
 
 
 def _resolve(table: LakeContext, path: str) -> list[ObjectInfo]:
