@@ -179,7 +179,7 @@ class Agreement:
         if (cols := extra.get("cols")) is not None:
             reads = self._in_file(found.reads, cols)
             found = replace(found, reads=reads, odd=self._odd(reads))
-        if not found.reads:
+        if not found.reads and not found.entries:
             return file
         seen = {**extra, "reads": found.reads, "odd": found.odd}
         if isinstance(stats := extra.get("stats"), Mapping):

@@ -134,3 +134,13 @@ def test_a_partitions_name_stays_its_columns(create: Create) -> None:
     table.alter(rename={"c": "a"})
     table.alter(rename={"a": "c", "b": "a"})
     assert rows(table) == [{"c": 1, "a": 2}]
+
+
+def test_a_registered_file_is_pruned_by_the_columns_that_it_shows(create: Create) -> None:
+    """It has its columns under the names that they are shown by, and statistics under those that files have."""
+    table = create(schema={"id": "BIGINT", "a": "BIGINT"})
+    table.append([{"id": 5, "a": 50}])
+    table.alter(rename={"id": "a", "a": "id"})
+    register(table, a=2, id=1)
+    for where, found in {"a = 1": 0, "a = 2": 1, "id = 1": 1, "id = 2": 0, "a < 9": 2}.items():
+        assert table.scan(where=where).count() == len(rows(table, where=where)) == found
